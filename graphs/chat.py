@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from langgraph.graph import END, START
 
+from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.nodes.chat.finish import finish
 from segue.nodes.chat.init import init
@@ -12,7 +13,6 @@ from segue.nodes.chat.run_mode import FALLBACKS, ModeGraph, run_mode
 from segue.nodes.chat.select_mode import select_mode
 from segue.nodes.chat.state import ChatState
 from segue.nodes.shared.task import GraphInput, TaskOutput
-from segue.registry import AgentGraph
 
 from . import controller, conversation, direct, lifecycle, plan, plan_react, react
 

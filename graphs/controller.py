@@ -5,6 +5,7 @@ from typing import Any
 
 from langgraph.graph import END, START
 
+from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.core.flows import FlowConfig, flow_config
 from segue.nodes.controller.controller_executor import controller_executor
@@ -16,7 +17,6 @@ from segue.nodes.plan.make_plan import make_plan
 from segue.nodes.plan.routes import after_decompose, after_make_plan
 from segue.nodes.plan.state import PlanState
 from segue.nodes.shared.task import GraphInput, TaskOutput
-from segue.registry import AgentGraph
 
 from .controller_executor import compiled
 

@@ -6,6 +6,7 @@ from typing import Any
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
+from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.core.errors import ConfigurationError
 from segue.core.flows import BranchConfig, FlowConfig, flow_config, with_branches
@@ -27,7 +28,6 @@ from segue.nodes.controller_executor.routes import (
 )
 from segue.nodes.controller_executor.state import FlowInput, FlowOutput, FlowState
 from segue.nodes.controller_executor.subgraph import subgraph
-from segue.registry import AgentGraph
 
 from .react import graph as react_graph
 

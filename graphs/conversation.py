@@ -2,6 +2,7 @@
 
 from langgraph.graph import END, START
 
+from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.nodes.conversation.api import api
 from segue.nodes.conversation.bot import bot
@@ -11,7 +12,6 @@ from segue.nodes.conversation.routes import after_bot, after_user
 from segue.nodes.conversation.state import ConversationState
 from segue.nodes.conversation.user import user
 from segue.nodes.shared.task import GraphInput, TaskOutput
-from segue.registry import AgentGraph
 
 MOST_NODES = 100_000
 """Nodes of one conversation; its own limits are far below."""

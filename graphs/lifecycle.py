@@ -2,6 +2,7 @@
 
 from langgraph.graph import END, START
 
+from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.core.lifecycle import Coordinator
 from segue.nodes.lifecycle.carry_out import carry_out
@@ -25,7 +26,6 @@ from segue.nodes.lifecycle.routes import (
 from segue.nodes.lifecycle.scheduling import scheduling
 from segue.nodes.lifecycle.state import LifecycleState, Restored, SubTaskWork
 from segue.nodes.shared.task import GraphInput, TaskOutput
-from segue.registry import AgentGraph
 
 from .react import graph as react_graph
 

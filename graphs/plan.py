@@ -2,6 +2,7 @@
 
 from langgraph.graph import END, START
 
+from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.nodes.plan.answer import answer
 from segue.nodes.plan.decompose import decompose
@@ -13,7 +14,6 @@ from segue.nodes.plan.routes import after_decompose, after_make_plan, after_sche
 from segue.nodes.plan.schedule import schedule
 from segue.nodes.plan.state import PlanState, StepWork
 from segue.nodes.shared.task import GraphInput, ModeOutput
-from segue.registry import AgentGraph
 
 
 def build_plan() -> AgentGraph[PlanState, GraphInput, ModeOutput]:

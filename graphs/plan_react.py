@@ -2,6 +2,7 @@
 
 from langgraph.graph import END, START
 
+from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.nodes.plan.decompose import decompose
 from segue.nodes.plan.give_up import give_up
@@ -11,7 +12,6 @@ from segue.nodes.plan.routes import after_decompose, after_make_plan
 from segue.nodes.plan.state import PlanState
 from segue.nodes.plan_react.react import react
 from segue.nodes.shared.task import GraphInput, ModeOutput
-from segue.registry import AgentGraph
 
 from .react import graph as react_graph
 

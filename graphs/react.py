@@ -2,6 +2,7 @@
 
 from langgraph.graph import END, START
 
+from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.nodes.react.answer import answer
 from segue.nodes.react.call_llm import call_llm
@@ -14,7 +15,6 @@ from segue.nodes.react.remend import remend
 from segue.nodes.react.routes import after_call_llm, after_call_tool, after_input, after_remend
 from segue.nodes.react.state import ReactState
 from segue.nodes.shared.task import GraphInput, TaskOutput
-from segue.registry import AgentGraph
 
 
 def build_react() -> AgentGraph[ReactState, GraphInput, TaskOutput]:

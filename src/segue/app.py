@@ -19,22 +19,20 @@ from .core.timeline import Retention
 from .graphs.chat import MODES, UNLISTED
 from .memory.folder import MemoryFolder
 from .nodes.chat.run_mode import ModeGraph
+from .nodes.chat.select_mode import AUTO
 from .prompts.language import Language
 from .registry import Registry
-from .runtime.capacity import Capacity
-from .runtime.control import Control
-from .runtime.dispatch import Dispatch, Dispatching
-from .runtime.event_stream import EventStream
+from .runtime.control import Control, EventStream
 from .runtime.history.retention import Pruning
 from .runtime.history.rewind import Rewind
 from .runtime.message_files import FileLimits, MessageFiles
 from .runtime.modes import wired_graph
-from .runtime.request import MessageOptions, Request
+from .runtime.run import Capacity
 from .runtime.runner import Runner
 from .runtime.sessions import Sessions
-from .runtime.stops import Stops
+from .runtime.start import MessageOptions, Request, Starter
 from .runtime.tasks import Tasks
-from .runtime.worker import Worker
+from .runtime.worker import Dispatch, Dispatching, Worker
 
 
 class App:
@@ -58,19 +56,20 @@ class App:
         self.memory = memory or MemoryFolder()
         """The memory files of each user."""
         self._runner = runner = Runner(storage, registry, {**modes, **UNLISTED}, capacity, self.memory)
-        self._stops = Stops(runner)
         self._pruning = Pruning(storage, runner)
+        names = [*modes, AUTO]
         stream = EventStream(runner, Dispatch(dispatching, storage.workers))
         self.agents = registry
         """The registered agents, by id, with their tools and models."""
         self.files = MessageFiles(storage.files, limits)
         """The files of messages."""
-        self._control = Control(storage, registry, runner, stream, self.files, self._stops, modes)
-        self.tasks = Tasks(storage, runner, stream, self._control)
+        self._control = Control(storage, registry, runner, stream, names)
+        self._starter = Starter(storage, registry, runner, self._control, self.files, names)
+        self.tasks = Tasks(storage, runner, self._starter)
         """The tasks, as records; `await app.tasks(agent_id="support")` lists them as JSON."""
         self.sessions = Sessions(storage, runner, registry.ids, self._pruning)
         """The sessions, as records."""
-        self.rewind = Rewind(storage, runner, registry, self._control, self.sessions)
+        self.rewind = Rewind(storage, runner, registry, self._starter, self.sessions)
         """Going back in a session, as records."""
 
     # Agents and modes.
@@ -78,7 +77,7 @@ class App:
     @property
     def modes(self) -> list[str]:
         """Every mode that a message may ask for."""
-        return self._control.modes
+        return [*self._starter.modes]
 
     @property
     def own_modes(self) -> Mapping[str, ModeGraph]:
@@ -122,12 +121,12 @@ class App:
             TooManyTasks: the queue of this process is full.
             KeyUsed: the idempotency key began a task with another message.
         """
-        task, _ = await self._control.start(Request.of(message, options))
+        task, _ = await self._starter.start(Request.of(message, options))
         return task.json()
 
     async def chat(self, message: str, **options: Unpack[MessageOptions]) -> AsyncGenerator[Event, None]:
         """Send a message and follow its task; errors as in `start`. Leaving does not stop the task."""
-        task, _ = await self._control.start(Request.of(message, options))
+        task, _ = await self._starter.start(Request.of(message, options))
         async for event in self.tasks.follow(task.task_id):
             yield event
 
@@ -141,7 +140,7 @@ class App:
         Raises:
             ModelError: the model failed; the task can be resumed. Otherwise as in `start`.
         """
-        return await self._control.ask(Request.of(message, options), response_model)
+        return await self._starter.ask(Request.of(message, options), response_model)
 
     # Tasks under way.
 
@@ -161,7 +160,7 @@ class App:
             UnknownTask.
             TaskError: it does not run.
         """
-        await self._stops.pause(task_id)
+        await self._control.pause(task_id)
 
     async def resume(self, task_id: str, *, model: str = "") -> Result:
         """Go on with a task that was paused, interrupted or failed; returns its result when it ends.
@@ -242,7 +241,7 @@ class App:
             UnknownTask.
             TaskError: it ended already, or the process that runs it does not answer.
         """
-        await self._stops.cancel(task_id)
+        await self._control.cancel(task_id)
 
     def worker(self, concurrency: int) -> Worker:
         """What runs the tasks that other processes leave to this one; ConfigurationError over SQLite."""
@@ -250,7 +249,7 @@ class App:
 
     def stop_now(self, task_id: str) -> None:
         """Stop a running task without waiting for a boundary; it stays resumable."""
-        self._stops.stop_now(task_id)
+        self._control.stop_now(task_id)
 
     async def drain(self, seconds: float) -> None:
         """Pause the tasks of this process, so that another one continues them; after `seconds` interrupt them."""
@@ -474,7 +473,7 @@ class App:
             UnknownMode: listing the modes there are.
         """
         if default_mode:
-            self._control.check_mode(default_mode)
+            self._starter.check_mode(default_mode)
         await self.sessions.set_default_mode(user_id, default_mode)
 
     async def rate(self, task_id: str, rating: int) -> None:
@@ -492,7 +491,7 @@ class App:
         await self.agents.close()
         await self._storage.close()
         self.memory.close()
-        self.tasks = self.sessions = self.rewind = self._control = cast(Any, Closed())
+        self.tasks = self.sessions = self.rewind = self._control = self._starter = cast(Any, Closed())
 
 
 def _newest(task: Task | None, session_id: str) -> Json:

@@ -20,12 +20,12 @@ from .core.timeline import Retention
 from .graphs.chat import MODES
 from .memory.folder import MemoryFolder, root_of
 from .registry import Registry
-from .runtime.capacity import MAX_QUEUED, MAX_RUNNING, Capacity
-from .runtime.copies import Copies, Progress, copy_sessions
-from .runtime.dispatch import Dispatching, dispatching
 from .runtime.message_files import FileLimits
 from .runtime.modes import mode_graphs
-from .runtime.request import MessageOptions
+from .runtime.run import MAX_QUEUED, MAX_RUNNING, Capacity
+from .runtime.sessions import Copies, Progress, copy_sessions
+from .runtime.start import MessageOptions
+from .runtime.worker import Dispatching, dispatching
 from .telemetry.environment import start_export
 
 if TYPE_CHECKING:

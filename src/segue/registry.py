@@ -3,20 +3,14 @@
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
-from functools import cache, lru_cache, wraps
-from inspect import signature
-from typing import Any, Self, TypeVar, cast
-
-from langgraph.graph import StateGraph
-from langgraph.runtime import Runtime
-from langgraph.typing import InputT, OutputT, StateT
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from .core.agents import Agent, agent_digest
 from .core.calls import Executor
-from .core.context import AppContext, GivenAgent, Ids, RunContext, Services
+from .core.context import Ids, Services
 from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLanguage
-from .core.events import Event, to_dict
+from .core.events import Event
 from .core.flows import FlowConfig
 from .core.json_schema import plain_specs
 from .core.memory import Memory
@@ -29,11 +23,8 @@ from .memory.files import TransientMemory
 from .models.build import accepted_kinds, build_model, chosen_model, kind_of
 from .prompts.language import Language, language_named
 from .prompts.load import bilingual
-from .synchronous import run_node
 from .tools.adapters.mcp import McpTool, McpTools
 from .tools.builtin import BUILTIN
-
-Node = TypeVar("Node", bound=Callable[..., Awaitable[Any]])
 
 EXAMPLE = Agent(
     agent_id="travel",
@@ -340,77 +331,3 @@ def services_of(registry: Registry, emit: Callable[[Event], None], **others: Any
     """The services of one run over a registry; `others` are fields of `Services`."""
     given = {"memory": registry.memory, "ids": registry.ids, **others}
     return Services(agents=registry, participants=registry.participants, emit=emit, **given)
-
-
-@cache
-def _bare_registry() -> Registry:
-    """The agents and tools of graphs that run without the app."""
-    return Registry()
-
-
-@lru_cache(maxsize=64)
-def _registry_of(given: GivenAgent) -> Registry:
-    """The registry of an agent that a run's context holds itself."""
-    return Registry((given.agent,))
-
-
-class AgentGraph(StateGraph[StateT, RunContext, InputT, OutputT]):
-    """A graph whose nodes find services in their context, also where it runs without the app.
-
-    There it has no ledger, and events go to the graph's custom stream. It runs from synchronous code, too.
-    """
-
-    registry: Registry | None = None
-    """The agents of its runs without the app; None: the examples."""
-
-    def add_node(self, node: str, action: Callable[..., Any], **options: Any) -> Self:  # type: ignore[override]
-        """Add an asynchronous node by its name; `options` as in LangGraph."""
-        served = self._served(action) if "runtime" in signature(action).parameters else action
-        super().add_node(node, served, **options)
-        runnable: Any = self.nodes[node].runnable
-
-        @wraps(action)
-        def synchronous(*given: Any, **named: Any) -> Any:
-            return run_node(lambda: served(*given, **named))
-
-        runnable.func = synchronous
-        return self
-
-    def add_conditional_edges(self, source: str, path: Callable[..., Any], path_map: Any = None) -> Self:  # type: ignore[override]
-        """Add a router, which runs on the event loop: LangGraph would take each call of it to a thread."""
-        super().add_conditional_edges(source, path, path_map)
-        router: Any = self.branches[source][path.__name__].path
-
-        @wraps(path)
-        async def route(*given: Any, **named: Any) -> Any:
-            return path(*given, **named)
-
-        router.afunc = route
-        return self
-
-    def _served(self, node: Node) -> Node:
-        @wraps(node)
-        async def served(state: Any, runtime: Runtime[RunContext]) -> Any:
-            runtime = await self._with_services(runtime)
-            return _announced(await node(state, runtime), runtime.context)
-
-        return cast(Node, served)
-
-    async def _with_services(self, runtime: Runtime[RunContext]) -> Runtime[RunContext]:
-        given: RunContext | None = runtime.context  # None where none is passed, whatever LangGraph's type says
-        if isinstance(given, AppContext) and given.services:
-            return runtime
-        context = given or RunContext()
-        registry = _registry_of(context.given_agent) if context.given_agent else self.registry or _bare_registry()
-        await registry.open(registry.agent(context.agent), context.model)
-        write = runtime.stream_writer
-        services = services_of(registry, lambda event: write(to_dict(event)))
-        return runtime.override(context=AppContext.carrying(services, **context.model_dump()))
-
-
-def _announced(update: Any, context: RunContext) -> Any:
-    """A node's update with its events as the services announce them."""
-    if not isinstance(update, dict) or not update.get("events"):
-        return update
-    services = context.services if isinstance(context, AppContext) else None
-    return {**update, "events": services.announced(update["events"])} if services else update

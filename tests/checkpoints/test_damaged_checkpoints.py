@@ -14,8 +14,8 @@ from segue.checkpoints.repair.recover import recover
 from segue.checkpoints.state.saver import FencedSaver
 from segue.checkpoints.tables.leases import Lease
 from segue.core.errors import DamagedCheckpoint, NothingReadable, StaleOwner, ThreadBusy, UnknownThread
+from segue.runtime.run import state_at
 from segue.runtime.runner import thread_config
-from segue.runtime.thread_state import state_at
 
 from .damage import ANSWER, INNER, LABELS, OUTER, Work, copied, garble, rows
 

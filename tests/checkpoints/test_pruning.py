@@ -11,7 +11,7 @@ import segue
 from segue.core.errors import ConfigurationError, TaskError
 from segue.core.timeline import Place, Retention
 from segue.runtime.history.retention import Pruning
-from segue.runtime.thread_state import config_of
+from segue.runtime.run import config_of
 
 from .worlds import World, look_at_once, note_the_turn, note_up_to, payments, snapshots, world
 

@@ -11,7 +11,7 @@ import pytest
 import segue
 from segue.core.errors import DatabaseUnavailable
 from segue.core.records import Json
-from segue.runtime.copies import Progress
+from segue.runtime.sessions import Progress
 
 from .worlds import World, look_in_a_batch, note_the_turn, note_up_to, payments, world
 

@@ -12,7 +12,7 @@ from segue.checkpoints.tables.ledger import ToolLedger
 from segue.core.context import Services
 from segue.core.errors import DatabaseUnavailable
 from segue.core.tools import CallKey, Claim
-from segue.runtime.heartbeat import Heartbeat
+from segue.runtime.lease_holder import Heartbeat
 
 NO_LEDGER = "ledger"
 NO_LEASE = "lease"

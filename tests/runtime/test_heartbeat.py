@@ -4,7 +4,7 @@ import threading
 from collections.abc import Mapping
 
 from segue.core.errors import DatabaseUnavailable
-from segue.runtime.heartbeat import Heartbeat
+from segue.runtime.lease_holder import Heartbeat
 
 
 class Storage:

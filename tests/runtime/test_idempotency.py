@@ -109,7 +109,7 @@ async def test_the_second_of_two_equal_messages_that_steer_leaves_the_task_runni
     replies = [call_tool(("order", {"item": item})) for item in ("tea", "milk")]
     agent = Agent(agent_id="shop", tools=[order], model=ScriptedChatModel([*replies, answer("Done.")]), mode="react")
     async with asyncio.timeout(60), segue.open(":memory:", agents=[agent]) as app:
-        pausing, second_came, first_is_taken = app._control._paused, asyncio.Event(), asyncio.Event()
+        pausing, second_came, first_is_taken = app._starter._paused, asyncio.Event(), asyncio.Event()
 
         async def paused_later(row: Task) -> Task:
             second_came.set()
@@ -123,7 +123,7 @@ async def test_the_second_of_two_equal_messages_that_steer_leaves_the_task_runni
         await entered["tea"].wait()
         first = steer()
         await until(lambda: _pausing(app, task["task_id"]))
-        monkeypatch.setattr(app._control, "_paused", paused_later)
+        monkeypatch.setattr(app._starter, "_paused", paused_later)
         second = steer()
         await second_came.wait()
         gates["tea"].set()

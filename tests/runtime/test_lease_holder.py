@@ -15,9 +15,8 @@ from segue.core.agents import Agent
 from segue.core.errors import DatabaseUnavailable, ThreadBusy
 from segue.core.events import Paused
 from segue.runtime import lease_holder
-from segue.runtime.heartbeat import Heartbeat
-from segue.runtime.lease_holder import LeaseHolder
-from segue.runtime.notices import Notices
+from segue.runtime.lease_holder import Heartbeat, LeaseHolder
+from segue.runtime.relay import Notices
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
 TTL = 0.6

@@ -18,8 +18,7 @@ from segue.core.agents import Agent
 from segue.core.events import AttemptRestarted, Event, Thinking, Token, to_dict
 from segue.core.records import Task
 from segue.core.task_status import TaskStatus
-from segue.runtime.notices import Notice, Notices
-from segue.runtime.relay import LONGEST, MOST, Delta, Deltas, Relay
+from segue.runtime.relay import LONGEST, MOST, Delta, Deltas, Notice, Notices, Relay
 from segue.runtime.run import Run
 from tests.fakes import answer
 from tests.loopback import Gate, LoopbackServer

@@ -16,8 +16,7 @@ from segue.core.agents import Agent
 from segue.core.errors import ConfigurationError, DatabaseUnavailable, ModelUnreachable, TaskError, ThreadBusy
 from segue.core.records import Worker
 from segue.runtime import worker
-from segue.runtime.dispatch import dispatching
-from segue.runtime.worker import MOST_TAKEOVERS, is_hopeless
+from segue.runtime.worker import MOST_TAKEOVERS, dispatching, is_hopeless
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.runtime.polling_workers import PollingWorkers
 

@@ -19,9 +19,8 @@ from ..core.lifecycle import (
     next_state,
 )
 from ..nodes.lifecycle.state import Restored
-from .apps import EngineOptions, app_source
 from .run_state import InvalidSnapshot, RunState, read_snapshot
-from .task_run import TaskRun
+from .task_run import EngineOptions, TaskRun, app_source
 
 if TYPE_CHECKING:
     from ..app import App

@@ -40,7 +40,7 @@ from ..prompts.clients import no_answer, progress
 from ..prompts.elicitation import answer_of, answer_schema, ask_again, question_text, verdict_of
 from ..prompts.errors import render
 from ..prompts.language import Language
-from ..runtime.request import Request
+from ..runtime.start import Request
 
 INPUT_REQUIRED_SINCE = "2026-07-28"
 """The protocol version from which on a call that needs input is answered with what it needs."""

@@ -25,8 +25,8 @@ from ..core.task_status import OPEN, TaskStatus
 from ..core.tools import Tool
 from ..nodes.conversation.roles import AGENT_BOT
 from ..runtime.control import Started
-from ..runtime.notices import LOOK_EVERY
-from ..runtime.request import Request
+from ..runtime.relay import LOOK_EVERY
+from ..runtime.start import Request
 from ..tools.bound_tool import BoundTool, Marks
 from ..tools.calls.run import missing
 

@@ -14,8 +14,8 @@ from ..nodes.conversation.roles import bot_of, controllers_of, user_of
 from ..nodes.shared.context import NodeContext
 from ..registry import services_of
 from ..runtime.control import Started
-from ..runtime.request import Request
 from ..runtime.sessions import check_session
+from ..runtime.start import Request
 from .log import ending_of
 from .segue_bot import attach, release
 from .workflows import with_workflow

@@ -11,6 +11,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Checkpointer
 from pydantic import Field, create_model
 
+from ..agent_graph import AgentGraph
 from ..core.agents import Agent
 from ..core.context import AppContext, RunContext
 from ..core.errors import ConfigurationError, UnknownMode
@@ -28,7 +29,7 @@ from ..graphs.react import build_react
 from ..nodes.chat.run_mode import ModeGraph
 from ..nodes.chat.select_mode import AUTO
 from ..nodes.shared.task import GraphInput, TaskOutput
-from ..registry import EXAMPLES, AgentGraph, Registry, services_of
+from ..registry import EXAMPLES, Registry, services_of
 
 _MODE = re.compile(r"[^\W\d]\w{0,63}")
 _NODES = ("INIT", "SELECT_MODE", "FINISH")

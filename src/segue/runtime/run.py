@@ -1,22 +1,88 @@
-"""One task that runs in this process, and the ways to stop it."""
+"""One task that runs in this process: its turn to run, the state of its thread, and the ways to stop it."""
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import RunControl
 from langgraph.types import Command, Interrupt, StateSnapshot
 
 from ..core.attachments import naming
+from ..core.errors import DamagedCheckpoint, TooManyTasks
 from ..core.events import AttemptRestarted, Event, Fallback, Token
 from ..core.question import PAUSE
 from ..core.records import Json, Task
+from ..core.timeline import Place
 from ..nodes.shared.task import GraphInput
-from .capacity import Place
 from .reply_stream import ReplyText
+
+MAX_RUNNING = 32
+"""Tasks that run at once in a process by default."""
+MAX_QUEUED = 256
+"""Tasks that may wait for them."""
+
+Slot = asyncio.Future[bool]
+"""Whether the task may run; False where it was stopped first."""
+
+_inside: ContextVar[bool] = ContextVar("segue_inside_a_task", default=False)
+
+
+def is_inside_task() -> bool:
+    """Whether a task runs what calls this."""
+    return _inside.get()
+
+
+class Capacity:
+    """Slots for running tasks. A task that a running one starts and waits for takes none: it could never get it."""
+
+    def __init__(self, running: int = MAX_RUNNING, queued: int = MAX_QUEUED) -> None:
+        self._most_running = running
+        self._most_queued = queued
+        self._running = 0
+        self._queue: deque[Slot] = deque()
+
+    def check(self) -> None:
+        """Refuse a new task where the queue is full.
+
+        Raises:
+            TooManyTasks.
+        """
+        if len(self._queue) >= self._most_queued and not _inside.get():
+            raise TooManyTasks(self._most_running, self._most_queued)
+
+    def reserve(self) -> Slot:
+        """A slot, now or later; `release` it once it was given."""
+        slot: Slot = asyncio.get_running_loop().create_future()
+        if self._running < self._most_running or _inside.get():
+            self._running += 1
+            slot.set_result(True)
+        else:
+            self._queue.append(slot)
+        return slot
+
+    @staticmethod
+    def enter() -> None:
+        """The current asyncio task runs a task from now on."""
+        _inside.set(True)
+
+    def release(self, slot: Slot) -> None:
+        """Give a slot to the next in the queue; one that was never given is only left."""
+        if slot in self._queue:
+            self._queue.remove(slot)
+        elif not slot.cancelled() and slot.result():
+            self._running -= 1
+        while self._queue and self._running < self._most_running:
+            if not (following := self._queue.popleft()).done():
+                self._running += 1
+                following.set_result(True)
+
 
 REQUESTED = "a pause was requested"
 LEASE_LOST = "another process took over the session"
@@ -31,7 +97,7 @@ class Run:
 
     row: Task
     fence: int
-    place: Place
+    slot: Slot
     control: RunControl = field(default_factory=RunControl)
     task: "asyncio.Task[Json] | None" = None
     stoppable: bool = False
@@ -62,11 +128,11 @@ class Run:
         if not self.reason or reason == LEASE_LOST:
             self.control.request_drain(reason)
         with suppress(RuntimeError):  # the loop is closed, so nothing waits any more
-            self.place.get_loop().call_soon_threadsafe(self._leave_queue)
+            self.slot.get_loop().call_soon_threadsafe(self._leave_queue)
 
     def _leave_queue(self) -> None:
-        if not self.place.done():
-            self.place.set_result(False)
+        if not self.slot.done():
+            self.slot.set_result(False)
 
     def stop(self) -> None:
         """Stop where it is: the step under way runs again on resume, its finished tool calls do not."""
@@ -124,3 +190,37 @@ def continued(state: StateSnapshot, row: Task) -> Given:
 def question_of(interrupts: Iterable[Interrupt]) -> Interrupt | None:
     """What a person is asked, if a graph that stopped asks anything."""
     return next((asked for asked in interrupts if asked.value != {"kind": PAUSE}), None)
+
+
+_UNFIT = (ValueError, TypeError, LookupError, AttributeError, NotImplementedError)
+"""What a channel or reducer makes of values that are not of its kind."""
+
+
+async def state_at(
+    graph: CompiledStateGraph[Any, Any, Any, Any], config: RunnableConfig, subgraphs: bool = False
+) -> StateSnapshot:
+    """The state of a thread, read in whole.
+
+    Raises:
+        DamagedCheckpoint: it cannot be read, or holds what no message is.
+    """
+    thread_id = str(config["configurable"]["thread_id"])
+    try:
+        state = await graph.aget_state(config, subgraphs=subgraphs)
+        messages: list[AnyMessage] = state.values.get("messages", [])
+    except _UNFIT as error:
+        raise DamagedCheckpoint(thread_id, f"its values do not fit: {type(error).__name__}") from error
+    if not all(issubclass(kind, BaseMessage) for kind in set(map(type, messages))):
+        raise DamagedCheckpoint(thread_id, "its messages cannot be read")
+    return state
+
+
+def config_of(place: Place) -> RunnableConfig:
+    """LangGraph's way to name a snapshot."""
+    return {
+        "configurable": {
+            "thread_id": place.thread_id,
+            "checkpoint_ns": place.inside,
+            "checkpoint_id": place.checkpoint_id,
+        }
+    }

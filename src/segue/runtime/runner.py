@@ -37,14 +37,22 @@ from ..registry import Registry, services_of
 from ..tools.adapters.client import client_tools
 from ..tools.calls.run import left_open
 from .cancellation import cancelled_result, close_turn, stopped
-from .capacity import Capacity
 from .lease_holder import LeaseHolder, Promised
-from .notices import REQUESTS, Notices
-from .observer import Hub, Observer
 from .projection import project
-from .relay import Relay
-from .run import LEASE_LOST, REQUESTED, Given, Run, continued, is_of_task, message_of, question_of, retrieve_error
-from .thread_state import state_at
+from .relay import REQUESTS, Hub, Notices, Observer, Relay
+from .run import (
+    LEASE_LOST,
+    REQUESTED,
+    Capacity,
+    Given,
+    Run,
+    continued,
+    is_of_task,
+    message_of,
+    question_of,
+    retrieve_error,
+    state_at,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -231,7 +239,7 @@ class Runner:
         try:
             return await self._execute(run)
         finally:
-            self.capacity.release(run.place)
+            self.capacity.release(run.slot)
             try:
                 if run.abandoned:
                     self.forget(thread_id)
@@ -279,9 +287,9 @@ class Runner:
         Raises:
             GraphDrained: it was stopped first.
         """
-        if not run.place.done():
+        if not run.slot.done():
             self.hub.publish(Waiting(task_id=run.row.task_id, reason="other tasks run first"))
-        if not await run.place:
+        if not await run.slot:
             raise GraphDrained(run.reason)
         self.capacity.enter()
 

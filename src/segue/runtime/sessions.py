@@ -1,27 +1,38 @@
-"""Sessions: their messages, snapshots, copies, exports and recovery, and their users' preferences."""
+"""Sessions: messages, snapshots, copies, exports and recovery, the sessions of bots, and users' preferences."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.messages import BaseMessage, convert_to_openai_messages, messages_to_dict
 from langchain_core.runnables import RunnableConfig
 
 from ..checkpoints.storage import Storage
+from ..checkpoints.tables.tasks import Tasks
 from ..core.attachments import ATTACHMENTS, naming
 from ..core.context import Ids
-from ..core.conversation import bot_session
-from ..core.errors import InvalidExport, InvalidMessage, UnknownThread
+from ..core.conversation import MODE, bot_session, conversation_of_bot
+from ..core.errors import (
+    ConfigurationError,
+    DamagedRow,
+    DamagedSession,
+    FileUnavailable,
+    InvalidExport,
+    InvalidMessage,
+    TaskError,
+    UnknownThread,
+)
 from ..core.json_depth import DEEPEST, is_too_deep
 from ..core.records import Json, Permission, Recovery, RequestKey, Session, Snapshot, Task, Thread
 from ..core.timeline import Pruned, Retention
+from ..nodes.conversation.init import read_config
 from ..prompts.language import Language
-from .bot_sessions import bot_session_of
 from .history.retention import Pruning
 from .message_files import exported_files, imported_files
+from .run import state_at
 from .runner import Runner, thread_config
-from .thread_state import state_at
 
 _SESSION = re.compile(r"^[\w.:@-]{1,128}$")
 
@@ -280,3 +291,84 @@ class Sessions:
 
 def _openai_form(message: BaseMessage) -> Json:
     return {**convert_to_openai_messages(message), **naming(message.additional_kwargs.get(ATTACHMENTS, ()))}
+
+
+async def bot_session_of(tasks: Tasks, session_id: str) -> str:
+    """The session of a conversation's bot; empty where the session is no conversation with an agent."""
+    try:
+        newest = await tasks.latest_of(session_id)
+        has_bot = newest is not None and newest.mode == MODE and read_config(newest.message).has_agent
+    except (ConfigurationError, DamagedRow):
+        return ""
+    return bot_session(session_id) if has_bot else ""
+
+
+async def is_bot_session(tasks: Tasks, session_id: str) -> bool:
+    """Whether a session is the bot side of a conversation, which resumes it."""
+    conversation_id = conversation_of_bot(session_id)
+    return bool(conversation_id) and bool(await bot_session_of(tasks, conversation_id))
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A session that was looked at, the `place`th of `n`; `error` says why it was not copied."""
+
+    session_id: str
+    place: int
+    n: int
+    copied: bool = False
+    error: TaskError | DamagedSession | FileUnavailable | None = None
+
+
+@dataclass
+class Copies:
+    """The sessions that were copied, those that were there already, and why others were not copied."""
+
+    copied: list[str] = field(default_factory=list)
+    present: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def json(self) -> Mapping[str, object]:
+        """The public form."""
+        return {"copied": self.copied, "present": self.present, "refused": self.refused}
+
+
+async def copy_sessions(
+    source: Storage,
+    target: Storage,
+    session_ids: Iterable[str] = (),
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> Copies:
+    """Copy sessions, or all of them, with the sessions of conversations' bots.
+
+    Raises:
+        DatabaseUnavailable: sessions that were copied before stay.
+    """
+    names = [*session_ids] or await source.sessions.threads()
+    bots = [await bot_session_of(source.tasks, name) for name in names]
+    names = [*dict.fromkeys(filter(None, (*names, *bots)))]
+    found = Copies()
+    for place, name in enumerate(names, 1):
+        try:
+            copied = await _copy(source, target, name)
+        except (TaskError, DamagedSession, FileUnavailable) as error:
+            found.refused[name] = str(error)
+            on_progress(Progress(name, place, len(names), error=error))
+            continue
+        (found.copied if copied else found.present).append(name)
+        on_progress(Progress(name, place, len(names), copied))
+    return found
+
+
+async def _copy(source: Storage, target: Storage, name: str) -> bool:
+    """Copy a session after the contents of its files; False where it is there already."""
+    whole = await source.sessions.read_whole(name)
+    uploads = [
+        await target.files.put(attachment, await source.files.get(attachment.digest))
+        for attachment in await source.files.of_thread(name)
+    ]
+    try:
+        return await target.sessions.store_whole(whole)
+    finally:
+        for upload_id in uploads:
+            await target.files.discard(upload_id)

@@ -12,15 +12,14 @@ from ..core.question import ANSWER_FORMS, API_CALL
 from ..core.records import Json, KnownRequest, RequestKey, StatusTally, Task, TaskTrace, WaitingTask, Worker
 from ..core.result import Result
 from ..core.task_status import TaskStatus
-from .bot_sessions import is_bot_session
-from .control import Control, Started
-from .dispatch import Dispatching
-from .event_stream import EventStream
+from .control import Started, known_request
 from .lease_holder import lives
-from .observer import Observer
 from .projection import Projection
-from .request import Request, known_request
+from .relay import Observer
 from .runner import Runner
+from .sessions import is_bot_session
+from .start import Request, Starter
+from .worker import Dispatching
 
 Rows = list[Json]
 
@@ -44,11 +43,12 @@ class Tasks:
     The verbs of `App` that are named alike give JSON. Calling it lists them as JSON, too: `await app.tasks(limit=5)`.
     """
 
-    def __init__(self, storage: Storage, runner: Runner, stream: EventStream, control: Control) -> None:
+    def __init__(self, storage: Storage, runner: Runner, starter: Starter) -> None:
         self._storage = storage
         self._runner = runner
-        self._stream = stream
-        self._control = control
+        self._starter = starter
+        self._control = starter.control
+        self._stream = starter.control.stream
 
     async def __call__(
         self,
@@ -246,7 +246,7 @@ class Tasks:
 
         `unlisted` is a mode that no message may ask for.
         """
-        return await self._control.start(request, unlisted)
+        return await self._starter.start(request, unlisted)
 
     async def resume(
         self,

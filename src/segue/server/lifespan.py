@@ -16,9 +16,8 @@ from ..core.errors import SegueError
 from ..core.models import OFFLINE
 from ..entry import open as open_app
 from ..rehearsal.segue_bot import attach
-from ..runtime.dispatch import Dispatching
 from ..runtime.tasks import ResumableTask
-from ..runtime.worker import is_hopeless
+from ..runtime.worker import Dispatching, is_hopeless
 from ..telemetry.metrics import Metrics
 from .log_config import logger
 from .mcp import serving_mcp

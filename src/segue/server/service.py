@@ -13,7 +13,7 @@ from ..app import App
 from ..core.errors import TaskError, UnknownTask
 from ..core.events import Steered
 from ..core.records import Json, RequestKey, Task
-from ..runtime.request import Request
+from ..runtime.start import Request
 from ..telemetry.metrics import Metrics
 from .errors import Problem, not_found
 from .settings import ServerSettings

@@ -18,7 +18,7 @@ from ..core.errors import ConfigurationError, StorageError
 from ..core.events import Event, ModelCalled, ToolResult
 from ..core.records import Call, StatusTally, Task
 from ..core.task_status import TaskStatus
-from ..runtime.observer import Observer
+from ..runtime.relay import Observer
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """Where the processes of one service keep their numbers, so that each can answer for all."""

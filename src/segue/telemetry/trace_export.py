@@ -1,20 +1,25 @@
 """The export of tasks' traces, beside the work: no task waits for it, or fails because of it."""
 
 import asyncio
+import base64
 import logging
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
+from google.protobuf.json_format import MessageToDict
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from ..app import App
 from ..core.errors import SegueError
-from ..core.records import Task, TaskTrace
-from ..runtime.observer import Observer
-from .environment import EXPORTER
+from ..core.records import Json, Task, TaskTrace
+from ..runtime.relay import Observer
+from .environment import EXPORTER, wants_content
 from .spans import spans_of, trace_id_of
 
 logger = logging.getLogger(__name__)
@@ -159,3 +164,25 @@ async def _in_thread(work: Callable[[], str]) -> str:
 
     threading.Thread(target=run, name=THREAD, daemon=True).start()
     return await done
+
+
+_IDS = ("traceId", "spanId", "parentSpanId")
+
+
+def otlp_json(trace: TaskTrace) -> Json:
+    """The body that a collector takes at /v1/traces; messages are in it where the environment asks for content."""
+    spans = spans_of(trace, resource(), content=wants_content(os.environ))
+    document: Json = _with_hexadecimal_ids(MessageToDict(encode_spans(spans), use_integers_for_enums=True))
+    return document
+
+
+def _with_hexadecimal_ids(value: Any) -> Any:
+    """OTLP writes ids in hexadecimal, unlike the other bytes of protobuf's JSON."""
+    if isinstance(value, list):
+        return [_with_hexadecimal_ids(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: base64.b64decode(item).hex() if name in _IDS else _with_hexadecimal_ids(item)
+        for name, item in value.items()
+    }

@@ -11,7 +11,7 @@ from ..settings import Settings
 from ..views.consoles import write_json
 
 if TYPE_CHECKING:
-    from ...runtime.copies import Progress
+    from ...runtime.sessions import Progress
 
 Source = Annotated[str, typer.Argument(metavar="FROM", help="The database: a SQLite file or a postgresql:// URL.")]
 Target = Annotated[str, typer.Argument(metavar="TO", help="The database to copy to; a file is created.")]

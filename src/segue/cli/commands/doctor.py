@@ -35,8 +35,8 @@ from ...prompts.findings import finding
 from ...prompts.language import Language
 from ...prompts.words import described, word
 from ...registry import EXAMPLES, Registry, all_tools, services_of
+from ...runtime.run import state_at
 from ...runtime.runner import Runner
-from ...runtime.thread_state import state_at
 from ..command_lines import SHORT, task_command
 from ..exits import FAILED
 from ..settings import Settings

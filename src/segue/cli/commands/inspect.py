@@ -138,7 +138,7 @@ async def _otlp(name: str, opened: "App") -> "Json":
     from ...telemetry.environment import EXPORTER
 
     need_extra("segue trace --otel", "otel", EXPORTER)
-    from ...telemetry.otlp import otlp_json
+    from ...telemetry.trace_export import otlp_json
 
     return otlp_json(await opened.tasks.trace(await find_task(opened, name)))
 

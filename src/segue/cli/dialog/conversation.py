@@ -18,7 +18,7 @@ from ...core.task_status import TaskStatus
 from ...prompts.language import Language
 from ...prompts.terminal import sentence
 from ...prompts.words import word
-from ...runtime.request import MessageOptions, Request
+from ...runtime.start import MessageOptions, Request
 from ..command_lines import send_command, task_command
 from ..exits import FAILED, PAUSED, WAITING, complain, remark, sentence_of, suggest
 from ..settings import Settings

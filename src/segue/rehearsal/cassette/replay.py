@@ -21,7 +21,7 @@ from ...entry import open_app
 from ...models.request_text import digest, request_text
 from ...nodes.shared.live_reply import HELD_CHARS, HELD_SECONDS
 from ...registry import Registry
-from ...runtime.request import Request
+from ...runtime.start import Request
 from ...tools.bound_tool import Marked, Marks
 from .cassette import Cassette, ModelCall, ServedTool
 from .difference import Difference, difference_of_messages

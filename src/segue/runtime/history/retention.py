@@ -11,8 +11,8 @@ from ...checkpoints.storage import Storage
 from ...core.errors import SegueError, ThreadBusy
 from ...core.records import Snapshot
 from ...core.timeline import Place, Pruned, Retention
+from ..run import config_of, state_at
 from ..runner import Runner
-from ..thread_state import config_of, state_at
 from .timeline import listed_snapshots
 
 logger = logging.getLogger(__name__)

@@ -1,40 +1,149 @@
 """Going back in a session: its timeline, the difference of snapshots, forks, edits, and undoing."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from langgraph.types import StateSnapshot
-from pydantic import ValidationError
 
 from ...checkpoints.storage import Storage
+from ...core.agents import Budget
 from ...core.attachments import read_attachment
+from ...core.calls import Execution
 from ...core.context import AppContext
-from ...core.errors import InvalidMessage, SegueError, TaskError, ThreadExists, UnknownThread, listed
-from ...core.plan import Step
+from ...core.errors import InvalidMessage, SegueError, TaskError, ThreadExists, UnknownThread
 from ...core.records import Call, Json, RequestKey, Snapshot, Task
-from ...core.timeline import Effect, Place, SnapshotDifference, TimelineEntry
+from ...core.timeline import UNDO_SCOPE, CallOrigin, Effect, Place, SnapshotDifference, TimelineEntry, UndoState
+from ...core.tools import CallKey, Tool
+from ...nodes.shared.call_runner import run_once
 from ...nodes.shared.context import NodeContext
 from ...registry import Registry, services_of
-from ..control import Control, Started
-from ..request import Request
+from ...tools.bound_tool import BoundTool, idempotency_key
+from ...tools.calls.run import TOOLS
+from ..control import Started
+from ..run import config_of, state_at
 from ..runner import Runner
 from ..sessions import Sessions, check_session
-from ..thread_state import config_of, state_at
-from .difference import View, difference, prompt_of
-from .effects import SessionEffects
-from .timeline import TaskRecord, newest, timeline
+from ..start import Request, Starter
+from .states import View, checked_edit, difference, prompt_of
+from .timeline import TaskRecord, newest, outcome_of, timeline
+
+Origins = Mapping[tuple[str, str, int], CallOrigin]
+_UNDONE: Mapping[str, UndoState] = {
+    "success": "done",
+    "error": "failed",
+    "unknown": "unknown",
+    "running": "available",
+}
+"""By the outcome of the last undo; one that was interrupted is taken up again."""
+_OWN_TOOLS = ("recall",)
+"""Tools that the engine adds, which only read."""
+
+
+class SessionEffects:
+    """The calls of sessions that are not read-only, by the tools that are registered; an unknown tool has effects."""
+
+    def __init__(self, storage: Storage, runner: Runner, registry: Registry) -> None:
+        self._storage = storage
+        self._runner = runner
+        self._registry = registry
+
+    async def reader(
+        self, thread_id: str, tasks: Sequence[Task], after: float = 0.0
+    ) -> Callable[[Call], Effect | None]:
+        """The function that gives the effect of one of the session's calls that began after a moment."""
+        origins = await self._storage.sessions.origins(thread_id, after)
+        tools = {task.task_id: self._tools(task) for task in tasks}
+
+        def effect_of(call: Call) -> Effect | None:
+            tool = tools.get(call.task_id, {}).get(call.name)
+            reads = call.name in _OWN_TOOLS if tool is None else tool.read_only
+            if reads or call.scope.startswith(UNDO_SCOPE):
+                return None
+            origin = origins.get(_place(call)) or CallOrigin(call)
+            return Effect(
+                task_id=call.task_id,
+                scope=call.scope,
+                idx=call.idx,
+                name=call.name,
+                arguments=call.arguments,
+                outcome=outcome_of(call.outcome),
+                started_at=call.started_at,
+                undo=_undo_state(tool, call, origin.undos),
+            )
+
+        return effect_of
+
+    def _tools(self, task: Task) -> Mapping[str, Tool]:
+        agent = self._registry.get(task.agent_id)
+        return self._registry.tools_for(agent) if agent else {}
+
+    async def undo(self, thread_id: str, effect: Effect) -> tuple[Effect, Json]:
+        """Take the effect of a call back, at most once, also where forks have copies of it.
+
+        Returns the effect as it is then, and the outcome of its undo.
+
+        Raises:
+            TaskError: its tool declares no undo.
+            ThreadBusy: a task runs on the session that made the call.
+        """
+        original = await self._origin(thread_id, effect)
+        made_in = original.call.thread_id
+        task = await self._storage.tasks.get(original.call.task_id)
+        agent = self._registry.get(task.agent_id)
+        if agent:
+            await self._registry.prepare(agent)
+        tool = self._tools(task).get(effect.name)
+        if not isinstance(tool, BoundTool) or tool.undo is None:
+            raise TaskError("The call of {name} cannot be undone: its tool declares no undo.", name=effect.name)
+        async with self._runner.leased(made_in):
+            origin = await self._origin(thread_id, effect)  # as it is under the lease
+            attempt = 1 + sum(undo.outcome is not None and outcome_of(undo.outcome) == "error" for undo in origin.undos)
+            key = CallKey(task.task_id, f"{UNDO_SCOPE}{original.call.scope}:{attempt}", original.call.idx)
+            ledger = self._storage.ledger(made_in, self._runner.saver.fence(made_in))
+            seconds = tool.timeout or (agent.budget if agent else Budget()).tool_seconds
+            result, _ = await run_once(TOOLS, ledger, _execution(tool.undo, original.call, task, key, seconds))
+        made = result.json()
+        return replace(effect, undo=_UNDONE[outcome_of(made)]), made
+
+    async def _origin(self, thread_id: str, effect: Effect) -> CallOrigin:
+        return (await self._storage.sessions.origins(thread_id))[effect.task_id, effect.scope, effect.idx]
+
+
+def _place(call: Call) -> tuple[str, str, int]:
+    return call.task_id, call.scope, call.idx
+
+
+def _undo_state(tool: Tool | None, call: Call, undos: Sequence[Call]) -> UndoState:
+    if undos:
+        return _UNDONE[outcome_of(undos[-1].outcome)]
+    offered = isinstance(tool, BoundTool) and tool.undo is not None and outcome_of(call.outcome) == "success"
+    return "available" if offered else ""
+
+
+def _known(undo: BoundTool, call: Call) -> dict[str, Any]:
+    """The arguments of the call that its undo has parameters for."""
+    return {name: value for name, value in call.arguments.items() if name in undo.parameters}
+
+
+def _execution(undo: BoundTool, call: Call, task: Task, key: CallKey, seconds: float) -> Execution:
+    origin = f"{UNDO_SCOPE}{call.task_id}/{call.scope}/{call.idx}"
+    return Execution(
+        key=key,
+        name=undo.name,
+        arguments=_known(undo, call),
+        tools={undo.name: undo},
+        timeout=seconds,
+        approved=True,
+        idempotency_key=idempotency_key(origin, undo.name, call.arguments),
+        session_id=task.thread_id,
+        user_id=task.user_id,
+        undone=(call.outcome or {}).get("success"),
+    )
+
 
 _SEPARATOR = "/"
-_FIXED = frozenset(
-    {"messages", "records", "outcomes", "task_id", "trace_id", "nested", "origin", "events", "assignment", "result"}
-)
-"""Logs and ids, which are the engine's own."""
-_CALLS = ("calls", "call", "wave")
-"""The calls that are decided and did not run."""
-_EDITABLE = ("name", "arguments", "description")
-"""What can be changed of a call: the rest is its place in the ledger, and what a person decided about it."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +160,12 @@ class Rewind:
     """Snapshots of sessions: what led to them, and new sessions from them."""
 
     def __init__(
-        self, storage: Storage, runner: Runner, registry: Registry, control: Control, sessions: Sessions
+        self, storage: Storage, runner: Runner, registry: Registry, starter: Starter, sessions: Sessions
     ) -> None:
         self._storage = storage
         self._runner = runner
         self._registry = registry
-        self._control = control
+        self._starter = starter
         self._sessions = sessions
         self._effects = SessionEffects(storage, runner, registry)
 
@@ -246,10 +355,10 @@ class Rewind:
         if turn == 0:
             if await self._storage.tasks.list(thread_id=new_session, limit=1):
                 raise ThreadExists(new_session)
-            return await self._control.start(request)
+            return await self._starter.start(request)
         before = await self._end_of(session_id, tasks[turn - 1])
         async with self._forked(session_id, before.checkpoint_id, new_session):
-            return await self._control.start(request)
+            return await self._starter.start(request)
 
     @asynccontextmanager
     async def _forked(
@@ -311,7 +420,7 @@ class Rewind:
                 as_node = snapshot.nodes[0] if snapshot.nodes else None
                 await self._runner.graph.aupdate_state(config_of(copy), values, as_node=as_node)
                 await self._runner.move(task, None, requested=None)
-            return await self._control.resume(task.task_id, key=key)
+            return await self._starter.control.resume(task.task_id, key=key)
 
 
 def _turn_of(snapshot: Snapshot, tasks: Sequence[Task], session_id: str) -> int:
@@ -341,67 +450,3 @@ def _request(task: Task, session_id: str, message: str) -> Request:
         files=[read_attachment(form) for form in task.attachments],
         language=task.language or "",
     )
-
-
-def checked_edit(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The changes in the form that the state holds.
-
-    Raises:
-        TaskError: a field is not there, cannot be changed, or its value is of another kind.
-    """
-    editable = sorted(values.keys() - _FIXED)
-    for name in changes:
-        if name not in editable:
-            raise TaskError(
-                "The state has no field '{name}' that can be changed; it has: {known}.",
-                name=name,
-                known=listed(editable),
-            )
-    return {name: _checked(name, values[name], value) for name, value in changes.items()}
-
-
-def _checked(name: str, old: Any, new: Any) -> Any:
-    if name == "plan":
-        return _plan(new)
-    if name in _CALLS and old:
-        return _calls(name, old, new) if isinstance(old, list) else _calls(name, [old], [new])[0]
-    if old is not None and new is not None and _kind(old) != _kind(new):
-        raise TaskError("The field '{name}' has the type {kind}; the new value does not.", name=name, kind=_kind(old))
-    return new
-
-
-def _calls(name: str, old: Sequence[Mapping[str, Any]], new: Any) -> list[dict[str, Any]]:
-    """The changed calls, each at the place in the ledger that the old one has."""
-    if not isinstance(new, list) or len(new) != len(old) or not all(isinstance(call, Mapping) for call in new):
-        raise TaskError(
-            "The field '{name}' holds {count} calls: change them in their places.", name=name, count=len(old)
-        )
-    return [
-        {**before, **{field: call[field] for field in _EDITABLE if field in call}}
-        for before, call in zip(old, new, strict=True)
-    ]
-
-
-def _plan(steps: Any) -> list[dict[str, Any]]:
-    try:
-        read = [Step.model_validate(step) for step in steps]
-    except (ValidationError, TypeError) as error:
-        why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else "it is not a list of steps"
-        raise TaskError("The plan is not valid: {why}.", why=why) from error
-    if len({step.step_id for step in read}) < len(read):
-        raise TaskError("The plan is not valid: {why}.", why="two steps have one step_id")
-    return [step.model_dump(mode="json") for step in read]
-
-
-def _kind(value: Any) -> str:
-    """The JSON kind of a value."""
-    match value:
-        case bool():
-            return "boolean"
-        case int() | float():
-            return "number"
-        case str():
-            return "string"
-        case list() | tuple():
-            return "array"
-    return "object"

@@ -1,4 +1,4 @@
-"""The difference between two snapshots: state, plan, messages, results and prompt."""
+"""The state of snapshots: the difference between two, and edits of one."""
 
 import difflib
 import json
@@ -7,13 +7,24 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from langchain_core.messages import AnyMessage, convert_to_openai_messages
+from pydantic import ValidationError
 
+from ...core.errors import TaskError, listed
+from ...core.plan import Step
 from ...core.records import Call, Json
 from ...core.timeline import SnapshotDifference
 from ...nodes.react.protocols import protocol_of
 from ...nodes.react.state import ReactState
 from ...nodes.shared.context import NodeContext
 
+_FIXED = frozenset(
+    {"messages", "records", "outcomes", "task_id", "trace_id", "nested", "origin", "events", "assignment", "result"}
+)
+"""Logs and ids, which are the engine's own."""
+_CALLS = ("calls", "call", "wave")
+"""The calls that are decided and did not run."""
+_EDITABLE = ("name", "arguments", "description")
+"""What can be changed of a call: the rest is its place in the ledger, and what a person decided about it."""
 _APART = frozenset(
     {"messages", "plan", "records", "outcomes", "events", "assignment", "result", "draft", "decision", "calls", "wave"}
     | {"task_id", "trace_id", "origin", "nested", "started_at", "notes"}
@@ -140,3 +151,67 @@ def _comparable(entry: Json) -> str:
 def _lines(a: str, b: str) -> list[str]:
     found = difflib.unified_diff(a.splitlines(), b.splitlines(), "a", "b", lineterm="", n=1)
     return list(found)[2:]
+
+
+def checked_edit(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes in the form that the state holds.
+
+    Raises:
+        TaskError: a field is not there, cannot be changed, or its value is of another kind.
+    """
+    editable = sorted(values.keys() - _FIXED)
+    for name in changes:
+        if name not in editable:
+            raise TaskError(
+                "The state has no field '{name}' that can be changed; it has: {known}.",
+                name=name,
+                known=listed(editable),
+            )
+    return {name: _checked(name, values[name], value) for name, value in changes.items()}
+
+
+def _checked(name: str, old: Any, new: Any) -> Any:
+    if name == "plan":
+        return _checked_plan(new)
+    if name in _CALLS and old:
+        return _checked_calls(name, old, new) if isinstance(old, list) else _checked_calls(name, [old], [new])[0]
+    if old is not None and new is not None and _kind(old) != _kind(new):
+        raise TaskError("The field '{name}' has the type {kind}; the new value does not.", name=name, kind=_kind(old))
+    return new
+
+
+def _checked_calls(name: str, old: Sequence[Mapping[str, Any]], new: Any) -> list[dict[str, Any]]:
+    """The changed calls, each at the place in the ledger that the old one has."""
+    if not isinstance(new, list) or len(new) != len(old) or not all(isinstance(call, Mapping) for call in new):
+        raise TaskError(
+            "The field '{name}' holds {count} calls: change them in their places.", name=name, count=len(old)
+        )
+    return [
+        {**before, **{field: call[field] for field in _EDITABLE if field in call}}
+        for before, call in zip(old, new, strict=True)
+    ]
+
+
+def _checked_plan(steps: Any) -> list[dict[str, Any]]:
+    try:
+        read = [Step.model_validate(step) for step in steps]
+    except (ValidationError, TypeError) as error:
+        why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else "it is not a list of steps"
+        raise TaskError("The plan is not valid: {why}.", why=why) from error
+    if len({step.step_id for step in read}) < len(read):
+        raise TaskError("The plan is not valid: {why}.", why="two steps have one step_id")
+    return [step.model_dump(mode="json") for step in read]
+
+
+def _kind(value: Any) -> str:
+    """The JSON kind of a value."""
+    match value:
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case list() | tuple():
+            return "array"
+    return "object"

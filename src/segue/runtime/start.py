@@ -1,0 +1,386 @@
+"""The start of a task: a message with its options, what is checked before it is stored, and its typed answer."""
+
+import asyncio
+import json
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import Enum
+from hashlib import sha256
+from typing import Any, Self, TypedDict, TypeVar
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import StateSnapshot
+from pydantic import BaseModel, ValidationError
+
+from ..checkpoints.storage import Storage
+from ..core.agents import Agent
+from ..core.decision import read_object
+from ..core.errors import (
+    InvalidMessage,
+    KeyUsed,
+    TaskError,
+    TaskUnfinished,
+    UnknownMode,
+    UnknownOption,
+    UnreadableReply,
+)
+from ..core.events import Steered
+from ..core.models import Model, ModelReply, ModelRequest
+from ..core.records import NewTask, RequestKey, Session, Task
+from ..core.result import Result
+from ..core.task_status import ACTIVE, ENDED, OPEN, TaskStatus
+from ..prompts.language import language_of
+from ..prompts.load import render
+from ..registry import CONTROL_NAMES, Registry
+from ..tools.adapters.client import client_tool_specs
+from .control import STOP_SECONDS, Control, Started
+from .message_files import FileInput, MessageFile, MessageFiles, check_accepted, fingerprint
+from .relay import LOOK_EVERY
+from .run import state_at
+from .runner import Runner, thread_config
+from .sessions import check_session
+
+_NO_RESULT = frozenset({"__error__", "__interrupt__", "__resume__"})
+"""LangGraph's channels of what a step that has not ended may write."""
+
+
+class MessageOptions(TypedDict, total=False):
+    """The options of `App.start`, `App.chat` and `App.ask`."""
+
+    session_id: str | None
+    """The conversation; a new one where none is named."""
+    agent: str
+    """The id of a registered agent; empty: the first one."""
+    mode: str
+    """A built-in mode, one of your own, or auto; empty: the user's preferred mode, then the agent's."""
+    user_id: str
+    """Whose preferences apply."""
+    model: str
+    """A model in place of the agent's own."""
+    wait: float
+    """Seconds to wait if the session is busy."""
+    steer: bool
+    """Add the message to the session's unfinished task, if there is one."""
+    idempotency_key: str | RequestKey
+    """The same key with the same message again gives the task that it began, instead of another one."""
+    files: Sequence[FileInput]
+    """Files that go along: paths, pairs of a name and the content, or uploads."""
+    language: str
+    """zh or en, where the agent names none; empty: SEGUE_LANGUAGE, else that of the message."""
+    client_tools: Sequence[Mapping[str, Any]]
+    """Tools that the caller carries out, each {"name", "description", "parameters"}: a call waits as a question, whose
+    answer is the result."""
+
+
+_TEXTS = ("session_id", "agent", "mode", "user_id", "model", "language")
+_KINDS: Mapping[str, tuple[type, ...]] = {**dict.fromkeys(_TEXTS, (str, Enum)), "wait": (float, int)}
+
+
+@dataclass(frozen=True)
+class Request:
+    """A message and its options."""
+
+    message: str
+    session_id: str | None = None
+    agent: str = ""
+    mode: str = ""
+    user_id: str = "default"
+    model: str = ""
+    wait: float = 0.0
+    steer: bool = False
+    key: RequestKey | None = None
+    files: Sequence[FileInput] = ()
+    language: str = ""
+    client_tools: Sequence[Mapping[str, Any]] = ()
+
+    @classmethod
+    def of(cls, message: Any, options: Mapping[str, Any]) -> Self:
+        """What a caller asks for; a member of an enum stands for its value.
+
+        Raises:
+            InvalidMessage, UnknownOption.
+        """
+        if not isinstance(message, str):
+            raise InvalidMessage("The message is {kind}, not text: pass a str.", kind=type(message).__name__)
+        known = [*MessageOptions.__annotations__]
+        if unknown := sorted(options.keys() - set(known)):
+            raise UnknownOption(unknown[0], known)
+        for name, value in options.items():
+            kinds = _KINDS.get(name)
+            if kinds and value is not None and not isinstance(value, kinds):
+                raise InvalidMessage(
+                    "The option {name} is {kind}: pass {expected}.",
+                    name=name,
+                    kind=type(value).__name__,
+                    expected=kinds[0].__name__,
+                )
+        given = {name: value.value if isinstance(value, Enum) else value for name, value in options.items()}
+        if isinstance(key := given.pop("idempotency_key", None), str):
+            whole = "\0".join([message, *map(fingerprint, given.get("files") or ())])
+            key = RequestKey(key, sha256(whole.encode(errors="surrogatepass")).hexdigest()) if key else None
+        return cls(message, key=key, **{name: value for name, value in given.items() if value is not None})
+
+
+T = TypeVar("T", bound=BaseModel)
+MOST_ASKS = 3
+
+
+async def extract(model: Model, answer: str, response_model: type[T]) -> tuple[T, dict[str, int]]:
+    """The answer as an object, and the tokens that it took: {"input", "output", "calls"}.
+
+    An answer that is such an object already costs no call.
+
+    Raises:
+        UnreadableReply: the model did not manage it in three tries.
+        ModelError: the model cannot be asked, or cannot write one.
+    """
+    usage = {"input": 0, "output": 0, "calls": 0}
+    try:
+        return response_model.model_validate(read_object(answer)), usage
+    except (UnreadableReply, ValidationError):
+        pass
+    messages = _prompt(answer, response_model)
+    for _ in range(MOST_ASKS):
+        reply = await _ask(model, messages, response_model)
+        usage = {name: usage[name] + reply.usage.get(name, 0) for name in ("input", "output")} | {
+            "calls": usage["calls"] + 1
+        }
+        try:
+            return response_model.model_validate(read_object(reply.text)), usage
+        except (UnreadableReply, ValidationError) as error:
+            messages = [*messages, AIMessage(reply.text), HumanMessage(f"{error}")]
+    raise UnreadableReply(
+        f"The model did not write a {response_model.__name__} in {MOST_ASKS} tries; its answer is kept."
+    )
+
+
+def _prompt(answer: str, response_model: type[BaseModel]) -> list[BaseMessage]:
+    schema = json.dumps(response_model.model_json_schema(), ensure_ascii=False)
+    return [SystemMessage(render("extract", language_of(answer), schema=schema)), HumanMessage(answer)]
+
+
+async def _ask(model: Model, messages: list[BaseMessage], response_model: type[BaseModel]) -> ModelReply:
+    schema: Mapping[str, Any] = response_model.model_json_schema()
+    reply = ModelReply(text="")
+    async for piece in model.stream(ModelRequest(purpose="extract", messages=messages, schema=schema)):
+        if isinstance(piece, ModelReply):
+            reply = piece
+    return reply
+
+
+class Starter:
+    """Starts the tasks of new messages."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        registry: Registry,
+        runner: Runner,
+        control: Control,
+        files: MessageFiles,
+        modes: Collection[str],
+    ) -> None:
+        self._storage = storage
+        self._registry = registry
+        self._runner = runner
+        self.control = control
+        self._stream = control.stream
+        self._dispatch = control.stream.dispatch
+        self._files = files
+        self._ids = registry.ids
+        self.modes = modes
+
+    def check_mode(self, mode: str) -> None:
+        """Make sure that a mode is registered.
+
+        Raises:
+            UnknownMode: listing the modes there are.
+        """
+        if mode not in self.modes:
+            raise UnknownMode(mode, self.modes)
+
+    async def start(self, request: Request, unlisted: str = "") -> Started:
+        """Store a message as a task and run it in the background; `unlisted` is a mode that no message may ask for."""
+        return await self.control.once(request.key, lambda: self._start(request, unlisted))
+
+    async def _start(self, request: Request, unlisted: str) -> Started:
+        thread_id = request.session_id or self._ids.thread()
+        chosen = await self._storage.sessions.get(thread_id) or Session(thread_id)
+        request = replace(
+            request, model=request.model or (chosen.model if request.agent in ("", chosen.agent_id) else "")
+        )
+        agent = self._registry.agent(request.agent or chosen.agent_id)
+        mode, language = unlisted or await self._mode(request, agent), self._registry.language(request.language)
+        self._check(request, agent, thread_id)
+        files = await self._read_files(request, agent)
+        await self._registry.prepare(agent)
+        taken = {*self._registry.tools_for(agent), *CONTROL_NAMES}
+        offered = (
+            await asyncio.to_thread(client_tool_specs, request.client_tools, taken) if request.client_tools else []
+        )
+        if request.steer and (steered := await self._steered(thread_id, request)):
+            return steered
+        digest = self._registry.digest(agent)
+        leaves = not unlisted and await self._dispatch.to_worker(agent.agent_id, mode, digest)
+        if not leaves:
+            self._runner.capacity.check()
+        promised = self._promised if self._dispatch.to_workers else None
+        leasing = self._runner.leased(thread_id, request.wait, promised)
+        async with leasing as begin, self._files.kept(files) as attachments:
+            await self._make_room(thread_id)
+            new = NewTask(
+                task_id=self._ids.task(),
+                thread_id=thread_id,
+                agent_id=agent.agent_id,
+                user_id=request.user_id,
+                mode=mode,
+                model=request.model or self._registry.environment_model(agent),
+                message=request.message,
+                language=agent.language or language or language_of(request.message),
+                agents_file=self._registry.agents_file or None,
+                agent_digest=digest,
+                attachments=attachments,
+                client_tools=offered,
+            )
+            fence, key = self._runner.saver.fence(thread_id), request.key
+            creating = self._runner.tasks.create(new, fence=fence, key=key, release=leaves)
+            row = await self._created(asyncio.create_task(creating), leaves)
+            return self.control.leave_to_worker(row) if leaves else (row, begin(row))
+
+    async def _promised(self, thread_id: str) -> bool:
+        """Whether a worker will go on with a session's task, so that nobody else begins one."""
+        return await self._dispatch.awaits_worker(await self._runner.tasks.latest_of(thread_id))
+
+    async def ask(self, request: Request, response_model: type[BaseModel] | None = None) -> Result:
+        """Start a task and wait for its result, as an object too where a model of it is given."""
+        row, run = await self.start(request)
+        result = await self.control.result(row, run)
+        if response_model is None or not result["success"]:
+            return result
+        model = self._registry.model_for(self._registry.agent(row.agent_id), row.model)
+        made, usage = await extract(model, result["answer"], response_model)
+        spent = {name: result["usage"].get(name, 0) + count for name, count in usage.items()}
+        return Result({**result, "object": made, "usage": {**result["usage"], **spent}})
+
+    async def _mode(self, request: Request, agent: Agent) -> str:
+        mode = request.mode
+        if not mode:
+            preferred = await self._storage.preferences.default_mode(request.user_id)
+            mode = preferred if preferred in self.modes else agent.mode
+        self.check_mode(mode)
+        return mode
+
+    def _check(self, request: Request, agent: Agent, thread_id: str) -> None:
+        """Refuse what cannot run, before anything is stored."""
+        message = request.message
+        if not message.strip():
+            raise InvalidMessage("The message is empty: write what you want to be done.")
+        if any("\ud800" <= char <= "\udfff" for char in message):
+            raise InvalidMessage("The message is not valid text: send it as UTF-8.")
+        if (size := len(message.encode())) > (most := agent.budget.message_bytes):
+            raise InvalidMessage(
+                "The message has {size} bytes; the limit is {most}: shorten it, or raise the agent's "
+                "budget.message_bytes.",
+                size=size,
+                most=most,
+            )
+        check_session(thread_id)
+        self._registry.model_for(agent, request.model)
+
+    async def _read_files(self, request: Request, agent: Agent) -> list[MessageFile]:
+        """The message's files, which the model accepts."""
+        files = await self._files.read(request.files)
+        if files:
+            model = self._registry.model_for(agent, request.model).name
+            check_accepted(files, self._registry.accepted(agent, request.model), model)
+        return files
+
+    async def _created(self, creating: "asyncio.Task[Task]", left: bool) -> Task:
+        """The new task; a caller that is cancelled meanwhile leaves no pending task behind."""
+        try:
+            return await asyncio.shield(creating)
+        except asyncio.CancelledError:
+            row = await creating
+            if left:  # whoever takes it ends it
+                await self._runner.tasks.move(row.task_id, None, requested="cancel")
+            else:
+                await self._runner.move(row, TaskStatus.CANCELLED)
+            raise
+
+    async def _make_room(self, thread_id: str) -> None:
+        """Refuse a damaged thread and one with an unfinished task; what a failed one did goes into the history."""
+        self._runner.saver.keep_reads(thread_id)  # its task begins with the same state
+        state = await state_at(self._runner.graph, thread_config(thread_id))
+        last = await self._runner.tasks.latest_of(thread_id)
+        if last and last.status in OPEN:
+            if last.requested != "cancel":
+                raise TaskUnfinished(thread_id, last.task_id, last.status)
+            await self._runner.end_cancelled(last)  # its process died before it could
+        if last and last.status == TaskStatus.ERROR and not last.result:
+            await self._runner.settle_task(last)
+        elif state.tasks:  # a recovered session: else what its last steps wrote would be thrown away
+            await _complete_step(self._runner, thread_id)
+
+    async def _steered(self, thread_id: str, request: Request) -> Started | None:
+        """Add the message to the session's unfinished task, and go on with it; None where it becomes a new task.
+
+        Raises:
+            TaskError: the task waits for an answer.
+            KeyUsed: the idempotency key stands for a task already.
+        """
+        row = await self._runner.tasks.latest_of(thread_id)
+        if not row or row.status not in OPEN or row.requested == "cancel":
+            return None
+        if request.files:
+            raise InvalidMessage(
+                "Files cannot join an unfinished task: wait for its answer, or cancel it, then send them again."
+            )
+        row = await self._paused(row)
+        if row.status in ENDED:
+            return None
+        if await self._about_to_answer(row):
+            await self.control.result(*await self.control.resume(row.task_id, wait=STOP_SECONDS))
+            return None
+        await self.control.check_resumable(row, None)
+        steered = Steered(task_id=row.task_id, message=request.message)
+        try:
+            await self._runner.add_note(row, request.message, steered, request.key)
+        except KeyUsed:  # the same request came twice at once: this one has only paused the task again
+            await self.control.resume(row.task_id, wait=STOP_SECONDS)
+            raise
+        return await self.control.resume(row.task_id, wait=STOP_SECONDS)
+
+    async def _paused(self, row: Task) -> Task:
+        """The task once it does not run any more."""
+        while row.status in ACTIVE:
+            with suppress(TaskError):  # it may just have ended
+                await self.control.pause(row.task_id)
+            if await self._stream.runs_elsewhere(row.task_id):
+                await asyncio.sleep(LOOK_EVERY)
+            row = await self._runner.tasks.get(row.task_id)
+        return row
+
+    async def _about_to_answer(self, row: Task) -> bool:
+        """Whether the machine has decided on its answer, so that nothing can be added any more."""
+        config = thread_config(row.thread_id)
+        state = await state_at(self._runner.graph, config, subgraphs=True)
+        while state.tasks and isinstance(inner := state.tasks[0].state, StateSnapshot) and inner.tasks:
+            state = inner
+        return state.next == ("FINISH",) or (state.next == ("ANSWER",) and "decision" in state.values)
+
+
+async def _complete_step(runner: Runner, thread_id: str) -> None:
+    """Make the next checkpoint from what the steps before it wrote, where that is all there: no node runs for it."""
+    found = await runner.saver.aget_tuple(thread_config(thread_id))
+    if found is None:
+        return
+    # By its id a checkpoint is shown as it was made, with the steps that have ended since.
+    state = await runner.graph.aget_state(found.config)
+    written = {step for step, channel, _ in found.pending_writes or () if channel not in _NO_RESULT}
+    if not state.tasks or any(task.id not in written for task in state.tasks):
+        return
+    metadata = {name: value for name, value in (state.metadata or {}).items() if name.startswith("segue_")}
+    config: RunnableConfig = {**thread_config(thread_id), "metadata": metadata}
+    await runner.graph.ainvoke(None, config, durability="sync", interrupt_after="*")
