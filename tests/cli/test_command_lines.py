@@ -1,14 +1,26 @@
-"""The commands that the command line proposes can be run as they are."""
+"""The sections of `segue --help`, and the commands that the command line suggests."""
 
 import shlex
 from pathlib import Path
 
 import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from segue.cli import app
-from segue.cli.command_lines import continue_command, send_command, task_command
-from segue.cli.settings import Settings
+from segue.cli.main import SECTIONS
+from segue.cli.settings import Settings, continue_command, send_command, task_command
+
+
+def test_every_command_is_in_one_section() -> None:
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    listed = [name for names in SECTIONS.values() for name in names]
+    assert sorted(listed) == sorted(name for name, command in commands.items() if not command.hidden)
+
+
+def test_help_lists_the_sections() -> None:
+    shown = CliRunner().invoke(app, ["--help"]).stdout.splitlines()
+    assert [line for line in shown if line[:-1] in SECTIONS] == [f"{title}:" for title in SECTIONS]
 
 
 def test_the_plain_case_is_short() -> None:

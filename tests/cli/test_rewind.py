@@ -10,7 +10,8 @@ from typer.testing import CliRunner, Result
 from segue.cli import app
 from segue.cli.exits import FAILED
 from segue.cli.settings import Settings
-from segue.cli.views.timeline import effect_lines
+from segue.cli.views.timeline import Reverted, effect_lines
+from segue.core.timeline import Effect, Place, UndoState
 
 TOOLS = '''
 from pathlib import Path
@@ -120,10 +121,15 @@ def test_a_failed_undo_ends_the_command_and_may_be_repeated(tmp_path: Path) -> N
         ("unknown", "en", "It is not known whether f() was undone: x"),
     ],
 )
-def test_what_an_undo_came_to_is_told(state: str, language: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_undo_came_to_is_told(
+    state: UndoState, language: str, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SEGUE_LANGUAGE", language)
-    effect = {"name": "f", "arguments": {}, "undo": state, "result": {"error": "x"}}
-    assert effect_lines("s", [], [effect], Settings()) == [line]
+    effect = Effect(
+        task_id="t", scope="1", idx=0, name="f", arguments={}, outcome="success", started_at=0.0, undo=state
+    )
+    back = Reverted(Place("s", "", "1"), [], [(effect, {"error": "x"})])
+    assert effect_lines("s", back, Settings()) == [line]
 
 
 def test_a_session_is_exported_and_imported(tmp_path: Path) -> None:

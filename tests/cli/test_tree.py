@@ -1,7 +1,9 @@
 """The trace of a task as a tree."""
 
 import io
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
 import pytest
 from rich.console import Console
@@ -29,35 +31,59 @@ from segue.core.events import (
     Thought,
     ToolCall,
     ToolResult,
-    to_dict,
 )
+from segue.core.records import Call, Task, TaskTrace
+from segue.core.task_status import TaskStatus
 from segue.prompts.language import language_of
 from segue.runtime.projection import Projection
 
 TASK: dict[str, Any] = {"task_id": "t"}
 ROUND: dict[str, Any] = {"task_id": "t", "trace_id": "abcdef0123456789", "iteration": 1}
-ROW = {
-    "task_id": "t",
-    "thread_id": "s1",
-    "agent_id": "travel",
-    "user_id": "default",
-    "mode": "auto",
-    "status": "done",
-    "message": "[red]hello[/red]",
-    "error": None,
-    "created_at": 0.0,
-}
+ROW = Task(
+    task_id="t",
+    thread_id="s1",
+    agent_id="travel",
+    user_id="default",
+    mode="auto",
+    model="",
+    status=TaskStatus.DONE,
+    message="[red]hello[/red]",
+    error=None,
+    result=None,
+    created_at=0.0,
+    updated_at=0.0,
+    requested=None,
+    notes=[],
+    answer=None,
+    rating=None,
+    copy_of=None,
+)
 
 
-def call(name: str, state: str, outcome: dict[str, Any] | None) -> dict[str, Any]:
-    times = {"started_at": 1.0, "finished_at": 1.5 if outcome else None}
-    return {"name": name, "arguments": {"n": 1}, "state": state, "outcome": outcome, "scope": "1#1", "idx": 0, **times}
+def call(
+    name: str, state: Literal["running", "done"], outcome: dict[str, Any] | None, orphaned: Literal[0, 1] = 0
+) -> Call:
+    ended = 1.5 if outcome else None
+    return Call(
+        thread_id="s1",
+        task_id="t",
+        name=name,
+        arguments={"n": 1},
+        state=state,
+        outcome=outcome,
+        scope="1#1",
+        idx=0,
+        fence=1,
+        started_at=1.0,
+        finished_at=ended,
+        orphaned=orphaned,
+    )
 
 
-def drawn(events: list[Event], calls: list[dict[str, Any]] | None = None, **row: Any) -> list[str]:
+def drawn(events: list[Event], calls: Sequence[Call] = (), *, interrupted: bool = False, **row: Any) -> list[str]:
     console = Console(file=io.StringIO(), width=200, color_system=None)
-    trace = {"task": {**ROW, **row}, "events": [to_dict(event) for event in events], "calls": calls or []}
-    console.print(trace_tree(trace, language=language_of(trace["task"]["message"])))
+    trace = TaskTrace(replace(ROW, **row), events, [*calls])
+    console.print(trace_tree(trace, language=language_of(trace.task.message), interrupted=interrupted))
     assert isinstance(console.file, io.StringIO)
     return [line.strip(" │├└─") for line in console.file.getvalue().splitlines()]
 
@@ -96,7 +122,7 @@ def test_a_plan_holds_its_steps_with_their_calls_and_last_status() -> None:
         [
             ModeSelected(mode="plan", reason="asked for", **TASK),
             PlanUpdate(goal="see", steps=steps, **TASK),
-            StepUpdate(step_id="1", status="running", **TASK),
+            StepUpdate(step_id="1", status=TaskStatus.RUNNING, **TASK),
             ToolCall(step_id="1", index=0, name="look", arguments={}, **TASK),
             Paused(reason="asked", **TASK),
             Resumed(**TASK),
@@ -127,7 +153,7 @@ def test_the_ledger_says_which_calls_ended_and_how() -> None:
         call("good", "done", {"success": "yes"}),
         call("bad", "done", {"error": "no"}),
         call("lost", "done", LOST),
-        {**call("cut", "running", None), "orphaned": 1},
+        call("cut", "running", None, orphaned=1),
     ]
     shown = drawn([], calls, status="error", error="gone")
     assert shown[3:] == [
@@ -146,7 +172,7 @@ def test_the_ledger_says_which_calls_ended_and_how() -> None:
 
 
 def test_a_call_of_a_task_that_runs_is_under_way() -> None:
-    shown = drawn([], [call("cut", "running", None)], status="running")
+    shown = drawn([], [call("cut", "running", None)], status=TaskStatus.RUNNING)
     assert shown[4:] == ["→ cut(n=1)  running  1#1 #0"]
 
 
@@ -250,10 +276,9 @@ BATCH: list[Event] = [
 ]
 
 
-def ledger_of(name: str, index: int, began: float, ended: float | None) -> dict[str, Any]:
-    outcome = None if ended is None else {"success": name}
-    known = {"state": "running" if ended is None else "done", "outcome": outcome, "finished_at": ended}
-    return {"name": name, "arguments": {}, "scope": "r1", "idx": index, "started_at": began, **known}
+def ledger_of(name: str, index: int, began: float, ended: float | None) -> Call:
+    known = call(name, "running", None) if ended is None else call(name, "done", {"success": name})
+    return replace(known, arguments={}, scope="r1", idx=index, started_at=began, finished_at=ended)
 
 
 def test_what_was_cut_off_stands_before_the_pause_and_what_was_not_begun_after_it() -> None:
@@ -329,7 +354,7 @@ def test_what_several_steps_ask_for_stands_in_each_of_them() -> None:
 
 
 def test_a_task_whose_process_is_gone_is_not_drawn_as_running() -> None:
-    shown = drawn([], [call("cut", "running", None)], status="running", interrupted=True)
+    shown = drawn([], [call("cut", "running", None)], status=TaskStatus.RUNNING, interrupted=True)
     assert shown[0] == "task t  running (interrupted)"
     assert shown[4] == "? cut(n=1)  started, outcome unknown  1#1 #0"
 

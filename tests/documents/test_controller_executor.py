@@ -86,7 +86,7 @@ async def test_rounds_branches_and_nested_flows_are_one_tree(tmp_path: Path) -> 
         app.register(Agent(agent_id="a", model=ScriptedChatModel(script), tools=(double,), mode="work"))
         result = await app.ask(PLAN, session_id="s", agent="a")
         assert (result["mode"], result["answer"]) == ("work", "It is 4.")
-        trace = await app.trace(result["task_id"])
+        trace = await app.tasks.trace(result["task_id"])
     console = Console(file=io.StringIO(), width=160, color_system=None)
     console.print(trace_tree(trace))
     assert isinstance(console.file, io.StringIO)

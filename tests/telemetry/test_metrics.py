@@ -177,7 +177,7 @@ def test_a_worker_serves_metrics_where_it_is_told(monkeypatch: pytest.MonkeyPatc
     def work(settings: Settings, concurrency: int, grace: float, metrics_host: str, metrics_port: int) -> None:
         served.append((metrics_host, metrics_port))
 
-    monkeypatch.setattr("segue.cli.commands.worker.work", work)
+    monkeypatch.setattr("segue.cli.commands.serve.work", work)
     for options in ([], ["--metrics-port", "9100"], ["--metrics-port", "9100", "--metrics-host", "0.0.0.0"]):
         assert CliRunner().invoke(cli, ["worker", *options]).exit_code == 0
     assert served == [("127.0.0.1", 0), ("127.0.0.1", 9100), ("0.0.0.0", 9100)]

@@ -26,8 +26,7 @@ from ..core.errors import (
     UnknownThread,
 )
 from ..prompts.errors import render
-from .command_lines import doctor_command, task_command
-from .settings import Settings
+from .settings import Settings, doctor_command, task_command
 from .views.consoles import OutputFailed, ReaderGone, checked_output, complaints, print_prose
 from .views.sanitize import printable
 
@@ -87,7 +86,7 @@ def code_of(error: SegueError) -> int:
 
 def sentence_of(error: SegueError, settings: Settings | None = None) -> str:
     """The error's sentence in the terminal's language."""
-    return render(error, (settings or Settings()).language_for(""))
+    return render(error, (settings or Settings()).ui_language)
 
 
 def _hints(error: SegueError, settings: Settings) -> list[str]:

@@ -14,6 +14,7 @@ Mode = Annotated[str, typer.Option("--mode", help="auto, direct, react, plan, â€
 Session = Annotated[str, typer.Option("--session", help="The session to continue; a new one without it.")]
 OfSession = Annotated[str, typer.Option("--session", help="Only the tasks of this session.")]
 SessionName = Annotated[str, typer.Argument(metavar="SESSION", help="The session: see `segue sessions`.")]
+NewSession = Annotated[str, typer.Option("--to", metavar="SESSION", help="The new session's name.")]
 AnySession = Annotated[str | None, typer.Argument(metavar="SESSION", help="The session: see `segue sessions`.")]
 Agent = Annotated[str, typer.Option("--agent", help="The agent: see `segue agents`.")]
 OfAgent = Annotated[str, typer.Option("--agent", help="Only the tasks of this agent.")]
@@ -133,50 +134,6 @@ Only = Annotated[
         help="With --always: only for calls with this argument; 'NAME=PREFIX*' is for those that begin so, 'NAME=*' "
         "for any. Name each argument of the call.",
     ),
-]
-Host = Annotated[str, typer.Option("--host", envvar="SEGUE_HOST", help="The address to listen on.")]
-Port = Annotated[
-    int,
-    typer.Option("--port", envvar="SEGUE_PORT", min=0, max=65535, help="The port to listen on; 0 picks a free one."),
-]
-Retention = Annotated[
-    str,
-    typer.Option(
-        "--retention",
-        envvar="SEGUE_RETENTION",
-        metavar="AGE|N",
-        help="Merge older snapshots every hour: keep those of 30d, or the last N of each session.",
-    ),
-]
-RequireModel = Annotated[
-    bool, typer.Option("--require-model", help="Do not start where an agent would be answered by the offline planner.")
-]
-Rehearsals = Annotated[
-    str,
-    typer.Option(
-        "--rehearsals",
-        envvar="SEGUE_REHEARSALS",
-        metavar="FOLDER",
-        help="Show the batches of `segue simulate` in this folder.",
-    ),
-]
-Concurrency = Annotated[int, typer.Option("--concurrency", min=1, max=1000, help="Tasks that it runs at once.")]
-Grace = Annotated[
-    float,
-    typer.Option("--grace", min=0, metavar="SECONDS", help="How long a step may take to end when the worker stops."),
-]
-MetricsPort = Annotated[
-    int,
-    typer.Option(
-        "--metrics-port", min=0, max=65535, metavar="PORT", help="Serve Prometheus metrics at PORT, without a key."
-    ),
-]
-MetricsHost = Annotated[
-    str,
-    typer.Option("--metrics-host", metavar="HOST", help="Where to serve them; 0.0.0.0 for other machines."),
-]
-Workers = Annotated[
-    int, typer.Option("--workers", min=1, max=64, help="The number of worker processes, over one database.")
 ]
 
 

@@ -14,7 +14,7 @@ from ..dialog.loop import ConversationLoop
 from ..dialog.prompt import Choices, Prompt, open_prompt
 from ..exits import complain, sentence_of
 from ..settings import Settings
-from ..views.header import greet, header
+from ..views.lines import greet, header
 from ..views.tables import print_history
 
 MOST_OFFERED = 50
@@ -81,9 +81,9 @@ class Talk:
         model = self._talk.app.model_for(agent.agent_id, self._settings.model)
         mode = self._talk.mode or agent.mode
         heading = header(
-            agent.agent_id, model, mode, self._talk.session, self._settings.database, self._settings.language_for("")
+            agent.agent_id, model, mode, self._talk.session, self._settings.database, self._settings.ui_language
         )
-        greet(self._talk.console, model, heading, self._settings.language_for(""))
+        greet(self._talk.console, model, heading, self._settings.ui_language)
         self._say(self._text("help_hint"))
 
     def close(self) -> None:
@@ -168,7 +168,7 @@ class Talk:
     def _history(self, _: str) -> bool:
         messages = self._loop.run(self._talk.app.history(self._talk.session))
         hints = self._loop.run(unfinished_hint(self._talk.app, self._settings, self._talk.session))
-        print_history(self._talk.console, messages, self._settings.language_for(""), hints)
+        print_history(self._talk.console, messages, self._settings.ui_language, hints)
         return True
 
     def _resume(self, task_id: str) -> bool:

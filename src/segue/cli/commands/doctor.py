@@ -37,9 +37,8 @@ from ...prompts.words import described, word
 from ...registry import EXAMPLES, Registry, all_tools, services_of
 from ...runtime.run import state_at
 from ...runtime.runner import Runner
-from ..command_lines import SHORT, task_command
 from ..exits import FAILED
-from ..settings import Settings
+from ..settings import SHORT, Settings, task_command
 from ..views.lines import signs_for
 from ..views.sanitize import one_line
 
@@ -80,7 +79,7 @@ class Unreadable:
 
 def doctor(console: Console, settings: Settings) -> int:
     """Print every finding; 0 if Segue works as it is."""
-    signs, language = signs_for(console), settings.language_for("")
+    signs, language = signs_for(console), settings.ui_language
     failed = False
     for found in findings(settings, os.environ, language):
         failed |= found.ok is False

@@ -2,7 +2,7 @@
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,19 +10,20 @@ from ...core.environment import need_extra
 from ...core.errors import SegueError, UnknownThread
 from ...core.task_status import ACTIVE
 from .. import options
-from ..command_lines import task_command
 from ..exits import FAILED, USAGE, complain, remark, report_errors, sentence_of
-from ..latest import find_session, find_task, named
-from ..settings import DEFAULT_DATABASE, Settings
+from ..lookup import ask, find_session, find_task, named
+from ..settings import DEFAULT_DATABASE, Settings, task_command
 from ..views.consoles import output, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     from ...app import App
     from ...core.agents import Agent
-    from ...core.records import Json, Task, Thread
+    from ...core.records import Json, Task, TaskTrace, Thread
     from ...core.tools import Tool
+
+    Interrupted = dict[str, str]
 
 
 def sessions(
@@ -35,14 +36,17 @@ def sessions(
 
     settings = Settings(db)
 
-    async def listed(opened: "App") -> "list[Json]":
-        rows = await opened.sessions.list(limit)
-        if len(rows) == limit and (more := await opened.sessions.count() - limit) > 0:
+    async def listed(app: "App") -> "tuple[Sequence[Thread], Interrupted]":
+        found = await app.sessions.list(limit)
+        if len(found) == limit and (more := await app.sessions.count() - limit) > 0:
             remark(settings.say("more_sessions", n=more))
-        return await _with_interruption(opened, settings, rows)
+        return found, await _interrupted(app, found)
 
-    rows = ask(settings, listed)
-    write_json(rows, indent=2) if as_json else print_sessions(output(), rows, settings.language_for(""))
+    found, interrupted = ask(settings, listed)
+    if as_json:
+        rows = ({**each.json(), **_interruption(settings, interrupted.get(each.thread_id))} for each in found)
+        return write_json([*rows], indent=2)
+    print_sessions(output(), found, interrupted, settings)
 
 
 def tasks(
@@ -57,30 +61,37 @@ def tasks(
 
     settings = Settings(db)
 
-    async def listed(opened: "App") -> "list[Json]":
-        rows = await opened.tasks.list(agent or None, session or None, limit)
-        if session and not rows and not await opened.tasks.newest(session):
+    async def listed(app: "App") -> "tuple[Sequence[Task], Interrupted]":
+        found = await app.tasks.list(agent or None, session or None, limit)
+        if session and not found and not await app.tasks.newest(session):
             raise UnknownThread(session)
-        if waiting := await opened.tasks.waiting_for_worker():
+        if waiting := await app.tasks.waiting_for_worker():
             remark(settings.say("waiting_for_worker", n=len(waiting)))
-        return await _with_interruption(opened, settings, rows)
+        return found, await _interrupted(app, found)
 
-    rows = ask(settings, listed)
-    write_json(rows, indent=2) if as_json else print_tasks(output(), rows, settings.language_for(""))
+    found, interrupted = ask(settings, listed)
+    ids = {*interrupted.values()}
+    if as_json:
+        return write_json([_task_row(settings, task, task.task_id in ids) for task in found], indent=2)
+    print_tasks(output(), found, ids, settings)
 
 
-async def _with_interruption(opened: "App", settings: Settings, rows: "Sequence[Task | Thread]") -> "list[Json]":
-    """The rows with `interrupted`, whether a task counts as running though its process is gone, and then a `hint`."""
-    unfinished = await opened.tasks.resumable() if any(row.status in ACTIVE for row in rows) else ()
-    gone = {each.task.thread_id: each.task.task_id for each in unfinished if each.interrupted}
+async def _interrupted(app: "App", rows: "Sequence[Task | Thread]") -> "Interrupted":
+    """By session the task whose process ended while it ran; nothing is looked up if none of the rows is active."""
+    unfinished = await app.tasks.resumable() if any(row.status in ACTIVE for row in rows) else ()
+    interrupted = (each.task for each in unfinished if each.interrupted and each.task.status in ACTIVE)
+    return {task.thread_id: task.task_id for task in interrupted}
 
-    def interruption(row: "Task | Thread") -> "Json":
-        task_id = gone.get(row.thread_id)
-        if row.status not in ACTIVE or task_id is None or getattr(row, "task_id", task_id) != task_id:
-            return {"interrupted": False}
-        return {"interrupted": True, "hint": task_command(settings, "resume", task_id)}
 
-    return [{**row.json(), **interruption(row)} for row in rows]
+def _task_row(settings: Settings, task: "Task", interrupted: bool) -> "Json":
+    return {**task.json(), **_interruption(settings, task.task_id if interrupted else None)}
+
+
+def _interruption(settings: Settings, task_id: str | None) -> "Json":
+    """Whether a task was interrupted, and the command that resumes it."""
+    if task_id is None:
+        return {"interrupted": False}
+    return {"interrupted": True, "hint": task_command(settings, "resume", task_id)}
 
 
 def history(
@@ -95,12 +106,12 @@ def history(
 
     settings, name = Settings(db), named(session, last, "SESSION")
 
-    async def read(opened: "App") -> "tuple[list[Json], list[str]]":
-        found = await find_session(opened, name)
-        return await opened.history(found), await unfinished_hint(opened, settings, found)
+    async def read(app: "App") -> "tuple[Sequence[Json], list[str]]":
+        found = await find_session(app, name)
+        return await app.sessions.history(found), await unfinished_hint(app, settings, found)
 
     messages, hints = ask(settings, read)
-    write_json(messages, indent=2) if as_json else print_history(output(), messages, settings.language_for(""), hints)
+    write_json(messages, indent=2) if as_json else print_history(output(), messages, settings.ui_language, hints)
 
 
 def trace(
@@ -109,7 +120,7 @@ def trace(
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
     otel: Annotated[
-        bool, typer.Option("--otel", help="As OpenTelemetry's OTLP in JSON, for a collector's /v1/traces.")
+        bool, typer.Option("--otel", help="Print OpenTelemetry's OTLP as JSON, for a collector's /v1/traces.")
     ] = False,
 ) -> None:
     """Print everything that a task did, as a tree."""
@@ -121,26 +132,26 @@ def trace(
         write_json(ask(settings, partial(_otlp, name)))
         return
 
-    async def traced(opened: "App") -> "Json":
-        found = await opened.tasks.trace(await find_task(opened, name))
-        (task,) = await _with_interruption(opened, settings, [found.task])
-        return {**found.json(), "task": task}
+    async def traced(app: "App") -> "tuple[TaskTrace, bool]":
+        found = await app.tasks.trace(await find_task(app, name))
+        interrupted = await _interrupted(app, [found.task])
+        return found, found.task.task_id in interrupted.values()
 
-    found = ask(settings, traced)
+    found, interrupted = ask(settings, traced)
     if as_json:
-        write_json(found, indent=2)
+        write_json({**found.json(), "task": _task_row(settings, found.task, interrupted)}, indent=2)
     else:
-        console = output()
-        console.print(trace_tree(found, signs_for(console), settings.language_for(found["task"]["message"])))
+        console, language = output(), settings.language_for(found.task.message)
+        console.print(trace_tree(found, signs_for(console), language, interrupted=interrupted))
 
 
-async def _otlp(name: str, opened: "App") -> "Json":
+async def _otlp(name: str, app: "App") -> "Json":
     from ...telemetry.environment import EXPORTER
 
     need_extra("segue trace --otel", "otel", EXPORTER)
     from ...telemetry.trace_export import otlp_json
 
-    return otlp_json(await opened.tasks.trace(await find_task(opened, name)))
+    return otlp_json(await app.tasks.trace(await find_task(app, name)))
 
 
 def graph(
@@ -168,12 +179,11 @@ def modes(agents: options.MoreAgents = "", as_json: options.JsonOfList = False) 
     """List the modes, including those of the agents file."""
     from ..views.tables import print_modes
 
-    names = ask(Settings(":memory:", agents), _modes)
-    write_json(names) if as_json else print_modes(output(), names, Settings().language_for(""))
+    async def listed(app: "App") -> list[str]:
+        return app.modes
 
-
-async def _modes(opened: "App") -> list[str]:
-    return opened.modes
+    names = ask(Settings(":memory:", agents), listed)
+    write_json(names) if as_json else print_modes(output(), names, Settings().ui_language)
 
 
 def agents(agents: options.MoreAgents = "", as_json: options.JsonOfList = False) -> None:
@@ -186,7 +196,7 @@ def agents(agents: options.MoreAgents = "", as_json: options.JsonOfList = False)
         if as_json:
             write_json([_agent_row(agent) for agent in found], indent=2)
         else:
-            print_agents(output(), found, Settings().language_for(""), asyncio.run(served_tools(found)))
+            print_agents(output(), found, Settings().ui_language, asyncio.run(served_tools(found)))
 
 
 def _agent_row(agent: "Agent") -> "Json":
@@ -208,19 +218,22 @@ def tools(
 
     settings = Settings(agents_file=agents)
     with report_errors(settings):
-        rows, problems = asyncio.run(_tools(settings, agent))
-    write_json(rows, indent=2) if as_json else print_tools(output(), rows, settings.language_for(""))
+        found, problems = asyncio.run(_tools(settings, agent))
+    if as_json:
+        write_json([_tool_row(owner, tool) for owner, tool in found], indent=2)
+    else:
+        print_tools(output(), found, settings.ui_language)
     for problem in problems:
         complain(problem)
     raise typer.Exit(FAILED if problems else 0)
 
 
-async def _tools(settings: Settings, agent: str) -> "tuple[list[Json], list[str]]":
-    """The tools with their agents and marks, and why those of an agent cannot be listed."""
+async def _tools(settings: Settings, agent: str) -> "tuple[list[tuple[str, Tool]], list[str]]":
+    """The tools with their agents, and why those of an agent cannot be listed."""
     from ...registry import Registry
 
     registry = Registry()
-    rows: list[Json] = []
+    tools: list[tuple[str, Tool]] = []
     problems: list[str] = []
     try:
         for each in settings.agents():
@@ -228,19 +241,18 @@ async def _tools(settings: Settings, agent: str) -> "tuple[list[Json], list[str]
         for found in [registry.agent(agent)] if agent else registry.values():
             try:
                 await registry.prepare(found)
-                rows += [_tool_row(found.agent_id, tool) for tool in registry.tools_for(found).values()]
+                tools += [(found.agent_id, tool) for tool in registry.tools_for(found).values()]
             except SegueError as error:
                 problems.append(f"{found.agent_id}: {sentence_of(error, settings)}")
     finally:
         await registry.close()
-    return rows, problems
+    return tools, problems
 
 
 def _tool_row(agent_id: str, tool: "Tool") -> "Json":
-    repeatable = ("read_only" if tool.read_only else "idempotent", tool.idempotent)
-    marks = [mark for mark, is_set in (repeatable, ("needs_approval", tool.needs_approval)) if is_set]
-    described = tool.spec["function"].get("description", "")
-    return {"tool": tool.name, "agent": agent_id, "marks": marks, "description": described}
+    from ..views.tables import tool_description, tool_marks
+
+    return {"tool": tool.name, "agent": agent_id, "marks": tool_marks(tool), "description": tool_description(tool)}
 
 
 def doctor(
@@ -249,18 +261,7 @@ def doctor(
     model: options.Model = "",
     db: options.Database = DEFAULT_DATABASE,
 ) -> None:
-    """Check the installation, the model, the database and the agents."""
+    """Check the installation, model, database and agents."""
     from .doctor import doctor as look_over
 
     raise typer.Exit(look_over(output(), Settings(db, agents, agent, model=model)))
-
-
-def ask(settings: Settings, question: "Callable[[App], Awaitable[Any]]") -> Any:
-    """Ask the app over a database that is there already."""
-
-    async def asked() -> Any:
-        async with settings.reopened() as opened:
-            return await question(opened)
-
-    with report_errors(settings):
-        return asyncio.run(asked())

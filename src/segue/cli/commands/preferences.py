@@ -1,55 +1,186 @@
-"""`segue rate` and `segue preferences`: ratings of answers, and the default mode of a user."""
+"""Commands on what is stored of a user or session: preferences, permissions and memory files."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
+from ...core.errors import UnknownTask
 from .. import options
-from ..latest import find_task, named
+from ..exits import USAGE, complain
+from ..lookup import ask
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import output, write_json
-from .inspect import ask
 
 if TYPE_CHECKING:
     from ...app import App
+    from ...core.records import Json
 
+OfUser = Annotated[str, typer.Option("--user", help="The user.")]
 DefaultMode = Annotated[
     str | None, typer.Option("--mode", help="The mode of messages that name none; '' leaves it to the agent.")
 ]
-
-
-def rate(
-    rating: Annotated[int, typer.Argument(metavar="RATING", help="1 (useless) to 5 (excellent).")],
-    task_id: options.TaskId = None,
-    last: options.Last = False,
-    db: options.Database = DEFAULT_DATABASE,
-) -> None:
-    """Rate a task's answer from 1 to 5."""
-    settings, name = Settings(db), named(task_id, last)
-
-    async def rated(opened: "App") -> str:
-        found = await find_task(opened, name)
-        await opened.rate(found, rating)
-        return found
-
-    typer.echo(settings.say("rated", task_id=ask(settings, rated), rating=rating))
+FileName = Annotated[str, typer.Argument(metavar="FILE", help="The memory file: see `segue memory list`.")]
+OfFile = Annotated[str, typer.Option("--file", metavar="FILE", help="The memory file; all of it without --task.")]
+OfTask = Annotated[
+    str, typer.Option("--task", metavar="TASK_ID", help="Only the entries of this task; of all files without --file.")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+LIST = "list"
 
 
 def preferences(
-    user: Annotated[str, typer.Option("--user", help="The user.")] = "default",
+    user: OfUser = "default",
     mode: DefaultMode = None,
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
 ) -> None:
-    """Show or set a user's default mode, and list the modes that answered them."""
+    """Show or set a user's default mode.
+
+    The modes that answered the user before are listed as well.
+    """
     from ..views.tables import print_preferences
 
     settings = Settings(db)
 
-    async def preferred(opened: "App") -> dict[str, Any]:
+    async def preferred(app: "App") -> "Json":
         if mode is not None:
-            await opened.set_preferences(user, default_mode=mode)
-        return await opened.preferences(user)
+            await app.set_preferences(user, default_mode=mode)
+        return await app.preferences(user)
 
     found = ask(settings, preferred)
-    write_json(found, indent=2) if as_json else print_preferences(output(), found, settings.language_for(""))
+    write_json(found, indent=2) if as_json else print_preferences(output(), found, settings.ui_language)
+
+
+# Permissions.
+
+
+class _ListByDefault(TyperGroup):
+    """Lists where no command is named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        first = args[0] if args else ""
+        return super().parse_args(ctx, args if first in self.commands or first in ("--help", "-h") else [LIST, *args])
+
+
+permissions = typer.Typer(
+    name="permissions",
+    cls=_ListByDefault,
+    help="List the tools that run without approval, or revoke that.\n\n"
+    "`segue permissions SESSION` lists those of one session. `segue answer TASK_ID --always session` adds one.",
+    rich_markup_mode=None,
+)
+
+
+@permissions.command(LIST)
+def list_permissions(
+    session: options.AnySession = None,
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOfList = False,
+) -> None:
+    """List the tools that run without approval."""
+    from ..views.tables import print_permissions
+
+    settings = Settings(db)
+    found = ask(settings, lambda app: app.sessions.permissions(session))
+    if as_json:
+        return write_json([permission.json() for permission in found], indent=2)
+    print_permissions(output(), found, settings.ui_language)
+
+
+@permissions.command()
+def revoke(
+    session: options.SessionName,
+    tool: Annotated[str, typer.Argument(metavar="[TOOL]", help="The tool; by default all.")] = "",
+    agent: Annotated[str, typer.Option("--agent", help="Only the tool of this agent.")] = "",
+    db: options.Database = DEFAULT_DATABASE,
+) -> None:
+    """Require approval for a tool again."""
+    settings = Settings(db)
+    count = ask(settings, lambda app: app.sessions.revoke(session, tool, agent))
+    if not count:
+        complain(settings.say("not_permitted", session=session))
+        raise typer.Exit(USAGE)
+    typer.echo(settings.say("revoked", n=count))
+
+
+# Memory files.
+
+memory = typer.Typer(
+    name="memory",
+    help="List, print and delete the memory files that tasks write.\n\n"
+    "They are Markdown files in the folder $SEGUE_MEMORY, or in one beside the database; you may edit them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@memory.command(LIST)
+def list_files(
+    user: OfUser = "default", db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False
+) -> None:
+    """List the memory files."""
+    from ..views.tables import print_memory_files
+
+    settings = Settings(db)
+    files = ask(settings, lambda app: app.memory.files(user_id=user))
+    write_json(files, indent=2) if as_json else print_memory_files(output(), files, settings.ui_language)
+
+
+@memory.command()
+def show(
+    name: FileName,
+    user: OfUser = "default",
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOfList = False,
+) -> None:
+    """Print a memory file."""
+    from ..views.tables import print_memory_file
+
+    found = ask(Settings(db), lambda app: app.memory.show(name, user_id=user))
+    write_json(found, indent=2) if as_json else print_memory_file(output(), found["text"])
+
+
+@memory.command()
+def forget(
+    task: OfTask = "",
+    file: OfFile = "",
+    user: OfUser = "default",
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOfList = False,
+) -> None:
+    """Delete the entries of a task, or a file.
+
+    What you wrote beside a task's entries stays.
+    """
+    settings = Settings(db)
+    if not (task or file):
+        raise typer.BadParameter("name a task, a file, or both", param_hint="--task / --file")
+
+    async def forgotten(app: "App") -> int:
+        task_id, owner = task, user
+        with suppress(UnknownTask):  # the session of a deleted task left its entries
+            if task:
+                task_id = await app.tasks.find(task)
+                owner = (await app.tasks.get(task_id)).user_id
+        return await app.memory.forget(task_id=task_id, name=file, user_id=owner)
+
+    entries = ask(settings, forgotten)
+    write_json({"entries": entries}) if as_json else typer.echo(settings.say("memory_forgotten", n=entries))
+
+
+@memory.command()
+def clear(
+    user: OfUser = "default",
+    yes: Yes = False,
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOfList = False,
+) -> None:
+    """Delete all memory files of a user, after asking."""
+    settings = Settings(db)
+    if not yes:
+        count = len(ask(settings, lambda app: app.memory.files(user_id=user)))
+        typer.confirm(settings.say("memory_clear", n=count, user=user), abort=True, err=True)
+    files = ask(settings, lambda app: app.memory.clear(user_id=user))
+    write_json({"files": files}) if as_json else typer.echo(settings.say("memory_cleared", n=files))

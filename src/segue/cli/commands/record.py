@@ -9,7 +9,7 @@ import typer
 from ...core.errors import ConfigurationError
 from .. import options
 from ..exits import FAILED, WAITING, remark, report_errors
-from ..remembered import for_session
+from ..lookup import for_session
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.sanitize import printable
 
@@ -55,10 +55,11 @@ def record(
     agents: options.TaskAgents = "",
     db: options.Database = DEFAULT_DATABASE,
 ) -> None:
-    """Write a session to a cassette: its messages, the model's replies and the results of its tools.
+    """Record a session as a regression test.
 
-    `segue replay`, or pytest, runs it again without a model and without tools, and shows the first
-    difference after a prompt, a tool or the model was changed. Read the file before you publish it.
+    The cassette has its messages, the model's replies and the results of its tools. `segue replay`,
+    or pytest, runs it again without a model and without tools, and shows the first difference after
+    a prompt, a tool or the model was changed. Read the file before you publish it.
     """
     settings = for_session(Settings(db, agents), session)
     with report_errors(settings):
@@ -78,7 +79,7 @@ async def _recorded(settings: Settings, session: str, redact: list[str]) -> "Cas
     from ...rehearsal.cassette import record as recorded
 
     async with settings.reopened() as app:
-        return await recorded(app, session, redact=redact, language=settings.language_for(""))
+        return await recorded(app, session, redact=redact, language=settings.ui_language)
 
 
 def replay(
@@ -88,10 +89,11 @@ def replay(
     agents: options.Agents = "",
     db: LiveDatabase = ":memory:",
 ) -> None:
-    """Replay a cassette with the agents as they are now, offline; the exit code is 1 if they differ from it.
+    """Replay a cassette with the current agents, offline.
 
-    With --from TURN the earlier turns are replayed and the agent goes on live with the recorded
-    messages. Results of recorded calls are reused as long as the calls match.
+    The exit code is 1 if they differ from the recording. With --from TURN the earlier turns are
+    replayed and the agent goes on live with the recorded messages. Results of recorded calls are
+    reused as long as the calls match.
     """
     if turn is None and (model or db != ":memory:"):
         raise typer.BadParameter("needs --from", param_hint="--model" if model else "--db")
@@ -128,7 +130,7 @@ async def _replayed(settings: Settings, file: Path, turn: int | None, model: str
 def _report(settings: Settings, made: "Replay") -> int:
     """Print what a replay came to; returns the exit code."""
     if made.difference:
-        typer.echo(printable(made.difference.describe(settings.language_for(""))))
+        typer.echo(printable(made.difference.describe(settings.ui_language)))
         return FAILED
     for turn in made.live:
         _print_turn(settings, made.cassette, turn)

@@ -15,12 +15,11 @@ from rich.text import Text
 from ...core.errors import ConfigurationError, SegueError, ThreadBusy, UnknownAgent
 from ...core.records import Task
 from ...prompts.words import word
-from ..command_lines import task_command
 from ..dialog.interrupts import Interrupts, listening
 from ..dialog.loop import ConversationLoop
 from ..exits import FAILED, PAUSED, WAITING, complain, sentence_of
-from ..remembered import with_file_of
-from ..settings import Settings
+from ..lookup import with_file_of
+from ..settings import Settings, task_command
 from ..views.consoles import output, write_json
 from ..views.lines import Signs, signs_for, unknown_calls
 from ..views.plain import result_form
@@ -167,7 +166,7 @@ class Batch:
                 }
             )
             return
-        language = self.settings.language_for("")
+        language = self.settings.ui_language
         parts = ", ".join(f"{counted[name]} {word(said, language)}" for name, said in OUTCOMES.items() if counted[name])
         if outcomes:
             said = self.settings.say("counted" if len(outcomes) > 1 else "counted_one", n=len(outcomes), parts=parts)

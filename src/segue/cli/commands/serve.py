@@ -1,23 +1,28 @@
-"""`segue serve`: the HTTP service over a database."""
+"""Commands that serve: the HTTP service, workers, and the agents as an MCP server."""
 
 import asyncio
+import logging
 import os
 import signal
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from ...core.environment import need_extra
 from ...core.errors import ConfigurationError, listed
-from ...core.models import OFFLINE
-from ...models.build import OFFLINE_PACE
-from ..settings import Settings
+from .. import options
+from ..exits import remark, report_errors
+from ..settings import DEFAULT_DATABASE, Settings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+
+    from ...app import App
 
 DATABASE = "SEGUE_DATABASE"
 AGENTS = "SEGUE_AGENTS"
@@ -32,7 +37,77 @@ WATCHABLE = "150"
 NEEDED = ("ag_ui", "fastapi", "uvicorn", "structlog", "markdown_it", "nh3", "prometheus_client")
 
 
+Host = Annotated[str, typer.Option("--host", envvar="SEGUE_HOST", help="The address to listen on.")]
+Port = Annotated[
+    int,
+    typer.Option("--port", envvar="SEGUE_PORT", min=0, max=65535, help="The port to listen on; 0 picks a free one."),
+]
+Retention = Annotated[
+    str,
+    typer.Option(
+        "--retention",
+        envvar="SEGUE_RETENTION",
+        metavar="AGE|N",
+        help="Merge older snapshots every hour: keep those of 30d, or the last N of each session.",
+    ),
+]
+RequireModel = Annotated[
+    bool, typer.Option("--require-model", help="Do not start if the offline planner would answer for an agent.")
+]
+Rehearsals = Annotated[
+    str,
+    typer.Option(
+        "--rehearsals",
+        envvar="SEGUE_REHEARSALS",
+        metavar="FOLDER",
+        help="Show the batches of `segue simulate` in this folder.",
+    ),
+]
+Processes = Annotated[
+    int, typer.Option("--workers", min=1, max=64, help="The number of worker processes, over one database.")
+]
+Concurrency = Annotated[
+    int, typer.Option("--concurrency", min=1, max=1000, help="The number of tasks that run at once.")
+]
+Grace = Annotated[
+    float,
+    typer.Option("--grace", min=0, metavar="SECONDS", help="How long a step may take to end when the worker stops."),
+]
+MetricsPort = Annotated[
+    int,
+    typer.Option(
+        "--metrics-port", min=0, max=65535, metavar="PORT", help="Serve Prometheus metrics at PORT, without a key."
+    ),
+]
+MetricsHost = Annotated[
+    str,
+    typer.Option("--metrics-host", metavar="HOST", help="The address for metrics; 0.0.0.0 allows other machines."),
+]
+
+
+# HTTP.
+
+
 def serve(
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    workers: Processes = 1,
+    retention: Retention = "",
+    rehearsals: Rehearsals = "",
+    require_model: RequireModel = False,
+    agents: options.Agents = "",
+    db: options.Database = DEFAULT_DATABASE,
+) -> None:
+    """Serve the HTTP API and the page.
+
+    Only this machine can connect unless SEGUE_API_KEY is set.
+    """
+    settings = Settings(db, agents)
+    with report_errors():
+        serve_http(settings, host, port, workers, retention, rehearsals, require_model=require_model)
+
+
+def serve_http(
     settings: Settings,
     host: str,
     port: int,
@@ -50,6 +125,7 @@ def serve(
         StorageError: the database cannot be used.
     """
     need_extra("segue serve", "serve", *NEEDED)
+    from ...models.build import OFFLINE_PACE
     from ...server import check_address, check_port, configure_logs, from_environment
     from ...server import serve as run
 
@@ -87,6 +163,8 @@ def _existing_folder(name: str) -> str:
 
 async def _try(settings: Settings, require_model: bool) -> None:
     """Open the database, read the agents file and check the models' names once."""
+    from ...core.models import OFFLINE
+
     async with settings.opened(serving=True) as app:
         for agent in app.agents.values():
             app.agents.check_model(agent)
@@ -121,3 +199,84 @@ def application() -> "FastAPI":
         modes=settings.modes(),
         agents_file=settings.agents_path,
     )
+
+
+# Workers.
+
+
+def worker(
+    concurrency: Concurrency = 4,
+    grace: Grace = 30.0,
+    metrics_port: MetricsPort = 0,
+    metrics_host: MetricsHost = "127.0.0.1",
+    agents: options.Agents = "",
+    db: options.Database = DEFAULT_DATABASE,
+) -> None:
+    """Start a worker for the tasks of a PostgreSQL database.
+
+    Ctrl-C or SIGTERM hands its tasks over to the other workers; a second one stops them immediately.
+    """
+    settings = Settings(db, agents)
+    with report_errors(settings):
+        work(settings, concurrency, grace, metrics_host, metrics_port)
+
+
+def work(settings: Settings, concurrency: int, grace: float, metrics_host: str, metrics_port: int) -> None:
+    """Run tasks until a signal says to stop.
+
+    Raises:
+        MissingExtra: metrics are requested, and their package is not installed.
+        ConfigurationError: the database has no workers, or an agents file cannot be used.
+        StorageError: the database cannot be used.
+    """
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    logging.getLogger("segue").setLevel(logging.INFO)
+    for name in ("procrastinate", "psycopg.pool"):  # their failures are reported here
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    if metrics_port:
+        need_extra("segue worker --metrics-port", "serve", "prometheus_client")
+    asyncio.run(_work(settings, concurrency, grace, metrics_host, metrics_port))
+
+
+async def _work(settings: Settings, concurrency: int, grace: float, metrics_host: str, metrics_port: int) -> None:
+    from ..dialog.interrupts import taken_over
+
+    async with settings.opened(max_running=concurrency, serving=True) as app:
+        worker = app.worker(concurrency)
+        with _metrics(app, metrics_host, metrics_port), taken_over(worker.stop):
+            remark(settings.say("worker_ready", agents=", ".join(app.agents), n=concurrency))
+            await worker.run(grace)
+    remark(settings.say("worker_stopped"))
+
+
+def _metrics(app: "App", host: str, port: int) -> AbstractContextManager[object]:
+    """Answer GET /metrics on a port, if one is named."""
+    if not port:
+        return nullcontext()
+    from ...telemetry.metrics import Metrics
+
+    return Metrics(app).serving(port, host)
+
+
+# MCP.
+
+
+def mcp(agents: options.Agents = "", db: options.Database = DEFAULT_DATABASE) -> None:
+    """Serve the agents over MCP on standard input and output.
+
+    Each agent is a tool. `segue serve` serves them over HTTP, at /mcp.
+    """
+    settings = Settings(db, agents)
+    with report_errors(settings):
+        need_extra("segue mcp", "mcp", "mcp")
+        asyncio.run(_serve_stdio(settings))
+
+
+async def _serve_stdio(settings: Settings) -> None:
+    from mcp.server.stdio import stdio_server
+
+    from ...mcp.agent_server import AgentServer
+
+    async with settings.opened() as app, stdio_server() as (reading, writing):
+        server = AgentServer(app).server
+        await server.run(reading, writing, server.create_initialization_options())

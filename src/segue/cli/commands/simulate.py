@@ -1,4 +1,4 @@
-"""`segue simulate`: a conversation between a user, a bot and an API."""
+"""Rehearsals: simulate conversations, one or a batch, report on a batch, and list the shipped workflows."""
 
 import asyncio
 import signal
@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import options
-from ..command_lines import simulate_command
-from ..exits import FAILED, PAUSED, WAITING, remark, report_errors
-from ..settings import DEFAULT_DATABASE, Settings
-from ..views.consoles import output, read_line
+from ..exits import FAILED, PAUSED, WAITING, complain, remark, report_errors
+from ..settings import DEFAULT_DATABASE, Settings, simulate_command
+from ..views.consoles import complaints, output, read_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...core.conversation import ConversationConfig, Utterance
     from ...core.records import Json
+    from ...prompts.language import Language
+    from ...rehearsal.batch import BatchResult, Manifest, Progress
+    from ...rehearsal.report.summary import Comparison, Report
 
 _CODES = {"done": 0, "waiting": WAITING, "paused": PAUSED}
 _UNSCRIPTED = ("dummy_user", "input_user", "llm_profile", "llm_oow", "rule_user")
@@ -110,7 +114,6 @@ def simulate(
         if n is None:
             raise typer.Exit(simulated(settings, chosen, log))
         from ...rehearsal.batch import batch_of
-        from .batch import run_batch
 
         manifest = batch_of(chosen, n=n, workers=workers or 1, agents=agents)
         raise typer.Exit(run_batch(settings, out or Path("rehearsal"), manifest))
@@ -178,7 +181,7 @@ async def _run(settings: Settings, config: "ConversationConfig", session: str, f
     from ...rehearsal.simulate import check_config
     from ...rehearsal.text_file import check_writable
     from ...rehearsal.workflows import with_workflow
-    from ..views.transcript import print_footer, print_header, print_utterance
+    from ..views.tables import print_footer, print_header, print_utterance
 
     def show(utterance: "Utterance") -> None:
         if not _typed(utterance, shown):
@@ -219,7 +222,7 @@ async def _asked(language: str, question: "Json") -> str | None:
     """What a person types, as the role that is asked; None if they leave. Nothing else runs meanwhile."""
     from ...core.conversation import Role
     from ..dialog.approval import print_question
-    from ..views.transcript import prefix
+    from ..views.tables import prefix
 
     prompt = f"{prefix(Role(question.get('role', Role.USER)))} "
     if question["kind"] == "approval":
@@ -232,3 +235,125 @@ async def _asked(language: str, question: "Json") -> str | None:
         return None
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+# Batches.
+
+
+def run_batch(settings: Settings, folder: Path, manifest: "Manifest") -> int:
+    """Hold the conversations of a batch that have not ended, and return the exit code."""
+    try:
+        result = asyncio.run(_rehearse(folder, manifest, settings.ui_language))
+    except KeyboardInterrupt:
+        remark(settings.say("batch_stopped"))
+        return PAUSED
+    for error in result.errors:
+        complain(error)
+    if result.finished < result.total:
+        complain(settings.say("batch_unfinished", n=result.total - result.finished, total=result.total))
+        return FAILED
+    remark(settings.say("batch_finished", total=result.total, folder=folder))
+    return 0
+
+
+async def _rehearse(folder: Path, manifest: "Manifest", language: "Language") -> "BatchResult":
+    from rich import progress as bars
+
+    from ...rehearsal.batch import rehearse
+
+    columns = (
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TimeElapsedColumn(),
+        bars.TextColumn("{task.description}"),
+    )
+    with bars.Progress(*columns, console=complaints()) as progress:
+        bar = progress.add_task("", total=manifest.n)
+
+        def show(report: "Progress") -> None:
+            progress.update(bar, completed=report.finished, total=report.total, description=report.conversation_id)
+
+        return await rehearse(folder, manifest, show, language)
+
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a batch: see `segue simulate --out`.")]
+Against = Annotated[
+    Path | None,
+    typer.Option("--against", metavar="DIR", help="An earlier batch of the same scenarios to compare with."),
+]
+Judge = Annotated[
+    str, typer.Option("--judge", metavar="MODEL", help="Have a model judge every conversation too: openai:NAME.")
+]
+
+
+def report(folder: Folder, against: Against = None, judge: Judge = "", language: options.Language = "") -> None:
+    """Write report.json, report.md and report.html of a batch.
+
+    With --against it lists the conversations that got worse or better, and says whether the
+    difference exceeds noise; the exit code is 1 if it does and the batch is worse.
+    """
+    settings = Settings(language=language)
+    said_in = settings.ui_language
+    with report_errors(settings):
+        from ...rehearsal.report.files import figures, write_report
+        from ...rehearsal.report.summary import compare
+
+        made = asyncio.run(_report(folder, judge))
+        comparison = compare(asyncio.run(_report(against, judge)), made) if against else None
+        files = write_report(made, folder, comparison, said_in)
+    _print_figures(figures(made, said_in))
+    if comparison:
+        _print_comparison(comparison, said_in)
+    typer.echo("\n" + "\n".join(str(file) for file in files))
+    if comparison and comparison.is_worse:
+        raise typer.Exit(FAILED)
+
+
+def _print_figures(rows: "Sequence[tuple[str, str]]") -> None:
+    from rich.cells import cell_len
+
+    width = max(cell_len(name) for name, _ in rows)
+    for name, value in rows:
+        typer.echo(f"{name}{' ' * (width - cell_len(name))}  {value}")
+
+
+def _print_comparison(comparison: "Comparison", language: str) -> None:
+    from ...prompts.report import report_text
+
+    typer.echo(f"\n{comparison.conclusion(language)}")
+    for change in comparison.worse:
+        typer.echo(f"{report_text('worse', language)}: {change.conversation_id}: {change.why(language)}")
+    for change in comparison.better:
+        typer.echo(f"{report_text('better', language)}: {change.conversation_id}")
+
+
+async def _report(folder: Path, judge: str) -> "Report":
+    from ...rehearsal.batch import Manifest
+    from ...rehearsal.report.grades import outcomes_of
+    from ...rehearsal.report.judge import judge_batch
+    from ...rehearsal.report.summary import report_of
+
+    manifest = Manifest.read(folder)
+    verdicts = await judge_batch(folder, manifest, judge) if judge else {}
+    return report_of(manifest, outcomes_of(folder, manifest, verdicts), judge)
+
+
+# Workflows.
+
+Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="A shipped workflow, or a file to check.")]
+
+
+def workflows(name: Name = None) -> None:
+    """List the shipped workflows, or check and print one.
+
+    To change one: segue workflows travel_change > mine.md
+    """
+    with report_errors():
+        from ...rehearsal.workflows import load_workflow, shipped_names, workflow_file
+
+        if name:
+            load_workflow(name)
+            typer.echo(workflow_file(name).read_text(encoding="utf-8"), nl=False)
+            return
+        for shipped in shipped_names():
+            typer.echo(f"{shipped}: {load_workflow(shipped).description}")

@@ -1,27 +1,34 @@
-"""`segue demo` and `segue init`: the first steps."""
+"""Commands that begin: demo, init, chat and run."""
 
+import re
 import shlex
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ...core.context import Ids
 from ...core.errors import ConfigurationError
 from .. import options
-from ..exits import report_errors
+from ..exits import remark, report_errors
+from ..lookup import continued
 from ..settings import DEFAULT_DATABASE, Settings
+from ..views.consoles import piped_text
+from ..views.sanitize import from_shell
 
 PROJECT = ("agents.toml", "shop_tools.py", "test_shop.py")
-Folder = Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where to; created where it is missing.")]
+DATA_AGENT = "data"
+LIFECYCLE = "lifecycle"
+Folder = Annotated[Path, typer.Argument(metavar="[FOLDER]", help="The folder; created if missing.")]
 
 
 def demo(db: options.Database = DEFAULT_DATABASE, language: options.Language = "") -> None:
     """Plan a trip with the offline planner, without a key."""
     settings = Settings(db, agent="travel", mode="plan", model="offline", language=language)
     with report_errors(settings):
+        from ...core.context import Ids
         from ..dialog.loop import one_shot
 
         settings = replace(settings, session=f"demo-{Ids().thread()}")
@@ -29,10 +36,10 @@ def demo(db: options.Database = DEFAULT_DATABASE, language: options.Language = "
 
 
 def init(folder: Folder = Path()) -> None:
-    """Write an agents file, a module of tools and its test, which run at once."""
+    """Create an agents file with two tools and a test."""
     settings = Settings()
     with report_errors(settings):
-        write_project(folder)
+        _write_project(folder)
     agents = shlex.quote(str(folder / PROJECT[0]))
     typer.echo(settings.say("project_written", files=", ".join(str(folder / name) for name in PROJECT)))
     for message in ("Where is my order 17?", "Please refund 17"):
@@ -40,12 +47,14 @@ def init(folder: Folder = Path()) -> None:
     typer.echo(f"  python {shlex.quote(str(folder / PROJECT[-1]))}")
 
 
-def write_project(folder: Path) -> None:
+def _write_project(folder: Path) -> None:
     """Copy the project's files into a folder.
 
     Raises:
-        ConfigurationError: one is there already, or cannot be written; nothing is overwritten.
+        ConfigurationError: a file exists, or cannot be written; nothing is overwritten.
     """
+    from importlib.resources import files
+
     for name in PROJECT:
         if (folder / name).exists():
             raise ConfigurationError(
@@ -60,3 +69,119 @@ def write_project(folder: Path) -> None:
         raise ConfigurationError(
             "The folder {folder} cannot be written: {error}.", folder=folder, error=error.strerror
         ) from error
+
+
+@options.with_message_options
+def chat(
+    message: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MESSAGE", help="The message; piped input is appended. Without either the chat is interactive."
+        ),
+    ] = None,
+    mode: options.Mode = "",
+    interactive: Annotated[
+        bool,
+        typer.Option(
+            "--interactive", help="Chat interactively, one message a line, also if standard input is not a terminal."
+        ),
+    ] = False,
+    files: options.MessageFiles = None,
+    *,
+    shared: options.MessageOptions,
+) -> None:
+    """Send a message, or start an interactive chat."""
+    settings = continued(shared.settings(mode))
+    with report_errors(settings):
+        if interactive or (message is None and sys.stdin.isatty()):
+            _check_interactive(message, files, shared)
+            from .chat import converse
+
+            raise typer.Exit(converse(settings))
+        from ..dialog.loop import one_shot
+
+        settings = replace(settings, files=tuple(map(str, files or ())))
+        text = _read_message(settings, message)
+        code = one_shot(settings, text, as_json=shared.as_json, steer=shared.steer, files=settings.files)
+        raise typer.Exit(code)
+
+
+def _check_interactive(message: str | None, files: Sequence[Path] | None, shared: options.MessageOptions) -> None:
+    """Refuse a message, and options that need one.
+
+    Raises:
+        typer.BadParameter.
+    """
+    if message is not None:
+        raise typer.BadParameter("it takes no MESSAGE", param_hint="--interactive")
+    for option, is_given in (("--json", shared.as_json), ("--steer", shared.steer)):
+        if is_given:
+            raise typer.BadParameter("it needs a MESSAGE", param_hint=option)
+    if files:
+        raise typer.BadParameter("it needs a MESSAGE; in an interactive chat type /file PATH", param_hint="--file")
+
+
+@options.with_message_options
+def run(
+    text: Annotated[str, typer.Argument(metavar="GOAL", help="The goal; piped input is appended.")],
+    file: options.Files = None,
+    *,
+    shared: options.MessageOptions,
+) -> None:
+    """Break a goal down into subtasks and run them.
+
+    Ctrl-C pauses the task; `segue resume` continues it.
+    """
+    settings = replace(continued(shared.settings()), mode=LIFECYCLE, verb="run")
+    with report_errors(settings):
+        from ..dialog.loop import one_shot
+
+        goal = _read_message(settings, text)
+        if file:
+            given = tuple(map(str, file))
+            settings = replace(settings, agent=settings.agent or DATA_AGENT, files=given, message=goal)
+            goal = _with_names(settings, goal, _copied(file))
+        raise typer.Exit(one_shot(settings, goal, as_json=shared.as_json, steer=shared.steer))
+
+
+def _read_message(settings: Settings, given: str | None) -> str:
+    """The given message with piped input appended, or either; - stands for piped input alone."""
+    piped = piped_text(lambda: remark(settings.say("reading_input")))
+    message = "" if given in (None, "-") else from_shell(given or "")
+    return f"{message.rstrip()}\n\n{piped}" if message.strip() and piped.strip() else message or piped
+
+
+def _copied(files: Sequence[Path]) -> dict[str, str]:
+    """Copy the files into the data folder; maps the name there to the original one.
+
+    Raises:
+        MissingExtra: files cannot be read without it.
+        ConfigurationError: a file cannot be copied.
+    """
+    from unicodedata import normalize
+
+    from ...tools.data.engine import need_duckdb
+    from ...tools.data.folder import DataFolder, import_file
+
+    need_duckdb()
+    folder = DataFolder.of().path
+    return {import_file(file, folder): normalize("NFC", file.name) for file in files}
+
+
+def _with_names(settings: Settings, text: str, copied: dict[str, str]) -> str:
+    """The text with the files' names in the data folder; names that it does not mention are added."""
+    from ...prompts.language import language_of
+    from ...prompts.terminal import sentence
+
+    for name, given in copied.items():
+        if name.casefold() != given.casefold():
+            remark(settings.say("file_renamed", given=given, name=name))
+            if given not in copied:
+                text = name.join(_mention(given).split(text))
+    missing = [name for name in copied if not _mention(name).search(text)]
+    return f"{text.rstrip()}\n\n{sentence('files', language_of(text), names=', '.join(missing))}" if missing else text
+
+
+def _mention(name: str) -> re.Pattern[str]:
+    """The name in a text, unless it is part of another name."""
+    return re.compile(rf"(?<![A-Za-z0-9_.-]){re.escape(name)}(?![A-Za-z0-9_-])", re.IGNORECASE)

@@ -19,20 +19,17 @@ from ...prompts.language import Language
 from ...prompts.terminal import sentence
 from ...prompts.words import word
 from ...runtime.start import MessageOptions, Request
-from ..command_lines import send_command, task_command
 from ..exits import FAILED, PAUSED, WAITING, complain, remark, sentence_of, suggest
-from ..settings import Settings
+from ..settings import Settings, send_command, task_command
 from ..views.consoles import complaints, output, print_prose
-from ..views.header import greet, header
-from ..views.lines import signs_for, status_line, unknown_calls
+from ..views.lines import greet, header, signs_for, status_line, unknown_calls
 from ..views.live import LiveView
 from ..views.plain import AnswerView, JsonView, PlainView, View
 from ..views.progress import LiveProgress, PlainProgress
 from ..views.sanitize import printable
 from .approval import can_ask, print_question
 from .hints import answer_hints, continue_hint
-from .interrupts import Interrupts, listening, unless_interrupted
-from .keyboard import typing
+from .interrupts import Interrupts, listening, typing, unless_interrupted
 from .verdicts import Answer
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import TaskUnfinished, ThreadBusy
 from ...core.task_status import ACTIVE
-from ..command_lines import MOST, continue_command, send_command, task_command
 from ..exits import sentence_of
-from ..remembered import agent_is_remembered
-from ..settings import Settings
+from ..lookup import agent_is_remembered
+from ..settings import MOST, Settings, continue_command, send_command, task_command
 from .verdicts import Call
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ...core.context import Ids
 from ...core.errors import InvalidAnswer, TaskUnfinished, ThreadBusy
 from ...core.records import Json, Task
 from ..exits import FAILED, WAITING, complain, sentence_of
-from ..latest import LATEST, find_session, find_task
+from ..lookup import LATEST, find_session, find_task
 from ..settings import Settings
 from ..views.consoles import progress
 from .approval import Questioner

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.approval import PREFIX
 from ...core.errors import InvalidAnswer
 from ...core.json_depth import DEEPEST, is_too_deep
 from ..views.sanitize import one_line
@@ -75,6 +74,8 @@ def _pattern(text: str) -> tuple[str, Any]:
     name, separator, value = text.partition("=")
     if not (name and separator):
         raise InvalidAnswer("--only {text} has no value: use --only NAME=VALUE or NAME='PREFIX*'.", text=one_line(text))
+    from ...core.approval import PREFIX  # slow to import, and every command line needs this module
+
     if value.endswith("*"):
         return name, {PREFIX: value[:-1]}
     try:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
 from ...core.calls import CallResult
+from ...core.environment import without_password
 from ...core.events import (
     ApprovalGiven,
     AttemptRestarted,
@@ -33,6 +34,7 @@ from ...core.events import (
 from ...prompts.terminal import sentence
 from ...prompts.words import colon, described, label, word
 from ...runtime.projection import PlanItem, Projection
+from .consoles import print_prose
 from .sanitize import arguments_line, one_line, printable, result_line
 
 STYLES = {"pending": "dim", "running": "bold cyan", "done": "green", "error": "red", "skipped": "yellow"}
@@ -273,3 +275,33 @@ def status_line(task: Mapping[str, Any], seconds: float, language: str) -> Text:
     if usage.get("input") or usage.get("output"):
         parts.append(f"{usage.get('input', 0)} + {usage.get('output', 0)} tokens")
     return Text(printable(" · ".join([*parts, sentence("took", language, seconds=f"{seconds:.1f}")])), style="dim")
+
+
+if TYPE_CHECKING:
+    from ...core.models import Model
+
+
+def offline_notice(*languages: str) -> Text:
+    """That no language model answers, and how to get one."""
+    text = Text("\n".join(sentence("offline", language) for language in languages), style="yellow")
+    text.stylize("bold reverse", 0, len(text.plain.partition("：" if languages[0] == "zh" else ":")[0]))
+    return text
+
+
+def header(agent: str, model: "Model", mode: str, session: str, database: str, language: str) -> Text:
+    """Who answers, and where it is kept."""
+    parts = {"agent": agent, "model": model.name, "mode": mode, "session": session}
+    parts["database"] = without_password(database)
+    text = Text()
+    for name, value in parts.items():
+        text.append(f"{word(name, language)} ", style="dim").append(f"{one_line(value)}  ", style="bold")
+    text.rstrip()
+    return text
+
+
+def greet(console: Console, model: "Model", heading: Text, *languages: str) -> None:
+    """Print the header, and the notice where the model is none."""
+    print_prose(console, heading)
+    if not model.is_language_model:
+        print_prose(console, offline_notice(*languages))
+    console.print()

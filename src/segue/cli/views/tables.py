@@ -1,28 +1,34 @@
 """Lists: sessions, tasks, agents, modes, and what was said in a session."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ...core.conversation import PREFIXES, Role, Utterance, spoken
 from ...core.records import FORK_MARK
 from ...prompts.modes import mode_description
 from ...prompts.terminal import sentence
 from ...prompts.words import word
+from ..settings import task_command
 from .consoles import print_prose
 from .lines import STYLES
 from .sanitize import arguments_line, markdown_text, one_line, printable
 
 if TYPE_CHECKING:
     from ...core.agents import Agent
+    from ...core.records import Permission, Task, Thread
+    from ...core.tools import Tool
+    from ..settings import Settings
 
 _STATUS = {**STYLES, "paused": "yellow", "waiting": "yellow", "pausing": "yellow", "cancelled": "dim"}
 MESSAGE_WIDTH = 200
@@ -35,12 +41,12 @@ def when(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def status_text(row: Mapping[str, Any], language: str) -> Text:
-    """The status of a task or of a session's latest one."""
-    status = word(printable(row["status"]), language)
-    if row.get("interrupted"):
-        return Text(sentence("interrupted", language, status=status), style="bold yellow")
-    return Text(status, style=_STATUS.get(row["status"], ""))
+def status_text(status: str, language: str, *, interrupted: bool = False) -> Text:
+    """The status of a task, or of a session's latest one."""
+    shown = word(printable(status), language)
+    if interrupted:
+        return Text(sentence("interrupted", language, status=shown), style="bold yellow")
+    return Text(shown, style=_STATUS.get(status, ""))
 
 
 @dataclass(frozen=True)
@@ -126,41 +132,47 @@ def message_text(message: str, language: str, most: int) -> str:
     return one_line(message, most)
 
 
-def print_sessions(console: Console, rows: Sequence[Mapping[str, Any]], language: str) -> None:
+def print_sessions(
+    console: Console, rows: Sequence["Thread"], interrupted: Mapping[str, str], settings: "Settings"
+) -> None:
+    """The sessions; `interrupted` maps those whose task was interrupted to the task."""
+    language = settings.ui_language
     cells = (
         {
-            "session": Text(printable(row["thread_id"])),
-            "turns": Text(str(row["turns"])),
-            "status": status_text(row, language),
-            "last used": Text(when(row["updated_at"])),
-            "last message": Text(_fork_mark(row) + message_text(row["message"], language, MESSAGE_WIDTH)),
+            "session": Text(printable(row.thread_id)),
+            "turns": Text(str(row.turns)),
+            "status": status_text(row.status, language, interrupted=row.thread_id in interrupted),
+            "last used": Text(when(row.updated_at)),
+            "last message": Text(_fork_mark(row) + message_text(row.message, language, MESSAGE_WIDTH)),
         }
         for row in rows
     )
     _print_table(console, language, SESSION_COLUMNS, cells, "no_session")
-    _print_hints(console, rows, language)
+    _print_resume_commands(console, [interrupted[r.thread_id] for r in rows if r.thread_id in interrupted], settings)
 
 
-def _fork_mark(row: Mapping[str, Any]) -> str:
-    return FORK_MARK if row["title"].startswith(FORK_MARK) else ""
+def _fork_mark(row: "Thread") -> str:
+    return FORK_MARK if row.title.startswith(FORK_MARK) else ""
 
 
-def print_tasks(console: Console, rows: Sequence[Mapping[str, Any]], language: str) -> None:
-    shortest = _shortest([row["task_id"] for row in rows]) if console.is_terminal else None
+def print_tasks(console: Console, rows: Sequence["Task"], interrupted: Collection[str], settings: "Settings") -> None:
+    """The tasks; `interrupted` has the ids of those that were."""
+    language = settings.ui_language
+    shortest = _shortest([row.task_id for row in rows]) if console.is_terminal else None
     cells = (
         {
-            "task": Text(row["task_id"][:shortest]),
-            "status": status_text(row, language),
-            "session": Text(one_line(row["thread_id"], SESSION_WIDTH if console.is_terminal else 100)),
-            "agent": Text(printable(row["agent_id"])),
+            "task": Text(row.task_id[:shortest]),
+            "status": status_text(row.status, language, interrupted=row.task_id in interrupted),
+            "session": Text(one_line(row.thread_id, SESSION_WIDTH if console.is_terminal else 100)),
+            "agent": Text(printable(row.agent_id)),
             "mode": Text(printable(_mode(row))),
-            "started": Text(when(row["created_at"])),
-            "message": Text(message_text(row["message"], language, MESSAGE_WIDTH)),
+            "started": Text(when(row.created_at)),
+            "message": Text(message_text(row.message, language, MESSAGE_WIDTH)),
         }
         for row in rows
     )
     _print_table(console, language, TASK_COLUMNS, cells, "no_task")
-    _print_hints(console, rows, language)
+    _print_resume_commands(console, [row.task_id for row in rows if row.task_id in interrupted], settings)
 
 
 def _shortest(ids: Sequence[str]) -> int:
@@ -168,18 +180,18 @@ def _shortest(ids: Sequence[str]) -> int:
     return next(n for n in range(6, 100) if n > 36 or len({name[:n] for name in ids}) == len(ids))
 
 
-def _mode(row: Mapping[str, Any]) -> str:
-    """The mode that was asked for, and the one that was picked for it."""
-    picked = (row["result"] or {}).get("mode") if row["mode"] == "auto" else None
-    return f"auto: {picked}" if picked else str(row["mode"])
+def _mode(row: "Task") -> str:
+    """The requested mode, and the one that `auto` selected."""
+    selected = (row.result or {}).get("mode") if row.mode == "auto" else None
+    return f"auto: {selected}" if selected else row.mode
 
 
-def _print_hints(console: Console, rows: Iterable[Mapping[str, Any]], language: str) -> None:
-    """Print the commands that resume interrupted tasks."""
-    if hints := [row["hint"] for row in rows if row["interrupted"]]:
-        console.print(Text(f"\n{sentence('interrupted_tasks', language)}", style="yellow"))
-        for hint in hints:
-            console.print(Text(f"  {printable(hint)}"), soft_wrap=True)
+def _print_resume_commands(console: Console, task_ids: Iterable[str], settings: "Settings") -> None:
+    """The commands that resume interrupted tasks."""
+    if commands := [task_command(settings, "resume", task_id) for task_id in task_ids]:
+        console.print(Text(f"\n{sentence('interrupted_tasks', settings.ui_language)}", style="yellow"))
+        for command in commands:
+            console.print(Text(f"  {printable(command)}"), soft_wrap=True)
 
 
 def print_agents(console: Console, agents: Iterable["Agent"], language: str, served: Mapping[str, str]) -> None:
@@ -206,36 +218,47 @@ def own_tools(agent: "Agent") -> list[str]:
     return [tool if isinstance(tool, str) else getattr(tool, "__name__", "…") for tool in agent.tools]
 
 
-def print_tools(console: Console, rows: Iterable[Mapping[str, Any]], language: str) -> None:
+def print_tools(console: Console, rows: Iterable[tuple[str, "Tool"]], language: str) -> None:
+    """The tools, each with the agent that has it."""
     cells = (
         {
-            "tool": Text(one_line(row["tool"])),
-            "agent": Text(one_line(row["agent"])),
-            "marks": Text(", ".join(row["marks"])),
-            "description": Text(one_line(row["description"], MESSAGE_WIDTH)),
+            "tool": Text(one_line(tool.name)),
+            "agent": Text(one_line(agent_id)),
+            "marks": Text(", ".join(tool_marks(tool))),
+            "description": Text(one_line(tool_description(tool), MESSAGE_WIDTH)),
         }
-        for row in rows
+        for agent_id, tool in rows
     )
     _print_table(console, language, TOOL_COLUMNS, cells)
 
 
-def print_permissions(console: Console, rows: Iterable[Mapping[str, Any]], language: str) -> None:
+def tool_marks(tool: "Tool") -> list[str]:
+    """The options that the tool declares."""
+    repeatable = ("read_only" if tool.read_only else "idempotent", tool.idempotent)
+    return [mark for mark, is_set in (repeatable, ("needs_approval", tool.needs_approval)) if is_set]
+
+
+def tool_description(tool: "Tool") -> str:
+    return str(tool.spec["function"].get("description", ""))
+
+
+def print_permissions(console: Console, rows: Iterable["Permission"], language: str) -> None:
     cells = (
         {
-            "session": Text(printable(row["thread_id"])),
-            "agent": Text(printable(row["agent_id"])),
-            "tool": Text(printable(row["tool"])),
+            "session": Text(printable(row.thread_id)),
+            "agent": Text(printable(row.agent_id)),
+            "tool": Text(printable(row.tool)),
             "allowed in": Text(_scope(row, language)),
-            "since": Text(when(row["granted_at"])),
+            "since": Text(when(row.granted_at)),
         }
         for row in rows
     )
     _print_table(console, language, PERMISSION_COLUMNS, cells, "no_permission")
 
 
-def _scope(row: Mapping[str, Any], language: str) -> str:
-    scope = word(row["scope"], language)
-    return scope if row["scope"] == "session" else f"{scope} {row['task_id'][:6]}"
+def _scope(row: "Permission", language: str) -> str:
+    scope = word(row.scope, language)
+    return scope if row.scope == "session" else f"{scope} {row.task_id[:6]}"
 
 
 def print_modes(console: Console, names: Iterable[str], language: str) -> None:
@@ -318,3 +341,50 @@ def _call(function: Mapping[str, Any]) -> Text:
     except ValueError:
         arguments = function["arguments"]
     return Text.assemble(("  → ", "cyan"), one_line(function["name"]), (f"({arguments_line(arguments)})", "dim"))
+
+
+FOOTER = " END! ".center(50, "=")
+COLOURS = {Role.USER: "red", Role.BOT: "dark_orange", Role.API: "green"}
+
+
+def print_header(console: Console, rows: Mapping[str, Any]) -> None:
+    """Print names and values in a frame; a text is wrapped to the console's width, an object stays in one line."""
+    names = max(map(cell_len, rows))
+    room = max(console.width - names - 7, 20)
+    cells = [cell for name, value in rows.items() for cell in _cells(console, name, value, room)]
+    values = max(cell_len(text) for _, text in cells)
+    rule = f"+{'-' * (names + 2)}+{'-' * (values + 2)}+"
+    lines = [f"| {_padded(name, names)} | {_padded(text, values)} |" for name, text in cells]
+    for line in (rule, *lines, rule):
+        console.print(Text(line), soft_wrap=True)
+
+
+def _cells(console: Console, name: str, value: Any, room: int) -> Iterator[tuple[str, str]]:
+    """The lines of a row."""
+    if isinstance(value, Mapping):
+        yield name, printable(value)
+        return
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    for place, line in enumerate(Text(printable(text)).wrap(console, room) or [Text()]):
+        yield "" if place else name, line.plain
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - cell_len(text))
+
+
+def print_utterance(console: Console, utterance: Utterance) -> None:
+    """Print what was said, called or returned; an end without words is not shown."""
+    if text := spoken(utterance):
+        line = Text(prefix(utterance.role), style=COLOURS[utterance.role])
+        console.print(line.append(f" {printable(text)}", style="default"), soft_wrap=True)
+
+
+def prefix(role: Role) -> str:
+    """The prefix of a role's lines."""
+    return PREFIXES[role]
+
+
+def print_footer(console: Console) -> None:
+    """Print the last line."""
+    console.print(Text(FOOTER), soft_wrap=True)

@@ -1,16 +1,19 @@
-"""Timelines of sessions, differences of snapshots, and what going back leaves behind."""
+"""Timelines of sessions, differences of snapshots, and the effects that going back leaves."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ...core.records import Json, Task
 from ...core.task_status import OPEN
+from ...core.timeline import Effect, Place, SnapshotDifference, TimelineEntry
 from ...prompts.terminal import sentence
 from ...prompts.words import label, word
-from ..command_lines import continue_command, task_command
+from ..settings import continue_command, task_command
 from .consoles import print_prose
 from .lines import Signs, signs_for
 from .sanitize import arguments_line, json_line, one_line, printable, result_line
@@ -20,14 +23,31 @@ if TYPE_CHECKING:
 
 MOST = 100
 """Columns of what happened before a snapshot."""
-Entry = Mapping[str, Any]
 
 
-def print_timeline(console: Console, session: str, entries: Sequence[Entry], settings: "Settings") -> None:
+@dataclass(frozen=True)
+class Reverted:
+    """A snapshot that a session goes back to, the effects after it that stay, and the undos that were tried."""
+
+    place: Place
+    effects: Sequence[Effect]
+    undone: Sequence[tuple[Effect, Json]]
+
+    @property
+    def all_undone(self) -> bool:
+        return all(effect.undo == "done" for effect, _ in self.undone)
+
+    def json(self) -> Json:
+        """The public form."""
+        undone = [{**effect.json(), "result": result} for effect, result in self.undone]
+        return {"effects": [effect.json() for effect in self.effects], "undone": undone}
+
+
+def print_timeline(console: Console, session: str, entries: Sequence[TimelineEntry], settings: "Settings") -> None:
     """One line for each snapshot: its id, its place, what happened, and the effects that came later."""
-    language, signs = settings.language_for(""), signs_for(console)
+    language, signs = settings.ui_language, signs_for(console)
     columns = ["snapshot", "place", "what happened"]
-    if any(entry["effects_since"] for entry in entries):
+    if any(entry.effects_since for entry in entries):
         columns.append("later effects")
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0), expand=console.is_terminal)
     for name in columns:
@@ -35,33 +55,33 @@ def print_timeline(console: Console, session: str, entries: Sequence[Entry], set
         table.add_column(word(name, language), no_wrap=True, overflow="ellipsis", ratio=ratio)
     for entry in entries:
         cells = {
-            "snapshot": Text(entry["id"], style="bold"),
-            "place": Text(_place(entry, language)),
+            "snapshot": Text(entry.short_id, style="bold"),
+            "place": Text(_place(entry.turn, entry.recursion, entry.steps, language)),
             "what happened": _happened(entry, signs, language),
-            "later effects": Text(str(entry["effects_since"] or ""), style="yellow"),
+            "later effects": Text(str(entry.effects_since or ""), style="yellow"),
         }
         table.add_row(*(cells[name] for name in columns))
     console.print(table)
     if entries:
-        command = task_command(settings, "fork", f"{session}/{entries[-2:][0]['id']}")
+        command = task_command(settings, "fork", f"{session}/{entries[-2:][0].short_id}")
         console.print(Text(f"\n{sentence('fork_from', language)}\n  {printable(command)}", style="dim"), soft_wrap=True)
 
 
-def _place(entry: Entry, language: str) -> str:
-    parts = [sentence("turn", language, n=entry["turn"])]
-    if entry["recursion"]:
-        parts.append(sentence("round", language, n=entry["recursion"]))
-    if entry["steps"]:
-        parts.append(f"{word('step', language)} {one_line(', '.join(entry['steps']), 20)}")
+def _place(turn: int, recursion: int, steps: Sequence[str], language: str) -> str:
+    parts = [sentence("turn", language, n=turn)]
+    if recursion:
+        parts.append(sentence("round", language, n=recursion))
+    if steps:
+        parts.append(f"{word('step', language)} {one_line(', '.join(steps), 20)}")
     return " · ".join(parts)
 
 
-def _happened(entry: Entry, signs: Signs, language: str) -> Text:
-    if entry["damaged"]:
-        return Text(one_line(entry["damaged"], MOST), style="red")
-    lines = [_event(each, signs, language) for each in entry["happened"]]
-    if not lines and entry["next"]:
-        lines = [Text(sentence("next_node", language, nodes=", ".join(entry["next"])), style="dim")]
+def _happened(entry: TimelineEntry, signs: Signs, language: str) -> Text:
+    if entry.damaged:
+        return Text(one_line(entry.damaged, MOST), style="red")
+    lines = [_event(each, signs, language) for each in entry.happened]
+    if not lines and entry.next:
+        lines = [Text(sentence("next_node", language, nodes=", ".join(entry.next)), style="dim")]
     return Text("\n").join(lines)
 
 
@@ -78,17 +98,16 @@ def _event(happened: Mapping[str, Any], signs: Signs, language: str) -> Text:
     return Text.assemble((label(happened["type"], language), "dim"), one_line(text, MOST), (steps, "dim"))
 
 
-def print_difference(console: Console, found: Mapping[str, Any], language: str) -> None:
+def print_difference(console: Console, found: SnapshotDifference, language: str) -> None:
     """The parts that differ, each below its title."""
-    for side, style in (("a", "red"), ("b", "green")):
-        sign = "-" if side == "a" else "+"
-        console.print(Text(f"{sign * 3} {_title(found[side], language)}", style=style), soft_wrap=True)
+    for place, sign, style in ((found.a, "---", "red"), (found.b, "+++", "green")):
+        console.print(Text(f"{sign} {_title(place, language)}", style=style), soft_wrap=True)
     sections = [
-        ("state", [_pair(row["name"], row, language) for row in found["state"]]),
-        ("plan", [_pair(f"{row['step_id']}. {row['description']}", row, language) for row in found["plan"]]),
-        ("messages", _sides(found["messages"], _message)),
-        ("results", _sides(found["results"], _result)),
-        ("prompt", [_colored(line) for line in found["prompt"]]),
+        ("state", [_pair(row["name"], row, language) for row in found.state]),
+        ("plan", [_pair(f"{row['step_id']}. {row['description']}", row, language) for row in found.plan]),
+        ("messages", _sides(found.messages, _message)),
+        ("results", _sides(found.results, _result)),
+        ("prompt", [_colored(line) for line in found.prompt]),
     ]
     for title, lines in sections:
         if lines:
@@ -100,7 +119,9 @@ def print_difference(console: Console, found: Mapping[str, Any], language: str) 
 
 
 def _title(place: Mapping[str, Any], language: str) -> str:
-    where = f"  {_place(place, language)}" if "turn" in place else ""
+    where = ""
+    if "turn" in place:
+        where = f"  {_place(place['turn'], place['recursion'], place['steps'], language)}"
     return f"{printable(place['session_id'])}/{place['checkpoint_id'][-6:]}{where}"
 
 
@@ -136,47 +157,42 @@ def _colored(line: str) -> Text:
     return Text(one_line(line, 200), style=style)
 
 
-def effect_lines(snapshot: str, effects: Sequence[Entry], undone: Sequence[Entry], settings: "Settings") -> list[str]:
-    """What each undo came to, the effects that stay, and how they can be undone."""
-    lines = [_undone(each, settings) for each in undone]
-    if effects:
+def effect_lines(snapshot: str, back: Reverted, settings: "Settings") -> list[str]:
+    """The result of each undo, the effects that stay, and how they can be undone."""
+    lines = [_undone(effect, result, settings) for effect, result in back.undone]
+    if back.effects:
         lines.append(settings.say("effects_stay"))
-        lines += [f"  {_call(effect)}{_mark(effect, settings)}" for effect in effects]
-    if any(effect["undo"] in ("available", "failed") for effect in effects):
+        lines += [f"  {_call(effect)}{_mark(effect, settings)}" for effect in back.effects]
+    if any(effect.undo in ("available", "failed") for effect in back.effects):
         lines += [settings.say("to_undo"), f"  {task_command(settings, 'undo', snapshot)}"]
     return [printable(line) for line in lines]
 
 
-def _undone(effect: Entry, settings: "Settings") -> str:
+def _undone(effect: Effect, result: Json, settings: "Settings") -> str:
     sentences = {"done": "undone", "failed": "not_undone", "unknown": "maybe_undone"}
-    return settings.say(sentences[effect["undo"]], call=_call(effect), result=result_line(effect["result"], 100))
+    return settings.say(sentences[effect.undo], call=_call(effect), result=result_line(result, 100))
 
 
-def _call(effect: Entry) -> str:
-    return f"{one_line(effect['name'])}({arguments_line(effect['arguments'])})"
+def _call(effect: Effect) -> str:
+    return f"{one_line(effect.name)}({arguments_line(effect.arguments)})"
 
 
-def _mark(effect: Entry, settings: "Settings") -> str:
-    outcome = {"unknown": "outcome unknown", "error": "failed"}.get(effect["outcome"])
-    undo = {"failed": "undo_failed", "unknown": "undo_unknown"}.get(effect["undo"])
-    marks = [word(outcome, settings.language_for(""))] if outcome else []
+def _mark(effect: Effect, settings: "Settings") -> str:
+    outcome = {"unknown": "outcome unknown", "error": "failed"}.get(effect.outcome)
+    undo = {"failed": "undo_failed", "unknown": "undo_unknown"}.get(effect.undo)
+    marks = [word(outcome, settings.ui_language)] if outcome else []
     return "".join(f"  {mark}" for mark in [*marks, *([settings.say(undo)] if undo else [])])
 
 
 def print_fork(
-    console: Console,
-    snapshot: str,
-    task: Mapping[str, Any],
-    effects: Sequence[Entry],
-    undone: Sequence[Entry],
-    settings: "Settings",
+    console: Console, snapshot: str, session: str, task: Task | None, back: Reverted, settings: "Settings"
 ) -> None:
-    """The new session, what going back leaves behind, and the command that continues it."""
-    print_prose(console, Text(settings.say("forked", session=printable(task["thread_id"]))))
-    for line in effect_lines(snapshot, effects, undone, settings):
+    """The new session, the effects that stay, and the command that continues it."""
+    print_prose(console, Text(settings.say("forked", session=printable(session))))
+    for line in effect_lines(snapshot, back, settings):
         console.print(Text(line), soft_wrap=True)
-    open_ = task["status"] in OPEN
-    verb = "answer" if task["status"] == "waiting" else "resume"
-    command = task_command(settings, verb, task["task_id"]) if open_ else continue_command(settings, task["thread_id"])
+    command = continue_command(settings, session)
+    if task and task.status in OPEN:
+        command = task_command(settings, "answer" if task.status == "waiting" else "resume", task.task_id)
     console.print(Text(settings.say("to_continue")))
     console.print(Text(f"  {printable(command)}"), soft_wrap=True)

@@ -1,9 +1,8 @@
 """A task's trace as a tree: task, modes, recursions or steps, their calls, and the ledger."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import singledispatchmethod
-from typing import Any
 
 from rich.text import Text
 from rich.tree import Tree
@@ -39,8 +38,8 @@ from ...core.events import (
     ToolCall,
     ToolResult,
     Uttered,
-    from_dict,
 )
+from ...core.records import Call, Task, TaskTrace
 from ...core.task_status import ACTIVE
 from ...prompts.language import Language
 from ...prompts.terminal import sentence
@@ -54,23 +53,22 @@ from .tables import status_text, when
 MOST = 160
 """Columns of one entry."""
 
-Call = Mapping[str, Any]
-Events = Sequence[Mapping[str, Any]]
-"""A trace's events in their dict form."""
 
-
-def trace_tree(trace: Mapping[str, Any], signs: Signs = lines.SIGNS, language: Language = "en") -> Tree:
-    """Draw what `App.trace` returned."""
-    task = trace["task"]
-    drawing = _Drawing(Tree(_task_label(task, language)), trace["calls"], signs, language)
-    for form in trace["events"]:
-        drawing.add(from_dict(form))
+def trace_tree(
+    trace: TaskTrace, signs: Signs = lines.SIGNS, language: Language = "en", *, interrupted: bool = False
+) -> Tree:
+    """Draw the trace of a task; `interrupted` by the end of its process."""
+    task = trace.task
+    drawing = _Drawing(Tree(_task_label(task, language, interrupted)), trace.calls, signs, language)
+    for event in trace.events:
+        drawing.add(event)
     drawing.end()
     _add_prompts(drawing.root, drawing.task, language)
-    if trace["calls"]:
-        add_ledger(drawing.root, trace, signs, language)
-    if task["error"]:
-        drawing.root.add(Text(label("error", language) + one_line(task["error"], MOST), style="red"))
+    if trace.calls:
+        under_way = task.status in ACTIVE and not interrupted
+        _add_ledger(drawing.root, trace, under_way, signs, language)
+    if task.error:
+        drawing.root.add(Text(label("error", language) + one_line(task.error, MOST), style="red"))
     return drawing.root
 
 
@@ -82,13 +80,13 @@ def _add_prompts(root: Tree, task: Projection, language: str) -> None:
         root.add(Text(sentence("prompts_sent", language, **about), style="dim"))
 
 
-def _task_label(task: Mapping[str, Any], language: str) -> Text:
-    named = ((f"{word('task', language)} ", "dim"), (task["task_id"], "bold"))
-    text = Text.assemble(*named, "  ", status_text(task, language))
-    text.append(f"\n{one_line(task['message'], MOST)}\n")
-    facts = {"session": task["thread_id"], "agent": task["agent_id"], "user": task["user_id"], "mode": task["mode"]}
+def _task_label(task: Task, language: str, interrupted: bool) -> Text:
+    named = ((f"{word('task', language)} ", "dim"), (task.task_id, "bold"))
+    text = Text.assemble(*named, "  ", status_text(task.status, language, interrupted=interrupted))
+    text.append(f"\n{one_line(task.message, MOST)}\n")
+    facts = {"session": task.thread_id, "agent": task.agent_id, "user": task.user_id, "mode": task.mode}
     summary = "  ".join(f"{word(name, language)} {one_line(value)}" for name, value in facts.items())
-    return text.append(f"{summary}  {when(task['created_at'])}", style="dim")
+    return text.append(f"{summary}  {when(task.created_at)}", style="dim")
 
 
 class _Drawing:
@@ -125,7 +123,7 @@ class _Drawing:
     def _draw_begun(self, before: float) -> None:
         """Draw the calls that were under way at a time."""
         for key, (call, place) in list(self._decided.items()):
-            if begun_at(self._ledger, key, call.timestamp) < before:
+            if _begun_at(self._ledger, key, call.timestamp) < before:
                 place.add(lines.call_line(call, self._signs))
                 del self._decided[key]
 
@@ -315,62 +313,56 @@ def _named(name: str, text: str, language: str) -> Text:
     return Text.assemble((label(name, language), "dim"), one_line(text, MOST))
 
 
-def begun_at(calls: Sequence[Call], key: CallId, after: float) -> float:
-    """When the call that was decided on at a time was begun; infinity if it was not."""
-    return min((c["started_at"] for c in calls if _key(c) == key and c["started_at"] >= after), default=math.inf)
+def _begun_at(calls: Sequence[Call], key: CallId, after: float) -> float:
+    """When the call that was decided at a time began to run; infinity if it did not."""
+    return min((c.started_at for c in calls if _key(c) == key and c.started_at >= after), default=math.inf)
 
 
 def _key(call: Call) -> CallId:
     """What the events name the call by; a step's scope is step_id#attempt."""
-    return call["scope"].rpartition("#")[0] or call["scope"], call["idx"]
+    return call.scope.rpartition("#")[0] or call.scope, call.idx
 
 
-def add_ledger(root: Tree, trace: Mapping[str, Any], signs: Signs, language: str) -> None:
-    """Add the calls of a trace below the root, in the order in which they were begun."""
-    calls: Sequence[Call] = trace["calls"]
-    counted = sentence("ledger_one" if len(calls) == 1 else "ledger", language, n=len(calls))
+def _add_ledger(root: Tree, trace: TaskTrace, under_way: bool, signs: Signs, language: str) -> None:
+    """Add the calls of a trace below the root, in the order in which they began to run."""
+    counted = sentence("ledger_one" if len(trace.calls) == 1 else "ledger", language, n=len(trace.calls))
     ledger = root.add(Text(counted, style="bold"))
-    under_way = trace["task"]["status"] in ACTIVE and not trace["task"].get("interrupted")
-    for call in calls:
-        ledger.add(_entry(call, trace["events"], under_way, signs, language))
+    for call in trace.calls:
+        ledger.add(_entry(call, trace.events, under_way, signs, language))
 
 
-def _entry(call: Call, events: Events, under_way: bool, signs: Signs, language: str) -> Text:
-    sign, style, known = _known_of(call, under_way, signs)
-    text = Text.assemble((f"{sign} ", style), (one_line(call["name"]), "bold"))
-    text.append(f"({arguments_line(call['arguments'])})", style="dim")
-    took = _how_long(call, events, language) if call["outcome"] and sign != signs.unknown else ""
+def _entry(call: Call, events: Sequence[Event], under_way: bool, signs: Signs, language: str) -> Text:
+    sign, style, known = _state_of(call, under_way, signs)
+    text = Text.assemble((f"{sign} ", style), (one_line(call.name), "bold"))
+    text.append(f"({arguments_line(call.arguments)})", style="dim")
+    took = _duration(call, events, language) if call.outcome and sign != signs.unknown else ""
     text.append(f"  {word(known, language)}{took}", style=style)
-    text.append(f"  {one_line(call['scope'], 12)} #{call['idx']}", style="dim")
-    if call.get("orphaned"):
+    text.append(f"  {one_line(call.scope, 12)} #{call.idx}", style="dim")
+    if call.orphaned:
         text.append(f"  {word('from before the session was recovered', language)}", style="dim")
     if sign == signs.unknown:
         text.append(f"\n    {sentence('unknown', language)}", style=UNKNOWN_STYLE)
-    if call["outcome"]:
-        text.append(f"\n    {result_line(call['outcome'], MOST)}")
+    if call.outcome:
+        text.append(f"\n    {result_line(call.outcome, MOST)}")
     return text
 
 
-def _how_long(call: Call, events: Events, language: str) -> str:
-    """How long the call took; of one that a resume made run again, how long the last time."""
-    began, ended = call["started_at"], call["finished_at"]
-    if not any(form["type"] == Resumed.type and began < form["timestamp"] < ended for form in events):
+def _duration(call: Call, events: Sequence[Event], language: str) -> str:
+    """How long the call took; of one that ran again after a resume, how long the last run took."""
+    began, ended = call.started_at, call.finished_at or call.started_at
+    if not any(isinstance(event, Resumed) and began < event.timestamp < ended for event in events):
         return "  " + sentence("took", language, seconds=f"{ended - began:.2f}")
-    results = (form for form in events if form["type"] == ToolResult.type and form["timestamp"] >= ended)
-    took = next((form["data"]["seconds"] for form in results if _key_of_result(form) == _key(call)), None)
+    later = (event for event in events if isinstance(event, ToolResult) and event.timestamp >= ended)
+    took = next((event.seconds for event in later if call_id(event) == _key(call)), None)
     again = sentence("run_again", language)
     return again if took is None else again + "  " + sentence("took", language, seconds=f"{took:.2f}")
 
 
-def _key_of_result(form: Mapping[str, Any]) -> CallId:
-    return form["trace_id"] or form["step_id"], form["data"]["index"]
-
-
-def _known_of(call: Call, under_way: bool, signs: Signs) -> tuple[str, str, str]:
-    """Sign, style and words for a call of a task that a process works on, or does not."""
-    if call["state"] != "done" and under_way:
+def _state_of(call: Call, under_way: bool, signs: Signs) -> tuple[str, str, str]:
+    """Sign, style and words for a call; `under_way` if a process runs its task."""
+    if call.state != "done" and under_way:
         return signs.begins, "cyan", "running"
-    if call["state"] != "done":
+    if call.state != "done":
         return signs.unknown, UNKNOWN_STYLE, "started, outcome unknown"
-    sign, style = outcome_sign(call["outcome"] or {}, signs)
-    return sign, style, "outcome unknown" if sign == signs.unknown else call["state"]
+    sign, style = outcome_sign(call.outcome or {}, signs)
+    return sign, style, "outcome unknown" if sign == signs.unknown else call.state

@@ -1,0 +1,185 @@
+"""Commands on tasks: resume, answer, pause, cancel, rate, and the list of those that wait for a person."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from .. import options
+from ..dialog.verdicts import Decisions, with_bare_approvals
+from ..exits import report_errors
+from ..lookup import LATEST, ask, find_task, for_task, named
+from ..settings import DEFAULT_DATABASE, SHORT, Settings, task_command
+from ..views.consoles import output, write_json
+from ..views.sanitize import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ...app import App
+    from ...core.records import Task, WaitingTask
+
+
+def resume(
+    task_id: options.TaskId = None,
+    last: options.Last = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Resume every paused or interrupted task, four at a time.")
+    ] = False,
+    model: options.OtherModel = "",
+    agents: options.TaskAgents = "",
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOfResumed = False,
+) -> None:
+    """Resume a paused, interrupted or failed task.
+
+    A task that waits for an answer asks again.
+    """
+    if (task_id is not None) + last + every != 1:
+        raise typer.BadParameter("give a TASK_ID, --last or --all", param_hint="TASK_ID")
+    settings = Settings(db, agents, model=model)
+    with report_errors(settings):
+        if every:
+            from .resume import resume_all
+
+            raise typer.Exit(resume_all(settings, as_json=as_json))
+        from ..dialog.loop import resumed
+
+        name = task_id or LATEST
+        raise typer.Exit(resumed(for_task(settings, name), name, as_json=as_json))
+
+
+class AnswerCommand(TyperCommand):
+    """Takes --approve also without a value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, with_bare_approvals(args))
+
+
+def answer(
+    task_id: options.TaskId = None,
+    text: options.AnswerText = None,
+    last: options.Last = False,
+    finish: options.Finish = False,
+    approve: options.Approve = None,
+    edit: options.Edit = None,
+    reject: options.Reject = None,
+    always: options.Always = None,
+    only: options.Only = None,
+    question: options.Question = "",
+    agents: options.TaskAgents = "",
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Answer a task's question or approve its calls, and resume it.
+
+    A question is answered with a text. Calls are approved, edited or rejected: an option names its
+    call by the number shown with it, or applies to every call that no other option names. Without
+    either you are asked.
+    """
+    if last and text is None:
+        task_id, text = None, task_id
+    name = named(task_id, last)
+    answer_to: dict[str, Any] | None = {"manual_finish": True} if finish else None if text is None else {"answer": text}
+    if (text is not None) + finish + any((approve, edit, reject, always, only)) > 1:
+        raise typer.BadParameter("give a text, --finish, or decisions on the calls", param_hint="ANSWER")
+    if only and not always:
+        raise typer.BadParameter("it needs --always task or --always session", param_hint="--only")
+    settings = for_task(Settings(db, agents), name)
+    with report_errors(settings):
+        from ..dialog.loop import answered
+
+        decisions = Decisions(approve or (), edit or (), reject or (), always or "", only or ())
+        raise typer.Exit(answered(settings, name, decisions, answer_to, question, as_json=as_json))
+
+
+def pause(
+    task_id: options.TaskId = None,
+    last: options.Last = False,
+    agents: options.TaskAgents = "",
+    db: options.Database = DEFAULT_DATABASE,
+) -> None:
+    """Pause a task at its next checkpoint."""
+    settings, name = Settings(db, agents), named(task_id, last)
+
+    async def paused(app: "App") -> "Task":
+        found = await find_task(app, name)
+        await app.pause(found)
+        return await app.tasks.get(found)
+
+    task = ask(settings, paused)
+    said = {"paused": "task_paused", "done": "task_ended"}.get(task.status, "task_pausing")
+    typer.echo(settings.say(said, task_id=task.task_id))
+    if task.status != "done":
+        typer.echo(task_command(settings, "resume", task.task_id))
+
+
+def cancel(
+    task_id: options.TaskId = None,
+    last: options.Last = False,
+    agents: options.TaskAgents = "",
+    db: options.Database = DEFAULT_DATABASE,
+) -> None:
+    """Cancel a task, whether it runs or not."""
+    settings, name = Settings(db, agents), named(task_id, last)
+
+    async def cancelled(app: "App") -> "Task":
+        found = await find_task(app, name)
+        await app.cancel(found)
+        return await app.tasks.get(found)
+
+    task = ask(settings, cancelled)
+    typer.echo(settings.say("session_accepts_next", task_id=task.task_id, session=task.thread_id))
+    if unknown := (task.result or {}).get("unknown_outcomes"):
+        typer.echo(settings.say("check_calls", names=", ".join(printable(call["name"]) for call in unknown)))
+
+
+def rate(
+    rating: Annotated[int, typer.Argument(metavar="RATING", help="1 (useless) to 5 (excellent).")],
+    task_id: options.TaskId = None,
+    last: options.Last = False,
+    db: options.Database = DEFAULT_DATABASE,
+) -> None:
+    """Rate a task's answer from 1 to 5."""
+    settings, name = Settings(db), named(task_id, last)
+
+    async def rated(app: "App") -> str:
+        found = await find_task(app, name)
+        await app.rate(found, rating)
+        return found
+
+    typer.echo(settings.say("rated", task_id=ask(settings, rated), rating=rating))
+
+
+def waiting(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False) -> None:
+    """List the tasks that need an answer, and how to give it."""
+    settings = Settings(db)
+    found = ask(settings, lambda app: app.tasks.waiting())
+    if as_json:
+        return write_json([task.json() for task in found], indent=2)
+    console = output()
+    if not found:
+        console.print(settings.say("none_waiting"))
+    for task in found:
+        _print_waiting(console, task, settings)
+
+
+def _print_waiting(console: "Console", task: "WaitingTask", settings: Settings) -> None:
+    """Its question, since when it waits, and the commands that answer it."""
+    from rich.text import Text
+
+    from ...prompts.words import word
+    from ..dialog.approval import print_question
+    from ..dialog.hints import answer_hints
+    from ..views.consoles import print_prose
+    from ..views.tables import message_text, when
+
+    language, question = settings.language_for(task.message), task.json()
+    about = f"  {word('session', language)} {task.thread_id}  {word('agent', language)} {task.agent_id}"
+    title = Text.assemble((task.task_id[:SHORT], "bold"), (f"{printable(about)}  {when(task.since)}", "dim"))
+    print_prose(console, title.append(f"\n{message_text(task.message, language, 120)}"))
+    if task.kind:
+        print_question(console, question, language)
+    for line in answer_hints(settings, task.task_id, question) if task.kind else [task.problem]:
+        console.print(Text(printable(line), style="dim"), soft_wrap=True)
+    console.print()
