@@ -135,7 +135,7 @@ class CheckpointRow:
 
 @dataclass(frozen=True)
 class WriteRow:
-    """What a node wrote to a channel; nothing at all where neither its type nor its bytes are known."""
+    """What a node wrote to a channel."""
 
     inside: str
     checkpoint_id: str
@@ -143,7 +143,7 @@ class WriteRow:
     task_path: str
     idx: int
     channel: str
-    value: Stored | None
+    value: Stored
 
 
 class Decoded(Protocol):
@@ -166,6 +166,8 @@ class State(Protocol):
 
     tables: ClassVar[tuple[str, ...]]
     """Those with rows of a thread."""
+    content: ClassVar[str]
+    """SQL of the columns `kind` and `ending`: what a checkpoint's checksum covers of its state."""
 
     def view(self) -> AbstractContextManager[None]:
         """Read from the database as it is at the first statement."""

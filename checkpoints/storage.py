@@ -11,8 +11,7 @@ from .tables.event_log import EventLog
 from .tables.files import Files
 from .tables.leases import Lease, Renewal
 from .tables.ledger import ToolLedger
-from .tables.permissions import Permissions
-from .tables.preferences import Preferences
+from .tables.preferences import Permissions, Preferences
 from .tables.request_keys import RequestKeys
 from .tables.tasks import Tasks
 

@@ -3,21 +3,236 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any, TypeVar
 
 import psycopg
+from psycopg import errors
+from psycopg.pq import TransactionStatus
 
 from segue.core.environment import without_password
 from segue.core.errors import DatabaseUnavailable
 
 from ..database import Connections
+from ..ports import NotRepeatable
 from ..state.checkpoint_ids import next_version
-from .connection import PostgresConnection, connect
-from .errors import refusal, translated, unavailable
+from .connection import NONE, PASSING, PostgresConnection, connect, refusal, translated, unavailable
 from .schema import prepare
-from .session import PostgresSession
-from .statements import Statements
+from .state import Statements
+
+T = TypeVar("T")
+
+PATIENCE = 20.0
+"""Seconds to wait for a server that is gone: it may be starting anew."""
+RETRY_EVERY = 0.1
+ATTEMPTS = 5
+"""How often transactions are carried out that the server rolls back because of others."""
+
+# The transaction's id, and the server's timeline: another server that takes over begins another one.
+_BEGIN = b"BEGIN; SELECT CAST(pg_current_xact_id() AS text), substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
+_OUTCOME = b"SELECT pg_xact_status(CAST(%s AS xid8)), substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
+# Who loses a race for a new row finds that row when it tries again.
+_TRANSIENT = (errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable, errors.UniqueViolation)
+
+
+class _RolledBack(Exception):
+    """The server rolled a transaction back, for a reason that may not come again."""
+
+    def __init__(self, error: psycopg.Error) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class PostgresSession:
+    """A connection to a server. It waits up to `patience` seconds for one that was there and is gone.
+
+    `path` names the server in messages; `settings` are the server's, of this connection alone.
+    """
+
+    def __init__(self, url: str, path: str, settings: Mapping[str, str] = NONE, *, patience: float = PATIENCE) -> None:
+        self._url = url
+        self._path = path
+        self._patience = patience
+        self._settings = settings
+        self._connection: PostgresConnection | None = None
+        self._gone_since: float | None = None
+        self._transaction = ("", "")
+        self.deltas: Callable[[], Sequence[str]] = tuple
+        """Gives what is to be sent of streams, before what was committed after it."""
+
+    def begin(self, *, synced: bool) -> None:
+        """Begin a transaction, which is always synced.
+
+        Raises:
+            DatabaseUnavailable: the server cannot be reached, or is read-only.
+        """
+        with translated(self._path):
+            connection = self._opened()
+            try:
+                self._begin(connection)
+            except psycopg.Error:
+                lost = connection.is_lost()
+                self.close()
+                if not lost:
+                    raise
+                self._begin(self._opened())
+
+    def commit(self, works: Sequence[Callable[[PostgresConnection], Any]]) -> list[Any]:
+        """Carry out `works` in the transaction that was begun, and commit it.
+
+        They are carried out again where the server rolled them back because of others, or was stopped meanwhile.
+
+        Raises:
+            NotRepeatable: nobody knows whether it was committed, or the server is gone.
+            DatabaseUnavailable: nothing was changed.
+        """
+        with translated(self._path):
+            for _ in range(ATTEMPTS - 1):
+                try:
+                    return self._commit(works)
+                except _RolledBack:
+                    self._begin_again()
+            try:
+                return self._commit(works)
+            except _RolledBack as failure:
+                raise failure.error from failure
+
+    def announce(self) -> None:
+        """Notify other processes of deltas, and of what was committed; who misses that looks again."""
+        deltas = self.deltas()
+        if deltas or self._connection is not None:
+            with contextlib.suppress(psycopg.Error, DatabaseUnavailable):
+                self._opened().announce(deltas)
+
+    def read(self, work: Callable[[PostgresConnection], T]) -> T:
+        """Carry out `work`, which only reads; once more if the connection was lost."""
+        with translated(self._path):
+            connection = self._opened()
+            try:
+                return self._read(connection, work)
+            except psycopg.OperationalError:
+                if not connection.is_lost():
+                    raise
+            return self._read(self._opened(), work)
+
+    def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(psycopg.Error):
+                connection.close()
+
+    def _read(self, connection: PostgresConnection, work: Callable[[PostgresConnection], T]) -> T:
+        try:
+            return work(connection)
+        finally:
+            if connection.raw.info.transaction_status is not TransactionStatus.IDLE:
+                self.close()
+
+    def _begin(self, connection: PostgresConnection) -> None:
+        cursor = connection.raw.execute(_BEGIN)
+        cursor.nextset()
+        self._transaction = cursor.fetchone() or ("", "")
+        connection.told.clear()
+
+    def _begin_again(self) -> None:
+        try:
+            self.begin(synced=True)
+        except DatabaseUnavailable as error:
+            raise NotRepeatable(error) from error
+
+    def _commit(self, works: Sequence[Callable[[PostgresConnection], Any]]) -> list[Any]:
+        connection = self._begun()
+        try:
+            results = [work(connection) for work in works]
+        except BaseException as error:
+            self._roll_back(connection)
+            if isinstance(error, psycopg.Error) and (connection.is_lost() or isinstance(error, _TRANSIENT)):
+                raise _RolledBack(error) from error
+            raise
+        try:
+            ended = connection.raw.execute(b"COMMIT").statusmessage
+        except psycopg.OperationalError as error:
+            if not connection.is_lost():
+                self._roll_back(connection)
+                raise
+            self.close()
+            self._require_commit(error)
+            return results
+        if ended != "COMMIT":
+            raise psycopg.InternalError("The transaction was rolled back, since an error in it was passed over.")
+        return results
+
+    def _roll_back(self, connection: PostgresConnection) -> None:
+        try:
+            connection.raw.execute(b"ROLLBACK")
+        except psycopg.Error:
+            self.close()
+
+    def _require_commit(self, error: psycopg.OperationalError) -> None:
+        """Find out how a transaction ended whose connection was lost while it was committed.
+
+        Raises:
+            _RolledBack: it was not committed.
+            NotRepeatable: nobody knows.
+        """
+        outcome = "unknown"
+        with contextlib.suppress(psycopg.Error, DatabaseUnavailable):
+            outcome = self._outcome()
+        if outcome == "aborted":
+            raise _RolledBack(error)
+        if outcome != "committed":
+            raise NotRepeatable(
+                DatabaseUnavailable(
+                    "The connection to the database {path} was lost while it stored something, and it is not known "
+                    "whether that was stored: resume the task.",
+                    path=self._path,
+                )
+            ) from error
+
+    def _outcome(self) -> str:
+        number, timeline = self._transaction
+        deadline = time.monotonic() + self._patience
+        while True:
+            found = self._opened().raw.execute(_OUTCOME, (number,)).fetchone()
+            outcome = str(found[0]) if found and found[1] == timeline else "unknown"
+            if outcome != "in progress" or time.monotonic() > deadline:
+                return outcome
+            time.sleep(RETRY_EVERY)
+
+    def _begun(self) -> PostgresConnection:
+        """The connection that the transaction was begun on."""
+        if self._connection is None or self._connection.is_lost():
+            raise _RolledBack(psycopg.OperationalError("The connection was lost."))
+        return self._connection
+
+    def _opened(self) -> PostgresConnection:
+        """The connection, opened where there is none.
+
+        Raises:
+            DatabaseUnavailable: the server cannot be reached, or refuses.
+        """
+        if self._connection is not None and self._connection.is_lost():
+            self.close()
+        while self._connection is None:
+            try:
+                self._connection = connect(self._url, self._settings)
+            except psycopg.OperationalError as error:
+                self._wait(error)
+        self._gone_since = None
+        return self._connection
+
+    def _wait(self, error: psycopg.OperationalError) -> None:
+        """Wait a moment for a server that is gone; once it was away for too long, every try fails at once."""
+        now = time.monotonic()
+        self._gone_since = self._gone_since or now
+        reason = refusal(error)
+        if reason not in PASSING or now - self._gone_since > self._patience:
+            raise unavailable(self._path, reason) from error
+        time.sleep(RETRY_EVERY)
+
 
 LEASE_TTL = 5.0
 """Seconds that a lease lives without being renewed: the server's clock counts them, whichever machine asks."""

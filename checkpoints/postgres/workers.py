@@ -14,7 +14,7 @@ from segue.core.records import Json, Unowned, Worker
 from ..ports import Connection
 from .connection import CHANNEL, STREAMS, conninfo
 from .database import PostgresDatabase
-from .workers_schema import QUEUED_TASK, queues_of
+from .schema import QUEUED_TASK, queues_of
 
 if TYPE_CHECKING:
     from procrastinate import App

@@ -4,25 +4,25 @@ import base64
 import binascii
 import zlib
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeVar
 
+from langgraph.types import Interrupt, Send
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from segue.core.errors import InvalidExport
+from segue.core.question import PAUSE
 from segue.core.records import Call, StoredEvent, Task, read
 from segue.core.task_status import OPEN
 
 from ..ports import Stored
 from ..state.checkpoint_ids import is_plausible
-from ..state.compression import Undecodable
-from ..state.serializer import CheckedSerializer
-from .new_ids import UUID, is_id
+from ..state.serializer import SERDE, Undecodable
+from .fork import UUID, is_id
 
 FORMAT = "segue.thread"
 VERSION = 2
-_SERDE = CheckedSerializer(allowed_msgpack_modules=[])
 _CHECKSUM = "+crc32:"
 """Before the CRC-32 of the bytes."""
 # `json` and `pickle` would let a document choose what is called when it is read.
@@ -224,6 +224,67 @@ def _loaded(blob: Blob) -> Any:
     if blob.type.partition(_CHECKSUM)[0] not in _KINDS:
         raise InvalidExport(f"it holds state of the type '{blob.type}', which is not read from documents")
     try:
-        return _SERDE.loads_typed(blob.value())
+        return SERDE.loads_typed(blob.value())
     except (Undecodable, binascii.Error) as error:
         raise InvalidExport(f"its state is damaged ({error})") from error
+
+
+_INTERRUPT = "__interrupt__"
+_APPROVED = "approved"
+"""The mark at a call that a person approved, as the nodes write it."""
+
+
+def without_approvals(blob: Blob) -> tuple[str, bytes]:
+    """The type and bytes of a stored value, without the marks of approved calls in it."""
+    value = SERDE.loads_typed(blob.value())
+    return SERDE.plain_typed(value) if _strip(value) else blob.value()
+
+
+def _strip(value: Any) -> bool:
+    """Remove the marks, in place; whether there were any."""
+    found, waiting = False, [value]
+    while waiting:
+        part = waiting.pop()
+        match part:
+            case Send():
+                waiting.append(part.arg)
+            case dict():
+                found |= "name" in part and part.pop(_APPROVED, None) is not None
+                waiting += part.values()
+            case list() | tuple() | set():
+                waiting += part
+    return found
+
+
+def has_question(state: StatePart) -> bool:
+    """Whether the state is interrupted by a question to a person, in an innermost graph."""
+    places = _innermost(state.checkpoints)
+    asked = (
+        SERDE.loads_typed(write.value.value())
+        for write in state.writes
+        if write.channel == _INTERRUPT and (write.inside, write.checkpoint_id) in places
+    )
+    return any(_is_question(each) for interrupts in asked for each in _several(interrupts))
+
+
+def _innermost(checkpoints: Iterable[CheckpointPart]) -> set[tuple[str, str]]:
+    """The newest checkpoint of each graph that is under way and waits for no graph inside it."""
+    newest = {part.inside: part for part in sorted(checkpoints, key=lambda part: part.checkpoint_id)}
+    places = {(part.inside, part.checkpoint_id): _outside(part) for part in newest.values()}
+    under_way = {place: outside for place, outside in places.items() if outside <= places.keys()}
+    return under_way.keys() - set().union(*under_way.values())
+
+
+def _outside(part: CheckpointPart) -> set[tuple[str, str]]:
+    parents = part.metadata.get("parents")
+    return set(parents.items()) if isinstance(parents, dict) else set()
+
+
+def _several(interrupts: Any) -> Iterable[Any]:
+    return interrupts if isinstance(interrupts, list | tuple) else (interrupts,)
+
+
+def _is_question(interrupt: Any) -> bool:
+    return (
+        isinstance(interrupt, Interrupt) and isinstance(interrupt.value, Mapping) and interrupt.value != {"kind": PAUSE}
+    )

@@ -12,16 +12,15 @@ from segue.core.errors import DamagedCheckpoint
 from segue.core.timeline import Place
 
 from ..ports import CheckpointRow, Connection, Database
-from ..state.row_keys import check_thread
+from ..state.checksums import check_thread
 from ..state.rows import decoded_checkpoint
-from ..state.serializer import CheckedSerializer, decoding
+from ..state.serializer import SERDE, decoding
 from ..tables.leases import check_fence
 from .snapshots import Checkpoint, find, following, ran
 
 Values = Callable[[Place], Awaitable[Mapping[str, Any]]]
 """Gives the values of all channels at a snapshot; raises DamagedCheckpoint where its graph is not known."""
 
-_SERDE = CheckedSerializer(allowed_msgpack_modules=[])
 _COUNTED = "counters_since_delta_snapshot"
 """LangGraph's metadata of the logs that are not stored whole in a checkpoint."""
 _ROWS = """
@@ -128,12 +127,12 @@ def _merge(connection: Connection, base: Checkpoint, values: Mapping[str, Any], 
     place = (base.thread_id, base.inside, base.checkpoint_id)
     metadata: dict[str, Any] = {**base.metadata, **noted}
     with decoding(base.thread_id):
-        checkpoint = decoded_checkpoint(connection, _SERDE, place)
+        checkpoint = decoded_checkpoint(connection, SERDE, place)
     for log in metadata.pop(_COUNTED, {}):
         if log in values and log not in checkpoint["channel_values"]:
             checkpoint["channel_values"][log] = _DeltaSnapshot(values[log])
     metadata["segue_ran"], metadata["segue_next"] = ran(connection, base), following(connection, base)
-    written, state = json.dumps(metadata, ensure_ascii=False), _SERDE.plain_typed(checkpoint)
+    written, state = json.dumps(metadata, ensure_ascii=False), SERDE.plain_typed(checkpoint)
     connection.state.put_checkpoint(
         base.thread_id, CheckpointRow(base.inside, base.checkpoint_id, None, state, written)
     )

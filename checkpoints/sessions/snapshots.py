@@ -12,16 +12,16 @@ from segue.core.timeline import SHORT, Place
 
 from ..ports import ALL, Connection, Database, Row
 from ..state.checkpoint_ids import seconds_of
-from ..state.compression import Undecodable
 from ..state.rows import decoded_checkpoint
-from ..state.serializer import CheckedSerializer, decoding
+from ..state.serializer import SERDE, Undecodable, decoding
 
 _BRANCH = "branch:to:"
 """How LangGraph's channels begin that make a node run next."""
+RESUME = "__resume__"
+"""LangGraph's channel of the answers to interrupts."""
 _SENT = "__pregel_tasks"
 """LangGraph's channel of nodes that are sent their own input."""
 
-_SERDE = CheckedSerializer(allowed_msgpack_modules=[])
 
 # The newest ids come from the index alone: metadata lies behind the state in a row.
 _PAGE = """
@@ -276,7 +276,7 @@ def _called(connection: Connection, found: Checkpoint, page: Page) -> list[str]:
             for row in rows
             if row["channel"] == _SENT
         )
-        sent = [_SERDE.loads_typed(value).node for value in values]
+        sent = [SERDE.loads_typed(value).node for value in values]
         return sent + _branches(row["channel"] for row in rows)
 
 
@@ -284,7 +284,7 @@ def _triggered(connection: Connection, found: Checkpoint) -> list[str]:
     """The nodes that the state itself triggers: an update from outside leaves no writes that show them."""
     with decoding(found.thread_id):
         place = (found.thread_id, found.inside, found.checkpoint_id)
-        channels = decoded_checkpoint(connection, _SERDE, place)["channel_values"]
+        channels = decoded_checkpoint(connection, SERDE, place)["channel_values"]
         return [send.node for send in channels.get(_SENT, ())] + _branches(channels)
 
 

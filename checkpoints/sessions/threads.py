@@ -8,24 +8,22 @@ from functools import partial
 from typing import Any
 
 from segue.core.errors import UnknownThread
-from segue.core.records import Json, Recovery, RequestKey, Session, Snapshot, from_row
-from segue.core.timeline import CallOrigin, Place
+from segue.core.records import Call, Json, Recovery, RequestKey, Session, Snapshot, from_row
+from segue.core.timeline import UNDO_SCOPE, CallOrigin, Place
 from segue.prompts.language import Language
 
 from ..ports import Backend, Connection
-from ..repair.recover import recover
-from ..repair.survey import Readable
+from ..sessions.recover import recover
+from ..sessions.survey import Readable
 from ..state.checkpoint_ids import seconds_of
 from ..state.rows import delete_rows
 from ..state.saver import FencedSaver
 from ..tables.leases import check_fence
 from ..tables.request_keys import add_key
-from .export import IMPORTED, export, import_
+from .export import IMPORTED, WholeThread, export, import_, read_thread, store_thread, threads_of
 from .fork import fork, refuse_taken
-from .origins import origins
 from .retention import Values, prune
 from .snapshots import find_place, snapshot, snapshots
-from .transfer import WholeThread, read_thread, store_thread, threads_of
 
 _GET = "SELECT * FROM sessions WHERE thread_id = ?"
 _KNOWN = "SELECT 1 FROM tasks WHERE thread_id = ? LIMIT 1"
@@ -182,3 +180,47 @@ def _row(session: Session) -> dict[str, object]:
 
 def _delete_from(connection: Connection, table: str, thread_id: str) -> int:
     return connection.execute(_DELETE.format(table), (thread_id,)).rowcount
+
+
+_Undos = dict[tuple[str, str, int], list[Call]]
+
+# A copy keeps everything but the ids of its task and its thread; it comes later.
+_ORIGINALS = """
+    SELECT mine.position AS copy, min(other.position) AS original
+    FROM calls AS mine JOIN calls AS other USING (started_at, name, arguments, idx, scope)
+    WHERE mine.thread_id = ? AND mine.started_at > ? GROUP BY mine.position ORDER BY mine.position
+"""
+_MINE = "SELECT * FROM calls WHERE thread_id = ? AND started_at > ?"
+_CALL = "SELECT * FROM calls WHERE position = ?"
+_UNDOS = "SELECT * FROM calls WHERE thread_id = ? AND scope LIKE ? ORDER BY position"
+
+
+def origins(thread_id: str, after: float, connection: Connection) -> dict[tuple[str, str, int], CallOrigin]:
+    """The origin of each of the thread's calls that began after a moment, by its task, scope and index."""
+    found: dict[tuple[str, str, int], CallOrigin] = {}
+    undos: dict[str, _Undos] = {}
+    place = (thread_id, after)
+    calls = {row["position"]: from_row(Call, row) for row in connection.fetched(_MINE, place)}
+    for copy, position in connection.execute(_ORIGINALS, place).fetchall():
+        if position not in calls:
+            calls[position] = _call(connection, position)
+        mine, original = calls[copy], calls[position]
+        if original.thread_id not in undos:
+            undos[original.thread_id] = _undos_in(connection, original.thread_id)
+        of_it = undos[original.thread_id].get((original.task_id, original.scope, original.idx), ())
+        found[mine.task_id, mine.scope, mine.idx] = CallOrigin(original, tuple(of_it))
+    return found
+
+
+def _undos_in(connection: Connection, thread_id: str) -> _Undos:
+    """The undos in a thread, by the task, scope and index of the calls that they undo."""
+    found: _Undos = {}
+    for row in connection.fetched(_UNDOS, (thread_id, f"{UNDO_SCOPE}%")):
+        undo = from_row(Call, row)
+        scope = undo.scope.removeprefix(UNDO_SCOPE).rpartition(":")[0]
+        found.setdefault((undo.task_id, scope, undo.idx), []).append(undo)
+    return found
+
+
+def _call(connection: Connection, position: int) -> Call:
+    return from_row(Call, connection.fetched(_CALL, (position,))[0])

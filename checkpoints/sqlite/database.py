@@ -18,11 +18,10 @@ from segue.core.errors import DatabaseUnavailable
 
 from ..database import Connections
 from ..state.checkpoint_ids import next_version
-from .connection import SqliteConnection
-from .errors import translated
+from .connection import SqliteConnection, translated
 from .log import Anchor, check_log, drop_anchor
 from .schema import check_tables, check_version, upgrade
-from .statements import Statements
+from .state import Statements
 
 T = TypeVar("T")
 

@@ -132,6 +132,7 @@ _BASELINE = (
         started_at REAL NOT NULL,
         finished_at REAL,
         orphaned INTEGER NOT NULL DEFAULT 0,
+        checksum INTEGER NOT NULL,
         UNIQUE (thread_id, task_id, scope, idx)
     )""",
     _EVENT_LOG,

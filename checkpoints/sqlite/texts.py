@@ -1,6 +1,5 @@
 """Long texts of a thread's state: each is stored once, and serialized state refers to it."""
 
-import sqlite3
 import zlib
 from collections.abc import Mapping
 from hashlib import blake2b
@@ -9,10 +8,8 @@ from typing import Any
 import ormsgpack
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from ..ports import Decoded
-from ..state.compression import Undecodable, compressed, decompressed
-from ..state.msgpack import TEXT, rewritten, same
-from ..state.serializer import CheckedSerializer, named
+from ..ports import Connection, Decoded
+from ..state.serializer import SERDE, TEXT, Undecodable, compressed, decompressed, named, rewritten, same
 
 Texts = dict[bytes, bytes]
 """Texts in UTF-8 by their digests."""
@@ -34,15 +31,14 @@ _STATE = {"checkpoints": "checkpoint", "writes": "value"}
 class StateWriter(SerializerProtocol):
     """A serializer that takes long texts out of state; `put_texts` stores them in the same transaction."""
 
-    def __init__(self, serde: CheckedSerializer) -> None:
-        self._serde = serde
+    def __init__(self) -> None:
         self.texts: Texts = {}
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        return compressed(*self._referring(*self._serde.plain_typed(obj)))
+        return compressed(*self._referring(*SERDE.plain_typed(obj)))
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        return self._serde.loads_typed(data)
+        return SERDE.loads_typed(data)
 
     def _referring(self, kind: str, data: bytes) -> tuple[str, bytes]:
         if kind != "msgpack" or len(data) <= _LEAST:
@@ -72,7 +68,7 @@ class StateReader(SerializerProtocol):
     def __init__(
         self,
         serde: SerializerProtocol,
-        connection: sqlite3.Connection,
+        connection: Connection,
         thread_id: str | None,
         decoded: Decoded | None = None,
     ) -> None:
@@ -128,14 +124,14 @@ class StateReader(SerializerProtocol):
         return self._known[digest]
 
 
-def put_texts(connection: sqlite3.Connection, thread_id: str, texts: Mapping[bytes, bytes]) -> None:
+def put_texts(connection: Connection, thread_id: str, texts: Mapping[bytes, bytes]) -> None:
     """Store the texts that the thread does not have yet."""
     for digest, text in texts.items():
         if connection.execute(_FIND, (thread_id, digest)).fetchone() is None:
             connection.execute(_INSERT, (thread_id, digest, zlib.compress(text)))
 
 
-def drop_unused_texts(connection: sqlite3.Connection, thread_id: str) -> None:
+def drop_unused_texts(connection: Connection, thread_id: str) -> None:
     """Delete the texts that no state of the thread refers to any more; none where some of it cannot be read."""
     used: set[bytes] = set()
     for table, column in _STATE.items():
@@ -148,7 +144,9 @@ def drop_unused_texts(connection: sqlite3.Connection, thread_id: str) -> None:
             except Undecodable:
                 return
     stored = [row[0] for row in connection.execute("SELECT digest FROM texts WHERE thread_id = ?", (thread_id,))]
-    connection.executemany(_DELETE, [(thread_id, digest) for digest in stored if digest not in used])
+    for digest in stored:
+        if digest not in used:
+            connection.execute(_DELETE, (thread_id, digest))
 
 
 def _references(data: bytes) -> set[bytes]:

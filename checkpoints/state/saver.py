@@ -24,16 +24,14 @@ from langgraph.checkpoint.base import (
 from segue.core.errors import DamagedCheckpoint, DatabaseUnavailable
 from segue.core.events import Event, PermissionGranted, from_dict
 
-from ..ports import Connection, Database, Place
+from ..ports import Connection, Database, Place, Row
 from ..tables.event_log import put_event
 from ..tables.leases import check_fence
-from ..tables.permissions import grant
+from ..tables.preferences import grant
 from .checkpoint_ids import follow
-from .decoded import DecodedValues, unshared
-from .row_keys import check_chain, check_checkpoint, check_newest
-from .rows import decoded_checkpoint, delete_rows
-from .serializer import CheckedSerializer, check_form, decoding
-from .threads import copy_thread, delete_runs, keep_newest
+from .checksums import WRITE_KEY, check_chain, check_checkpoint, check_newest, check_row
+from .rows import copy_thread, decoded_checkpoint, delete_rows, delete_runs, keep_newest
+from .serializer import SERDE, DecodedValues, check_form, decoding, unshared
 
 EVENTS = "events"
 """The channel whose writes go to the event log."""
@@ -107,8 +105,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         on_events: OnEvents | None = None,
         on_pause: OnPause | None = None,
     ) -> None:
-        self._checked = CheckedSerializer(allowed_msgpack_modules=[])
-        super().__init__(serde=self._checked)
+        super().__init__(serde=SERDE)
         self._database = database
         self._on_events = on_events
         self._on_pause = on_pause
@@ -304,14 +301,17 @@ class FencedSaver(BaseCheckpointSaver[str]):
         """
         return await self._database.read(lambda connection: decoded_checkpoint(connection, self.serde, place))
 
-    async def load(self, thread_id: str, kind: str, data: bytes) -> Any:
-        """Decode one stored value of a thread.
+    async def load_write(self, row: Row) -> Any:
+        """Check and decode what was written upon a checkpoint; the row has WRITE_COLUMNS and the value.
 
         Raises:
             Undecodable
         """
-        stored = await self._database.read(lambda connection: connection.state.whole(thread_id, (kind, data)))
-        return self.serde.loads_typed(stored)
+        check_row(row, WRITE_KEY)
+        stored = (row["kind"], row["value"])
+        return self.serde.loads_typed(
+            await self._database.read(lambda connection: connection.state.whole(row["thread_id"], stored))
+        )
 
     async def alist(
         self,

@@ -3,17 +3,53 @@
 import contextlib
 import json
 import sqlite3
+import threading
 import zlib
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from langgraph.checkpoint.base import CheckpointTuple
+import ormsgpack
+from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
+from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from segue.core.errors import DamagedCheckpoint
 
-from .compression import Undecodable, compressed, decompressed
+from ..ports import Decoded, Stored
+
+
+class Undecodable(Exception):
+    """Stored bytes are not what was written; the message names the symptom."""
+
+
+GZIP = "+gzip"
+"""Ends the type of a value that is stored compressed."""
+_LEVEL = 6
+_GZIP_BITS = 31
+
+
+def compressed(kind: str, data: bytes) -> tuple[str, bytes]:
+    """The type and bytes of a value as they are stored; what is compressed already, or nothing, stays as it is."""
+    if kind == "null" or kind.endswith(GZIP):
+        return kind, data
+    return kind + GZIP, zlib.compress(data, _LEVEL, _GZIP_BITS)
+
+
+def decompressed(kind: str, data: bytes) -> tuple[str, bytes]:
+    """The type and bytes of a stored value as they were before they were compressed.
+
+    Raises:
+        Undecodable
+    """
+    if not kind.endswith(GZIP):
+        return kind, data
+    try:
+        return kind.removesuffix(GZIP), zlib.decompress(data, _GZIP_BITS)
+    except zlib.error as error:
+        raise Undecodable("its bytes have changed since they were stored") from error
+
 
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, NotImplementedError, RecursionError, OverflowError)
 # What reading whole rows may raise besides sqlite3's errors.
@@ -53,6 +89,9 @@ class CheckedSerializer(JsonPlusSerializer):
             return super().loads_typed((kind, plain))
 
 
+SERDE = CheckedSerializer(allowed_msgpack_modules=[])
+
+
 @contextlib.contextmanager
 def named() -> Iterator[None]:
     """Name the error of bytes that cannot be decoded.
@@ -64,22 +103,6 @@ def named() -> Iterator[None]:
         yield
     except _UNREADABLE as error:
         raise Undecodable(f"it cannot be decoded: {type(error).__name__}") from error
-
-
-def check_key(stored: int | None, *key: Any) -> None:
-    """Make sure that a row has the key that it was stored under; a row of another saver has no checksum.
-
-    Raises:
-        Undecodable
-    """
-    if stored is not None and stored != key_checksum(*key):
-        raise Undecodable("its key has changed since it was stored")
-
-
-@lru_cache(maxsize=2048, typed=True)
-def key_checksum(*key: Any) -> int:
-    """The checksum of a row's key; kept for the rows of a session that are read again every turn."""
-    return zlib.crc32(json.dumps(key).encode())
 
 
 def is_garbled(error: sqlite3.Error) -> bool:
@@ -123,3 +146,99 @@ def check_form(found: CheckpointTuple) -> None:
             raise Undecodable(f"its {name} is malformed")
     if checkpoint["id"] != found.config["configurable"]["checkpoint_id"]:
         raise Undecodable("it is filed under the id of another one")
+
+
+Change = Callable[[str], Any]
+
+TEXT = 100
+"""The extension type of a digest that stands for a text; LangGraph's own are small numbers, and msgpack inside."""
+
+
+def same(text: str) -> str:
+    return text
+
+
+def rewritten(
+    data: bytes, change: Change, of_key: Change = same, text_of: Callable[[bytes], str] | None = None
+) -> bytes:
+    """The data with `change` of each text in it, `of_key` of each text that is a key, and `text_of` of each digest."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, str):
+            return change(value)
+        if isinstance(value, list):
+            return [changed(part) for part in value]
+        if isinstance(value, dict):
+            return {of_key(key) if isinstance(key, str) else key: changed(part) for key, part in value.items()}
+        if isinstance(value, _Extension):
+            if value.code != TEXT:
+                return ormsgpack.Ext(value.code, rewritten(value.content, change, of_key, text_of))
+            return ormsgpack.Ext(TEXT, value.content) if text_of is None else text_of(value.content)
+        return value
+
+    decoded = ormsgpack.unpackb(data, ext_hook=_Extension, option=ormsgpack.OPT_NON_STR_KEYS)
+    return ormsgpack.packb(changed(decoded), option=ormsgpack.OPT_NON_STR_KEYS)
+
+
+@dataclass(frozen=True)
+class _Extension:
+    """A value of one of the types that msgpack lets a program add."""
+
+    code: int
+    content: bytes
+
+
+MOST_BYTES = 32_000_000
+"""Of stored values and of what they were decoded from; beyond it the oldest goes."""
+
+
+class DecodedValues:
+    """What stored values say, by what is stored: a session's log is rebuilt from the same ones several times a turn.
+
+    They are shared, since nothing changes a message or a record in the state.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Stored, tuple[Any, int]] = {}
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, stored: Stored) -> Any:
+        """The value, or None where it is not kept."""
+        return self._known.get(stored, (None, 0))[0]
+
+    def keep(self, stored: Stored, value: Any, size: int) -> None:
+        """Keep a value; `size` is the number of bytes that it was decoded from."""
+        size += len(stored[1])
+        with self._lock:
+            self._bytes += size - self._known.pop(stored, (None, 0))[1]
+            self._known[stored] = (value, size)
+            while self._bytes > MOST_BYTES:
+                self._bytes -= self._known.pop(next(iter(self._known)))[1]
+
+
+class DecodedOnce(SerializerProtocol):
+    """A serializer that decodes equal values once."""
+
+    def __init__(self, serde: SerializerProtocol, decoded: Decoded) -> None:
+        self._serde = serde
+        self._decoded = decoded
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        return self._serde.dumps_typed(obj)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        stored = (data[0], bytes(data[1]))
+        value = self._decoded.get(stored)
+        if value is None:
+            value = self._serde.loads_typed(stored)
+            self._decoded.keep(stored, value, len(stored[1]))
+        return value
+
+
+def unshared(history: DeltaChannelHistory) -> DeltaChannelHistory:
+    """A log's history with a list of its own, for a channel to begin with."""
+    seed = history.get("seed")
+    if not isinstance(seed, _DeltaSnapshot) or not isinstance(seed.value, list):
+        return history
+    return {**history, "seed": _DeltaSnapshot([*seed.value])}

@@ -10,26 +10,24 @@ from typing import Any
 
 from segue.core.calls import CallResult
 from segue.core.errors import StorageError
-from segue.core.records import Call, Json, from_row
+from segue.core.records import Call, Json, call_checksum, from_row
 from segue.core.tools import CallKey, Claim
 
 from ..ports import ALL, Connection, Database, Row
 from .leases import check_fence
+from .rows import insert_row
 
 _FIND = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ?"
-_INSERT = """
-    INSERT INTO calls (thread_id, task_id, scope, idx, name, arguments, state, fence, started_at)
-    VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?)
-"""
 _LIKE = "SELECT outcome FROM calls WHERE thread_id = ? AND task_id = ? AND name = ? AND arguments = ?"
 _ORPHAN = """
     SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND name = ? AND arguments = ? AND orphaned = 1
     ORDER BY position LIMIT 1
 """
-_ADOPT = "UPDATE calls SET scope = ?, idx = ?, orphaned = 0 WHERE position = ?"
-_MOVE_ASIDE = "UPDATE calls SET scope = scope || '#' || position WHERE position = ?"
-_TAKE_OVER = "UPDATE calls SET fence = ? WHERE position = ?"
-_SETTLE = "UPDATE calls SET state = 'done', outcome = ?, fence = ?, finished_at = ? WHERE position = ?"
+_UPDATE = """
+    UPDATE calls SET scope = :scope, idx = :idx, state = :state, outcome = :outcome, fence = :fence,
+        finished_at = :finished_at, orphaned = :orphaned, checksum = :checksum
+    WHERE position = :position
+"""
 _WITHDRAW = """
     DELETE FROM calls
     WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ? AND state = 'running' AND fence = ?
@@ -46,6 +44,17 @@ DECODED = 500
 def canonical(arguments: Mapping[str, Any]) -> str:
     """One text per value, whatever the order of its keys."""
     return json.dumps(dict(arguments), sort_keys=True, separators=(",", ":"))
+
+
+def _update(connection: Connection, row: Row, **changes: Any) -> None:
+    """Change a call that can be read, and its checksum with it.
+
+    Raises:
+        DamagedRow
+    """
+    from_row(Call, row)
+    new = {**dict(row), **changes}
+    connection.execute(_UPDATE, {**new, "checksum": call_checksum(new)})
 
 
 def _is_unknown(outcome: object) -> bool:
@@ -153,7 +162,7 @@ class ToolLedger:
             check_fence(connection, self._thread_id, self._fence)
             for row in connection.fetched(_UNDER_WAY, values):
                 outcome = json.dumps(dict(outcome_of(from_row(Call, row).name)))
-                connection.execute(_SETTLE, (outcome, self._fence, self._clock(), row["position"]))
+                self._end(connection, row, outcome)
 
         await self._database.write(end, synced=True)
         return await self.calls(task_id)
@@ -181,14 +190,14 @@ class ToolLedger:
         if row is None:
             like = (self._thread_id, key.task_id, name, arguments)
             doubtful = any(_is_unknown(earlier["outcome"]) for earlier in connection.fetched(_LIKE, like))
-            connection.execute(_INSERT, (*self._row(key), name, arguments, self._fence, self._clock()))
+            insert_row(connection, "calls", self._intent(key, name, arguments))
             return Claim("doubtful" if doubtful else "fresh")
         call = from_row(Call, row)
         if (row["name"], row["arguments"]) != (name, arguments):
             raise LedgerConflict(key, f"was {row['name']}({row['arguments']}) and is now {name}({arguments})")
         if call.state == "done":
             return Claim("finished", call.outcome)
-        connection.execute(_TAKE_OVER, (self._fence, row["position"]))
+        _update(connection, row, fence=self._fence)
         return Claim("interrupted", moved=(call.scope, call.idx) != (key.scope, key.index))
 
     def _known(self, key: CallKey, name: str, arguments: str, connection: Connection) -> Row | None:
@@ -197,12 +206,23 @@ class ToolLedger:
         if row is not None and not row["orphaned"]:
             return row
         if row is not None and (row["name"], row["arguments"]) != (name, arguments):
-            connection.execute(_MOVE_ASIDE, (row["position"],))
+            _update(connection, row, scope=f"{row['scope']}#{row['position']}")
             row = None
         row = row or next(iter(connection.fetched(_ORPHAN, (self._thread_id, key.task_id, name, arguments))), None)
         if row is not None:
-            connection.execute(_ADOPT, (key.scope, key.index, row["position"]))
+            _update(connection, row, scope=key.scope, idx=key.index, orphaned=0)
         return row
+
+    def _intent(self, key: CallKey, name: str, arguments: str) -> Json:
+        thread_id, task_id, scope, index = self._row(key)
+        return {
+            **{"thread_id": thread_id, "task_id": task_id, "scope": scope, "idx": index},
+            **{"name": name, "arguments": arguments, "state": "running", "outcome": None},
+            **{"fence": self._fence, "started_at": self._clock(), "finished_at": None},
+        }
+
+    def _end(self, connection: Connection, row: Row, outcome: str) -> None:
+        _update(connection, row, state="done", outcome=outcome, fence=self._fence, finished_at=self._clock())
 
     def _settle(self, key: CallKey, outcome: str, connection: Connection) -> None:
         check_fence(connection, self._thread_id, self._fence)
@@ -210,6 +230,6 @@ class ToolLedger:
         if row is None:
             raise LedgerConflict(key, "was settled but never claimed")
         if row["state"] == "running":
-            connection.execute(_SETTLE, (outcome, self._fence, self._clock(), row["position"]))
+            self._end(connection, row, outcome)
         elif row["outcome"] != outcome:
             raise LedgerConflict(key, "has an outcome already, and another one came")

@@ -1,13 +1,69 @@
 """User preferences: the default mode, and the rated history of modes."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+from segue.core.approval import Grant, PermissionRule
 from segue.core.errors import InvalidAnswer, UnknownTask
-from segue.core.records import BEST, STORED_AS_JSON, Json, read
+from segue.core.records import BEST, STORED_AS_JSON, Json, Permission, read
 
 from ..ports import ALL, Connection, Database
+
+_GRANT = """
+    INSERT INTO permissions (thread_id, agent_id, tool, scope, task_id, granted_at, version)
+    VALUES (:thread_id, :agent_id, :tool, :scope, :task_id, :granted_at, :version)
+    ON CONFLICT (thread_id, agent_id, tool, scope, task_id) DO UPDATE SET version = excluded.version
+"""
+_IN_TASK = """
+    SELECT tool, scope, version FROM permissions
+    WHERE thread_id = ? AND agent_id = ? AND (scope = 'session' OR task_id = ?) ORDER BY scope DESC
+"""
+# Those of a task end with it.
+_LIST = """
+    SELECT permissions.* FROM permissions LEFT JOIN tasks USING (task_id)
+    WHERE (CAST(:thread_id AS TEXT) IS NULL OR permissions.thread_id = :thread_id)
+        AND (:prefix = '' OR substr(permissions.thread_id, 1, length(:prefix)) = :prefix)
+        AND (scope = 'session' OR NOT (status IN ('done', 'cancelled') OR status = 'error' AND result IS NOT NULL))
+    ORDER BY granted_at, tool
+"""
+_REVOKE = """
+    DELETE FROM permissions
+    WHERE thread_id = :thread_id AND (:tool = '' OR tool = :tool OR substr(tool, 1, length(:tool) + 1) = :tool || ' ')
+        AND (:agent_id = '' OR agent_id = :agent_id)
+"""
+
+
+def grant(connection: Connection, thread_id: str, event: Mapping[str, Any]) -> None:
+    """Store the permission of a `permission_granted` event."""
+    granted = {name: event["data"][name] for name in ("agent_id", "tool", "scope", "version")}
+    about = {"thread_id": thread_id, "task_id": event["task_id"], "granted_at": event["timestamp"]}
+    connection.execute(_GRANT, {**granted, **about})
+
+
+class Permissions:
+    """The permissions of a database. The saver writes them with their event."""
+
+    def __init__(self, database: Database[Connection]) -> None:
+        self._database = database
+
+    async def in_task(self, thread_id: str, agent_id: str, task_id: str) -> Sequence[Grant]:
+        """Return the rules for the tools of an agent that count in a task."""
+        values = (thread_id, agent_id, task_id)
+        rows = await self._database.read(lambda connection: connection.fetched(_IN_TASK, values))
+        return [Grant(PermissionRule.parse(row["tool"]), row["scope"], row["version"]) for row in rows]
+
+    async def list(self, thread_id: str | None = None, prefix: str = "") -> list[Permission]:
+        """Return the permissions of a thread, or of those whose names begin with `prefix`, oldest first."""
+        values: Json = {"thread_id": thread_id, "prefix": prefix}
+        rows = await self._database.read(lambda connection: connection.fetched(_LIST, values))
+        return [Permission(**dict(row)) for row in rows]
+
+    async def revoke(self, thread_id: str, tool: str = "", agent_id: str = "") -> int:
+        """Delete a thread's permissions, of one tool, rule or agent where it is named; return how many there were."""
+        values = {"thread_id": thread_id, "tool": tool, "agent_id": agent_id}
+        return await self._database.write(lambda connection: connection.execute(_REVOKE, values).rowcount)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.capabilities import ALL_CAPABILITIES
 
-from segue.checkpoints.sessions.transfer import threads_of
+from segue.checkpoints.sessions.export import threads_of
 from segue.checkpoints.state.rows import delete_rows
 from segue.checkpoints.state.saver import FencedSaver
 

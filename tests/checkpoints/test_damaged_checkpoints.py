@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from segue.checkpoints.repair.recover import recover
+from segue.checkpoints.sessions.recover import recover
 from segue.checkpoints.state.saver import FencedSaver
 from segue.checkpoints.tables.leases import Lease
 from segue.core.errors import DamagedCheckpoint, NothingReadable, StaleOwner, ThreadBusy, UnknownThread

@@ -14,8 +14,8 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from segue.checkpoints.ports import Database
 from segue.checkpoints.sqlite import schema
+from segue.checkpoints.sqlite.backend import rewrite, shrink
 from segue.checkpoints.sqlite.database import open_database
-from segue.checkpoints.sqlite.maintenance import rewrite, shrink
 from segue.checkpoints.tables.leases import Lease
 from segue.core.errors import DatabaseTooNew, DatabaseUnavailable, ThreadBusy
 

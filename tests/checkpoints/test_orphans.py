@@ -13,13 +13,14 @@ KEY, LATER = CallKey("t1", "trace", 0), CallKey("t1", "trace later", 0)
 
 
 @asynccontextmanager
-async def orphans(path: Path, *labels: str) -> AsyncIterator[ToolLedger]:
+async def orphans(path: Path, *labels: str, settled: bool = True) -> AsyncIterator[ToolLedger]:
     async with await open_database(str(path)) as database:
         ledger = ToolLedger(database, "s", await Lease(database).acquire("s", "me"))
         for place, label in enumerate(labels):
             key = CallKey("t1", "trace", place)
             await ledger.claim(key, "do", {"label": label})
-            await ledger.settle(key, {"success": f"did {label} as call {place}"})
+            if settled:
+                await ledger.settle(key, {"success": f"did {label} as call {place}"})
         await database.write(lambda connection: connection.execute("UPDATE calls SET orphaned = 1"))
         yield ledger
 
@@ -40,8 +41,7 @@ async def test_an_orphan_is_found_by_its_key_first_and_is_none_any_more(tmp_path
 
 
 async def test_an_interrupted_orphan_says_that_its_key_was_another(tmp_path: Path) -> None:
-    async with orphans(tmp_path / "segue.db", "one") as ledger:
-        await ledger._database.write(lambda db: db.execute("UPDATE calls SET state = 'running', outcome = NULL"))
+    async with orphans(tmp_path / "segue.db", "one", settled=False) as ledger:
         assert await ledger.claim(LATER, "do", {"label": "one"}) == Claim("interrupted", moved=True)
 
 

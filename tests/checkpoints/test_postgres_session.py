@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from segue.checkpoints.postgres import session
+from segue.checkpoints.postgres import database as postgres_database
 from segue.checkpoints.postgres.connection import PostgresConnection
 from segue.checkpoints.postgres.database import PostgresDatabase, open_database
 from segue.checkpoints.tables.leases import Lease, Renewal
@@ -100,7 +100,7 @@ async def test_where_nobody_knows_how_it_ended_nothing_is_done_again(
     database: PostgresDatabase, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another server took over: it knows nothing of the transaction."""
-    monkeypatch.setattr(session, "_OUTCOME", b"SELECT pg_xact_status(CAST(%s AS xid8)), 'another timeline'")
+    monkeypatch.setattr(postgres_database, "_OUTCOME", b"SELECT pg_xact_status(CAST(%s AS xid8)), 'another timeline'")
     runs: list[str] = []
 
     def insert(name: str) -> Any:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from segue.checkpoints.postgres import schema, workers_schema
+from segue.checkpoints.postgres import schema
 from segue.checkpoints.postgres.database import open_database
 from segue.core.errors import DatabaseUnavailable
 from tests.postgres import Cluster
@@ -38,10 +38,10 @@ async def test_later_migrations_of_the_queue_are_applied_once_and_a_newer_queue_
         pass
     folder = tmp_path / "procrastinate/sql/migrations"
     folder.mkdir(parents=True)
-    (folder / workers_schema.FIRST_MIGRATION).touch()
+    (folder / schema.FIRST_MIGRATION).touch()
     (folder / "99.00.00_01_pre_later.sql").write_text("ALTER TABLE procrastinate_jobs ADD COLUMN later text")
     with monkeypatch.context() as later:
-        later.setattr(workers_schema, "distribution", lambda _: Later(tmp_path))
+        later.setattr(schema, "distribution", lambda _: Later(tmp_path))
         for _ in range(2):
             async with await open_database(postgres_url):
                 pass

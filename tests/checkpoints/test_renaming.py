@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, ToolMessage
 
-from segue.checkpoints.sessions.new_ids import Renaming
-from segue.checkpoints.state.serializer import CheckedSerializer
+from segue.checkpoints.sessions.fork import Renaming
+from segue.checkpoints.state.serializer import SERDE
 from segue.core.context import Ids
 from segue.core.errors import TaskError
 
 OLD, OTHER, STRANGER = (Ids().task() for _ in range(3))
-SERDE = CheckedSerializer(allowed_msgpack_modules=[])
 
 
 def test_an_id_is_changed_wherever_it_stands_and_others_are_not() -> None:

@@ -11,9 +11,9 @@ import pytest
 
 import segue
 from segue.checkpoints.sqlite.database import SqliteConnection
-from segue.checkpoints.state import row_keys
-from segue.checkpoints.state.compression import Undecodable
-from segue.checkpoints.state.row_keys import check_chain, check_newest, needed
+from segue.checkpoints.state import checksums
+from segue.checkpoints.state.checksums import check_chain, check_newest, rebuilt_from
+from segue.checkpoints.state.serializer import Undecodable
 from segue.core.errors import DamagedSession, NothingReadable, UnknownThread
 
 from .damage import copied
@@ -116,7 +116,7 @@ async def test_the_rows_of_a_long_history_are_read_by_the_page_and_each_is_check
         check_chain(connection, newest, ["messages"])
         assert len(ids) > 128
         assert len(statements) < 10
-        assert needed(connection, newest) == ids
+        assert rebuilt_from(connection, newest) == ids
         for place in (1, 63, 64, 65, 100, len(ids) - 1):
             asked = "UPDATE checkpoints SET checkpoint_id = ? WHERE checkpoint_id = ?"
             connection.execute(asked, ("gone", ids[place]))
@@ -134,7 +134,7 @@ async def test_the_rows_of_a_long_history_are_read_by_the_page_and_each_is_check
 async def test_rows_that_a_history_does_not_need_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await written(tmp_path / "segue.db", turns=3)
     read = list[Any]()
-    monkeypatch.setattr(row_keys, "_CHAIN", re.sub(r"CAST\((.*?) AS TEXT\)", r"seen(\1)", row_keys._CHAIN))
+    monkeypatch.setattr(checksums, "_CHAIN", re.sub(r"CAST\((.*?) AS TEXT\)", r"seen(\1)", checksums._CHAIN))
     with closing(sqlite3.connect(tmp_path / "segue.db", factory=SqliteConnection)) as connection:
         connection.row_factory = sqlite3.Row
         connection.create_function("seen", 1, lambda metadata: (read.append(metadata), bytes(metadata).decode())[1])

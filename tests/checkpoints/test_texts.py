@@ -13,14 +13,13 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 import segue
 from segue import Agent
+from segue.checkpoints.sqlite.connection import SqliteConnection
 from segue.checkpoints.sqlite.texts import StateReader, StateWriter, put_texts
-from segue.checkpoints.state.compression import decompressed
-from segue.checkpoints.state.row_keys import WHOLE
-from segue.checkpoints.state.serializer import CheckedSerializer
+from segue.checkpoints.state.checksums import RETAINED
+from segue.checkpoints.state.serializer import SERDE, decompressed
 from segue.core.errors import DamagedCheckpoint
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
-SERDE = CheckedSerializer(allowed_msgpack_modules=[])
 PAGE = "".join(f"Line {number} of the page. " for number in range(60))
 QUESTION = "What does the page say? " + "Please be exact. " * 30
 LONG = st.integers(200, 70_000).flatmap(lambda size: st.sampled_from("aé漢\u06da\U0001f600").map(lambda c: c * size))
@@ -28,9 +27,9 @@ STATE = st.recursive(st.binary(max_size=600) | st.text(max_size=20) | LONG, st.l
 
 
 def there_and_back(value: Any) -> Any:
-    with closing(sqlite3.connect(":memory:")) as connection:
+    with closing(sqlite3.connect(":memory:", factory=SqliteConnection)) as connection:
         connection.execute("CREATE TABLE texts (thread_id, digest, text)")
-        writer = StateWriter(SERDE)
+        writer = StateWriter()
         stored = writer.dumps_typed(value)
         put_texts(connection, "s", writer.texts)
         return StateReader(SERDE, connection, "s").loads_typed(stored)
@@ -164,4 +163,4 @@ async def test_of_old_turns_only_the_writes_stay_that_state_is_rebuilt_from(tmp_
     outer = "SELECT checkpoint_id FROM checkpoints WHERE checkpoint_ns = '' ORDER BY checkpoint_id DESC"
     newest = [checkpoint for (checkpoint,) in rows(path, outer)]
     written = {each for (each,) in rows(path, "SELECT checkpoint_id FROM writes WHERE channel = 'result'")}
-    assert written and written <= set(newest[: WHOLE + 1])
+    assert written and written <= set(newest[: RETAINED + 1])

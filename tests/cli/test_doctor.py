@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import segue
 from segue.checkpoints.open import open_storage
-from segue.checkpoints.sqlite.database_check import saving
+from segue.checkpoints.sqlite.backend import saving
 from segue.cli import app
 from segue.cli.commands.doctor import doctor, extras
 from segue.cli.settings import Settings

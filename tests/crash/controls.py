@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from segue.checkpoints.sqlite import database, files
+from segue.checkpoints.sqlite import backend, database
 from segue.checkpoints.tables import leases
 from segue.checkpoints.tables.ledger import ToolLedger
 from segue.core.context import Services
@@ -99,7 +99,7 @@ def fail_renewals(count: int) -> None:
 
 def fill_folder(count: int) -> None:
     """Let the folder of messages' files have room for so many more of them, and for a part of the next one."""
-    real, left = files._write, iter(range(count))
+    real, left = backend._write, iter(range(count))
 
     def write(path: Path, content: bytes) -> None:
         if next(left, None) is not None:
@@ -107,4 +107,4 @@ def fill_folder(count: int) -> None:
         real(path, content[: len(content) // 2])
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    files._write = write
+    backend._write = write

@@ -5,7 +5,7 @@ import threading
 
 _LATE = (
     "aiosqlite", "segue.entry", "segue.graphs.chat", "segue.models.chat_object", "segue.models.build",
-    "segue.tools.adapters.langchain", "segue.checkpoints.sqlite.statements", "langchain_core.tools", "uuid", "sqlite3",
+    "segue.tools.adapters.langchain", "segue.checkpoints.sqlite.state", "langchain_core.tools", "uuid", "sqlite3",
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, TypeVar, get_args, get_type_hints
+from zlib import crc32
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -300,6 +301,11 @@ class Call:
 _SHOWN = ("name", "arguments", "outcome", "state", "started_at", "finished_at", "scope", "idx")
 
 
+def call_checksum(row: "Row") -> int:
+    """The checksum of a call's row, over what it is and what came of it."""
+    return crc32(json.dumps([row[name] for name in ("thread_id", "task_id", *_SHOWN)]).encode())
+
+
 @dataclass(frozen=True, kw_only=True)
 class StoredEvent:
     """A durable event; `event` is in the form of `events.to_dict`, `source` names the step that made it."""
@@ -413,6 +419,8 @@ def read(kind: type, row: Row, *, stored: bool = True) -> tuple[Json, dict[str, 
         values, faults = _each_value(columns, row, stored)
     if kind is Call and values.get("state") == "done":
         faults |= {name: "is missing" for name in ("outcome", "finished_at") if row[name] is None}
+    if kind is Call and stored and not faults and row["checksum"] != call_checksum(row):
+        faults["checksum"] = "does not match the other columns"
     return values, faults
 
 

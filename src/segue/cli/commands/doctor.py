@@ -18,10 +18,11 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from segue.checkpoints.sqlite.backend import check_pages, check_rows, removing, saving
+
 from ...checkpoints.open import open_storage
-from ...checkpoints.repair.survey import Survey
-from ...checkpoints.sqlite.database_check import check_pages, check_rows, removing, saving
-from ...checkpoints.tables.integrity import ReadRow
+from ...checkpoints.sessions.survey import Survey
+from ...checkpoints.tables.rows import ReadRow
 from ...core.agents import Agent
 from ...core.attachments import FilesReport
 from ...core.environment import is_server, need_extra
@@ -170,7 +171,7 @@ def _server(settings: Settings, language: Language) -> Iterator[Finding]:
     """What a PostgreSQL server says of the database; nothing is created."""
     try:
         need_extra("A PostgreSQL database", "postgres", "psycopg", "langgraph.checkpoint.postgres")
-        from ...checkpoints.postgres.server_check import check_database
+        from segue.checkpoints.postgres.backend import check_database
 
         found = check_database(settings.database)
     except SegueError as error:

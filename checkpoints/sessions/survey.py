@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -14,16 +14,14 @@ from segue.core.errors import DamagedCheckpoint, NothingReadable, UnknownThread
 
 from ..ports import Connection, Database, Place
 from ..state.checkpoint_ids import seconds_of
-from ..state.compression import Undecodable
-from ..state.row_keys import WHOLE
+from ..state.checksums import RETAINED, WRITE_COLUMNS
 from ..state.saver import FencedSaver
-from ..state.serializer import check_form, decoding
-from .ancestry import Ancestry
+from ..state.serializer import Undecodable, check_form, decoding
 
 _IDS = "SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = ? ORDER BY checkpoint_id DESC"
 _PLACE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 _METADATA = f"SELECT CAST(metadata AS TEXT) FROM checkpoints WHERE {_PLACE}"
-_WRITES = f"SELECT task_id, type, value FROM writes WHERE {_PLACE}"
+_WRITES = f"SELECT {WRITE_COLUMNS}, value FROM writes WHERE {_PLACE}"
 
 _STRAYS = """
     SELECT count(*) FROM writes WHERE thread_id = :thread AND (checkpoint_ns, checkpoint_id) NOT IN (
@@ -40,7 +38,7 @@ Step = str | bytes | None
 
 def is_passed(ns: str, newer: Sequence[str]) -> bool:
     """Whether what the steps upon a checkpoint wrote may not be kept in whole, so many being newer."""
-    return len(newer) >= (1 if ns else WHOLE)
+    return len(newer) >= (1 if ns else RETAINED)
 
 
 @dataclass(frozen=True)
@@ -224,14 +222,15 @@ class Survey:
         """
         broken: set[Step] = set()
         rows = await self._database.read(lambda connection: connection.fetched(_WRITES, key))
-        for step, kind, value in rows:
+        for row in rows:
+            step = row["task_id"]
             try:
                 with decoding(self._thread_id):
                     if passed:
                         raise Undecodable("a newer checkpoint cannot be read")
                     if not isinstance(step, str):
                         raise Undecodable("the name of a step is malformed")
-                    await self._saver.load(self._thread_id, kind, value)
+                    await self._saver.load_write(row)
             except DamagedCheckpoint as error:
                 self._reason = self._reason or error.reason
                 broken.add(step)
@@ -243,3 +242,72 @@ def _seconds(written: str) -> float:
         return datetime.fromisoformat(written).timestamp()
     except ValueError as error:
         raise Undecodable("its time is none") from error
+
+
+_CHAIN = """
+    WITH RECURSIVE ancestors(id, parent) AS (
+        SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints
+        WHERE thread_id = :thread_id AND checkpoint_ns = :ns AND checkpoint_id = :id
+        UNION
+        SELECT checkpoint_id, parent_checkpoint_id FROM ancestors CROSS JOIN checkpoints
+        WHERE thread_id = :thread_id AND checkpoint_ns = :ns AND checkpoint_id = ancestors.parent
+    )
+    SELECT id, parent FROM ancestors
+"""
+
+
+class Ancestry:
+    """Looks behind the checkpoints of one namespace of a thread; changes nothing."""
+
+    def __init__(self, database: Database[Any], saver: FencedSaver, thread_id: str, ns: str) -> None:
+        self._database = database
+        self._saver = saver
+        self._thread_id = thread_id
+        self._ns = ns
+
+    async def unreadable(self, checkpoint_id: str, logs: Collection[str]) -> list[str]:
+        """The damaged checkpoints behind one that logs can be rebuilt without: they hold no beginning of a log.
+
+        Raises:
+            DamagedCheckpoint: one of them does, or is missing, or what was written upon one is damaged.
+        """
+        values = {"thread_id": self._thread_id, "ns": self._ns, "id": checkpoint_id}
+        chain = await self._database.read(lambda connection: connection.execute(_CHAIN, values).fetchall())
+        left = set(logs)
+        unreadable: list[str] = []
+        for ancestor, _ in chain[1:]:
+            if not left:
+                return unreadable
+            await self._check_writes(ancestor, left)
+            begun = await self._beginnings(ancestor, left)
+            if begun is None:
+                unreadable.append(ancestor)
+            else:
+                left -= begun
+        if left and chain[-1]["parent"] is not None:
+            raise DamagedCheckpoint(self._thread_id, f"it builds on checkpoint {chain[-1]['parent']}, which is missing")
+        return unreadable
+
+    async def _beginnings(self, checkpoint_id: str, logs: Collection[str]) -> set[str] | None:
+        """The channels that a checkpoint holds the values of; None where it is damaged and no log begins in it."""
+        key = (self._thread_id, self._ns, checkpoint_id)
+        try:
+            with decoding(self._thread_id):
+                checkpoint = await self._saver.load_checkpoint(key)
+                return set(checkpoint["channel_values"])
+        except DamagedCheckpoint:
+            with decoding(self._thread_id):
+                # LangGraph counts on from where a log was last stored whole: what is counted was not stored here.
+                noted = await self._database.read(lambda connection: connection.execute(_METADATA, key).fetchone())
+                counted = json.loads(noted[0])["counters_since_delta_snapshot"]
+                if not counted.keys() >= set(logs):
+                    raise Undecodable("a log begins in a checkpoint that cannot be read") from None
+            return None
+
+    async def _check_writes(self, checkpoint_id: str, logs: Collection[str]) -> None:
+        key = (self._thread_id, self._ns, checkpoint_id)
+        rows = await self._database.read(lambda connection: connection.fetched(_WRITES, key))
+        with decoding(self._thread_id):
+            for row in rows:
+                if row["channel"] in logs:
+                    await self._saver.load_write(row)

@@ -1,1 +1,0 @@
-"""Detection of damage, and the way back to the newest readable state."""

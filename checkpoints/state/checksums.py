@@ -1,0 +1,329 @@
+"""Checksums of the rows of checkpoints and writes: stored with a row, compared when it is read.
+
+A row's checksum covers its key and the end of its value, which is the value's own checksum: two values that were
+exchanged are noticed as well as a changed key.
+"""
+
+import json
+import zlib
+from collections.abc import Collection, Mapping, Sequence, Set
+from contextlib import closing
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from ..ports import Connection, Place, Row
+from .serializer import Undecodable
+
+CHECKPOINT_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "kept_writes")
+WRITE_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel")
+WRITE_COLUMNS = f"{', '.join(WRITE_KEY)}, type AS kind, substr(value, length(value) - 7) AS ending, checksum"
+"""What `check_row` reads of a write."""
+RETAINED = 12
+"""So many newest checkpoints of a thread's own graph keep all writes upon them: those of two turns."""
+_INPUT_TASK = "00000000-0000-0000-0000-000000000000"
+"""LangGraph's task of what came from outside: it is applied again where LangGraph goes back to the checkpoint."""
+
+_HALF = 0x7FFFFFFF
+
+_AT = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+_CHANNELS = f"SELECT channel FROM writes WHERE {_AT}"
+_DROP = f"""
+    DELETE FROM writes WHERE {_AT} AND task_id <> ?
+        AND channel <> '__pregel_tasks' AND substr(channel, 1, 10) <> 'branch:to:' AND channel NOT IN ({{}})
+"""
+_NEWEST = f"""
+    WITH RECURSIVE newest(id, parent, place) AS (
+        SELECT checkpoint_id, parent_checkpoint_id, 1 FROM checkpoints
+        WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = :parent
+        UNION ALL
+        SELECT checkpoint_id, parent_checkpoint_id, place + 1 FROM newest CROSS JOIN checkpoints
+        WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = newest.parent AND place < {RETAINED}
+    )
+    SELECT id FROM newest ORDER BY place
+"""
+_METADATA = f"SELECT CAST(metadata AS TEXT) FROM checkpoints WHERE {_AT}"
+_CHECKPOINT_COLUMNS = ", ".join(f"checkpoints.{name}" for name in (*CHECKPOINT_KEY, "checksum"))
+_METADATA_COLUMN = "CAST(checkpoints.metadata AS TEXT) AS metadata"
+_CHECKPOINT = f"SELECT {_CHECKPOINT_COLUMNS}, {{content}}, {_METADATA_COLUMN} FROM checkpoints WHERE {_AT}"
+_IS_THERE = f"SELECT 1 FROM checkpoints WHERE {_AT}"
+_CHECKPOINTS = f"SELECT {_CHECKPOINT_COLUMNS}, {{content}} FROM checkpoints WHERE thread_id = ?"
+_WRITES = f"SELECT {WRITE_COLUMNS} FROM writes WHERE thread_id = ?"
+_WRITES_UPON = f"{_WRITES} AND checkpoint_ns = ? AND checkpoint_id IN ({{}})"
+_PAGE = 64
+"""Checkpoints of a chain that are read at once."""
+_CHAIN = f"""
+    WITH RECURSIVE chain({", ".join(CHECKPOINT_KEY)}, checksum, kind, ending, metadata, place) AS (
+        SELECT {_CHECKPOINT_COLUMNS}, {{content}}, {_METADATA_COLUMN}, 1 FROM checkpoints
+        WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = :id
+        UNION ALL
+        SELECT {_CHECKPOINT_COLUMNS}, {{content}}, {_METADATA_COLUMN}, place + 1 FROM chain CROSS JOIN checkpoints
+        WHERE checkpoints.thread_id = :thread AND checkpoints.checkpoint_ns = :ns
+            AND checkpoints.checkpoint_id = chain.parent_checkpoint_id AND place < {_PAGE}
+    )
+    SELECT * FROM chain
+"""
+# A newer one that is there was added since the thread was read.
+_LATER = """
+    SELECT checkpoint_id FROM writes
+    WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id > ? AND NOT EXISTS (
+        SELECT 1 FROM checkpoints
+        WHERE (checkpoints.thread_id, checkpoints.checkpoint_ns, checkpoints.checkpoint_id)
+            = (writes.thread_id, writes.checkpoint_ns, writes.checkpoint_id)
+    ) LIMIT 1
+"""
+
+
+def row_checksum(key: Sequence[Any], kind: str | None, ending: object) -> int:
+    """The checksum of a row with this key, and a value of this kind that ends with these bytes.
+
+    Its upper half is that of the key alone: a row that nobody needs the value of is only checked for being in place.
+    """
+    end = ending if isinstance(ending, bytes) else str(ending or "").encode()
+    own = _key_checksum(*key)
+    return (own & _HALF) << 32 | zlib.crc32(end, zlib.crc32(str(kind).encode(), own))
+
+
+def value_checksum(key: Sequence[Any], kind: str, value: bytes | None) -> int:
+    """The checksum of a row that holds a value as it is stored: compressed, its own checksum at the end."""
+    return row_checksum(key, kind, (value or b"")[-8:])
+
+
+@lru_cache(maxsize=2048, typed=True)
+def _key_checksum(*key: Any) -> int:
+    """Kept for the rows of a session that are read again every turn."""
+    return zlib.crc32(json.dumps(key).encode())
+
+
+def has_own_value(row: Row, key: Sequence[str]) -> bool:
+    """Whether a row holds what was stored under its key; one of another saver has no checksum."""
+    stored = row["checksum"]
+    return stored is None or stored == row_checksum([row[name] for name in key], row["kind"], row["ending"])
+
+
+def check_key(row: Row, key: Sequence[str]) -> None:
+    """Make sure that a row has the key that it was stored under.
+
+    Raises:
+        Undecodable
+    """
+    stored = row["checksum"]
+    if stored is not None and stored >> 32 != _key_checksum(*(row[name] for name in key)) & _HALF:
+        raise Undecodable("its key has changed since it was stored")
+
+
+def check_row(row: Row, key: Sequence[str]) -> None:
+    """Make sure that a row holds what was stored under its key.
+
+    Raises:
+        Undecodable
+    """
+    check_key(row, key)
+    if not has_own_value(row, key):
+        raise Undecodable("a value of it is not the one that was stored there")
+
+
+def sealed_checkpoint(
+    connection: Connection, key: Sequence[Any], metadata: str, kind: str, ending: object
+) -> tuple[int, int]:
+    """The columns `kept_writes` and `checksum` of a checkpoint, which is stored after the writes that led to it."""
+    kept = _kept_writes(connection, key, metadata)
+    return kept, row_checksum((*key, kept), kind, ending)
+
+
+def _kept_writes(connection: Connection, key: Sequence[Any], metadata: str) -> int:
+    """How many of the writes that led to a checkpoint are read once it is stored.
+
+    Logs are rebuilt from the writes to them, and the other channels tell which nodes ran.
+    """
+    thread_id, ns, _, parent = key
+    logs = logs_of(metadata)
+    channels = [row["channel"] for row in connection.execute(_CHANNELS, (thread_id, ns, parent)).fetchall()]
+    return sum(_is_kept(channel, logs) for channel in channels)
+
+
+def drop_superseded_writes(connection: Connection, place: Place, metadata: str) -> None:
+    """Delete what nobody reads any more of the writes upon a checkpoint, with which a newer one is stored.
+
+    In a thread's own graph they are those that are RETAINED checkpoints back: a recovery that goes back less far
+    applies them again.
+    """
+    thread_id, ns, parent = place
+    if ns:
+        _drop(connection, place, metadata)
+        return
+    newest = connection.execute(_NEWEST, {"thread": thread_id, "ns": ns, "parent": parent}).fetchall()
+    if len(newest) == RETAINED:
+        (after,), (passed,) = newest[-2:]
+        noted = connection.execute(_METADATA, (thread_id, ns, after)).fetchone()[0]
+        _drop(connection, (thread_id, ns, passed), noted)
+
+
+def _drop(connection: Connection, place: Place, metadata: str) -> None:
+    logs = sorted(logs_of(metadata)) or [""]
+    connection.execute(_DROP.format(", ".join("?" * len(logs))), (*place, _INPUT_TASK, *logs))
+
+
+def check_newest(connection: Connection, place: Place) -> None:
+    """Make sure that no newer checkpoint of the thread was lost: nothing was written upon one.
+
+    Raises:
+        Undecodable
+    """
+    if row := connection.execute(_LATER, place).fetchone():
+        raise Undecodable(f"its newest checkpoint {row[0]} is missing")
+
+
+def check_checkpoint(connection: Connection, place: Place) -> None:
+    """Check a checkpoint and what was written upon it, and that its parent is there.
+
+    Raises:
+        Undecodable
+    """
+    if row := _row(connection, place):
+        check_row(row, CHECKPOINT_KEY)
+        connection.state.check_values(place)
+        for write in _writes_upon(connection, place, [place[2]]).get(place[2], ()):
+            check_row(write, WRITE_KEY)
+        _check_parent(connection, row)
+
+
+def check_alone(connection: Connection, place: Place) -> None:
+    """Check the row of a checkpoint.
+
+    Raises:
+        Undecodable
+    """
+    if row := _row(connection, place):
+        check_row(row, CHECKPOINT_KEY)
+
+
+def check_chain(connection: Connection, place: Place, logs: Collection[str]) -> None:
+    """As `check_checkpoint`, for each checkpoint from which logs are rebuilt: back to where each was stored whole.
+
+    Raises:
+        Undecodable
+    """
+    if chain := _chain(connection, place, logs):
+        connection.state.check_values((*place[:2], chain[-1].row["checkpoint_id"]))
+        _check_parent(connection, chain[-1].row)
+
+
+def rebuilt_from(connection: Connection, place: Place) -> list[str]:
+    """A checkpoint and those before it that its logs are rebuilt from: back to where each was stored whole.
+
+    Raises:
+        Undecodable
+    """
+    row = _row(connection, place)
+    if row is None:
+        return [place[2]]
+    logs = logs_of(row["metadata"])
+    chain = _chain(connection, place, logs)
+    if not chain[-1].logs.isdisjoint(logs):
+        _check_parent(connection, chain[-1].row)
+    return [link.row["checkpoint_id"] for link in chain]
+
+
+class _Link(NamedTuple):
+    """A checkpoint of a chain, and the logs that are not stored whole in it."""
+
+    row: Row
+    logs: Set[str]
+
+
+def _chain(connection: Connection, place: Place, logs: Collection[str]) -> list[_Link]:
+    """A checkpoint and those before it that are there, to the first with all logs; what led to each is checked.
+
+    Raises:
+        Undecodable
+    """
+    chain: list[_Link] = []
+    begin: str | None = place[2]
+    while begin is not None:
+        page = _page(connection, (*place[:2], begin), logs)
+        _check_links(connection, place, [*chain[-1:], *page])
+        chain += page
+        more = len(page) == _PAGE and not page[-1].logs.isdisjoint(logs)
+        begin = page[-1].row["parent_checkpoint_id"] if more else None
+    return chain
+
+
+def _page(connection: Connection, place: Place, logs: Collection[str]) -> list[_Link]:
+    """A part of a chain, in which each row leads to the next; SQLite reads only one beyond its end."""
+    page: list[_Link] = []
+    statement = _CHAIN.format(content=connection.state.content)
+    with closing(connection.execute(statement, dict(zip(("thread", "ns", "id"), place, strict=True)))) as rows:
+        for row in rows:
+            page.append(_Link(row, logs_of(row["metadata"])))
+            if page[-1].logs.isdisjoint(logs):
+                break
+    return page
+
+
+def _check_links(connection: Connection, place: Place, chain: Sequence[_Link]) -> None:
+    """Check each checkpoint but the last one, with what was written upon the one before it."""
+    parents = [link.row["checkpoint_id"] for link in chain[1:]]
+    written = _writes_upon(connection, place, parents)
+    for link, parent_id in zip(chain, parents, strict=False):
+        _check_link(link, written.get(parent_id, ()))
+
+
+def check_thread(connection: Connection, thread_id: str) -> None:
+    """Check the keys of all rows of a thread.
+
+    Raises:
+        Undecodable
+    """
+    for row in connection.execute(_CHECKPOINTS.format(content=connection.state.content), (thread_id,)):
+        check_key(row, CHECKPOINT_KEY)
+    for row in connection.execute(_WRITES, (thread_id,)):
+        check_key(row, WRITE_KEY)
+
+
+def logs_of(metadata: str) -> Set[str]:
+    """The logs that are not stored whole in a checkpoint, by its metadata; none where those are malformed."""
+    try:
+        form = json.loads(metadata or "{}")
+    except ValueError:
+        return set()
+    counted = form.get("counters_since_delta_snapshot") if isinstance(form, Mapping) else None
+    return counted.keys() if isinstance(counted, Mapping) else set()
+
+
+def _row(connection: Connection, place: Place) -> Row | None:
+    return next(iter(connection.fetched(_CHECKPOINT.format(content=connection.state.content), place)), None)
+
+
+def _check_parent(connection: Connection, row: Row) -> None:
+    """Check a checkpoint with what was written upon the one before it, which must be there."""
+    place, parent_id = (row["thread_id"], row["checkpoint_ns"]), row["parent_checkpoint_id"]
+    check_row(row, CHECKPOINT_KEY)
+    if parent_id is None:
+        return
+    if not connection.execute(_IS_THERE, (*place, parent_id)).fetchone():
+        raise Undecodable(f"it builds on checkpoint {parent_id}, which is missing")
+    written = _writes_upon(connection, (*place, parent_id), [parent_id])
+    _check_link(_Link(row, logs_of(row["metadata"])), written.get(parent_id, ()))
+
+
+def _check_link(link: _Link, writes: Sequence[Row]) -> None:
+    """Check a checkpoint, and that all is there that it needs of what was written upon the one before."""
+    check_row(link.row, CHECKPOINT_KEY)
+    for write in writes:
+        (check_row if write["channel"] in link.logs else check_key)(write, WRITE_KEY)
+    if sum(_is_kept(write["channel"], link.logs) for write in writes) < (link.row["kept_writes"] or 0):
+        raise Undecodable(f"a part of what was written upon checkpoint {link.row['parent_checkpoint_id']} is missing")
+
+
+def _is_kept(channel: str, logs: Collection[str]) -> bool:
+    return channel.startswith("branch:to:") or channel == "__pregel_tasks" or channel in logs
+
+
+def _writes_upon(connection: Connection, place: Place, ids: Sequence[str]) -> dict[str, list[Row]]:
+    """What was written upon checkpoints of a thread, by their ids."""
+    found: dict[str, list[Row]] = {}
+    if ids:
+        statement = _WRITES_UPON.format(", ".join("?" * len(ids)))
+        for row in connection.execute(statement, (*place[:2], *ids)):
+            found.setdefault(row["checkpoint_id"], []).append(row)
+    return found
