@@ -56,8 +56,8 @@ def write_rows(connection: Connection, thread_id: str) -> Iterator[WriteRow]:
         kind, data = row["kind"], row["value"]
         sound = has_own_value(row, WRITE_KEY) and kind is not None and data is not None
         value = connection.state.whole(thread_id, (kind, data)) if sound else DAMAGED
-        key = (row[name] for name in ("checkpoint_ns", "checkpoint_id", "task_id", "task_path", "idx", "channel"))
-        yield WriteRow(*key, value)
+        place, step = (row["checkpoint_ns"], row["checkpoint_id"]), (row["task_id"], row["task_path"])
+        yield WriteRow(*place, *step, row["idx"], row["channel"], value)
 
 
 def put_rows(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from segue.checkpoints.sessions.recover import recover
+from segue.checkpoints.state.checksums import WRITE_KEY, value_checksum
 from segue.checkpoints.state.saver import FencedSaver
 from segue.checkpoints.tables.leases import Lease
 from segue.core.errors import DamagedCheckpoint, NothingReadable, StaleOwner, ThreadBusy, UnknownThread
@@ -290,6 +291,8 @@ async def test_values_that_no_channel_takes_are_damage_too(done: Left) -> None:
     async with Work().opened(path) as app:
         kind, value = app._runner.saver.serde.dumps_typed([None])
         with closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute("UPDATE writes SET type = ?, value = ? WHERE channel = 'messages'", (kind, value))
+            connection.create_function("sealed", len(WRITE_KEY), lambda *key: value_checksum(key, kind, value))
+            sealed = f"UPDATE writes SET type = ?, value = ?, checksum = sealed({', '.join(WRITE_KEY)})"
+            connection.execute(f"{sealed} WHERE channel = 'messages'", (kind, value))
         with pytest.raises(DamagedCheckpoint, match=r"its (messages|values)"):
             await state_at(app._runner.graph, thread_config("s"))
