@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 RECORDED = "SEGUE_RECORDED_DATA"
 SLOW = (
     *("crash/", "recorded/", "test_studio.py", "test_wheel.py"),
-    *("models/test_openai_faults.py", "checkpoints/test_damaged", "checkpoints/test_row_keys.py"),
+    *("models/test_openai_faults.py", "checkpoints/test_damaged", "checkpoints/test_checksums.py"),
     *("checkpoints/test_forking.py", "lifecycle/test_interruption.py"),
     *("lifecycle/test_stateful.py", "server/test_schema.py", "server/test_injection.py"),
     *("server/test_responses.py", "server/test_idempotency.py", "server/test_attachments.py"),

@@ -141,8 +141,8 @@ def _sealed_write(row: Sequence[Any]) -> Sequence[Any]:
 
 
 def _sealed_value(row: Sequence[Any]) -> Sequence[Any]:
-    *key, kind, value = row
-    return (*row, value_checksum(key, kind, value))
+    *key, version, kind, value = row
+    return (*row, value_checksum((*key, str(version)), kind, value))
 
 
 def _is_inline(value: Any) -> bool:

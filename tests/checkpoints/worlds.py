@@ -112,7 +112,7 @@ class World:
 
     def rows(self, thread_id: str) -> dict[str, list[tuple[Any, ...]]]:
         """Everything that is stored of a thread."""
-        with closing(self._connect()) as connection:
+        with closing(self.connect()) as connection:
             tables, statement = [*TABLES, self._beside], "SELECT * FROM {} WHERE thread_id = '{}' ORDER BY 1, 2, 3"
             return {table: connection.execute(statement.format(table, thread_id)).fetchall() for table in tables}
 
@@ -121,7 +121,8 @@ class World:
         """The table of state that is stored beside the checkpoints."""
         return "checkpoint_blobs" if isinstance(self.database, PostgresDatabase) else "texts"
 
-    def _connect(self) -> Any:
+    def connect(self) -> Any:
+        """A plain connection of the driver's."""
         if isinstance(self.database, PostgresDatabase):
             return psycopg.connect(self.database.address, options="-c search_path=segue")
         return sqlite3.connect(self.database.url)

@@ -12,7 +12,7 @@ from pathlib import Path
 import segue
 from segue.core.errors import DamagedSession, DatabaseDamaged
 from tests.checkpoints.damage import copied
-from tests.checkpoints.test_row_keys import change, flips
+from tests.checkpoints.test_checksums import change, flips
 
 from . import evidence, power
 from .harness import Harness, orders

@@ -1,9 +1,11 @@
-"""Keys of stored rows that change: a session is read as it was, or is said to be damaged."""
+"""Rows that change, and values that change places: a session is read as it was, or is said to be damaged."""
 
+import json
 import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,11 @@ from segue.checkpoints.sqlite.database import SqliteConnection
 from segue.checkpoints.state import checksums
 from segue.checkpoints.state.checksums import check_chain, check_newest, rebuilt_from
 from segue.checkpoints.state.serializer import Undecodable
+from segue.core.databases import is_server
 from segue.core.errors import DamagedSession, NothingReadable, UnknownThread
 
 from .damage import copied
-from .worlds import world
+from .worlds import World, note_up_to, world
 
 Row = tuple[Any, ...]
 """The key of a row."""
@@ -92,6 +95,97 @@ def change(path: Path, table: str, column: str, row: Row, value: Any) -> tuple[R
         changed = connection.execute(f"UPDATE {table} SET {column} = :new WHERE {where}", {**key, "new": value})
         assert changed.rowcount == 1
     return tuple({**key, column: value}.values()), key[column]
+
+
+VALUES = {"checkpoints": "checkpoint", "writes": "value", "checkpoint_blobs": "blob"}
+"""What the tables of state hold; only PostgreSQL has the last one."""
+PLACES = {**KEYS, "checkpoint_blobs": ("thread_id", "checkpoint_ns", "channel", "version")}
+Stored = tuple[str, str, Row, Any]
+"""A table, a column, a row's key and what the column holds."""
+
+
+def stored_values(here: World) -> list[Stored]:
+    """What each row of state holds; in `writes` that of one channel together."""
+    found: list[Stored] = []
+    with closing(here.connect()) as connection:
+        for table, column in VALUES.items():
+            if table != "checkpoint_blobs" or is_server(here.database.url):
+                asked = f"SELECT {column}, {', '.join(PLACES[table])} FROM {table} WHERE {column} IS NOT NULL"
+                found += [(table, column, row[1:], row[0]) for row in connection.execute(asked).fetchall()]
+    return sorted(found, key=lambda each: (each[0], each[2][0], each[0] == "writes" and each[2][-1], each[2][2]))
+
+
+def exchange(here: World, one: Stored, other: Stored) -> None:
+    """Let each of two rows hold what the other one held."""
+    (table, column, *_), mark = one, "%s" if is_server(here.database.url) else "?"
+    keys = " AND ".join(f"{name} IS NOT DISTINCT FROM {mark}" for name in PLACES[table])
+    with closing(here.connect()) as connection:
+        for (_, _, key, _), (*_, value) in ((one, other), (other, one)):
+            new = json.dumps(value) if isinstance(value, dict) else value
+            assert connection.execute(f"UPDATE {table} SET {column} = {mark} WHERE {keys}", (new, *key)).rowcount == 1
+        connection.commit()
+
+
+async def test_values_that_were_exchanged_are_noticed_or_change_nothing(here: World) -> None:
+    here.register("a", lambda messages: f"well, {messages[-1].text}", "direct")
+    for turn in ("one", "two"):
+        await here.run(turn, agent="a")
+    (newest, *_) = await here.app.snapshots("s")
+    await here.app.fork("s", newest["checkpoint_id"], session_id="twin")
+    expected, noticed = [await here.app.history(name) for name in ("s", "twin")], set()
+    stored = stored_values(here)
+    twins = [(one, other) for one, other in combinations(stored, 2) if one[2][1:] == other[2][1:]]
+    for one, other in [*pairwise(stored), *twins]:
+        if one[0] != other[0] or one[3] == other[3]:
+            continue
+        exchange(here, one, other)
+        try:
+            assert [await here.app.history(name) for name in ("s", "twin")] == expected, (one, other)
+        except DamagedSession:
+            noticed.add(one[0])
+        exchange(here, (*one[:3], other[3]), (*other[:3], one[3]))
+    assert [await here.app.history(name) for name in ("s", "twin")] == expected
+    assert noticed >= {"checkpoints", "writes"}
+
+
+async def test_after_values_were_exchanged_a_session_goes_back_and_a_copy_of_it_is_not_sound(here: World) -> None:
+    here.register("a", lambda messages: f"well, {messages[-1].text}", "direct")
+    for turn in ("one", "two"):
+        await here.run(turn, agent="a")
+    expected = await here.app.history("s")
+    messages = [each for each in stored_values(here) if each[0] == "writes" and each[2][-1] == "messages"]
+    (newest, *_) = await here.app.snapshots("s")
+    exchange(here, *messages[-2:])
+    with suppress(DamagedSession):
+        await here.app.fork("s", newest["checkpoint_id"], session_id="twin")
+        with pytest.raises(DamagedSession, match="segue recover twin"):
+            await here.app.history("twin")
+    await here.app.recover("s")
+    left = await here.app.history("s")
+    assert left == expected[: len(left)]
+
+
+@pytest.mark.parametrize("columns", ["outcome", "name, arguments", "scope, idx", "outcome, finished_at"])
+async def test_calls_that_were_exchanged_are_damaged_and_not_made_again(here: World, columns: str) -> None:
+    here.register("a", note_up_to(3), "react")
+    task_id = await here.run_to(2, "note", agent="a")
+    with closing(here.connect()) as connection:
+        asked = f"SELECT {columns} FROM calls ORDER BY position"
+        one, two = connection.execute(asked).fetchall()
+        mark = "%s" if is_server(here.database.url) else "?"
+        new = ", ".join(f"{name} = {mark}" for name in columns.split(", "))
+        change = f"UPDATE calls SET {new} WHERE position = (SELECT {{}}(position) FROM calls)"
+        if "scope" in columns:  # no two calls may have one place, for a moment either
+            connection.execute(change.format("min"), ("elsewhere", 0))
+        connection.execute(change.format("max"), one)
+        connection.execute(change.format("min"), two)
+        connection.commit()
+    with pytest.raises(DamagedSession, match="checksum does not match"):
+        await here.app.trace(task_id)
+    back = await here.app.recover("s")
+    assert len(back["repaired"]) == 2
+    await here.app.resume(task_id)
+    assert here.noted == [1, 2, 3]
 
 
 async def test_a_checkpoint_that_was_added_meanwhile_is_not_a_missing_one(tmp_path: Path) -> None:
