@@ -16,7 +16,7 @@ from segue.checkpoints.sqlite.database import SqliteConnection
 from segue.checkpoints.state import checksums
 from segue.checkpoints.state.checksums import check_chain, check_newest, rebuilt_from
 from segue.checkpoints.state.serializer import Undecodable
-from segue.core.databases import is_server
+from segue.core.environment import is_server
 from segue.core.errors import DamagedSession, NothingReadable, UnknownThread
 
 from .damage import copied
