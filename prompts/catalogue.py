@@ -37,3 +37,21 @@ class Texts:
 
     def __contains__(self, name: str) -> bool:
         return name in catalogue("en")[self.section]
+
+
+phrase = Texts("task")
+sentence = Texts("terminal")
+report_text = Texts("report")
+rehearsed = Texts("rehearsal")
+_mode_text = Texts("modes")
+
+
+def mode_label(name: str, language: str) -> str:
+    """What a mode is called; a mode of one's own by its name."""
+    return _mode_text(name, language) if name in _mode_text else name
+
+
+def mode_description(name: str, language: str) -> str:
+    """What a mode does."""
+    described = f"{name}_description"
+    return _mode_text(described if described in _mode_text else "own_description", language)

@@ -1,10 +1,14 @@
-"""Error messages in Chinese; the message of an error itself is in English."""
+"""Error messages in a reader's language; the message of an error itself is in English."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ..core.errors import SegueError
-from .catalogue import catalogue
+from .catalogue import Texts, catalogue
 from .language import Language
 from .words import described
 
+problem_sentence = Texts("http")
 _TRANSLATED = ("kind", "kinds", "role", "status", "state", "choices", "known", "fault", "reason", "advice")
 
 
@@ -22,3 +26,26 @@ def render(error: SegueError, language: Language) -> str:
     slots = {name: str(value) for name, value in error.params.items()}
     slots |= {name: described(slots[name], language) for name in _TRANSLATED if name in slots}
     return template_of(error).format(**slots, sentence=str(error))
+
+
+def invalid_request(errors: Sequence[Mapping[str, Any]], language: Language) -> str:
+    """Where a request is invalid and why, but not what it held; `errors` are pydantic's."""
+    reasons = [f"{'.'.join(str(part) for part in error['loc'])}: {_reason(error, language)}" for error in errors]
+    return problem_sentence("InvalidRequest", language, reasons="; ".join(reasons)[:1000])
+
+
+def _reason(error: Mapping[str, Any], language: Language) -> str:
+    if error["type"] == "model_attributes_type" and tuple(error["loc"]) == ("body",):
+        return problem_sentence("NotAnObject", language)
+    template = catalogue(language).get("validation", {}).get(error["type"])
+    return template.format(**error.get("ctx", {})) if template else str(error["msg"]).removeprefix("Value error, ")
+
+
+def render_over_http(error: SegueError, language: Language) -> str:
+    """The error's sentence for a client of the service."""
+    known = catalogue(language)["errors_over_http"]
+    template = known.get(error.template) or known.get(type(error).__name__)
+    if template is None:
+        return render(error, language)
+    slots = {name: str(value) for name, value in error.params.items()}
+    return template.format(**slots)

@@ -13,9 +13,9 @@ from segue.core.errors import NothingReadable, UnknownThread
 from segue.core.events import ErrorRaised, Recovered, StateChanged, to_dict
 from segue.core.records import Json, Recovery, Session, Task, call_checksum, listed_faults, to_row
 from segue.core.task_status import OPEN, TaskStatus
+from segue.prompts.catalogue import sentence
 from segue.prompts.errors import render
 from segue.prompts.language import Language
-from segue.prompts.terminal import sentence
 
 from ..ports import CheckpointRow, Connection, Database
 from ..state.saver import FencedSaver

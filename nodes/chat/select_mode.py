@@ -9,9 +9,9 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from segue.core.errors import ModelError, UnknownMode
 from segue.core.events import ModeReason, ModeSelected
 from segue.core.models import ModelRequest
+from segue.prompts.catalogue import phrase
 from segue.prompts.language import own_words
 from segue.prompts.load import render
-from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.live_reply import Listener

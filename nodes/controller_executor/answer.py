@@ -1,7 +1,7 @@
 """ANSWER: an intermediate answer goes to the person, and the flow continues."""
 
 from segue.core.events import BranchEnd, Token
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeRuntime, announce, node_context
 from .branches import ids_of

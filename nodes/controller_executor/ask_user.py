@@ -5,7 +5,7 @@ from langgraph.types import interrupt
 from segue.core.errors import InvalidAnswer
 from segue.core.events import BranchEnd, QuestionAnswered
 from segue.core.question import read_answer
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeRuntime, announce
 from .branches import ids_of

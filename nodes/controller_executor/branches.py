@@ -13,7 +13,7 @@ from segue.core.flows import BranchConfig, FlowConfig
 from segue.core.json_schema import NOISE, object_schema, plain_schema
 from segue.core.plan import Status
 from segue.core.tools import Tool
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 from segue.tools.builtin import BUILTIN
 
 from ..shared.context import NodeContext, NodeRuntime, node_context

@@ -15,8 +15,8 @@ from segue.core.json_schema import object_schema
 from segue.core.models import ModelReply, ModelRequest
 from segue.core.plan import Step
 from segue.core.prompt_size import tokens
+from segue.prompts.catalogue import phrase
 from segue.prompts.load import agent_prompt, render
-from segue.prompts.phrases import phrase
 
 from ..shared.attached_files import size_of
 from ..shared.call_runner import call_events

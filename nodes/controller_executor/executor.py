@@ -4,7 +4,7 @@ from segue.core.calls import CallResult, CallStatus, PendingCall
 from segue.core.errors import listed
 from segue.core.flows import FlowConfig
 from segue.core.plan import Step
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 from ..shared.call_runner import CallRunner
 from ..shared.context import NodeContext, NodeRuntime, announce

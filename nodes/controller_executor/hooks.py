@@ -14,7 +14,7 @@ from segue.core.flows import (
     OnReachMaxRound,
     early_exit,
 )
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 from .state import FlowState
 

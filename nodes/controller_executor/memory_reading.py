@@ -3,7 +3,7 @@
 from segue.core.errors import MemoryUnavailable
 from segue.core.events import ErrorRaised, Phase, RoundStart
 from segue.core.flows import FlowConfig
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce
 from .branches import flow_context, ids_of

@@ -11,7 +11,7 @@ from segue.core.errors import ModelUnreachable, SegueError, StorageError
 from segue.core.events import BranchEnd
 from segue.core.flows import BranchConfig, FlowConfig, early_exit
 from segue.core.plan import Step
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 from segue.tools.calls.json_values import json_value
 
 from ..shared.context import NodeRuntime, announce

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from segue.core.conversation import BotOutput, BotOutputType, Conversation, EndReason, Role, Utterance, without_end
 from segue.core.events import Uttered
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from .roles import bot_of, controllers_of, output_of

@@ -12,7 +12,7 @@ from segue.core.conversation import Conversation
 from segue.core.errors import ConfigurationError, UnreadableReply
 from segue.core.models import ModelRequest
 from segue.core.participants import Setting
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeContext
 from ..shared.live_reply import Listener

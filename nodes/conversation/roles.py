@@ -9,7 +9,7 @@ from segue.core.agents import Agent
 from segue.core.conversation import Conversation, ConversationConfig, EndReason, Role, transcript
 from segue.core.participants import API, Bot, Controller, Participant, Participants, Setting, Table, User, factory_of
 from segue.core.tools import Tool
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 from segue.tools.builtin import BUILTIN as BUILTIN_TOOLS
 
 from ..shared.context import NodeContext

@@ -7,8 +7,8 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from segue.core.errors import ModelError, ModelRefused, UnreadableReply
 from segue.core.events import ErrorRaised, ModelCalled, Phase
 from segue.core.models import ModelRequest
+from segue.prompts.catalogue import phrase
 from segue.prompts.load import agent_prompt, render
-from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window

@@ -14,8 +14,8 @@ from segue.core.errors import ModelUnreachable, SegueError, StorageError
 from segue.core.events import Phase, StepUpdate
 from segue.core.lifecycle import EngineEventType, SubTask
 from segue.core.plan import Status
+from segue.prompts.catalogue import phrase
 from segue.prompts.load import render
-from segue.prompts.phrases import phrase
 
 from ..shared.context import Node, NodeContext, NodeRuntime, announce, node_context
 from ..shared.nested_services import NestedLedger, nested_services

@@ -5,7 +5,7 @@ from typing import Any
 
 from segue.core.events import Phase
 from segue.core.lifecycle import Context, Coordinator, EngineEventType, EngineState
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.prompt_budget import as_json, tokens, truncate

@@ -10,8 +10,8 @@ from segue.core.errors import InvalidPlan, UnreadableReply
 from segue.core.events import Durable, ErrorRaised, Phase, PlanUpdate
 from segue.core.lifecycle import EngineEventType, EngineState, SubTask, read_tasks
 from segue.core.models import ModelReply, ModelRequest
+from segue.prompts.catalogue import phrase
 from segue.prompts.load import agent_prompt, render
-from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window

@@ -3,7 +3,7 @@
 from langchain_core.messages import AIMessage
 
 from segue.core.lifecycle import EngineEventType, EngineState
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeRuntime, announce
 from ..shared.task import end_task

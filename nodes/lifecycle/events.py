@@ -7,7 +7,7 @@ from segue.core.calls import CallResult
 from segue.core.events import Lifecycle
 from segue.core.lifecycle import EngineEventType, EngineState, SubTask, next_state
 from segue.core.plan import Status
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 
 def engine_event(task_id: str, kind: EngineEventType, details: Mapping[str, Any]) -> Lifecycle:

@@ -6,7 +6,7 @@ from typing import Any
 from segue.core.events import Durable
 from segue.core.lifecycle import EngineEventType, EngineState, SubTask, moved, next_tasks, stranded
 from segue.core.plan import Status
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.plan_progress import step_event

@@ -5,7 +5,7 @@ from typing import Any
 
 from segue.core.lifecycle import SubTask
 from segue.core.plan import Status
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 from ..shared.task import compose_result
 from .events import tasks_of

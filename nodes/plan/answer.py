@@ -8,8 +8,8 @@ from langchain_core.messages import AIMessage, SystemMessage
 from segue.core.events import Phase, Token
 from segue.core.models import ModelRequest
 from segue.core.plan import Status, Step, set_status
+from segue.prompts.catalogue import phrase
 from segue.prompts.load import agent_prompt, render
-from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window

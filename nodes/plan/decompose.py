@@ -10,7 +10,7 @@ from segue.core.events import ErrorRaised, Phase
 from segue.core.events import PlanUpdate as PlanUpdated
 from segue.core.plan import Plan, Status, Step, keep_finished, validate
 from segue.core.tools import Tool
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeRuntime, announce, node_context
 from .state import PlanState, PlanUpdate

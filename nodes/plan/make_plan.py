@@ -9,8 +9,8 @@ from segue.core.decision import read_object
 from segue.core.errors import UnreadableReply
 from segue.core.events import ErrorRaised, Phase
 from segue.core.models import ModelReply, ModelRequest
+from segue.prompts.catalogue import phrase
 from segue.prompts.load import agent_prompt, render
-from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window

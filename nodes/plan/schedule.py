@@ -9,7 +9,7 @@ from segue.core.calls import CallResult, CallStatus, PendingCall
 from segue.core.events import Durable
 from segue.core.plan import Step, ready
 from segue.core.tools import CallKey
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 from ..shared.approval import because
 from ..shared.call_runner import CallRunner, call_events

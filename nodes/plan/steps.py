@@ -6,7 +6,7 @@ from typing import Any
 from segue.core.calls import CallResult
 from segue.core.events import Phase
 from segue.core.plan import Status, Step, ready, set_status
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeContext
 from .state import PlanState

@@ -6,7 +6,7 @@ from typing import Any
 from segue.core.calls import CallResult, CallStatus, PendingCall
 from segue.core.decision import ActionType, Decision, holds_object
 from segue.core.models import ModelReply
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 from ..shared.approval import by_person
 from ..shared.context import NodeContext

@@ -8,7 +8,7 @@ from segue.core.decision import ActionType, Decision
 from segue.core.errors import UnreadableReply
 from segue.core.events import Action, AttemptRestarted, ErrorRaised, Observe, RestartReason, StepUpdate, Thought, Token
 from segue.core.plan import Step
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.model_call import CompletedCall, ask_model

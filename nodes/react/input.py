@@ -1,7 +1,7 @@
 """INPUT: the next recursion begins, if the budget allows."""
 
 from segue.core.events import Phase, RecursionStart
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from .call_limits import MOST_UNREADABLE, only_over_budget, unreadable_in_a_row

@@ -9,8 +9,8 @@ from segue.core.decision import Decision, decode
 from segue.core.errors import UnreadableReply
 from segue.core.models import ModelReply, ModelRequest
 from segue.core.tools import Tool
+from segue.prompts.catalogue import phrase
 from segue.prompts.load import agent_prompt, has_slot, render, template
-from segue.prompts.phrases import phrase
 
 from ..shared.attached_files import size_of
 from ..shared.context import NodeContext

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from segue.core.calls import CallResult
 from segue.core.records import Call
 from segue.core.tools import CallKey, Ledger, Tool
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 from segue.tools.builtin import recall_tool
 
 from ..shared.context import NodeContext

@@ -2,7 +2,7 @@
 
 from segue.core.events import ErrorRaised
 from segue.core.plan import Step
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.plan_progress import begin_steps, step_events

@@ -12,7 +12,7 @@ from segue.core.calls import PendingCall
 from segue.core.errors import InvalidAnswer, listed
 from segue.core.events import ApprovalGiven, Durable, PermissionGranted
 from segue.core.tools import Tool
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 from segue.tools.calls.run import misfit
 
 from .context import NodeContext

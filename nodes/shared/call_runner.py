@@ -13,7 +13,7 @@ from segue.core.approval import Grant, Verdict
 from segue.core.calls import CallResult, CallStatus, Execution, Executor, PendingCall
 from segue.core.events import CallPermitted, Durable, ToolCall, ToolResult
 from segue.core.tools import CallKey, Ledger, Tool
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 from segue.tools.adapters.client import ClientTool, Results, ask_client, client_call
 from segue.tools.bound_tool import BadArguments, idempotency_key
 from segue.tools.calls.run import TOOLS

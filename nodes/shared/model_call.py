@@ -27,7 +27,7 @@ from segue.core.models import (
 from segue.core.prompt_size import Renderings
 from segue.core.question import PAUSE
 from segue.models.request_text import digest, request_text
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 from .attached_files import with_files
 from .context import NodeContext

@@ -10,8 +10,8 @@ from segue.core.attachments import ATTACHMENTS, naming
 from segue.core.calls import CallResult
 from segue.core.errors import InvalidMessage
 from segue.core.events import Answer, Durable, ErrorRaised, NotesTaken, TaskComplete
+from segue.prompts.catalogue import phrase
 from segue.prompts.language import language_of
-from segue.prompts.phrases import phrase
 
 from .channels import Events, History
 from .context import NodeContext, NodeRuntime, announce, node_context

@@ -7,7 +7,7 @@ from segue.core.json_schema import NOISE, plain_schema
 from segue.core.plan import Status
 from segue.core.prompt_size import Renderings
 from segue.core.tools import Tool
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 from .prompt_budget import as_json
 

@@ -40,8 +40,8 @@ from segue.core.events import (
     Waiting,
     to_dict,
 )
+from segue.prompts.catalogue import phrase
 from segue.prompts.language import Language, language_of
-from segue.prompts.phrases import phrase
 from segue.runtime.projection import Projection
 from tests.polling import wait_until
 

@@ -34,11 +34,10 @@ def trees() -> dict[Path, ast.Module]:
 
 @cache
 def section_of_function() -> dict[tuple[str, str], str]:
-    """The section of each name in `prompts` that is bound to one, by its module."""
+    """The section of each name that is bound to one, by the name of its module."""
     return {
         (file.stem, node.targets[0].id): node.value.args[0].value
         for file, tree in trees().items()
-        if file.parent.name == "prompts"
         for node in tree.body
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Call)
         if isinstance(node.value.func, ast.Name) and node.value.func.id == "Texts"
@@ -49,9 +48,9 @@ def section_of_function() -> dict[tuple[str, str], str]:
 def bound(file: Path, nodes: list[ast.AST]) -> dict[str, str]:
     """The section that each name of a file stands for."""
     known = section_of_function()
-    found = {name: section for (stem, name), section in known.items() if file == ROOT / "prompts" / f"{stem}.py"}
+    found = {name: section for (stem, name), section in known.items() if file.stem == stem}
     for node in nodes:
-        if isinstance(node, ast.ImportFrom) and "prompts" in f"{node.module} {file.parent.name}":
+        if isinstance(node, ast.ImportFrom):
             stem = (node.module or "").rpartition(".")[2]
             imported = [name for name in node.names if (stem, name.name) in known]
             found |= {name.asname or name.name: known[stem, name.name] for name in imported}

@@ -18,8 +18,7 @@ from segue.core.errors import (
     TaskError,
 )
 from segue.prompts.catalogue import catalogue
-from segue.prompts.errors import render, template_of
-from segue.prompts.problems import render_over_http
+from segue.prompts.errors import render, render_over_http, template_of
 from segue.server.tenants import Tenant
 from tests.core.test_errors import DEFINED, MADE
 

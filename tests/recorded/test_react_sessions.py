@@ -18,8 +18,8 @@ from segue.app import App
 from segue.core.agents import Agent
 from segue.core.decision import decode
 from segue.core.errors import UnreadableReply
+from segue.prompts.catalogue import phrase
 from segue.prompts.language import language_of
-from segue.prompts.phrases import phrase
 from tests.fakes import ScriptedChatModel, answer
 from tests.recorded.sessions import (
     Recorded,

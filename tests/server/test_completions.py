@@ -9,7 +9,7 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
-from segue.prompts.elicitation import stop_notice
+from segue.prompts.protocols import stop_notice
 from segue.server.lifespan import drain
 
 from .serving import KEY, KEYS, Held, Served, ServerSettings, chat, wait_until

@@ -15,8 +15,8 @@ from segue.core.errors import InvalidMessage
 from segue.core.json_depth import Outline
 from segue.core.plan import NO_TOOL
 from segue.core.question import CLIENT_CALLS
-from segue.prompts.clients import client_call_notice, not_carried_out
 from segue.prompts.language import Language
+from segue.prompts.protocols import client_call_notice, not_carried_out
 
 from ..bound_tool import BadArguments, current_call
 

@@ -9,7 +9,7 @@ from langgraph.types import interrupt
 
 from segue.core.conversation import END, APIOutput, BotOutput, BotOutputType, Conversation, UserOutput, spoken
 from segue.core.participants import Setting
-from segue.prompts.phrases import phrase
+from segue.prompts.catalogue import phrase
 
 TURNS = 2
 """Turns after which the dummy user ends the conversation."""

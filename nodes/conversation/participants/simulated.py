@@ -11,8 +11,8 @@ from segue.core.conversation import END, APIOutput, Conversation, Role, UserOutp
 from segue.core.decision import read_object
 from segue.core.errors import UnreadableReply
 from segue.core.participants import Setting
+from segue.prompts.catalogue import phrase
 from segue.prompts.load import render
-from segue.prompts.phrases import phrase
 
 from ...shared.tool_schemas import described_specs
 from ..completion import complete, model_context, random_of

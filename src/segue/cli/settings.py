@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.environment import foreign_scheme, is_server, without_password
 from ..core.errors import DatabaseUnavailable
+from ..prompts.catalogue import sentence
 from ..prompts.language import Language, language_named, language_of
-from ..prompts.terminal import sentence
 
 if TYPE_CHECKING:
     from ..app import App

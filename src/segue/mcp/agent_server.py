@@ -36,10 +36,9 @@ from ..core.errors import InvalidAnswer, SegueError, UnknownTask
 from ..core.events import Action, Event, RecursionStart, StepUpdate, ToolCall
 from ..core.records import Json, RequestKey, Task
 from ..core.task_status import TaskStatus
-from ..prompts.clients import no_answer, progress
-from ..prompts.elicitation import answer_of, answer_schema, ask_again, question_text, verdict_of
 from ..prompts.errors import render
 from ..prompts.language import Language
+from ..prompts.protocols import answer_of, answer_schema, ask_again, no_answer, progress, question_text, verdict_of
 from ..runtime.start import Request
 
 INPUT_REQUIRED_SINCE = "2026-07-28"

@@ -22,8 +22,8 @@ from ..core.errors import ConfigurationError
 from ..core.flows import load_flows
 from ..core.records import Json
 from ..entry import open as open_app
+from ..prompts.catalogue import phrase
 from ..prompts.language import Language
-from ..prompts.phrases import phrase
 from .log import read_log
 from .simulate import check_config
 from .text_file import check_writable, replace_text

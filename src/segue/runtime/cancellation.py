@@ -15,7 +15,7 @@ from ..core.tools import CallKey
 from ..nodes.shared.prompt_budget import truncate_result
 from ..nodes.shared.task import STEER, additions, compose_result
 from ..nodes.shared.tool_messages import Settled, exchange
-from ..prompts.phrases import phrase
+from ..prompts.catalogue import phrase
 from .projection import Projection
 
 

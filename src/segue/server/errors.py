@@ -17,8 +17,8 @@ from starlette.types import Scope
 from ..core import errors
 from ..core.records import Task
 from ..core.task_status import ACTIVE
+from ..prompts.errors import invalid_request, problem_sentence, render_over_http
 from ..prompts.language import Language, accepted_language, language_named
-from ..prompts.problems import invalid_request, problem_sentence, render_over_http
 from .log_config import logger
 from .sse.truncation import encoded, parts, readable
 from .tenants import Tenant
@@ -43,7 +43,7 @@ class ErrorBody(BaseModel):
 
 
 class Problem(Exception):
-    """A refusal of the service's own; its sentence is the one of `prompts.problems` by that name, else by its kind."""
+    """A refusal of the service's own; its sentence is that of the catalogue by that name, else by its kind."""
 
     def __init__(
         self, status: int, kind: str, headers: Mapping[str, str] | None = None, *, name: str = "", **params: object

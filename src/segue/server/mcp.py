@@ -10,7 +10,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from ..core.errors import SegueError
-from ..prompts.problems import render_over_http
+from ..prompts.errors import render_over_http
 from .errors import Problem, language_of, refusal
 from .service import Service
 from .tenants import Tenant

@@ -31,8 +31,8 @@ from ...entry import open as open_app
 from ...graphs.chat import MODES
 from ...models.build import build_model, chosen_model
 from ...nodes.react.prompt_cost import CALLS, RESULT_CHARS, prompt_costs
+from ...prompts.catalogue import Texts
 from ...prompts.errors import render
-from ...prompts.findings import finding
 from ...prompts.language import Language
 from ...prompts.words import described, word
 from ...registry import EXAMPLES, Registry, all_tools, services_of
@@ -43,6 +43,7 @@ from ..settings import SHORT, Settings, task_command
 from ..views.lines import signs_for
 from ..views.sanitize import one_line
 
+finding = Texts("doctor")
 PACKAGES = (
     "segue",
     *("langgraph", "langchain-core", "langchain-openai", "langgraph-checkpoint-sqlite"),

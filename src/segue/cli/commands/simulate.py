@@ -318,7 +318,7 @@ def _print_figures(rows: "Sequence[tuple[str, str]]") -> None:
 
 
 def _print_comparison(comparison: "Comparison", language: str) -> None:
-    from ...prompts.report import report_text
+    from ...prompts.catalogue import report_text
 
     typer.echo(f"\n{comparison.conclusion(language)}")
     for change in comparison.worse:

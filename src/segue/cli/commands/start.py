@@ -170,8 +170,8 @@ def _copied(files: Sequence[Path]) -> dict[str, str]:
 
 def _with_names(settings: Settings, text: str, copied: dict[str, str]) -> str:
     """The text with the files' names in the data folder; names that it does not mention are added."""
+    from ...prompts.catalogue import sentence
     from ...prompts.language import language_of
-    from ...prompts.terminal import sentence
 
     for name, given in copied.items():
         if name.casefold() != given.casefold():

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...core.approval import PermissionRule
-from ...prompts.terminal import sentence
+from ...prompts.catalogue import sentence
 from ..views.consoles import discard_typed, print_prose, read_line
 from ..views.sanitize import json_line, visible
 from .verdicts import Answer, Call, Verdict, arguments_of

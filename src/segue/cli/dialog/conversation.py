@@ -15,8 +15,8 @@ from ...core.events import Answer as AnswerEvent
 from ...core.events import Event, Fallback, Paused, StateChanged
 from ...core.records import Json, Task, TaskTrace
 from ...core.task_status import TaskStatus
+from ...prompts.catalogue import sentence
 from ...prompts.language import Language
-from ...prompts.terminal import sentence
 from ...prompts.words import word
 from ...runtime.start import MessageOptions, Request
 from ..exits import FAILED, PAUSED, WAITING, complain, remark, sentence_of, suggest

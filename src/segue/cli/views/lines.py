@@ -31,7 +31,7 @@ from ...core.events import (
     ToolResult,
     Waiting,
 )
-from ...prompts.terminal import sentence
+from ...prompts.catalogue import sentence
 from ...prompts.words import colon, described, label, word
 from ...runtime.projection import PlanItem, Projection
 from .consoles import print_prose

@@ -24,8 +24,8 @@ from ...core.events import (
     Waiting,
     to_dict,
 )
+from ...prompts.catalogue import sentence
 from ...prompts.language import Language
-from ...prompts.terminal import sentence
 from ...runtime.projection import Projection
 from ...runtime.reply_stream import Added, Discarded, Kind, Part
 from ..exits import complain, remark

@@ -22,7 +22,7 @@ from ...core.events import (
     ToolResult,
 )
 from ...core.lifecycle import EngineEventType
-from ...prompts.terminal import sentence
+from ...prompts.catalogue import sentence
 from ...prompts.words import word
 from ...runtime.projection import PlanItem
 from . import lines

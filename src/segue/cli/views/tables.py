@@ -16,8 +16,7 @@ from rich.text import Text
 
 from ...core.conversation import PREFIXES, Role, Utterance, spoken
 from ...core.records import FORK_MARK
-from ...prompts.modes import mode_description
-from ...prompts.terminal import sentence
+from ...prompts.catalogue import mode_description, sentence
 from ...prompts.words import word
 from ..settings import task_command
 from .consoles import print_prose

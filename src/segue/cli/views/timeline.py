@@ -11,7 +11,7 @@ from rich.text import Text
 from ...core.records import Json, Task
 from ...core.task_status import OPEN
 from ...core.timeline import Effect, Place, SnapshotDifference, TimelineEntry
-from ...prompts.terminal import sentence
+from ...prompts.catalogue import sentence
 from ...prompts.words import label, word
 from ..settings import continue_command, task_command
 from .consoles import print_prose

@@ -41,8 +41,8 @@ from ...core.events import (
 )
 from ...core.records import Call, Task, TaskTrace
 from ...core.task_status import ACTIVE
+from ...prompts.catalogue import sentence
 from ...prompts.language import Language
-from ...prompts.terminal import sentence
 from ...prompts.words import label, word
 from ...runtime.projection import CallId, Projection, call_id
 from . import lines

@@ -7,12 +7,13 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from ...prompts.catalogue import Texts
 from ...prompts.language import Language
-from ...prompts.offline import sentence
 from ..transcript import Made
 from .arguments import CJK, Card, Parameter
 from .intent import Call, Intent
 
+sentence = Texts("offline")
 MOST_ROWS = 20
 _SAMPLES = 3
 _GREETING = re.compile(

@@ -11,10 +11,10 @@ from typing import Any
 from ...core.errors import ModelRefused
 from ...core.models import CallDelta, ModelPiece, ModelReply, ModelRequest, RawCall, TextDelta
 from ...prompts.language import Language, language_of
-from ...prompts.offline import sentence
 from ...prompts.words import enumerated
 from ..transcript import Made, Transcript, read_transcript
 from . import answers
+from .answers import sentence
 from .arguments import CJK, Card, read_card
 from .intent import Call, Intent, interpret
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ...core.records import Json
 from ...models.request_text import indented
-from ...prompts.terminal import sentence
+from ...prompts.catalogue import sentence
 from .cassette import Cassette, ModelCall
 
 Kind = Literal["request", "model_call", "tool_call", "left_out", "question", "outcome", "messages"]

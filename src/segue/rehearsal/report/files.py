@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.conversation import PREFIXES, Conversation, Role, Utterance, shown, spoken
 from ...core.errors import MissingExtra
-from ...prompts.report import report_text
+from ...prompts.catalogue import report_text
 from ..batch import log_file_of
 from ..log import read_log
 from ..text_file import replace_text

@@ -14,8 +14,8 @@ from ...core.decision import read_object
 from ...core.errors import ConfigurationError, ModelError, UnreadableReply
 from ...core.json_schema import object_schema
 from ...core.models import Model, ModelReply, ModelRequest
+from ...prompts.catalogue import phrase
 from ...prompts.load import render
-from ...prompts.phrases import phrase
 from ...registry import Registry
 from ..batch import Manifest, log_file
 from ..log import read_log

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.conversation import Conversation, Utterance
 from ...core.records import Json
-from ...prompts.report import report_text
+from ...prompts.catalogue import report_text
 
 SERVER_ERROR = 500
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.errors import ConfigurationError
 from ...core.records import Json
-from ...prompts.report import report_text
+from ...prompts.catalogue import report_text
 from ..batch import Manifest
 from .outcome import Outcome
 from .statistics import Estimate, PairedTest, paired_test, pass_hat, rate

@@ -19,9 +19,8 @@ from ...core.participants import Setting
 from ...core.records import Json
 from ...nodes.conversation.participants.apis import refused
 from ...nodes.conversation.participants.react_bot import ReactBot
+from ...prompts.catalogue import phrase, rehearsed
 from ...prompts.load import render
-from ...prompts.phrases import phrase
-from ...prompts.rehearsal import rehearsed
 from .backends import Backend, find_backend
 from .loader import find_scenario, load_scenarios, load_workflow
 from .persona_user import PersonaUser

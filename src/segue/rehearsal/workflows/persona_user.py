@@ -6,11 +6,39 @@ from random import Random
 
 from ...core.conversation import END, Conversation, Role
 from ...passages import Passage, PassageIndex
-from ...prompts.rehearsal import ANYTHING_ELSE, ONE_MOMENT, REQUESTS, rehearsed
+from ...prompts.catalogue import rehearsed
 from .workflow import Persona, Slot, Workflow, fill
 
 _SENTENCE_END = re.compile(r"(?<=[.?!])\s+|(?<=[。？！])|\n+")
 _NAME = "slots"
+_ANYTHING_ELSE = (
+    "anything else",
+    "something else i can",
+    "how else can i",
+    "what else can i",
+    "还有什么",
+    "其他可以帮",
+    "别的需要",
+)
+"""Words of a bot that asks for nothing in particular."""
+_REQUESTS = (
+    *("?", "please", "tell me", "give me", "provide", "let me know", "i need", "i will need", "i'll need", "may i"),
+    *("？", "请", "需要", "提供", "告诉", "告知", "麻烦您", "能否", "说一下"),
+)
+"""Words of a sentence that asks for something."""
+_ONE_MOMENT = (
+    "let me",
+    "one moment",
+    "hold on",
+    "i will check",
+    "i'll check",
+    "稍等",
+    "稍候",
+    "正在",
+    "我来查",
+    "我查一下",
+)
+"""Words of a bot that is at work."""
 
 
 class Questions:
@@ -33,18 +61,18 @@ class Questions:
     @staticmethod
     def requests_in(reply: str) -> str:
         """The sentences of a reply that ask for something; not whether there is anything else."""
-        asking = " ".join(part for part in _SENTENCE_END.split(reply) if _contains(part, REQUESTS))
-        return "" if _contains(asking, ANYTHING_ELSE) else asking
+        asking = " ".join(part for part in _SENTENCE_END.split(reply) if _contains(part, _REQUESTS))
+        return "" if _contains(asking, _ANYTHING_ELSE) else asking
 
     @staticmethod
     def is_closing(reply: str) -> bool:
         """Whether a reply asks whether there is anything else."""
-        return _contains(reply, ANYTHING_ELSE)
+        return _contains(reply, _ANYTHING_ELSE)
 
     @staticmethod
     def is_pause(reply: str) -> bool:
         """Whether a reply only says that the bot is at work."""
-        return _contains(reply, ONE_MOMENT) and not _contains(reply, REQUESTS)
+        return _contains(reply, _ONE_MOMENT) and not _contains(reply, _REQUESTS)
 
     @cached_property
     def _index(self) -> PassageIndex:

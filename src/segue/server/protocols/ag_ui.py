@@ -35,8 +35,8 @@ from ag_ui.encoder import EventEncoder
 
 from ...core.events import Event, ToolCall, ToolResult
 from ...core.records import Json, Task
-from ...prompts.elicitation import answer_schema, question_text, stop_notice
 from ...prompts.language import Language
+from ...prompts.protocols import answer_schema, question_text, stop_notice
 from ...runtime.projection import call_id
 from ...runtime.reply_stream import (
     Added,

@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 
 from ...core.events import Event, ToolCall
 from ...core.records import Json, Task
-from ...prompts.elicitation import reply_notice, stop_notice
 from ...prompts.language import Language
+from ...prompts.protocols import reply_notice, stop_notice
 from ...runtime.reply_stream import Added, CallOpened, Discarded, Kind, Part, ReplyStream
 from ..readers.client_tools import tool_call_id, waiting_calls
 from ..service import Service

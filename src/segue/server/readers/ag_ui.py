@@ -16,9 +16,8 @@ from ...core.errors import InvalidAnswer, InvalidMessage
 from ...core.question import CLIENT_CALLS
 from ...core.records import RequestKey, Task
 from ...core.task_status import ENDED
-from ...prompts.clients import client_result
-from ...prompts.elicitation import answer_of, verdict_of
 from ...prompts.language import Language
+from ...prompts.protocols import answer_of, client_result, verdict_of
 from ...runtime.message_files import fingerprint
 from ..errors import not_found
 from ..request_body import LONGEST, NAME, Items

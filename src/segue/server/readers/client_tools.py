@@ -13,8 +13,8 @@ from ...core.errors import InvalidMessage, KeyUsed
 from ...core.events import QuestionAsked
 from ...core.question import CLIENT_CALLS
 from ...core.records import Json, RequestKey, Task
-from ...prompts.clients import client_result, with_message
 from ...prompts.language import Language
+from ...prompts.protocols import client_result, with_message
 from ..errors import Problem, not_found
 from ..service import Begun, Service
 from ..tenants import Tenant

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ...core.question import CLIENT_CALLS
 from ...core.records import Json, RequestKey, Task
 from ...core.task_status import ACTIVE, TaskStatus
-from ...prompts.elicitation import answer_of
+from ...prompts.protocols import answer_of
 from ..request_body import Items, Texts
 from ..service import Begun, Service
 from ..tenants import Tenant

@@ -15,7 +15,7 @@ from ...core.errors import InvalidAnswer
 from ...core.question import CLIENT_CALLS
 from ...core.records import Json, RequestKey, Task
 from ...core.task_status import ENDED
-from ...prompts.elicitation import answer_of
+from ...prompts.protocols import answer_of
 from ..errors import Problem, not_found
 from ..request_body import LONGEST, NAME, Items, RequestBody, refuse_many_fields
 from ..service import Begun, Service

@@ -18,9 +18,9 @@ from ...core.errors import SegueError
 from ...core.models import OFFLINE
 from ...core.records import Json
 from ...core.tools import Tool
+from ...prompts.catalogue import mode_description, mode_label
+from ...prompts.errors import render_over_http
 from ...prompts.language import Language
-from ...prompts.modes import mode_description, mode_label
-from ...prompts.problems import render_over_http
 from ..errors import JsonResponse, language_of, not_found
 from ..graph_layout import lay_out
 from ..service import Service

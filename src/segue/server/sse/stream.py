@@ -12,9 +12,8 @@ from starlette.types import Receive, Scope, Send
 from ...core.errors import SegueError
 from ...core.events import Event
 from ...core.records import Json, Task
-from ...prompts.errors import render
+from ...prompts.errors import problem_sentence, render
 from ...prompts.language import Language
-from ...prompts.problems import problem_sentence
 from ..errors import new_error_id
 from ..log_config import logger
 from ..service import Service

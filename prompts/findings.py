@@ -1,5 +1,0 @@
-"""Findings of `segue doctor`."""
-
-from .catalogue import Texts
-
-finding = Texts("doctor")

@@ -1,5 +1,0 @@
-"""Sentences of the offline planner."""
-
-from .catalogue import Texts
-
-sentence = Texts("offline")

@@ -1,5 +1,0 @@
-"""Sentences of the command line."""
-
-from .catalogue import Texts
-
-sentence = Texts("terminal")
