@@ -5,6 +5,7 @@ from typing import Literal
 from langgraph.types import Send
 
 from .state import PlanState
+from .steps import dispatched
 
 MOST_ASKS = 3
 """A plan that cannot be read or run is asked for twice more."""
@@ -30,5 +31,6 @@ def after_schedule(state: PlanState) -> list[Send] | Literal["MAKE_PLAN", "ANSWE
         total = len(state["plan"])
         places = {step["step_id"]: place for place, step in enumerate(state["plan"], start=1)}
         shared = {"task_id": state["task_id"], "language": state["language"], "total": total}
-        return [Send("EXECUTE_STEP", {**shared, "call": c, "place": places[c["step_id"]]}) for c in state["wave"]]
+        calls = [dispatched(call, state) for call in state["wave"]]
+        return [Send("EXECUTE_STEP", {**shared, "call": c, "place": places[c["step_id"]]}) for c in calls]
     return "MAKE_PLAN" if state["complaint"] else "ANSWER"

@@ -18,7 +18,7 @@ from ..shared.plan_progress import begin_steps, end_steps, step_events
 from ..shared.task import joined, take_up
 from ..shared.tool_messages import Settled, exchange
 from .state import PlannedCall, PlanState, PlanUpdate, StepWork
-from .steps import DanglingReference, emit_thoughts, resolve, thought_through, unmended
+from .steps import DanglingReference, call_of, emit_thoughts, resolved, thought_through, unmended
 
 MOST_REPLANS = 2
 """How often a plan is revised after a failed step."""
@@ -130,25 +130,12 @@ def _spent(state: PlanState, work: NodeContext) -> bool:
 
 def _wave(chosen: Sequence[Step], state: PlanState) -> tuple[list[PlannedCall], list[dict[str, Any]]]:
     """The calls of the chosen steps with their resolved arguments, and those whose references lead nowhere."""
-    ran = [(outcome["step_id"], CallResult.of(outcome["result"])) for outcome in state["outcomes"]]
-    results = {step_id: result.value for step_id, result in ran if result.success}
     wave: list[PlannedCall] = []
     broken: list[dict[str, Any]] = []
     for step in chosen:
-        attempt = 1 + sum(o["step_id"] == step.step_id for o in state["outcomes"])
-        scope = f"{step.step_id}#{attempt}"
-        call: PlannedCall = {
-            "index": 0,
-            "name": step.action,
-            "arguments": step.params,
-            "scope": scope,
-            "origin": f"{state['origin']}/{scope}",
-            "step_id": step.step_id,
-            "description": step.description,
-            "phase": step.phase,
-        }
+        call = call_of(step, state)
         try:
-            wave.append({**call, "arguments": resolve(step.params, results)})
+            wave.append(resolved(call, state))
         except DanglingReference as error:
             result = CallResult.failed(f"A parameter cannot be filled: {error}.")
             broken.append({**call, "result": result.json()})

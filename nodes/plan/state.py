@@ -15,6 +15,9 @@ class PlannedCall(PendingCall, total=False):
 
     description: str
     phase: str
+    action: str
+    params: dict[str, Any]
+    """The step's tool and parameters when the call was made of it."""
 
 
 class PlanState(TaskState, total=False):

@@ -4,14 +4,72 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from segue.core.calls import CallResult
+from segue.core.errors import TaskError
 from segue.core.events import Phase
 from segue.core.plan import Status, Step, ready, set_status
 from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeContext
-from .state import PlanState
+from .state import PlannedCall, PlanState
 
 _PHASES = ("planning", "execution", "generation")
+
+
+def call_of(step: Step, state: PlanState) -> PlannedCall:
+    """The call of a step, its references not resolved yet."""
+    attempt = 1 + sum(outcome["step_id"] == step.step_id for outcome in state["outcomes"])
+    scope = f"{step.step_id}#{attempt}"
+    return {
+        "index": 0,
+        "name": step.action,
+        "arguments": step.params,
+        "scope": scope,
+        "origin": f"{state['origin']}/{scope}",
+        "step_id": step.step_id,
+        "description": step.description,
+        "phase": step.phase,
+        "action": step.action,
+        "params": step.params,
+    }
+
+
+def resolved(call: PlannedCall, state: PlanState) -> PlannedCall:
+    """The call with the results that its step refers to.
+
+    Raises:
+        DanglingReference: one is not there.
+    """
+    ran = [(outcome["step_id"], CallResult.of(outcome["result"])) for outcome in state["outcomes"]]
+    results = {step_id: result.value for step_id, result in ran if result.success}
+    return {**call, "arguments": resolve(call["params"], results)}
+
+
+def dispatched(call: PlannedCall, state: PlanState) -> PlannedCall:
+    """The call as it is sent out: that of the wave, or with what an update of the state has changed in its step since.
+
+    Raises:
+        TaskError: the update cannot be carried out.
+    """
+    step = next((Step(**step) for step in state["plan"] if step["step_id"] == call["step_id"]), None)
+    if step is None or step.status is not Status.RUNNING:
+        raise _not_changed(call, "it is under way in this state")
+    if (step.action, step.params) == (call["action"], call["params"]):
+        return call
+    if "approved" in call or "rejected" in call:
+        raise _not_changed(call, "a person decided about its call")
+    try:
+        again = resolved(call_of(step, state), state)
+    except DanglingReference as error:
+        raise _not_changed(call, str(error)) from error
+    return {**again, "scope": call["scope"], "origin": call["origin"]}
+
+
+def _not_changed(call: PlannedCall, why: str) -> TaskError:
+    return TaskError(
+        "Step {step} of the plan cannot be changed like this: {why}. Choose a state before the step was scheduled.",
+        step=call["step_id"],
+        why=why,
+    )
 
 
 def step_banner(task_id: str, item: Mapping[str, Any], place: int, total: int, language: str) -> Phase:

@@ -152,6 +152,15 @@ async def test_an_edited_plan_is_carried_out() -> None:
         assert hotel.effects == ["book 1", "book 2", "book 7"]
 
 
+async def test_an_edited_step_that_was_dispatched_runs_with_its_new_parameters() -> None:
+    async with booked("plan", ["booked"]) as (app, hotel, _):
+        first = [place for place in await app.snapshots("s") if place["next"] == ["EXECUTE_STEP"]][-1]
+        plan = [{"step_id": "1", "action": "book", "params": {"number": 7}, "status": "running"}]
+        task = await app.edit("s", first["checkpoint_id"], session_id="e", state={"plan": plan})
+        assert (await ended(app, task))["status"] == "done"
+        assert hotel.effects == ["book 1", "book 2", "book 7"]
+
+
 async def test_an_edit_that_is_killed_before_its_changes_are_stored_is_not_continued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

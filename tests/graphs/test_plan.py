@@ -1,15 +1,19 @@
 """Plan first, then carry it out."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 import segue
 from segue.core.agents import Agent, Budget
+from segue.core.errors import TaskError
 from segue.core.tools import CallKey
 from segue.graphs.plan import build_plan
 from segue.tools.registry import tool
 from tests.fakes import MemoryLedger, ScriptedChatModel, plan_json
-from tests.graphs.conftest import Crowd, Make, double, note
+from tests.graphs.conftest import Bed, Crowd, Make, double, note
 
 
 def step(action: str, params: Any = None, **more: Any) -> dict[str, Any]:
@@ -232,3 +236,59 @@ async def test_many_large_results_still_fit_into_the_answers_prompt(bed: Make) -
     test = bed(build_plan, [plan_json("g", steps), "ok"], tools=(large,), budget=budget)
     await test.send("go")
     assert len(str(test.model.calls[1][0].content)) / 3 < 4000
+
+
+Change = Callable[[dict[str, Any]], list[dict[str, Any]]]
+
+
+async def changed(test: Bed, change: Change) -> None:
+    """Send a message, stop between SCHEDULE and EXECUTE_STEP, and update the plan in between."""
+    test.pause_after = "SCHEDULE"
+    await test.send("go")
+    config = {"configurable": {"thread_id": "t"}}
+    state = await test.graph.aget_state(config)
+    assert state.next == ("EXECUTE_STEP",)
+    await test.graph.aupdate_state(config, {"plan": change(state.values["plan"][0])})
+
+
+async def test_a_dispatched_step_whose_parameters_are_updated_runs_with_the_new_ones(bed: Make) -> None:
+    with (test := bed(build_plan, [plan_json("g", [step("double", {"number": 1})]), "ok"])).model:
+        await changed(test, lambda planned: [{**planned, "params": {"number": 21}}])
+        out = await test.resume()
+    assert [entry["result"] for entry in out["result"]["history"]] == [{"success": {"doubled": 42}}]
+    assert [entry["params"] for entry in out["result"]["plan"]] == [{"number": 21}]
+    assert [event["data"]["arguments"] for event in test.of_type("tool_result")] == [{"number": 21}]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda planned: [], "it is under way in this state"),
+        (lambda planned: [{**planned, "status": "skipped"}], "it is under way in this state"),
+        (lambda planned: [{**planned, "params": {"number": {"$ref": "steps.9.result.n"}}}], "step 9 has no result"),
+    ],
+)
+async def test_an_update_that_a_dispatched_step_cannot_follow_is_refused(bed: Make, change: Change, why: str) -> None:
+    with (test := bed(build_plan, [plan_json("g", [step("double", {"number": 1})]), "ok"])).model:
+        with pytest.raises(TaskError, match=f"Step 1 of the plan cannot be changed like this: .*{why}"):
+            await changed(test, change)
+        out = await test.resume()
+    assert [entry["result"] for entry in out["result"]["history"]] == [{"success": {"doubled": 2}}]
+
+
+async def test_a_call_that_a_person_approved_is_not_exchanged_for_another_one(bed: Make) -> None:
+    @tool(needs_approval=True)
+    def pay(order: int) -> str:
+        """Pay an order."""
+        return f"paid {order}"
+
+    with (test := bed(build_plan, [plan_json("g", [step("pay", {"order": 1})]), "ok"], tools=(pay,))).model:
+        await test.send("go")
+        test.pause_after = "SCHEDULE"
+        await test.answer("approve")
+        config = {"configurable": {"thread_id": "t"}}
+        (planned,) = (await test.graph.aget_state(config)).values["plan"]
+        with pytest.raises(TaskError, match="a person decided about its call"):
+            await test.graph.aupdate_state(config, {"plan": [{**planned, "params": {"order": 2}}]})
+        out = await test.resume()
+    assert [entry["result"] for entry in out["result"]["history"]] == [{"success": "paid 1"}]

@@ -25,6 +25,7 @@ from segue.core.errors import (
     UnknownTool,
 )
 from segue.core.events import Event
+from segue.graphs.react import graph as react
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 from tests.loopback import LoopbackServer, RefuseResponseFormat, Status, Text
 
@@ -258,6 +259,13 @@ async def test_get_graph_is_wired_and_composes(app: App) -> None:
     out = await graph.ainvoke({"messages": [("user", "12的5次方是多少？")]})
     assert "248832" in out["result"]["answer"]
     assert out["messages"][0].type == "human"
+
+
+@pytest.mark.parametrize(("field", "use"), [("agnet", "agent"), ("modes", "mode"), ("zz", "agent, mode, user_id")])
+async def test_a_context_with_an_unknown_field_is_refused(app: App, field: str, use: str) -> None:
+    for graph in (react, app.get_graph("travel"), segue.graph("chat")):
+        with pytest.raises(ConfigurationError, match=f"The context of a run has no field '{field}'; use {use}"):
+            await graph.ainvoke({"messages": [("user", "你好")]}, context={field: "travel"})  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("agents", ["agents.toml", Agent(agent_id="a"), {"agent_id": "a"}, [{"agent_id": "a"}], 3])

@@ -4,14 +4,15 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Literal, NewType, NoReturn, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, Field, PrivateAttr
 
 from .agents import Agent
 from .approval import Grant
 from .calls import Executor
-from .errors import AppClosed, FileUnavailable
+from .errors import AppClosed, ConfigurationError, FileUnavailable, listed
 from .events import Event
 from .memory import Memory
 from .models import Model
@@ -54,8 +55,6 @@ class RunContext(BaseModel):
     `agent` may also be an `Agent`, which is registered nowhere.
     """
 
-    model_config = ConfigDict(extra="ignore")
-
     agent: str = Field(default="", description="id of a registered agent; empty: the first one, travel")
     mode: str = Field(
         default="", description="direct, react, plan, plan_react, lifecycle, controller or auto; empty: the agent's own"
@@ -66,6 +65,13 @@ class RunContext(BaseModel):
     _given_agent: GivenAgent | None = PrivateAttr(default=None)
 
     def __init__(self, *, agent: str | Agent = "", **fields: Any) -> None:
+        if unknown := [name for name in fields if name not in type(self).model_fields]:
+            known = [*type(self).model_fields]
+            raise ConfigurationError(
+                "The context of a run has no field '{name}'; use {known}.",
+                name=unknown[0],
+                known=listed(get_close_matches(unknown[0], known, 1) or known),
+            )
         given = GivenAgent(agent) if isinstance(agent, Agent) else None
         super().__init__(agent=given.agent.agent_id if given else agent, **fields)
         self._given_agent = given
