@@ -10,13 +10,14 @@ from segue.core.context import RunContext
 from segue.core.flows import FlowConfig, flow_config
 from segue.nodes.controller.controller_executor import controller_executor
 from segue.nodes.controller.given_plan import given_plan
+from segue.nodes.controller.init import init
 from segue.nodes.controller.routes import after_init
+from segue.nodes.controller.state import ControllerInput, ControllerState
 from segue.nodes.plan.decompose import decompose
-from segue.nodes.plan.init import init
+from segue.nodes.plan.init import init as begin_plan
 from segue.nodes.plan.make_plan import make_plan
 from segue.nodes.plan.routes import after_decompose, after_make_plan
-from segue.nodes.plan.state import PlanState
-from segue.nodes.shared.task import GraphInput, TaskOutput
+from segue.nodes.shared.task import TaskOutput
 
 from .controller_executor import compiled
 
@@ -25,15 +26,15 @@ DEFAULT = FlowConfig(name="controller")
 
 def build_controller(
     config: FlowConfig | dict[str, Any] = DEFAULT,
-) -> AgentGraph[PlanState, GraphInput, TaskOutput]:
+) -> AgentGraph[ControllerState, ControllerInput, TaskOutput]:
     """The graph, to be compiled with a checkpointer or without; where no plan can be had, the flow goes without.
 
     Raises:
         ConfigurationError: saying what of the flow's configuration is wrong.
     """
     config = flow_config(config)
-    graph = AgentGraph(PlanState, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
-    graph.add_node("INIT", init)
+    graph = AgentGraph(ControllerState, RunContext, input_schema=ControllerInput, output_schema=TaskOutput)
+    graph.add_node("INIT", init(begin_plan))
     graph.add_node("GIVEN_PLAN", given_plan)
     graph.add_node("MAKE_PLAN", make_plan)
     graph.add_node("DECOMPOSE", decompose)

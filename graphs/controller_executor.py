@@ -12,6 +12,7 @@ from segue.core.errors import ConfigurationError
 from segue.core.flows import BranchConfig, FlowConfig, flow_config, with_branches
 from segue.nodes.controller_executor.answer import answer
 from segue.nodes.controller_executor.ask_user import ask_user
+from segue.nodes.controller_executor.branches import parameters_of
 from segue.nodes.controller_executor.controller import controller
 from segue.nodes.controller_executor.executor import executor
 from segue.nodes.controller_executor.finish import finish
@@ -107,10 +108,14 @@ def _graph_of(name: str, branch: BranchConfig) -> Graph:
 
 
 def _with_graphs(config: FlowConfig, graphs: dict[str, Graph]) -> FlowConfig:
-    """The configuration with the graphs of its branches compiled."""
+    """The configuration with the graphs of its branches compiled, and what each of them takes."""
     branches = config.subflows_config.executor.branches
     given = {name: branch for name, branch in branches.items() if branch.graph is not None}
-    return with_branches(config, branches | {n: b.model_copy(update={"graph": graphs[n]}) for n, b in given.items()})
+    made = {
+        name: {"graph": graphs[name], "parameters": branch.parameters or parameters_of(name, graphs[name])}
+        for name, branch in given.items()
+    }
+    return with_branches(config, branches | {n: b.model_copy(update=made[n]) for n, b in given.items()})
 
 
 graph = compiled()

@@ -7,38 +7,44 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.graph.state import CompiledStateGraph
 
 from segue.core.events import Token
+from segue.core.flows import early_exit
 from segue.core.tools import CallKey
 
 from ..shared.context import Node, NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.prompt_budget import as_json, conversation, truncate_result
-from ..shared.task import STEER, PlannedTask, attachments_of, before_objective, compose_result, end_task
+from ..shared.task import STEER, attachments_of, before_objective, compose_result, end_task
 from ..shared.tool_messages import Settled, exchange
+from .state import ControllerState
 
 FlowGraph = CompiledStateGraph[Any, Any, Any, Any]
 SHOWN = ("result", "summary", "status", "steps", "records", "added", "round", "usage", "early_exit", "events")
 """What streams show of the flow's nodes; `events` is never a part of the output."""
 
 
-def controller_executor(graph: FlowGraph, mode: str) -> Node[PlannedTask, PlannedTask]:
+def controller_executor(graph: FlowGraph, mode: str) -> Node[ControllerState, ControllerState]:
     """The node over this flow, which carries the mode of that name."""
 
-    async def carry_out(state: PlannedTask, runtime: NodeRuntime) -> PlannedTask:
+    async def carry_out(state: ControllerState, runtime: NodeRuntime) -> ControllerState:
         """Run the flow; its answer, or why it is unfinished, ends the task."""
         work, task_id = node_context(runtime), state["task_id"]
         inherited: dict[str, Any] = {name: state[name] for name in ("task_id", "language", "usage", "started_at")}
-        inherited["attachments"] = attachments_of(state["messages"])
+        inherited |= {"attachments": attachments_of(state["messages"]), "branch": state.get("branch", "")}
         plan = state["plan"]
-        given = {"goal": state["objective"], "plan": plan, "logs": _logs(state, work), "assignment": inherited}
+        logs = "\n\n".join(filter(None, [_logs(state, work), state.get("logs", "")]))
+        given = {"goal": state["objective"], "plan": plan, "logs": logs, "assignment": inherited}
+        given["memory_files"] = state.get("memory_files") or {}
         out = await graph.ainvoke(given, context=runtime.context, output_keys=[*SHOWN])
         answer = _answer(out)
         if rest := answer.removeprefix(_streamed(out)):
             work.emit(Token(task_id=task_id, content=rest))
-        error = "" if out["status"] == "finished" else out["summary"].partition("\n")[0]
+        error = early_exit(out["early_exit"]).error
         result = _result_of(out, mode, answer, error, work.agent.budget.result_chars)
         return {
             "messages": [*_added(out), *_exchanges(out["records"], task_id), AIMessage(answer)],
-            "plan": out["steps"],
+            "plan": [],
+            "logs": "",
+            "memory_files": {},
             "usage": out["usage"],
             "result": result,
             "events": announce(*end_task(state, result, failure=error)),
@@ -47,7 +53,7 @@ def controller_executor(graph: FlowGraph, mode: str) -> Node[PlannedTask, Planne
     return carry_out
 
 
-def _logs(state: PlannedTask, work: NodeContext) -> str:
+def _logs(state: ControllerState, work: NodeContext) -> str:
     """The conversation so far, as the flow's logs; empty where there is none."""
     budget = work.agent.budget
     past = window(before_objective(state["messages"]), budget.prompt_tokens // 8, budget.result_chars)
@@ -105,7 +111,7 @@ def _result_of(out: Mapping[str, Any], mode: str, answer: str, error: str, chars
         for record in out["records"]
         if record["kind"] != "built_in"
     ]
-    return compose_result(
+    result = compose_result(
         mode,
         answer,
         history=history,
@@ -115,3 +121,4 @@ def _result_of(out: Mapping[str, Any], mode: str, answer: str, error: str, chars
         usage=out["usage"],
         error=error,
     )
+    return {**result, "flow_status": out["status"]}

@@ -1,11 +1,13 @@
 """The branches of a controller: tools, graphs, and the built-in ones; and the node context of a flow."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, get_type_hints
 
 from langgraph.graph.state import CompiledStateGraph
+from pydantic import PydanticUserError, TypeAdapter
+from typing_extensions import is_typeddict
 
 from segue.core.context import AppContext
 from segue.core.errors import ConfigurationError
@@ -34,6 +36,7 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
 }
 _NODES = {"ask_user": "ASK_USER", "re_plan": "PLAN", "update_plan": "PLAN", "intermediate_answer": "ANSWER"}
 _GOAL = object_schema("goal", goal=_TEXT)
+Graph = CompiledStateGraph[Any, Any, Any, Any]
 
 
 @dataclass(frozen=True)
@@ -92,14 +95,47 @@ def _of_tool(tool: Tool) -> Branch:
 
 def _of_graph(name: str, branch: BranchConfig) -> Branch:
     kind = "agent" if branch.agent else "flow" if branch.flow else "graph"
-    parameters = branch.parameters or (_input_of(branch.graph) if branch.graph is not None else _GOAL)
-    return Branch(name, kind, name, branch.description, parameters)
+    return Branch(name, kind, name, branch.description, branch.parameters or _GOAL)
 
 
-def _input_of(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, Any]:
-    """A goal for a graph that takes messages; else what its input declares."""
-    schema = plain_schema(graph.get_input_jsonschema(), (*NOISE, "title"))
-    return _GOAL if {"messages", "goal"} & {*schema.get("properties", {})} else schema
+def input_names(graph: Graph) -> Collection[str]:
+    """The fields of a graph's input."""
+    return graph.builder.schemas[graph.builder.input_schema]
+
+
+def parameters_of(name: str, graph: Graph) -> dict[str, Any]:
+    """The JSON schema of what a branch's graph is given: a goal where it takes messages, else what its input declares.
+
+    Raises:
+        ConfigurationError: the input has no such schema.
+    """
+    if {"messages", "goal"} & {*input_names(graph)}:
+        return _GOAL
+    try:
+        return plain_schema(_input_schema(graph.builder.input_schema, graph), (*NOISE, "title"))
+    except (PydanticUserError, NameError) as error:
+        raise ConfigurationError(
+            "The input of the graph of the branch '{name}' has no JSON schema ({error}): give the branch `parameters`.",
+            name=name,
+            error=str(error).partition("\n")[0],
+        ) from error
+
+
+def _input_schema(kind: type, graph: Graph) -> dict[str, Any]:
+    """The schema of the input; of a `typing.TypedDict` too, which pydantic does not take before Python 3.12."""
+    if not is_typeddict(kind):
+        return graph.get_input_jsonschema()
+    hints, required = get_type_hints(kind, include_extras=True), getattr(kind, "__required_keys__", ())
+    fields = {name: _field_schema(hint) for name, hint in hints.items()}
+    return object_schema(*(name for name in fields if name in required), **fields)
+
+
+def _field_schema(hint: Any) -> dict[str, Any]:
+    """The schema of a field; anything where its type has none."""
+    try:
+        return TypeAdapter(hint).json_schema()
+    except PydanticUserError:
+        return {}
 
 
 def _built_in(name: str, language: str) -> Branch:

@@ -1,6 +1,7 @@
 """The hooks of a flow: the defaults, and calls of those that its configuration names."""
 
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from inspect import isawaitable
 from typing import Any, cast
 
@@ -46,10 +47,11 @@ async def finish_or_continue(
 
 
 async def at_max_round(config: FlowConfig, state: FlowState) -> EarlyExit:
-    """What the flow's `on_reach_max_round` says."""
+    """What the flow's `on_reach_max_round` says, which is always unfinished."""
     hook: OnReachMaxRound = config.on_reach_max_round or on_reach_max_round
     given = hook(cast(Mapping[str, Any], state))
-    return early_exit(await given if isawaitable(given) else given)
+    end = early_exit(await given if isawaitable(given) else given)
+    return replace(end, status="unfinished")  # the goal was not met, whatever the hook says
 
 
 def detect_finish_or_continue(decision: ControllerDecision, state: Mapping[str, Any]) -> EarlyExit | BranchInput:
@@ -70,7 +72,7 @@ def detect_finish_or_continue(decision: ControllerDecision, state: Mapping[str, 
 
 def manual_finish(state: Mapping[str, Any]) -> EarlyExit:
     """The flow was ended by the person."""
-    return unfinished(state, phrase("flow_terminated", state["language"]))
+    return replace(unfinished(state, phrase("flow_terminated", state["language"])), by_user=True)
 
 
 def on_reach_max_round(state: Mapping[str, Any]) -> EarlyExit:
@@ -93,4 +95,4 @@ _SHOWN = 20
 
 def exit_of(end: EarlyExit) -> dict[str, Any]:
     """The form in the state."""
-    return {"EARLY_EXIT": True, "result": end.result, "summary": end.summary, "status": end.status}
+    return {"EARLY_EXIT": True, **asdict(end)}

@@ -1,20 +1,19 @@
 """INIT: take the plan, the goal and the names of the memory files in."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any
+from pathlib import PurePosixPath
 
 from langgraph.config import get_config
 
-from segue.core.decision import read_steps
-from segue.core.errors import InvalidMessage, UnreadableReply
+from segue.core.errors import InvalidMessage
 from segue.core.flows import FlowConfig
-from segue.core.plan import Step
 from segue.prompts.language import language_of
 
 from ..shared.channels import replaced
-from ..shared.context import NodeContext, NodeRuntime
+from ..shared.context import NodeRuntime
+from ..shared.task import given_steps
 from .branches import branches_of, flow_context
 from .state import FlowNode, FlowState, FlowUpdate
 
@@ -38,6 +37,8 @@ def init(config: FlowConfig) -> FlowNode:
             raise InvalidMessage('The flow has no goal: invoke the graph with {"goal": "…"}, or configure one.')
         given = state.get("assignment") or {}
         task_id = given.get("task_id") or work.services.ids.task()
+        session = str(get_config().get("configurable", {}).get("thread_id", "")) or task_id
+        branch = given.get("branch") or config.name
         return {
             "assignment": None,
             "task_id": task_id,
@@ -45,8 +46,9 @@ def init(config: FlowConfig) -> FlowNode:
             "started_at": given.get("started_at") or work.services.clock(),
             "objective": goal,
             "attachments": list(given.get("attachments", ())),
-            "steps": _steps(state.get("plan")),
-            "files": state.get("memory_files") or _default_files(config, work, task_id),
+            "steps": given_steps(state.get("plan")),
+            "branch": branch,
+            "files": _files(config, state.get("memory_files") or {}, session, branch),
             "before": state.get("logs") or "",
             **_UNUSED,
             "records": replaced([]),
@@ -79,26 +81,20 @@ _UNUSED: FlowUpdate = {
 }
 
 
-def _steps(given: Any) -> list[dict[str, Any]]:
-    """The plan as steps; a text is read as a numbered list."""
-    if not given:
-        return []
-    if isinstance(given, Sequence) and all(isinstance(item, dict) and "step_id" in item for item in given):
-        return [Step(**item).model_dump(mode="json") for item in given]
-    try:
-        return [step.model_dump(mode="json") for step in read_steps(given)]
-    except UnreadableReply as error:
-        raise InvalidMessage("The plan cannot be read: give a numbered text, or steps with a description.") from error
+def _files(config: FlowConfig, given: Mapping[str, str], session: str, branch: str) -> dict[str, str]:
+    """The paths of the memory files by their names: the caller's, the flow's own, and those that it reads by name."""
+    writing, reading = config.subflows_config.memory_writing, config.subflows_config.memory_reading
+    own = _with_suffix(writing.file) if writing.file else f"{branch if len(branch) <= 60 else _plain(branch)}.logs.md"
+    named = {name: _with_suffix(name) for name in reading.files or ()}
+    return {**named, writing.name: f"{_plain(session)}/{own}" if writing.in_session else own, **given}
 
 
-def _default_files(config: FlowConfig, work: NodeContext, task_id: str) -> dict[str, str]:
-    """One file a session, or a task where there is no session; a nested flow has its own."""
-    session = str(get_config().get("configurable", {}).get("thread_id", "")) or task_id
-    name = config.subflows_config.memory_writing.file
-    return {name: f"{_folder(session)}/{config.name}.{name}.md"}
+def _with_suffix(name: str) -> str:
+    """The name of a memory file, which is Markdown where it does not say so."""
+    return name if PurePosixPath(name).suffix else f"{name}.md"
 
 
-def _folder(session: str) -> str:
-    """The session's name as a folder's: what a path cannot hold is replaced, and a digest keeps names apart."""
-    plain = re.sub(r"[^A-Za-z0-9_-]", "_", session)[:48]
-    return plain if plain == session else f"{plain}-{sha256(session.encode()).hexdigest()[:8]}"
+def _plain(text: str) -> str:
+    """A text as part of a path: what a path cannot hold is replaced, and a digest keeps different texts apart."""
+    plain = re.sub(r"[^A-Za-z0-9_-]", "_", text)[:48]
+    return plain if plain == text else f"{plain}-{sha256(text.encode()).hexdigest()[:8]}"

@@ -49,7 +49,7 @@ async def _read(config: FlowConfig, state: FlowState, work: NodeContext) -> tupl
     if not config.reads_memory:
         return "", ""
     reading = config.subflows_config.memory_reading
-    names = state["files"] if reading.files is None else [name for name in reading.files if name in state["files"]]
+    names = state["files"] if reading.files is None else reading.files
     most = reading.tokens or work.agent.budget.prompt_tokens // 4
     try:
         return await work.services.memory.read([state["files"][name] for name in names], state["objective"], most), ""

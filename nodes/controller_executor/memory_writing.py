@@ -30,9 +30,9 @@ def memory_writing(config: FlowConfig) -> FlowNode:
 
 async def remember(config: FlowConfig, state: FlowState, work: NodeContext, branch: str, text: str, key: str) -> str:
     """Append an entry to the flow's memory file; returns why it could not be written."""
-    path = state["files"].get(config.subflows_config.memory_writing.file)
-    if not config.writes_memory or path is None:
+    if not config.writes_memory:
         return ""
+    path = state["files"][config.subflows_config.memory_writing.name]
     about: dict[str, Any] = {"task_id": state["task_id"], "round": state["round"], "created_at": work.services.clock()}
     try:
         await work.services.memory.append(path, MemoryEntry(key=key, branch=branch, text=text, **about))

@@ -47,6 +47,8 @@ class FlowState(FlowInput, total=False):
     """The files of the message that the goal comes from. INIT."""
     added: list[str]
     """What a person added to the task. CONTROLLER."""
+    branch: str
+    """The flow's name, or the branches that lead to it, joined by dots. INIT."""
     files: dict[str, str]
     """The memory files. INIT."""
     before: str
@@ -75,8 +77,8 @@ class FlowState(FlowInput, total=False):
     tool_calls: int
     """How many tools ran. EXECUTOR."""
     early_exit: dict[str, Any] | None
-    """{EARLY_EXIT, result, summary, status} once the flow has to end, with what was `streamed` of its result. Any
-    node; looked at after every node."""
+    """{EARLY_EXIT, result, summary, status, by_user} once the flow has to end, with what was `streamed` of its result.
+    Any node; looked at after every node."""
     usage: dict[str, Any]
     """CONTROLLER, the branches."""
     result: Any

@@ -1,6 +1,6 @@
 """A branch that is a graph: an agent's, another flow, or one of the user's own."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -16,15 +16,15 @@ from segue.tools.calls.json_values import json_value
 
 from ..shared.context import NodeRuntime, announce
 from ..shared.plan_progress import end_steps, step_events
-from ..shared.prompt_budget import truncate_result
-from .branches import branch_context, flow_context, ids_of
+from ..shared.prompt_budget import as_json, truncate_result
+from .branches import branch_context, flow_context, ids_of, input_names
 from .hooks import exit_of
 from .outcome import outcome_of
 from .state import FlowNode, FlowState, FlowUpdate
 
 BranchGraph = CompiledStateGraph[Any, Any, Any, Any]
 _COUNTED = ("input", "output", "calls", "cost")
-_SHOWN = {"result", "summary", "status", "usage", "messages", "gave_up", "events"}
+_SHOWN = {"result", "summary", "status", "usage", "messages", "gave_up", "early_exit", "events"}
 """What streams show of the nodes of a graph of Segue's; `events` is never a part of the output."""
 
 
@@ -35,6 +35,7 @@ class Failed(Exception):
 def subgraph(name: str, branch: BranchConfig, graph: BranchGraph, config: FlowConfig) -> FlowNode:
     """The node of one branch over its graph."""
     kind = "agent" if branch.agent else "flow" if branch.flow else "graph"
+    takes = input_names(graph)
 
     async def node(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
         """Run the graph; its result goes to the controller, its summary to the logs. A failure is the branch's own."""
@@ -42,7 +43,7 @@ def subgraph(name: str, branch: BranchConfig, graph: BranchGraph, config: FlowCo
         arguments = call["arguments"]
         out: Mapping[str, Any] = {}
         try:
-            given = _given(graph, arguments, state)
+            given = _given(takes, arguments, state, name)
             context = branch_context(state, work, branch.agent)
             out = await _carried_out(graph, given, context)
             result = _result(out)
@@ -69,9 +70,8 @@ def subgraph(name: str, branch: BranchConfig, graph: BranchGraph, config: FlowCo
     return node
 
 
-def _given(graph: BranchGraph, arguments: Mapping[str, Any], state: FlowState) -> dict[str, Any]:
+def _given(takes: Collection[str], arguments: Mapping[str, Any], state: FlowState, name: str) -> dict[str, Any]:
     """The graph's input: the arguments, or their goal as a message; a graph of Segue's also gets the task's id."""
-    takes = graph.get_input_jsonschema().get("properties", {})
     given = {**arguments}
     if "messages" in takes and "messages" not in given:
         if not str(goal := given.pop("goal", "")).strip():
@@ -82,6 +82,7 @@ def _given(graph: BranchGraph, arguments: Mapping[str, Any], state: FlowState) -
             "task_id": state["task_id"],
             "language": state["language"],
             "started_at": state["started_at"],
+            "branch": f"{state['branch']}.{name}",
         }
     return given
 
@@ -106,7 +107,11 @@ async def _carried_out(graph: BranchGraph, given: dict[str, Any], context: Any) 
 def _result(out: Mapping[str, Any]) -> dict[str, Any]:
     """{"success"} or {"error"} of what a graph returned: a flow's, a mode's, or any other."""
     if "status" in out and "result" in out:
-        return {"success": json_value({"status": out["status"], "result": out["result"]})}
+        result = json_value(out["result"])
+        if out.get("early_exit") and (why := early_exit(out["early_exit"]).error):
+            text = result if isinstance(result, str) else as_json(result)
+            return {"error": text if text.startswith(why) else f"{why}: {text}"}
+        return {"success": {"status": out["status"], "result": result}}
     if out.get("gave_up"):
         return {"error": str(out["gave_up"])}
     made = out.get("result")

@@ -4,12 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from langchain_core.messages import AnyMessage, HumanMessage
+from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from segue.core.attachments import ATTACHMENTS, naming
 from segue.core.calls import CallResult
-from segue.core.errors import InvalidMessage
+from segue.core.decision import read_steps
+from segue.core.errors import InvalidMessage, UnreadableReply
 from segue.core.events import Answer, Durable, ErrorRaised, NotesTaken, TaskComplete
+from segue.core.plan import Step
 from segue.prompts.catalogue import phrase
 from segue.prompts.language import language_of
 
@@ -36,6 +39,8 @@ class Assignment(TypedDict, total=False):
     started_at: float
     attachments: list[dict[str, Any]]
     """The message's files, for a part that is not given the message."""
+    branch: str
+    """The branches that lead to a nested flow, joined by dots."""
 
 
 class GraphInput(TypedDict, total=False):
@@ -105,6 +110,24 @@ def begin(messages: list[AnyMessage], assignment: Mapping[str, Any] | None, runt
         "usage": dict(handed.get("usage") or {}),
         "result": None,
     }
+
+
+def given_steps(plan: Any) -> list[dict[str, Any]]:
+    """A caller's plan as steps; a text is read as a numbered list.
+
+    Raises:
+        InvalidMessage: it cannot be read.
+    """
+    if not plan:
+        return []
+    try:
+        if isinstance(plan, Sequence) and all(isinstance(item, dict) and "step_id" in item for item in plan):
+            steps: Sequence[Step] = [Step(**item) for item in plan]
+        else:
+            steps = read_steps(plan)
+    except (UnreadableReply, ValidationError) as error:
+        raise InvalidMessage("The plan cannot be read: give a numbered text, or steps with a description.") from error
+    return [step.model_dump(mode="json") for step in steps]
 
 
 STEER = "steer"

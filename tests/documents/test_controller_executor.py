@@ -2,14 +2,25 @@
 
 import io
 import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NotRequired, TypedDict
 
+import pytest
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
 from rich.console import Console
+from typer.testing import CliRunner
 
 import segue
-from segue import Agent, FlowConfig
+from segue import Agent, EarlyExit, FlowConfig
+from segue.cli.main import app as cli
 from segue.cli.views.trace_tree import trace_tree
-from segue.core.flows import SUBFLOWS
+from segue.core.errors import ConfigurationError
+from segue.core.flows import SUBFLOWS, ControllerDecision
 from tests.fakes import ScriptedChatModel, choose, plan_json
 from tests.loopback import Text
 
@@ -64,6 +75,144 @@ async def test_a_later_task_of_the_session_reads_what_an_earlier_one_wrote(tmp_p
         await app.ask(PLAN, session_id="s", agent="a")
         memory = str(second.calls[0][0].content).split("## Memory")[1].split("## State")[0]
         assert 'double {"number": 4} → 8' in memory
+
+
+@pytest.mark.parametrize("name", ["controller", "controller_executor"])
+async def test_the_graphs_of_studio_take_the_plan_the_goal_and_the_logs(name: str) -> None:
+    model = ScriptedChatModel([choose("double", number=4), choose("final_answer", answer="It is 8.")])
+    graph = segue.graph(name, agents=[Agent(agent_id="a", model=model, tools=(double,))])
+    given = {"goal": "Tell me twice 4", "plan": PLAN, "memory_files": {}, "logs": "bought a calculator"}
+    with model:
+        out = await graph.ainvoke(given, context={"agent": "a"})
+    assert "It is 8." in str(out["result"])
+    system, goal = model.calls[0]
+    assert goal.content == "Tell me twice 4" and "bought a calculator" in str(system.content)
+    assert all(f'"description": "{step}"' in str(system.content) for step in ("double 4", "tell the result"))
+
+
+async def test_the_next_message_on_the_thread_of_a_given_plan_has_a_plan_of_its_own() -> None:
+    made = plan_json("g", [{"action": "double", "params": {"number": 1}, "description": "another step"}])
+    finish = choose("final_answer", answer="done")
+    model = ScriptedChatModel([finish, made, finish])
+    agent = Agent(agent_id="a", model=model, tools=(double,))
+    graph = segue.graph("controller", agents=[agent], checkpointer=InMemorySaver())
+    config: RunnableConfig = {"configurable": {"thread_id": "t"}}
+    await graph.ainvoke({"goal": "first", "plan": PLAN, "logs": "old logs"}, config, context={"agent": "a"})
+    with model:
+        await graph.ainvoke({"messages": [("user", "second")]}, config, context={"agent": "a"})
+    system, goal = model.calls[-1]
+    assert goal.content == "second" and "another step" in str(system.content) and "old logs" not in str(system.content)
+
+
+async def test_a_person_who_ends_the_flow_gets_no_error() -> None:
+    script = [choose("ask_user", question="Which number?")]
+    async with segue.open(":memory:") as app:
+        app.register(Agent(agent_id="a", model=ScriptedChatModel(script), tools=(double,), mode="controller"))
+        task = await app.start(PLAN, session_id="s", agent="a")
+        async for _ in app.follow(task["task_id"]):
+            pass
+        result = await app.answer(task["task_id"], {"manual_finish": True})
+        assert (result["flow_status"], result.get("error")) == ("unfinished", None)
+        assert "terminated explicitly by the user" in result["answer"]
+        assert (await app.task(task["task_id"]))["status"] == "done"
+        assert "error" not in [event["type"] for event in (await app.trace(task["task_id"]))["events"]]
+
+
+def too_long(state: Mapping[str, Any]) -> EarlyExit:
+    return EarlyExit("as far as I got", "It takes longer.")
+
+
+@pytest.mark.parametrize("hook", [None, too_long])
+async def test_reaching_the_last_round_is_no_success_whatever_the_hook_says(hook: Any) -> None:
+    config = FlowConfig(max_round=1, on_reach_max_round=hook)
+    script = [choose("double", number=4)]
+    async with segue.open(":memory:", modes={"work": config}) as app:
+        app.register(Agent(agent_id="a", model=ScriptedChatModel(script), tools=(double,), mode="work"))
+        result = await app.ask(PLAN, agent="a")
+    assert (result["success"], result["flow_status"]) == (False, "unfinished")
+    assert ("It takes longer." if hook else "the maximum amount of rounds (1)") in result["error"]
+
+
+async def test_a_step_whose_flow_reached_its_last_round_is_not_done() -> None:
+    branch = {"flow": {"max_round": 1}}
+    config = FlowConfig.model_validate({"subflows_config": {"Executor": {"branches": {"inner": branch}}}})
+    decision = json.loads(choose("inner", goal="double 4")) | {"step_id": "1"}
+    script = [json.dumps(decision), choose("double", number=4), choose("final_answer", answer="half of it")]
+    async with segue.open(":memory:", modes={"work": config}) as app:
+        app.register(Agent(agent_id="a", model=ScriptedChatModel(script), tools=(double,), mode="work"))
+        result = await app.ask(PLAN, agent="a")
+    assert [step["status"] for step in result["plan"]] == ["error", "done"]
+    assert "the maximum amount of rounds (1)" in result["plan"][0]["note"]
+
+
+class Source(TypedDict):
+    name: str
+
+
+class Topic(TypedDict):
+    """A state as LangGraph's own examples declare it: pydantic alone does not take it before Python 3.12."""
+
+    topic: str
+    sources: NotRequired[list[Source]]
+    said: NotRequired[str]
+
+
+async def test_a_graph_with_the_usual_typed_dict_is_a_branch() -> None:
+    graph: StateGraph[Any, Any, Any, Any] = StateGraph(Topic)
+    graph.add_node("say", lambda state: {"said": f"about {state['topic']}"})
+    graph.add_edge(START, "say")
+    graph.add_edge("say", END)
+    config = FlowConfig.model_validate({"subflows_config": {"Executor": {"branches": {"say": {"graph": graph}}}}})
+    model = ScriptedChatModel([choose("say", topic="rain"), choose("finish", summary="said")])
+    async with segue.open(":memory:", modes={"work": config}) as app:
+        app.register(Agent(agent_id="a", model=model, mode="work"))
+        with model:
+            result = await app.ask(PLAN, agent="a")
+    assert '"topic": {"type": "string"}' in str(model.calls[0][0].content)
+    assert result["history"][0]["result"] == {"success": {"topic": "rain", "said": "about rain"}}
+
+
+@dataclass
+class Unfit:
+    model: Agent
+    handler: threading.Thread
+
+
+async def test_a_graph_whose_input_has_no_schema_is_refused_when_the_app_opens() -> None:
+    graph: StateGraph[Any, Any, Any, Any] = StateGraph(Unfit)
+    graph.add_node("say", lambda state: {})
+    graph.add_edge(START, "say")
+    config = FlowConfig.model_validate({"subflows_config": {"Executor": {"branches": {"say": {"graph": graph}}}}})
+    with pytest.raises(ConfigurationError, match=r"branch 'say' has no JSON schema .*give the branch `parameters`"):
+        await segue.open(":memory:", modes={"work": config})
+
+
+def stop_at_once(decision: ControllerDecision, state: Mapping[str, Any]) -> EarlyExit:
+    return EarlyExit("stopped", "stopped at once")
+
+
+@pytest.mark.parametrize(
+    "controller", ["Controller", {"flow": "Controller", "goal": "decide", "reset": False, "input_interface": None}]
+)
+async def test_a_topology_is_a_list_of_the_subflows(controller: Any) -> None:
+    FlowConfig.model_validate({"topology": [controller, "Executor", "MemoryWriting", "MemoryReading"]})
+    interface = {"_target_": f"{__name__}.stop_at_once"}
+    entry = {**(controller if isinstance(controller, dict) else {"flow": controller}), "output_interface": interface}
+    config = FlowConfig.model_validate({"topology": [entry, "Executor", "MemoryWriting", "MemoryReading"]})
+    async with segue.open(":memory:", modes={"work": config}) as app:
+        app.register(Agent(agent_id="a", model=ScriptedChatModel([choose("double", number=4)]), mode="work"))
+        assert (await app.ask(PLAN, agent="a"))["answer"] == "stopped"
+
+
+def test_a_wrong_topology_is_named_by_segue_agents(tmp_path: Path) -> None:
+    file = tmp_path / "agents.toml"
+    file.write_text('[flows.coder]\ntopology = ["Executor", "Controller", "MemoryReading"]\n', encoding="utf-8")
+    done = CliRunner().invoke(cli, ["agents", "--agents", str(file)])
+    assert done.exit_code == 2 and done.stdout == ""
+    assert done.stderr.strip() == (
+        "The flow 'coder': the topology has the order Executor → Controller → MemoryReading: "
+        "write MemoryReading → Controller → Executor."
+    )
 
 
 def test_the_defaults_are_those_of_the_document() -> None:

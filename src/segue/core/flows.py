@@ -51,6 +51,13 @@ class EarlyExit:
     result: Any
     summary: str
     status: FlowStatus = "finished"
+    by_user: bool = False
+    """The person ended it: unfinished, but no error."""
+
+    @property
+    def error(self) -> str:
+        """Why the flow failed, in a line; empty if it did not."""
+        return "" if self.status == "finished" or self.by_user else self.summary.partition("\n")[0] or "unfinished"
 
 
 Hooked = EarlyExit | BranchInput | Mapping[str, Any]
@@ -141,17 +148,31 @@ NODES: Final = (
 
 
 class MemoryWritingConfig(_Frozen):
-    """Where the summary of each round is written."""
+    """Where the summary of each round is written.
 
-    file: str = "logs"
-    """The name of a memory file."""
+    With neither field each session has a file of its own, and so has each branch that is a flow.
+    """
+
+    file: str = ""
+    """A name in the caller's `memory_files`, or else the memory file of that name, which sessions and flows share."""
+    scope: Literal["session", "user"] | None = None
+    """Whether the file belongs to one session or to all of a user's; None: session, or user where a file is named."""
+
+    @property
+    def name(self) -> str:
+        """The name of the file among the memory files of the flow."""
+        return self.file or "logs"
+
+    @property
+    def in_session(self) -> bool:
+        return self.scope == "session" if self.scope else not self.file
 
 
 class MemoryReadingConfig(_Frozen):
     """What the controller is shown of the memory files."""
 
     files: Items[str] | None = None
-    """Names of memory files; None: all of them."""
+    """Names in the caller's `memory_files`, or else of memory files; None: the caller's and the flow's own."""
     tokens: int | None = Field(default=None, ge=50)
     """The most that is shown; None: a quarter of the agent's `prompt_tokens`."""
 
@@ -168,13 +189,26 @@ class SubflowsConfig(_Frozen):
 
 
 class Subflow(_Frozen):
-    """One entry of a topology."""
+    """One entry of a topology; a mere name is one, too."""
 
     flow: Literal["MemoryReading", "Controller", "Executor", "MemoryWriting"]
     goal: str = ""
     """What it is there for; only read by people."""
+    input_interface: Any = None
+    reset: bool = False
+    """Without effect, as every subflow reads the state of the flow."""
     output_interface: Hook = None
-    """Of the Controller: `detect_finish_or_continue`."""
+    """Of the Controller: `detect_finish_or_continue`, also as `{"_target_": "module.function"}`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, given: Any) -> Any:
+        entry = {"flow": given} if isinstance(given, str) else given
+        interface = entry.get("output_interface") if isinstance(entry, dict) else None
+        if not isinstance(interface, Mapping) or not isinstance(interface.get("_target_"), str):
+            return entry
+        module, _, function = interface["_target_"].rpartition(".")
+        return {**entry, "output_interface": f"{module}:{function}"}
 
 
 DEFAULT_TOPOLOGY: Final = tuple(
@@ -246,7 +280,8 @@ def early_exit(given: object) -> EarlyExit:
             "A hook returned {given}: return an EarlyExit, or a mapping with result, summary and status.",
             given=repr(given),
         )
-    return EarlyExit(given.get("result", ""), str(given.get("summary", "")), given.get("status", "unfinished"))
+    result, summary, status = given.get("result", ""), str(given.get("summary", "")), given.get("status", "unfinished")
+    return EarlyExit(result, summary, status, bool(given.get("by_user")))
 
 
 def flow_config(given: FlowConfig | Mapping[str, Any]) -> FlowConfig:
@@ -264,7 +299,10 @@ def flow_config(given: FlowConfig | Mapping[str, Any]) -> FlowConfig:
         where = ".".join(str(part) for part in first["loc"])
         name = given.get("name", "flow")
         raise ConfigurationError(
-            "The flow '{name}': {place}{reason}.", name=name, place=f"{where}: " if where else "", reason=first["msg"]
+            "The flow '{name}': {place}{reason}.",
+            name=name,
+            place=f"{where}: " if where else "",
+            reason=first["msg"].removeprefix("Value error, "),
         ) from error
 
 

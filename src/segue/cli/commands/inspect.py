@@ -192,11 +192,25 @@ def agents(agents: options.MoreAgents = "", as_json: options.JsonOfList = False)
     from ..views.tables import print_agents
 
     with report_errors():
-        found = [*EXAMPLES, *Settings(agents_file=agents).agents()]
+        settings = Settings(agents_file=agents)
+        found = [*EXAMPLES, *settings.agents()]
+        _check_modes(settings)
         if as_json:
             write_json([_agent_row(agent) for agent in found], indent=2)
         else:
             print_agents(output(), found, Settings().ui_language, asyncio.run(served_tools(found)))
+
+
+def _check_modes(settings: Settings) -> None:
+    """Build the graphs of the agents file's modes.
+
+    Raises:
+        ConfigurationError: saying what is wrong with one.
+    """
+    if modes := settings.modes():
+        from ...runtime.modes import mode_graphs
+
+        mode_graphs(modes)
 
 
 def _agent_row(agent: "Agent") -> "Json":
