@@ -112,7 +112,8 @@ def parameters_of(name: str, graph: Graph) -> dict[str, Any]:
     if {"messages", "goal"} & {*input_names(graph)}:
         return _GOAL
     try:
-        return plain_schema(_input_schema(graph.builder.input_schema, graph), (*NOISE, "title"))
+        schema: dict[str, Any] = plain_schema(_input_schema(graph.builder.input_schema, graph), (*NOISE, "title"))
+        return schema
     except (PydanticUserError, NameError) as error:
         raise ConfigurationError(
             "The input of the graph of the branch '{name}' has no JSON schema ({error}): give the branch `parameters`.",

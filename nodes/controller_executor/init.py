@@ -30,8 +30,8 @@ def init(config: FlowConfig) -> FlowNode:
         """
         work = flow_context(runtime, config)
         branches_of(config, work)
-        for branch in config.subflows_config.executor.branches.values():
-            work.services.agent(branch.agent)
+        for each in config.subflows_config.executor.branches.values():
+            work.services.agent(each.agent)
         goal = state.get("goal") or config.subflows_config.controller.goal
         if not goal.strip():
             raise InvalidMessage('The flow has no goal: invoke the graph with {"goal": "…"}, or configure one.')
