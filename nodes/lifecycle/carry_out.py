@@ -51,7 +51,7 @@ def carry_out(graph: ReactGraph) -> Node[SubTaskWork, LifecycleState]:
         result = out["result"]
         fresh = [message for message in out["messages"] if not message.additional_kwargs.get("brief")]
         made = [message.model_copy(update={"id": None}) for message in fresh if _is_call(message)]
-        error = "" if result["success"] else str(result.get("error") or phrase("nothing_found", state["language"]))
+        error = _failure(result, state["language"])
         unknown = unknown_calls(result["history"], state["language"])
         answer = "\n\n".join([result["answer"], *unknown])
         outcome = {"answer": answer, "error": error, "history": result["history"], "unknown": unknown}
@@ -84,6 +84,13 @@ async def _in_time(graph: ReactGraph, state: SubTaskWork, task: SubTask, work: N
     if ledger:
         await ledger.cancel(work.tools, why)
     raise Failed(why)
+
+
+def _failure(result: Mapping[str, Any], language: str) -> str:
+    """Why the task is not done: the react graph failed, or its answer says why there is none."""
+    if not result["success"]:
+        return str(result.get("error") or phrase("nothing_found", language))
+    return str(result["answer"]).partition("\n")[0].rstrip(" :：") if result.get("refused") else ""
 
 
 def _is_call(message: AnyMessage) -> bool:

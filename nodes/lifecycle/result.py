@@ -34,17 +34,19 @@ def whole_answer(state: LifecycleState) -> str:
     tasks, results = tasks_of(state["steps"]), state["results"]
     last = _conclusion(tasks)
     answer = results[last.step_id] if last and last.step_id in results else done_so_far(state)
+    if not answer and len(tasks) == 1:
+        answer = "\n\n".join(outcome["answer"] for outcome in state["outcomes"])
     undone = [f"- {task.description}: {task.note}" for task in tasks if task.status is not Status.DONE]
-    left = phrase("lifecycle_left", state["language"], tasks="\n".join(undone)) if undone else ""
+    left = phrase("lifecycle_left", state["language"], tasks="\n".join(undone)) if undone and len(tasks) > 1 else ""
     doubtful = dict.fromkeys(line for outcome in state["outcomes"] for line in outcome.get("unknown", ()))
     return "\n\n".join(part for part in (answer, *(line for line in doubtful if line not in answer), left) if part)
 
 
 def done_so_far(state: LifecycleState) -> str:
-    """The results of the completed tasks, each under its description."""
+    """The results of the completed tasks, each under its description; one alone has none."""
     tasks, results = tasks_of(state["steps"]), state["results"]
     done = [task for task in tasks if task.step_id in results]
-    if len(tasks) == 1 and done:
+    if len(done) == 1:
         return results[done[0].step_id]
     return "\n\n".join(f"### {task.description}\n\n{results[task.step_id]}" for task in done)
 

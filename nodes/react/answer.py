@@ -23,6 +23,8 @@ async def answer(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     result = react_result({**state, "plan": plan}, whole, chars, decision.thought)
     if decision.malformed:
         result["malformed"] = True
+    if decision.refused:
+        result["refused"] = True
     return {
         "messages": [AIMessage(text)],
         "plan": plan,

@@ -7,6 +7,7 @@ from segue.core.calls import PendingCall
 from segue.core.decision import ActionType, Decision
 from segue.core.errors import UnreadableReply
 from segue.core.events import Action, AttemptRestarted, ErrorRaised, Observe, RestartReason, StepUpdate, Thought, Token
+from segue.core.models import REFUSAL
 from segue.core.plan import Step
 from segue.prompts.catalogue import phrase
 
@@ -36,6 +37,8 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
             return joined(added, _unreadable(asked, str(error), state, work))
         why = phrase("prose_answer", state["language"], n=MOST_UNREADABLE)
         decision, errors = prose, [ErrorRaised(message=f"{error} {why}", **ids)]
+    if asked.reply.finish_reason == REFUSAL:
+        decision = decision.model_copy(update={"refused": True})
     calls = calls_of(state, decision) if decision.action_type is ActionType.CALL_TOOL else []
     decision = _streamed(decision, asked.streamed, work, ids)
     steps = tuple(Step(**step) for step in state["plan"])

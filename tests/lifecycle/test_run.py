@@ -4,9 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
 
+from segue.core.agents import Agent
 from segue.core.errors import ConfigurationError
 from segue.lifecycle import Context, ConversationEngine, EngineState
+from tests.fakes import ScriptedChatModel, answer
 from tests.lifecycle.conftest import Library, Planner, Workshop, chain, rest, task, told, until
 
 
@@ -76,6 +79,38 @@ async def test_the_offline_planner_breaks_a_goal_down_and_carries_it_out() -> No
     again = ConversationEngine(llm="offline", tools=("travel", "calculator"))
     await rest(again.run("帮我规划一个北京3日游，包括景点和美食"))
     assert [t.public for t in again.tasks] == [t.public for t in engine.tasks]
+
+
+@pytest.mark.parametrize("goal", ["Write a poem about the moon", "写一首关于月亮的诗", "Plan a trip"])
+async def test_a_goal_that_the_offline_planner_cannot_answer_is_a_failed_task(goal: str) -> None:
+    engine = ConversationEngine(llm="offline", tools=("travel", "calculator"))
+    events = await rest(engine.run(goal))
+    assert "task_failed 1" in told(events) and "task_completed 1" not in told(events)
+    assert [engine.completed_tasks, engine.results, [t.status for t in engine.tasks]] == [0, {}, ["error"]]
+    failed = next(event.data for event in events if event.event_type == "task_failed")
+    assert failed["error"] and failed["result"].startswith(failed["error"])
+    assert events[-1].data["answer"] == failed["result"] and events[-1].data["failed_tasks"] == 1
+
+
+async def test_a_task_that_the_model_refuses_fails_and_what_needs_it_is_skipped() -> None:
+    def reply(messages: Any) -> AIMessage:
+        refusal = {"finish_reason": "refusal"} if messages[0].content == "do a" else {}
+        return AIMessage(answer("I cannot help with that."), response_metadata=refusal)
+
+    agent = Agent(agent_id="worker", model=ScriptedChatModel(reply))
+    engine = ConversationEngine(None, Planner([[task("a"), task("b", "a"), task("c")]]), agent=agent)
+    events = await rest(engine.run("go"))
+    assert [t.status for t in engine.tasks] == ["error", "skipped", "done"]
+    assert engine.results == {"c": "I cannot help with that."}
+    assert (
+        next(event.data["error"] for event in events if "task_failed a" in told([event])) == "I cannot help with that."
+    )
+
+
+async def test_the_answer_of_an_offline_run_with_one_result_begins_with_the_result() -> None:
+    engine = ConversationEngine(llm="offline", tools=("travel", "calculator"))
+    events = await rest(engine.run("What is 17 * 23?"))
+    assert events[-1].data["answer"].startswith("`17 * 23` = **391**")
 
 
 async def test_tasks_that_cannot_be_carried_out_are_asked_for_again_with_the_reasons() -> None:

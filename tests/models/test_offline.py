@@ -283,7 +283,7 @@ async def test_the_last_task_puts_the_results_of_its_brief_together() -> None:
     )
     talk = Talk(LIBRARY, conversation=[{"role": "user", "content": brief}])
     answer = await talk.say("Put the results together and write the answer Not used: a pony")
-    assert "### Hours\n\n9–17" in answer and "Not used: a pony" in answer and "opening_hours" not in answer
+    assert answer.startswith("9–17") and "Not used: a pony" in answer and "opening_hours" not in answer
 
 
 async def test_an_object_of_another_form_is_refused() -> None:

@@ -78,6 +78,8 @@ class Decision(BaseModel):
     """The provider's id of the control tool's call that this decision came as, in the native protocol."""
     malformed: bool = False
     """Whether no decision could be read, and the text of the reply is the answer."""
+    refused: bool = False
+    """Whether the answer says why there is none."""
 
     @property
     def output(self) -> dict[str, Any]:

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 OFFLINE = "offline"
 """The name of the offline planner: rules, not a language model."""
 Purpose = Literal["decide", "plan", "answer", "extract", "converse"]
+REFUSAL = "refusal"
+"""The `finish_reason` of a reply that says why there is no answer."""
 
 
 @dataclass(frozen=True)

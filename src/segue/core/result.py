@@ -78,6 +78,11 @@ class Result(Json):
         return bool(self.get("malformed"))
 
     @property
+    def refused(self) -> bool:
+        """Whether the answer says why there is none: the model refused, or the offline planner has no tool for it."""
+        return bool(self.get("refused"))
+
+    @property
     def unknown_outcomes(self) -> list[Json]:
         """The calls that may or may not have taken effect."""
         return list(self.get("unknown_outcomes") or ())

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from ...core.errors import ModelRefused
-from ...core.models import CallDelta, ModelPiece, ModelReply, ModelRequest, RawCall, TextDelta
+from ...core.models import REFUSAL, CallDelta, ModelPiece, ModelReply, ModelRequest, RawCall, TextDelta
 from ...prompts.language import Language, language_of
 from ...prompts.words import enumerated
 from ..transcript import Made, Transcript, read_transcript
@@ -115,6 +115,13 @@ class Task:
         return self.say("think_call", calls=enumerated(calls, self.language)) if calls else self.say("think_answer")
 
     @property
+    def finish_reason(self) -> str:
+        """That of the answer: a refusal where it has no result, as no tool fits, an argument is missing or all failed."""
+        made = self.transcript.made
+        answered = self.small_talk or (any(not call.error for call in made) if made else self._recap)
+        return "stop" if answered else REFUSAL
+
+    @property
     def answer(self) -> str:
         """The answer in Markdown, with the notice that no language model wrote it."""
         # Of a call that was made more than once, the last counts.
@@ -148,13 +155,22 @@ class Task:
         if calls := self.intent.calls:
             tools = answers.listed((answers.title(call.card, self.language) for call in calls), self.language)
             parts.insert(0, self.say("not_run", tools=tools))
-        concluding = self.objective.startswith(self.say("conclude"))
-        if not parts and (concluding or _RECAP.search(self.objective)) and (results := self._earlier()):
-            parts = [] if concluding else [self.say("recap")]
-            parts += [answers.result_text(result, self.language) for result in results]
-            parts += [self.objective.removeprefix(self.say("conclude")).strip()] if concluding else []
+        if not parts:
+            parts = self._recap
         tools = answers.introduced(self.cards, self.language)
         return [part for part in parts if part] or [self.say("no_fit" if self.cards else "no_tools", tools=tools)]
+
+    @cached_property
+    def _recap(self) -> list[str]:
+        """The results that were found before, where the message asks for them, and what a concluding task adds."""
+        concluding = self.objective.startswith(self.say("conclude"))
+        if not (concluding or _RECAP.search(self.objective)) or self.intent.calls:
+            return []
+        results = [answers.result_text(result, self.language) for result in self._earlier()]
+        if not results or answers.shortcomings(self.intent, self.language):
+            return []
+        added = [self.objective.removeprefix(self.say("conclude")).strip()] if concluding else []
+        return [*([] if concluding else [self.say("recap")]), *results, *added]
 
     def _earlier(self) -> list[str]:
         """The results of the latest message that has any, or those that a subtask's brief ends with."""
@@ -162,13 +178,19 @@ class Task:
         for message in self.transcript.conversation:
             if message["role"] == "user":
                 results.append(
-                    [_CALL_LINE.sub(r"### \1\n\n", _BRIEF.sub("", message["content"]))]
+                    [_titled(_BRIEF.sub("", message["content"]))]
                     if _BRIEF.search(message["content"])
                     else []
                 )
             elif message["role"] == "tool":
                 results[-1].append(message["content"])
         return next((found for found in reversed(results) if found), [])
+
+
+def _titled(results: str) -> str:
+    """The results of a subtask's brief, each under the title of its task; one alone has none."""
+    alone = len(_CALL_LINE.findall(results)) == 1
+    return _CALL_LINE.sub("" if alone else r"### \1\n\n", results)
 
 
 def _readable(text: str) -> str:
@@ -181,13 +203,14 @@ def _reply(task: Task, request: ModelRequest) -> ModelReply:
         calls = [RawCall("", c.card.name, json.dumps(c.arguments, ensure_ascii=False)) for c in task.pending]
         return ModelReply(task.thought, "tool_calls", tool_calls=tuple(calls))
     if request.native or request.schema is None:
-        return ModelReply(task.answer)
+        return ModelReply(task.answer, task.finish_reason)
     fields = request.schema.get("properties", {})
     writer = next((write for field, write in _WRITERS.items() if field in fields), None)
     if writer is None:
         kind = request.schema.get("title", "JSON object")
         raise ModelRefused("A {kind} needs a language model to write it: give the agent a model.", kind=kind)
-    return ModelReply(json.dumps(writer(task, request), ensure_ascii=False))
+    finish_reason = task.finish_reason if writer is _decision and not task.pending else "stop"
+    return ModelReply(json.dumps(writer(task, request), ensure_ascii=False), finish_reason)
 
 
 def _decision(task: Task, request: ModelRequest) -> dict[str, Any]:
