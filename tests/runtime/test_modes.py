@@ -7,12 +7,21 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 
 import segue
-from segue.core.agents import load_agents, load_modes
+from segue.core.agents import Agent, load_agents, load_modes
 from segue.core.errors import ConfigurationError
+from segue.core.flows import FlowConfig
+from segue.tools.registry import tool
+from tests.fakes import ScriptedChatModel, call_tool
 
 
 async def shout(state: MessagesState) -> dict[str, list[AIMessage]]:
     return {"messages": [AIMessage(state["messages"][-1].text.upper())]}
+
+
+@tool(needs_approval=True)
+def drop() -> str:
+    """Drop it."""
+    return "dropped"
 
 
 def graph() -> StateGraph[MessagesState]:
@@ -59,3 +68,33 @@ def test_mistakes_in_the_file_are_named(tmp_path: Path, text: str, says: str) ->
     with pytest.raises(ConfigurationError, match=says):
         load_agents(file)
         load_modes(file)
+
+
+@pytest.mark.parametrize("mode", ["direct", "react", "plan", "plan_react", "auto", "lifecycle", "flow"])
+async def test_a_task_says_which_model_it_used_in_every_mode(mode: str) -> None:
+    async with segue.open(":memory:", modes={"flow": FlowConfig()}) as app:
+        result = await app.ask("What is 17 * 23?", mode=mode)
+        assert result.model == "offline", result
+        task = await app.tasks.get(result.task_id)
+        assert (task.used_model, task.result and task.result["model"]) == ("offline", "offline")
+        assert (await app.trace(result.task_id))["task"]["model"] == "offline"
+
+
+async def test_a_task_says_which_model_it_used_after_a_resume_with_another_and_where_none_was_called() -> None:
+    silent = Agent(agent_id="a", model=ScriptedChatModel([ConnectionError("gone")]), mode="react")
+    async with segue.open(":memory:", agents=[silent], modes={"loud": graph()}) as app:
+        with pytest.raises(ConnectionError):
+            await app.ask("What is 17 * 23?", agent="a", session_id="s")
+        (task,) = await app.tasks.list(agent_id="a")
+        assert (await app.resume(task.task_id, model="offline")).model == "offline"
+        (listed,) = await app.tasks(agent_id="a")
+        assert listed["model"] == "offline"
+        assert (await app.ask("hello", mode="loud", agent="a")).model == ""
+
+
+async def test_a_cancelled_task_says_which_model_it_used() -> None:
+    asking = Agent(agent_id="a", model=ScriptedChatModel([call_tool(("drop", {}))]), tools=[drop], mode="react")
+    async with segue.open(":memory:", agents=[asking]) as app:
+        waiting = await app.ask("Drop it.", agent="a")
+        await app.cancel(waiting.task_id)
+        assert (await app.tasks.get(waiting.task_id)).used_model == app.model_for("a").name

@@ -41,6 +41,7 @@ def test_a_task_whole(client: httpx.Client, noted: Json) -> None:
     task = trace["task"]
     assert (task["session_id"], task["user_id"], task["agent_id"]) == ("notes", "ann", "noter")
     assert (task["status"], task["result"]["answer"], task["error"]) == ("done", "noted", None)
+    assert noted["model"] == task["model"] == task["result"]["model"] == "ScriptedChatModel"
     assert types(trace["events"])[0] == "state_changed" and "tool_result" in types(trace["events"])
     (call,) = trace["calls"]
     assert (call["name"], call["state"], call["outcome"]) == ("note", "done", {"success": "noted one"})

@@ -108,9 +108,15 @@ class Task(NewTask):
         """Whether it is finished for good: answered, failed with a result, or cancelled."""
         return self.status in ENDED or (self.status == TaskStatus.ERROR and self.result is not None)
 
+    @property
+    def used_model(self) -> str:
+        """The model that answered, once the task has a result; until then the one that was asked for, if any."""
+        return str((self.result or {}).get("model") or self.model)
+
     def json(self) -> Json:
-        """The public form, in which `requested` is called `wanted`."""
-        return {"wanted" if name == "requested" else name: value for name, value in _plain(self).items()}
+        """The public form, in which `requested` is called `wanted`, and `model` is the one that was used."""
+        named = {"wanted" if name == "requested" else name: value for name, value in _plain(self).items()}
+        return {**named, "model": self.used_model}
 
 
 @dataclass(frozen=True)

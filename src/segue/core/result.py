@@ -58,6 +58,11 @@ class Result(Json):
         return self.get("plan")
 
     @property
+    def model(self) -> str:
+        """The name of the model that answered; empty where none was called."""
+        return str(self.get("model", ""))
+
+    @property
     def usage(self) -> Mapping[str, Any]:
         """Tokens and calls: {"input", "output", "calls"}, with prices also "cost" and "currency"."""
         return self.get("usage") or {}

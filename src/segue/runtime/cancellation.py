@@ -83,7 +83,8 @@ def cancelled_result(
         total_steps=len(history),
         usage=known.usage.as_dict(),
     )
-    return {**result, "success": False, "status": "cancelled", "unknown_outcomes": [*unknown]}
+    model = next(reversed(known.models), "")
+    return {**result, "success": False, "status": "cancelled", "unknown_outcomes": [*unknown], "model": model}
 
 
 def stopped(row: Task) -> Json:

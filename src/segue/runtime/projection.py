@@ -110,6 +110,8 @@ class Projection:
     """The calls that have no result yet."""
     statuses: list[StateChanged] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
+    models: dict[str, None] = field(default_factory=dict)
+    """The names of the models that answered, in the order of their first calls."""
     prompt_chars: int = 0
     """Characters of all prompts that were sent."""
     prefix_chars: int = 0
@@ -162,7 +164,9 @@ class Projection:
         usage = self.usage
         usage.input += event.input
         usage.output += event.output
-        usage.calls += "error" not in event.reply
+        if "error" not in event.reply:
+            usage.calls += 1
+            self.models[event.model] = None
         self.prompt_chars += event.prompt_chars
         self.prefix_chars += event.prefix_chars
         if event.cost is not None:

@@ -293,7 +293,7 @@ async def outcome(app: App, tenant: Tenant, task_id: str) -> Json:
     row = await app.tasks.get(task_id)
     result = row.result or {"success": False, "answer": "", "mode": row.mode}
     ids = {"task_id": task_id, "session_id": tenant.shown(row.thread_id), "status": str(row.status)}
-    described = {**result, **ids, "model": row.model or _own_model(app, row.agent_id)}
+    described = {**result, **ids, "model": row.used_model or _own_model(app, row.agent_id)}
     if row.error or described.get("error"):
         described["error"] = tenant.without_prefix(str(row.error or described["error"]))
     if row.status == TaskStatus.WAITING:
