@@ -95,7 +95,7 @@ async def test_without_a_coordinator_the_context_is_empty_and_without_a_model_th
         "tools": [],
         "knowledge": [],
     }
-    assert [(t.id, t.description, t.status) for t in engine.tasks] == [("1", "做一件事", "error")]  # nobody can answer it
+    assert [(t.id, t.description, t.status) for t in engine.tasks] == [("1", "做一件事", "error")]
 
 
 async def test_a_chat_model_breaks_the_goal_down_and_carries_the_tasks_out() -> None:

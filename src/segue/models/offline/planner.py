@@ -178,9 +178,7 @@ class Task:
         for message in self.transcript.conversation:
             if message["role"] == "user":
                 results.append(
-                    [_titled(_BRIEF.sub("", message["content"]))]
-                    if _BRIEF.search(message["content"])
-                    else []
+                    [_titled(_BRIEF.sub("", message["content"]))] if _BRIEF.search(message["content"]) else []
                 )
             elif message["role"] == "tool":
                 results[-1].append(message["content"])
