@@ -116,7 +116,7 @@ class Task:
 
     @property
     def finish_reason(self) -> str:
-        """That of the answer: a refusal where it has no result, as no tool fits, an argument is missing or all failed."""
+        """That of the answer: a refusal where no tool fits, an argument is missing, or every call failed."""
         made = self.transcript.made
         answered = self.small_talk or (any(not call.error for call in made) if made else self._recap)
         return "stop" if answered else REFUSAL
