@@ -10,8 +10,9 @@ from rich.console import Console
 
 from segue.cli.views.lines import SIGNS
 from segue.cli.views.live import LiveView
-from segue.cli.views.plain import AnswerView, JsonView, PlainView
+from segue.cli.views.plain import PlainView
 from segue.cli.views.progress import subtask_table
+from segue.cli.views.task_view import AnswerView, JsonView
 from segue.core.events import (
     Action,
     Answer,

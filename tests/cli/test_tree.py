@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 from rich.console import Console
 
-from segue.cli.views.lines import SIGNS, event_lines
+from segue.cli.views.lines import SIGNS, notice_lines
 from segue.cli.views.trace_tree import trace_tree
 from segue.core.events import (
     Action,
@@ -409,6 +409,6 @@ def test_an_action_and_its_calls_name_the_plans_step() -> None:
 def test_a_task_that_goes_on_with_a_changed_agent_says_so(language: str, in_tree: str, in_view: str) -> None:
     changed = Resumed(agent_changed=True, **TASK)
     assert in_tree in drawn([changed], message="退款" if language == "zh" else "refund")
-    (line,) = event_lines(changed, Projection(), SIGNS, language)
+    (line,) = notice_lines(changed, Projection(), SIGNS, language)
     assert line.plain.startswith(in_view)
-    assert event_lines(Resumed(**TASK), Projection(), SIGNS, language) == []
+    assert notice_lines(Resumed(**TASK), Projection(), SIGNS, language) == []

@@ -6,23 +6,34 @@ from enum import StrEnum
 from functools import singledispatchmethod
 
 from ..core.events import (
+    Answer,
     ApprovalGiven,
     ApprovalRequested,
     AttemptRestarted,
+    BranchEnd,
+    BranchStart,
+    CallPermitted,
+    Cancelled,
+    ErrorRaised,
     Event,
     Fallback,
+    Lifecycle,
     ModelCalled,
+    ModeSelected,
     Phase,
     PlanUpdate,
     QuestionAsked,
+    Recovered,
     RecursionStart,
     Resumed,
+    Steered,
     StepUpdate,
     Thinking,
     Thought,
     Token,
     ToolCall,
     ToolResult,
+    Waiting,
 )
 from .projection import CallId, Projection, call_id
 
@@ -95,9 +106,11 @@ class CallClosed:
 
 @dataclass(frozen=True)
 class PlanChanged:
-    """The plan, or a step of it, changed; `task` has it."""
+    """The plan changed, or one step of it; `task` has it."""
 
     task: Projection
+    step_id: str = ""
+    """The step that changed; empty for a new plan."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +125,31 @@ class Approved:
     """A person decided on calls."""
 
     given: ApprovalGiven
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The answer is whole. `text` leaves out what earlier replies of the task had of it."""
+
+    text: str
+    whole: str
+
+
+Notice = (
+    ModeSelected
+    | Fallback
+    | AttemptRestarted
+    | Waiting
+    | Steered
+    | Recovered
+    | Cancelled
+    | ErrorRaised
+    | CallPermitted
+    | BranchStart
+    | BranchEnd
+    | Lifecycle
+)
+"""Events that are parts as they are: what else a person is shown of the task."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +173,8 @@ Part = (
     | Approved
     | Phase
     | Resumed
+    | Answered
+    | Notice
     | Ended
 )
 
@@ -200,8 +240,8 @@ class ReplyStream:
         self._first = True
         """Whether no token came yet: the first may be what was streamed before, with what is known of it."""
         self._thoughts: dict[str, str] = {}
-        self._completed: set[str] = set()
-        """The rounds whose thought is."""
+        self._completed: dict[str, str] = {}
+        """The thoughts that were completed, by round: a model's reasoning may come before its thought."""
         self._calls: set[CallId] = set()
 
     @property
@@ -249,7 +289,7 @@ class ReplyStream:
         yield from self._add(Kind.THOUGHT, event.content)
 
     @_of.register
-    def _(self, event: Phase) -> Iterator[Part]:
+    def _(self, event: Phase | Notice) -> Iterator[Part]:
         yield event
 
     @_of.register
@@ -288,11 +328,12 @@ class ReplyStream:
         yield from self._complete_thought(event.trace_id, event.text)
 
     def _complete_thought(self, trace_id: str, text: str) -> Iterator[Part]:
-        """A thought, whole; each round has one."""
-        if not text.strip() or trace_id in self._completed:
+        """A thought, whole, unless a completed one of the round contains it."""
+        completed = self._completed.get(trace_id, "")
+        if not text.strip() or text.strip() in completed:
             return
         if trace_id:
-            self._completed.add(trace_id)
+            self._completed[trace_id] = f"{completed}\n{text}"
         self._thoughts.pop(trace_id, None)
         yield Completed(Kind.THOUGHT, text)
 
@@ -310,17 +351,17 @@ class ReplyStream:
 
     @_of.register
     def _(self, event: AttemptRestarted | Fallback | Resumed) -> Iterator[Part]:
-        yield from self._discard(event)
-
-    def _discard(self, event: AttemptRestarted | Fallback | Resumed) -> Iterator[Part]:
         self._thoughts.pop(event.trace_id, None)
         discarded = self._text.discard(event)
         if self._open is Kind.TEXT and (discarded or not isinstance(event, Resumed)):
             yield from self._close()
         if discarded:
             yield Discarded()
-        if isinstance(event, Resumed):
-            yield event
+        yield event
+
+    @_of.register
+    def _(self, event: Answer) -> Iterator[Part]:
+        yield Answered(self.own(event.answer), event.answer)
 
     # Rounds, calls, the plan, questions.
 
@@ -345,7 +386,7 @@ class ReplyStream:
     @_of.register
     def _(self, event: PlanUpdate | StepUpdate) -> Iterator[Part]:
         if self.task.plan:
-            yield PlanChanged(self.task)
+            yield PlanChanged(self.task, event.step_id if isinstance(event, StepUpdate) else "")
 
     @_of.register
     def _(self, event: ApprovalRequested | QuestionAsked) -> Iterator[Part]:

@@ -22,8 +22,8 @@ from ..lookup import with_file_of
 from ..settings import Settings, task_command
 from ..views.consoles import output, write_json
 from ..views.lines import Signs, signs_for, unknown_calls
-from ..views.plain import result_form
 from ..views.sanitize import one_line
+from ..views.task_view import result_form
 
 if TYPE_CHECKING:
     from ...app import App
@@ -139,7 +139,7 @@ class Batch:
 
     def _say(self, outcome: str, task: Task, problem: str, seconds: float) -> str:
         if self.as_json:
-            write_json(result_form(task.json(), outcome=outcome, error=problem or None))
+            write_json(result_form(task, outcome=outcome, error=problem or None))
             return outcome
         signs = signs_for(self.console)
         sign, style = _sign(outcome, signs)
@@ -151,7 +151,7 @@ class Batch:
         self._print(line.append(one_line(task.message, 80)))
         if problem and outcome in ("failed", "busy", "skipped"):
             self._print(Text(f"    {one_line(problem, 300)}", style=style))
-        if unknown := unknown_calls(task.json(), signs, self.settings.language_for(task.message)):
+        if unknown := unknown_calls(task, signs, self.settings.language_for(task.message)):
             self._print(Text("    ") + unknown)
         return outcome
 

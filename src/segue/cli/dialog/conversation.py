@@ -24,9 +24,10 @@ from ..settings import Settings, send_command, task_command
 from ..views.consoles import complaints, output, print_prose
 from ..views.lines import greet, header, signs_for, status_line, unknown_calls
 from ..views.live import LiveView
-from ..views.plain import AnswerView, JsonView, PlainView, View
+from ..views.plain import PlainView
 from ..views.progress import LiveProgress, PlainProgress
 from ..views.sanitize import printable
+from ..views.task_view import AnswerView, JsonView, TaskView, View
 from .approval import can_ask, print_question
 from .hints import answer_hints, continue_hint
 from .interrupts import Interrupts, listening, typing, unless_interrupted
@@ -175,7 +176,7 @@ class Conversation:
             return JsonView()
         in_subtasks, language = task.mode == LIFECYCLE, self._language(task)
         if self.console.is_terminal and not self.console.is_dumb_terminal:
-            view: View = (LiveProgress if in_subtasks else LiveView)(self.console, language)
+            view: TaskView = (LiveProgress if in_subtasks else LiveView)(self.console, language)
         else:
             view = (PlainProgress if in_subtasks else PlainView)(self.console, language)
         return view if output().is_terminal else AnswerView(view, self.console.quiet, language)
@@ -280,7 +281,7 @@ class Conversation:
         view = self._shown()
         view.finish()
         if isinstance(view, JsonView):
-            view.result(task.json())
+            view.result(task)
         trace = task_command(self.settings, "trace", task.task_id)
         complain(self.settings.say("taken_elsewhere"), trace)
         return Turn(PAUSED)
@@ -302,7 +303,7 @@ class Conversation:
         else:
             view.finish()
         if isinstance(view, JsonView):
-            view.result(task.json(), **({"question": question} if question else {}))
+            view.result(task, **({"question": question} if question else {}))
         elif question:
             print_question(complaints() if self.console.quiet else self.console, question, self._language(task))
             suggest(*answer_hints(self.settings, task.task_id, question))
@@ -313,10 +314,10 @@ class Conversation:
 
     def _conclude(self, task: Task) -> None:
         self.console.print()
-        if unknown := unknown_calls(task.json(), signs_for(self.console), self._language(task)):
+        if unknown := unknown_calls(task, signs_for(self.console), self._language(task)):
             print_prose(self.console, unknown)
         if task.status in ("done", "error") and task.result:
-            print_prose(self.console, status_line(task.json(), self.seconds, self._language(task)))
+            print_prose(self.console, status_line(task, self.seconds, self._language(task)))
             if self.framed:
                 self.print_continue_hint(task)
 

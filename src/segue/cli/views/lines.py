@@ -17,7 +17,6 @@ from ...core.events import (
     CallPermitted,
     Cancelled,
     ErrorRaised,
-    Event,
     Fallback,
     FlowEnd,
     ModeReason,
@@ -34,8 +33,13 @@ from ...core.events import (
 from ...prompts.catalogue import sentence
 from ...prompts.words import colon, described, label, word
 from ...runtime.projection import PlanItem, Projection
+from ...runtime.reply_stream import Approved, Part
 from .consoles import print_prose
 from .sanitize import arguments_line, one_line, printable, result_line
+
+if TYPE_CHECKING:
+    from ...core.models import Model
+    from ...core.records import Task
 
 STYLES = {"pending": "dim", "running": "bold cyan", "done": "green", "error": "red", "skipped": "yellow"}
 _RULE = "━"
@@ -134,9 +138,9 @@ def outcome_sign(result: Mapping[str, Any], signs: Signs) -> tuple[str, str]:
     return (signs.failed, "red") if "error" in result else (signs.ok, "green")
 
 
-def unknown_calls(task: Mapping[str, Any], signs: Signs, language: str) -> Text | None:
-    """The calls of an ended task of which nobody knows whether they took effect, or None."""
-    calls = (task["result"] or {}).get("unknown_outcomes")
+def unknown_calls(task: "Task", signs: Signs, language: str) -> Text | None:
+    """The calls of an ended task whose outcome is unknown, or None."""
+    calls = (task.result or {}).get("unknown_outcomes")
     if not calls:
         return None
     text = Text(sentence("unknown_calls", language), style="yellow")
@@ -220,65 +224,62 @@ def approval_lines(event: ApprovalGiven | CallPermitted, task: Projection, signs
     return [verdict_line(verdict, call, signs, language) for verdict, call in zip(event.verdicts, calls, strict=True)]
 
 
-def event_lines(event: Event, task: Projection, signs: Signs, language: str) -> list[Text]:
-    """The lines of an event that every view shows alike; none of any other."""
-    match event:
+def notice_lines(part: Part, task: Projection, signs: Signs, language: str) -> list[Text]:
+    """The lines of a part that every view shows alike; none of any other."""
+    match part:
         case ModeSelected():
-            return [mode_line(event, language)]
+            return [mode_line(part, language)]
         case Fallback():
-            return [fallback_line(event, language)]
+            return [fallback_line(part, language)]
         case AttemptRestarted():
-            name = "attempt" if event.reason == RestartReason.AFTER_WAIT else "restarting"
-            why = described(one_line(event.reason, 160), language)
-            return [Text(sentence(name, language, n=event.attempt, why=why), style="yellow")]
+            name = "attempt" if part.reason == RestartReason.AFTER_WAIT else "restarting"
+            why = described(one_line(part.reason, 160), language)
+            return [Text(sentence(name, language, n=part.attempt, why=why), style="yellow")]
         case Waiting():
-            why = described(one_line(event.reason, 160), language)
-            name = "waits" if event.seconds is None else "waits_for"
-            return [Text(sentence(name, language, why=why, seconds=f"{event.seconds or 0:.1f}"), style="dim")]
+            why = described(one_line(part.reason, 160), language)
+            name = "waits" if part.seconds is None else "waits_for"
+            return [Text(sentence(name, language, why=why, seconds=f"{part.seconds or 0:.1f}"), style="dim")]
         case Steered():
-            return [steered_line(event, language)]
-        case ApprovalGiven() | CallPermitted():
-            return [Text("  ") + line for line in approval_lines(event, task, signs, language)]
-    return _other_lines(event, signs, language)
+            return [steered_line(part, language)]
+        case Approved(given):
+            return [Text("  ") + line for line in approval_lines(given, task, signs, language)]
+        case CallPermitted():
+            return [Text("  ") + line for line in approval_lines(part, task, signs, language)]
+    return _other_lines(part, signs, language)
 
 
-def _other_lines(event: Event, signs: Signs, language: str) -> list[Text]:
+def _other_lines(part: Part, signs: Signs, language: str) -> list[Text]:
     """The lines of stops and of a flow's branches.
 
     A tool's branch is shown as its call, and a built-in one by what comes of it.
     """
-    match event:
+    match part:
         case Resumed(agent_changed=True):
             return [Text(sentence("agent_changed", language), style="yellow")]
         case Recovered():
-            return [recovered_line(event, language)]
+            return [recovered_line(part, language)]
         case Cancelled():
-            return [Text(sentence("cancelled_partial" if event.partial else "cancelled", language), style="yellow")]
+            return [Text(sentence("cancelled_partial" if part.partial else "cancelled", language), style="yellow")]
         case ErrorRaised(final=False):
-            return [Text(f"! {one_line(event.message, 300)}", style="yellow")]
+            return [Text(f"! {one_line(part.message, 300)}", style="yellow")]
         case BranchStart(kind="agent" | "flow" | "graph"):
-            return [branch_line(event, signs)]
+            return [branch_line(part, signs)]
         case BranchEnd(kind="agent" | "flow" | "graph"):
-            return [branch_end_line(event, signs)]
+            return [branch_end_line(part, signs)]
     return []
 
 
-def status_line(task: Mapping[str, Any], seconds: float, language: str) -> Text:
+def status_line(task: "Task", seconds: float, language: str) -> Text:
     """Mode, steps, tools and tokens of a task that ended."""
-    result = task["result"] or {}
-    reasoning = result.get("reasoning") or {}
-    usage = result.get("usage") or {}
-    mode, steps = result.get("mode") or task["mode"], reasoning.get("total_steps", 0)
+    result = task.result or {}
+    reasoning, usage = result.get("reasoning") or {}, result.get("usage") or {}
+    mode, steps = result.get("mode") or task.mode, reasoning.get("total_steps", 0)
     parts = [f"{word('mode', language)} {mode}", sentence("step" if steps == 1 else "steps", language, n=steps)]
     if tools := reasoning.get("tools_used"):
         parts.append(f"{word('tools', language)} {', '.join(tools)}")
     if usage.get("input") or usage.get("output"):
         parts.append(f"{usage.get('input', 0)} + {usage.get('output', 0)} tokens")
     return Text(printable(" · ".join([*parts, sentence("took", language, seconds=f"{seconds:.1f}")])), style="dim")
-
-
-if TYPE_CHECKING:
-    from ...core.models import Model
 
 
 def offline_notice(*languages: str) -> Text:

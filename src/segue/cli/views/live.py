@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from functools import singledispatchmethod
 from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -12,19 +11,10 @@ from rich.segment import Segment
 from rich.spinner import Spinner
 from rich.text import Text
 
-from ...core.events import (
-    Answer,
-    Cancelled,
-    Event,
-    Fallback,
-    Phase,
-    PlanUpdate,
-    Thinking,
-    Thought,
-    ToolResult,
-)
+from ...core.events import Cancelled, Event, Fallback, Phase, ToolResult
 from ...prompts.language import Language
 from ...runtime.projection import PlanItem
+from ...runtime.reply_stream import Answered, CallClosed, Part, PlanChanged
 from . import lines
 from .sanitize import markdown_text, one_line
 from .task_view import TaskView
@@ -35,8 +25,6 @@ if TYPE_CHECKING:
 ITEMS_BESIDE = 8
 """Rows kept free for the rest when a long plan is shown only around what is under way."""
 THOUGHT_CHARS = 400
-_ENDS = (ToolResult, Answer, Cancelled)
-"""What is printed when it is no longer moving."""
 
 
 class Tail:
@@ -53,39 +41,35 @@ class Tail:
             yield from row
 
 
-class LiveView:
-    """Redraws the plan, the calls under way and what is being written, until each is finished."""
+class LiveView(TaskView):
+    """Redraws the plan, the running calls and the text that is being written, until each is finished."""
 
     def __init__(self, console: Console, language: Language = "en") -> None:
-        self._console = console
-        self._signs = lines.signs_for(console)
-        self._view = TaskView(language=language)
+        super().__init__(console, language)
+        self._plan = self.task.plan
+        """The plan that is redrawn; what replaces it is a new one."""
         self._headings: list[list[str]] = []
+        self._finished = 0
+        """How much of the reply's text an answer, which is printed whole, had."""
         self._doing = ""
         self._notice = ""
         self._typed = ""
         self._began = time.monotonic()
         self._spinner = Spinner("dots" if self._signs is lines.SIGNS else "line", style="cyan")
-        self._live = self._still()
+        self._live = self._new_live()
 
-    def _still(self) -> Live:
-        """What redraws, not begun yet; begun once more, a former one would erase what was printed since."""
+    def _new_live(self) -> Live:
+        """A display that has not started; one that is started again would erase what was printed since."""
         return Live(console=self._console, transient=True, refresh_per_second=10, get_renderable=self.moving)
 
     def recall(self, event: Event) -> None:
-        self._view.recall(event)
+        super().recall(event)
+        self._plan = self.task.plan
 
-    def show(self, event: Event) -> None:
+    def show_part(self, part: Part) -> None:
         if not self._live.is_started:
             self._live.start()
-        if not isinstance(event, Thinking | Phase | Thought):
-            self._flush_thought()
-        if isinstance(event, _ENDS):
-            self._view.fold(event)
-            self._show(event)
-        else:
-            self._show(event)
-            self._view.fold(event)
+        super().show_part(part)
 
     def notice(self, sentence: str) -> None:
         self._notice = sentence
@@ -96,20 +80,25 @@ class LiveView:
 
     def rest(self) -> None:
         """Leave the plan above as it is; it is drawn again below when the task goes on."""
-        self._flush_thought()
+        self._print_thought()
         self._notice = ""
         if self._live.is_started:
             for part in self._plan_and_headings(self._around_the_running()):
                 self._print(part)
             self._live.stop()
-            self._live = self._still()
+            self._live = self._new_live()
 
     def finish(self) -> None:
-        self._flush_thought()
+        self._print_thought()
         self._flush_plan()
-        if self._view.answer:
-            self._print(_markdown(self._view.answer))
+        if answer := self._answer:
+            self._print(_markdown(answer))
         self._live.stop()
+
+    @property
+    def _answer(self) -> str:
+        """What is being written of the answer."""
+        return self.reply.text[self._finished :] if self.shows_answer else ""
 
     # What is finished
 
@@ -119,81 +108,60 @@ class LiveView:
             self._live.refresh()
         self._console.print(what)
 
-    def _print_lines(self, event: Event) -> None:
-        for line in lines.event_lines(event, self._view.task, self._signs, self._view.language):
-            self._print(line)
-
-    def _flush_thought(self) -> None:
-        if thought := self._view.take_thought():
-            self._print(lines.thought_text(thought))
-
-    def _flush_plan(self) -> None:
-        """Let the current plan, and the headings that came since it was made, scroll up."""
-        finished = list(self._plan_and_headings(list(self._view.task.plan.values())))
+    def _flush_plan(self, new: dict[str, PlanItem] | None = None) -> None:
+        """Let the current plan, and the headings that came since it was made, scroll up; a new one replaces it."""
+        finished = list(self._plan_and_headings(list(self._plan.values())))
         self._headings = []
-        self._view.task.plan = {}
+        self._plan = {} if new is None else new
         for part in finished:
             self._print(part)
 
-    @singledispatchmethod
-    def _show(self, event: Event) -> None:
-        """Most kinds of events only change what is moving, or are a line."""
-        self._print_lines(event)
-
-    @_show.register
-    def _(self, event: Phase) -> None:
-        if not (banner := lines.banner_lines(event)):
+    def _show_phase(self, phase: Phase) -> None:
+        if not (banner := lines.banner_lines(phase)):
             return
         self._doing = banner[-1]
-        if not self._view.task.plan:
+        if not self._plan:
             self._print(Group(Text(), lines.banner_text(banner)))
         elif banner[0] not in [shown[0] for shown in self._headings]:
             # Under a step the plan itself says what goes on.
-            self._headings.append(banner[:1] if event.step_id else banner)
+            self._headings.append(banner[:1] if phase.step_id else banner)
 
-    @_show.register
-    def _(self, event: Thought) -> None:
-        if thought := self._view.complete_thought(event):
-            self._print(lines.thought_text(thought))
+    def _show(self, part: Part) -> None:
+        match part:
+            case CallClosed(result):
+                if result.step_id not in self._plan:
+                    self._print(Padding(self._outcome(result), (0, 0, 0, 2)))
+            case PlanChanged(step_id=""):
+                self._flush_plan(self.task.plan)
+            case Fallback():
+                self._flush_plan(self.task.plan)
+                self._print_notice(part)
+            case Answered(whole=answer):
+                self._finish_text(answer)
+            case Cancelled(partial=partial):
+                self._finish_text(partial)
+                self._print_notice(part)
+            case _:
+                self._print_notice(part)
 
-    @_show.register
-    def _(self, event: ToolResult) -> None:
-        if event.step_id not in self._view.task.plan:
-            self._print(Padding(self._outcome(event), (0, 0, 0, 2)))
-
-    @_show.register
-    def _(self, event: PlanUpdate) -> None:
+    def _finish_text(self, text: str) -> None:
+        """Print the whole text in place of what was written of it."""
         self._flush_plan()
-
-    @_show.register
-    def _(self, event: Answer) -> None:
-        self._flush_plan()
-        self._print(Group(Text(), _markdown(event.answer)))
-
-    @_show.register
-    def _(self, event: Fallback) -> None:
-        self._flush_plan()
-        self._print_lines(event)
-
-    @_show.register
-    def _(self, event: Cancelled) -> None:
-        self._flush_plan()
-        if event.partial:
-            self._print(Group(Text(), _markdown(event.partial)))
-        self._print_lines(event)
+        self._finished = len(self.reply.text)
+        if text:
+            self._print(Group(Text(), _markdown(text)))
 
     # What is still moving
 
     def moving(self) -> RenderableType:
         """What is redrawn; another thread asks for it, so it goes by copies of what the events change."""
-        view = self._view
         parts = list(self._plan_and_headings(self._around_the_running()))
-        for call in list(view.task.running.values()):
-            if call.step_id not in view.task.plan:
+        for call in list(self.task.running.values()):
+            if call.step_id not in self._plan:
                 parts.append(Padding(lines.call_line(call, self._signs), (0, 0, 0, 2)))
-        if thought := view.thought:
+        if thought := self._thought:
             parts.append(lines.thought_text(thought[-THOUGHT_CHARS:]))
-        if answer := view.answer:
+        if answer := self._answer:
             parts += [Text(), _markdown(answer)]
         if self._notice:
             parts.append(Text(self._notice, style="bold yellow"))
@@ -203,7 +171,7 @@ class LiveView:
 
     def _progress(self) -> Text:
         """What is being done, how many steps are, and for how long."""
-        items = list(self._view.task.plan.values())
+        items = list(self._plan.values())
         finished = sum(item.status in ("done", "skipped") for item in items)
         parts = [one_line(self._doing, self._room()), f"{finished}/{len(items)}" if items else ""]
         seconds = time.monotonic() - self._began
@@ -211,7 +179,7 @@ class LiveView:
 
     def _around_the_running(self) -> list[PlanItem]:
         """The plan's steps, or those around the first unfinished one where the terminal is too low for all."""
-        items = list(self._view.task.plan.values())
+        items = list(self._plan.values())
         most = max((self._console.height - ITEMS_BESIDE) // 2, 3)
         if len(items) <= most:
             return items
@@ -227,14 +195,14 @@ class LiveView:
             yield Padding(lines.item_line(item, self._signs), (0, 0, 0, 2))
             for outcome in list(item.calls):
                 yield Padding(self._outcome(outcome), (0, 0, 0, 6))
-            for call in list(self._view.task.running.values()):
+            for call in list(self.task.running.values()):
                 if call.step_id == item.step_id:
                     yield Padding(lines.call_line(call, self._signs), (0, 0, 0, 6))
         for banner in headings[1:]:
             yield Group(Text(), lines.banner_text(banner))
 
     def _outcome(self, result: ToolResult) -> Text:
-        return lines.outcome_line(result, self._signs, self._view.language, self._room())
+        return lines.outcome_line(result, self._signs, self._language, self._room())
 
     def _room(self) -> int:
         return max(self._console.width - 14, 20)

@@ -9,22 +9,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ...core.events import (
-    Event,
-    Lifecycle,
-    Phase,
-    PlanUpdate,
-    Resumed,
-    StepUpdate,
-    Thinking,
-    Thought,
-    ToolCall,
-    ToolResult,
-)
+from ...core.events import Lifecycle, Phase, Resumed
 from ...core.lifecycle import EngineEventType
 from ...prompts.catalogue import sentence
 from ...prompts.words import word
 from ...runtime.projection import PlanItem
+from ...runtime.reply_stream import CallClosed, CallOpened, Part, PlanChanged
 from . import lines
 from .live import LiveView
 from .plain import PlainView
@@ -36,31 +26,27 @@ RESULT_CHARS = 160
 
 
 class LiveProgress(LiveView):
-    """Redraws the table of the subtasks; what a subtask thinks on its way is left to the trace."""
+    """Redraws the table of the subtasks; what a subtask thinks is left to the trace."""
 
-    def show(self, event: Event) -> None:
-        match event:
-            case Phase():
-                self._say_what_is_done(event)
-            case Thinking() | Thought():
-                pass
-            case PlanUpdate() | StepUpdate():
-                self._view.fold(event)
-            case _:
-                super().show(event)
+    shows_thoughts = False
 
-    def _say_what_is_done(self, event: Phase) -> None:
-        if banner := lines.banner_lines(event):
+    def _show_phase(self, phase: Phase) -> None:
+        if banner := lines.banner_lines(phase):
             self._doing = banner[-1]
 
+    def _show(self, part: Part) -> None:
+        if isinstance(part, PlanChanged):
+            self._plan = self.task.plan
+        else:
+            super()._show(part)
+
     def _plan_and_headings(self, items: list[PlanItem]) -> Iterator[RenderableType]:
-        view = self._view
-        everything = list(view.task.plan.values())
+        everything = list(self._plan.values())
         if everything:
-            yield Group(Text(), subtask_table(items, self._signs, view.language, time.time()))
-            yield progress_bar(everything, view.language)
-        for call in list(view.task.running.values()):
-            if call.step_id in view.task.plan:
+            yield Group(Text(), subtask_table(items, self._signs, self._language, time.time()))
+            yield progress_bar(everything, self._language)
+        for call in list(self.task.running.values()):
+            if call.step_id in self._plan:
                 yield Padding(lines.call_line(call, self._signs), (0, 0, 0, 2))
 
     def _progress(self) -> Text:
@@ -73,50 +59,52 @@ class LiveProgress(LiveView):
 class PlainProgress(PlainView):
     """A line when a subtask begins and when it ends, and its calls below the line of the one that makes them."""
 
-    _under = ""
-    """The subtask whose line the last one is, or whose calls are below it."""
+    shows_thoughts = False
+    _current = ""
+    """The subtask that the lines above are about."""
 
-    def show(self, event: Event) -> None:
-        match event:
-            case Thinking() | Phase() | Thought():
-                pass
-            case PlanUpdate() | Resumed():
-                self._view.fold(event)
-                self._print_lines(event)
+    def _show_phase(self, phase: Phase) -> None:
+        pass
+
+    def _show(self, part: Part) -> None:
+        match part:
+            case PlanChanged(step_id=""):
                 self._list()
-            case StepUpdate():
-                self._view.fold(event)
+            case PlanChanged():
+                pass
+            case Resumed():
+                super()._show(part)
+                self._list()
             case Lifecycle():
-                self._view.fold(event)
-                self._tell(event)
-            case ToolCall() | ToolResult():
-                self._head(event.step_id)
-                super().show(event)
+                self._show_progress(part)
+            case CallOpened(call) | CallClosed(call):
+                self._name(call.step_id)
+                super()._show(part)
             case _:
-                super().show(event)
+                super()._show(part)
 
     def _list(self) -> None:
-        self._under = ""
-        for item in self._view.task.plan.values():
-            self._print(Text("  ") + planned_line(item, self._signs, self._view.language))
+        self._current = ""
+        for item in self.task.plan.values():
+            self._print(Text("  ") + planned_line(item, self._signs, self._language))
 
-    def _head(self, step_id: str) -> None:
-        """Say which subtask is spoken of, unless it is the one above."""
-        if step_id != self._under and step_id in self._view.task.plan:
-            self._under = step_id
-            self._print(lines.item_line(self._view.task.plan[step_id], self._signs))
+    def _name(self, step_id: str) -> None:
+        """Print the line of a subtask, unless the lines above are about it."""
+        if step_id != self._current and step_id in self.task.plan:
+            self._current = step_id
+            self._print(lines.item_line(self.task.plan[step_id], self._signs))
 
-    def _tell(self, event: Lifecycle) -> None:
-        items = self._view.task.plan
-        item = items.get(str(event.details.get("task_id")))
+    def _show_progress(self, event: Lifecycle) -> None:
+        item = self.task.plan.get(str(event.details.get("task_id")))
         if item is None:
             return
         match event.event_type:
             case EngineEventType.TASK_STARTED:
-                self._head(item.step_id)
+                self._name(item.step_id)
             case EngineEventType.TASK_COMPLETED | EngineEventType.TASK_FAILED:
-                self._under = ""
-                self._print(ended_line(item, items.values(), self._signs, self._view.language, event.timestamp))
+                self._current = ""
+                items = self.task.plan.values()
+                self._print(ended_line(item, items, self._signs, self._language, event.timestamp))
 
 
 def subtask_table(items: Collection[PlanItem], signs: lines.Signs, language: str, now: float) -> Table:

@@ -1,58 +1,193 @@
-"""A task as a view shows it: its reply so far, its language, and what was not printed yet."""
+"""What the views of a task share: which parts of its reply they show, and the views that print JSON or the answer."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from ...core.events import Answer, AttemptRestarted, Cancelled, Event, Fallback, Thought
+from rich.console import Console
+from rich.text import Text
+
+from ...core.events import Event, Phase, Resumed, Waiting, to_dict
+from ...core.records import Json, Task
 from ...prompts.language import Language
 from ...runtime.projection import Projection
-from ...runtime.reply_stream import Added, Kind, Part, ReplyStream
+from ...runtime.reply_stream import Added, Answered, Closed, Completed, Discarded, Kind, Opened, Part, ReplyStream
+from ..exits import complain, remark
+from . import lines
+from .consoles import complaints, write_answer, write_json
 
 
-@dataclass
+class View(Protocol):
+    """Shows one task's events as they come."""
+
+    def recall(self, event: Event) -> None:
+        """Take in what happened before, without showing it."""
+        ...
+
+    def show(self, event: Event) -> None: ...
+
+    def notice(self, sentence: str) -> None:
+        """Show a sentence of the command line's own in between."""
+        ...
+
+    def rest(self) -> None:
+        """Pause while a person is asked; the next event continues."""
+        ...
+
+    def finish(self) -> None: ...
+
+
 class TaskView:
-    """What was streamed of a task so far, and what its events amount to."""
+    """Shows the parts of a task's reply; a subclass says how each looks."""
 
-    language: Language = "en"
-    reply: ReplyStream = field(default_factory=ReplyStream)
-    thought: str = ""
-    _printed: str = ""
-    """The last thought that was printed while it was written."""
-    _finished: int = 0
-    """How much of the reply's text an answer, which is printed whole, had."""
+    shows_thoughts = True
+
+    def __init__(self, console: Console, language: Language = "en") -> None:
+        self.reply = ReplyStream()
+        self.shows_answer = True
+        """Whether the text of the answer is shown here."""
+        self._console = console
+        self._language = language
+        self._signs = lines.signs_for(console)
+        self._thought = ""
+        """What was streamed of a thought and not printed yet."""
+        self._printed = ""
+        """The thought that was printed last, until something else is shown."""
 
     @property
     def task(self) -> Projection:
         return self.reply.task
 
-    @property
-    def answer(self) -> str:
-        """What is being written of the answer."""
-        return self.reply.text[self._finished :]
-
-    def take_thought(self) -> str:
-        """The thought so far, which is going to be printed."""
-        thought, self.thought = self.thought, ""
-        if thought.strip():
-            self._printed = thought
-            return thought
-        return ""
-
-    def complete_thought(self, event: Thought) -> str:
-        """The whole thought, which is going to be printed; empty where it was while it was written."""
-        printed, self.thought, self._printed = self._printed, "", ""
-        return "" if printed.strip() == event.text.strip() else event.text
-
     def recall(self, event: Event) -> None:
-        """Take in what happened before, and was shown then."""
         self.reply.recall([event])
 
-    def fold(self, event: Event) -> Sequence[Part]:
-        """Take an event in; what it adds to the reply."""
-        parts = [*self.reply.of(event)]
-        self.thought += "".join(part.text for part in parts if isinstance(part, Added) and part.kind is Kind.THOUGHT)
-        if isinstance(event, AttemptRestarted | Fallback | Answer | Cancelled):
-            self.thought = ""
-        if isinstance(event, Answer | Cancelled):
-            self._finished = len(self.reply.text)
-        return parts
+    def show(self, event: Event) -> None:
+        for part in self.reply.of(event):
+            self.show_part(part)
+
+    def show_part(self, part: Part) -> None:
+        match part:
+            case Added(Kind.THOUGHT, text):
+                self._thought += text if self.shows_thoughts else ""
+            case Completed(Kind.THOUGHT, text):
+                self._complete_thought(text)
+            case Opened() | Closed():
+                pass
+            case Phase():
+                self._show_phase(part)
+            case _:
+                self._print_thought()
+                self._printed = ""
+                self._show(part)
+
+    def _complete_thought(self, text: str) -> None:
+        """Print a whole thought, with what was streamed before it, unless it was printed already."""
+        text = text.strip()
+        if not self.shows_thoughts or text in self._printed:
+            return
+        if text not in self._thought:
+            self._thought = text
+        self._print_thought()
+
+    def _print_thought(self) -> None:
+        thought, self._thought = self._thought, ""
+        if thought.strip():
+            self._printed = thought
+            self._print(lines.thought_text(thought))
+
+    def _print_notice(self, part: Part) -> None:
+        for line in lines.notice_lines(part, self.task, self._signs, self._language):
+            self._print(line)
+
+    def _print(self, text: Text) -> None:
+        raise NotImplementedError
+
+    def _show_phase(self, phase: Phase) -> None:
+        raise NotImplementedError
+
+    def _show(self, part: Part) -> None:
+        raise NotImplementedError
+
+    def notice(self, sentence: str) -> None:
+        raise NotImplementedError
+
+    def rest(self) -> None:
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        raise NotImplementedError
+
+
+class AnswerView:
+    """Shows progress in another view; standard output gets the answer alone, once it is whole.
+
+    Warnings are written to standard error even where no progress is shown (`quiet`).
+    """
+
+    def __init__(self, progress: TaskView, quiet: bool, language: Language) -> None:
+        self._progress = progress
+        progress.shows_answer = False
+        self._quiet, self._language = quiet, language
+        self.recall, self.notice = progress.recall, progress.notice
+        self._answers: list[str] = []
+
+    def show(self, event: Event) -> None:
+        for part in self._progress.reply.of(event):
+            match part:
+                case Answered():
+                    self._answers.append(part.whole)
+                case Added(Kind.TEXT) | Completed(Kind.TEXT) | Discarded():
+                    pass
+                case Waiting(seconds=None) | Resumed(agent_changed=True) if self._quiet:
+                    for line in lines.notice_lines(part, Projection(), lines.signs_for(complaints()), self._language):
+                        remark(line.plain)
+                case _:
+                    self._progress.show_part(part)
+
+    def rest(self) -> None:
+        self._progress.rest()
+        self._write()
+
+    def finish(self) -> None:
+        self._progress.finish()
+        self._write()
+
+    def _write(self) -> None:
+        answers, self._answers = self._answers, []
+        for answer in answers:
+            write_answer(answer)
+
+
+class JsonView:
+    """One JSON object a line."""
+
+    def recall(self, event: Event) -> None:
+        pass
+
+    def show(self, event: Event) -> None:
+        write_json(to_dict(event))
+
+    def notice(self, sentence: str) -> None:
+        complain(sentence)
+
+    def rest(self) -> None:
+        pass
+
+    def finish(self) -> None:
+        pass
+
+    def result(self, task: Task, **more: Any) -> None:
+        """The last line: the task's result."""
+        write_json(result_form(task, **more))
+
+
+def result_form(task: Task, **more: Any) -> Json:
+    """A task's result as JSON; `unknown_outcomes` are the calls that may or may not have taken effect."""
+    return {
+        "type": "result",
+        "session_id": task.thread_id,
+        "task_id": task.task_id,
+        "status": task.status,
+        "error": task.error,
+        "result": task.result,
+        "unknown_outcomes": (task.result or {}).get("unknown_outcomes") or [],
+        **more,
+    }
