@@ -79,8 +79,8 @@ PLAIN = (ship, get_weather, search_flights, convert_currency, list_todos, add_to
 CASES: list[tuple[Any, str, Calls]] = [
     (TOOLS, "帮我规划一个北京3日游，包括景点和美食", trip("北京")),
     (TOOLS, "Plan a 3-day trip to Beijing", trip("Beijing")),
-    (TOOLS, "推荐一些适合美食游的城市", [("search_cities", {"interests": ["美食"]})]),
-    (TOOLS, "预算在300到500元的城市", [("search_cities", {"budget_min": 300, "budget_max": 500})]),
+    (TOOLS, "推荐一些适合美食游的城市", [("search_cities", {"interests": ["美食"], "language": "zh"})]),
+    (TOOLS, "预算在300到500元的城市", [("search_cities", {"budget_min": 300, "budget_max": 500, "language": "zh"})]),
     (TOOLS, "推荐北京的美食", [("get_city_info", {"city": "北京"})]),
     (TOOLS, "Is Beijing expensive?", [("get_city_info", {"city": "Beijing"})]),
     (TOOLS, "成都贵不贵", [("get_city_info", {"city": "成都"})]),
@@ -153,12 +153,12 @@ async def test_a_message_leads_to_the_calls_that_it_asks_for() -> None:
         (
             TOOLS,
             ["推荐海边的城市", "那预算500以内的呢？"],
-            [("search_cities", {"interests": ["海边"], "budget_max": 500})],
+            [("search_cities", {"interests": ["海边"], "budget_max": 500, "language": "zh"})],
         ),
         (
             TOOLS,
             ["北京3日游", "预算在300到500元的城市"],
-            [("search_cities", {"budget_min": 300, "budget_max": 500})],
+            [("search_cities", {"budget_min": 300, "budget_max": 500, "language": "zh"})],
         ),
         (LIBRARY, ["Is Northgate open?", "thanks!", "and Riverside?"], [("opening_hours", {"branch": "Riverside"})]),
         (LIBRARY, ["Is Northgate open?", "Does Riverside have a swimming pool?"], []),

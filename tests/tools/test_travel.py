@@ -237,7 +237,9 @@ def test_the_tools_only_read_and_explain_every_argument(bound: BoundTool) -> Non
     properties = bound.spec["function"]["parameters"]["properties"]
     assert bound.read_only
     assert bound.idempotent
-    assert all(field["description"] and field["keywords"] for field in properties.values())
+    assert all(
+        field["description"] and field.keys() & {"keywords", "aliases", "format"} for field in properties.values()
+    )
 
 
 def test_names_in_both_languages_are_examples() -> None:

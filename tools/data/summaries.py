@@ -95,7 +95,7 @@ def groups_summary(result: Result, language: Language) -> str:
     by, what, total = cell(result["column"]), _what(result, language), result["total"]
     file, rows = cell(result["file"]), result["rows"]
     name = "group_averages" if is_average(result) else "groups"
-    head = phrase(name, language, by=by, what=what, file=file, rows=rows, total=figure(total))
+    head = phrase(name, language, by=by, what=what, file=file, rows=rows, total=figure(total), count=result["count"])
     groups = result["groups"][:SHOWN]
     heads, body = [by, what], [[_name(group["name"], language), figure(group["figure"])] for group in groups]
     if not is_average(result):

@@ -56,14 +56,11 @@ ANALYSIS = _listed(
 )
 """Words of a request for everything, which calls for most of the tools together."""
 EVERY_WORDS = {
-    "day": _listed("每天, 每日, 按天, 按日, 逐日, 日均, daily, by day, per day, each day, every day"),
-    "week": _listed("每周, 按周, 逐周, 周度, weekly, by week, per week, each week, every week"),
-    "month": _listed(
-        "每月, 每个月, 按月, 逐月, 月度, 各月, 哪个月, 哪月, "
-        "monthly, by month, per month, each month, every month, which month"
-    ),
-    "quarter": _listed("每季, 每个季度, 按季, 季度, quarterly, by quarter, per quarter, each quarter, which quarter"),
-    "year": _listed("每年, 按年, 逐年, 年度, 哪年, 哪一年, yearly, annual, by year, per year, which year"),
+    "day": _listed("每天, 每日, 按天, 按日, 逐日, 日均, 哪天, 哪一天, daily, day"),
+    "week": _listed("每周, 按周, 逐周, 周度, 哪周, 哪一周, weekly, week"),
+    "month": _listed("每月, 每个月, 按月, 逐月, 月度, 各月, 哪个月, 哪月, 几月, 月份, monthly, month"),
+    "quarter": _listed("每季, 每个季度, 按季, 季度, quarterly, quarter"),
+    "year": _listed("每年, 按年, 逐年, 年度, 哪年, 哪一年, yearly, annual, annually, year"),
 }
 MEASURE_WORDS = {
     "average": _listed("平均, 均值, average, averages, mean, avg"),
@@ -74,6 +71,10 @@ KIND_WORDS = {
     "line": _listed("折线图, 折线, 曲线图, 线图, line chart, line graph, curve"),
     "pie": _listed("饼图, 饼状图, 扇形图, 圆饼图, pie chart, pie"),
 }
+_RANKED = _listed(
+    "排名, 排行, 最多, 最高, 最大, 最好, 最畅销, 最低, 最少, 最小, 最差, 倒数, "
+    "top, most, best, highest, largest, biggest, ranking, rank, lowest, least, worst, smallest, fewest"
+)
 _LOWEST_WORDS = _listed("最低, 最少, 最小, 最差, 倒数, 垫底, lowest, least, worst, bottom, fewest, smallest")
 
 
@@ -88,15 +89,23 @@ def _argument(description: str, **extra: Any) -> Any:
 
 FileName = Annotated[
     str | None,
-    _argument("The file's name in the data folder, without a path (文件名); may be left out if there is one."),
+    _argument(
+        "The file's name in the data folder, without a path (文件名); may be left out if there is one.",
+        keywords=_listed("文件, 数据, 数据集, 这个表, 表格, 表里, file, data, dataset, table"),
+    ),
 ]
 GroupColumn = Annotated[str | None, _argument("The column to group by (分组列); left out: one that suits.")]
 ValueColumn = Annotated[
-    str | None, _argument("The numeric column to add up (数值列); left out: the main one, such as an amount.")
+    str | None,
+    _argument(
+        "The numeric column to add up (数值列); left out: the main one, such as an amount.",
+        keywords=_listed("卖得, 卖的, 卖了, 卖出, 销售, 业绩, sold, sell, sales, earned, earn"),
+    ),
 ]
 DateColumn = Annotated[str | None, _argument("The column of dates (日期列); left out: the one there is.")]
 EveryPeriod = Annotated[
-    Every | None, _argument("The length of a period (周期); left out: one that suits.", aliases=EVERY_WORDS)
+    Every | None,
+    _argument("The length of a period (周期); left out: one that suits.", aliases=EVERY_WORDS, keywords=_RANKED),
 ]
 Measured = Annotated[
     Measure | None,
@@ -154,8 +163,8 @@ def describe(file: FileName = None, language: ReaderLanguage = None, *, folder: 
 
 @_reads(
     title="分组计数 · Count by group",
-    keywords=_listed("多少个, 多少条, 多少笔, 多少单, 几条, 计数, 个数, 次数, 笔数, 单数, 条数, 频次, 分布")
-    + _listed("count, how many, number of, frequency, distribution"),
+    keywords=_listed("多少个, 多少条, 多少笔, 多少单, 几条, 记录, 订单, 计数, 个数, 次数, 笔数, 单数, 条数, 频次, 分布")
+    + _listed("count, how many, number of, frequency, distribution, orders, records, rows"),
 )
 def count_by(
     file: FileName = None, column: GroupColumn = None, language: ReaderLanguage = None, *, folder: DataFolder
@@ -192,10 +201,7 @@ def sum_by(
 
 @_reads(
     title="排名 · Ranking",
-    keywords=ANALYSIS
-    + _listed("排名, 排行, 最多, 最高, 最大, 最好, 最畅销, 最低, 最少, 最小, 最差, 倒数, 前几")
-    + [f"前{number}" for number in "0123456789一二三四五六七八九十"]
-    + _listed("top, most, best, highest, largest, biggest, ranking, rank, lowest, least, worst, smallest, fewest"),
+    keywords=ANALYSIS + _RANKED + [f"前{number}" for number in "几0123456789一二三四五六七八九十"],
 )
 def top_n(
     file: FileName = None,
@@ -350,11 +356,12 @@ LOOKED_AT = 20
 MOST_COLUMNS = 60
 """Columns of one kind that are known by name."""
 _BY = {
+    "count_by": ("多少种{}", "多少个{}", "几种{}", "几个{}", "different {}", "distinct {}"),
     "sum_by": ("按{}", "各{}", "各个{}", "每个{}", "分{}", "by {}", "per {}", "each {}", "every {}"),
     "top_n": ("哪个{}", "哪些{}", "哪种{}", "哪家{}", "which {}", "what {}"),
 }
 """How a sentence asks for groups of a column."""
-_OF = {"sum_by": ("how many {}", "how much {}", "number of {}", "多少{}")}
+_OF = {"sum_by": ("how many {}", "how much {}", "number of {}", "多少{}", "总{}")}
 """How a sentence asks for the values of a column of numbers: "how many units" does not count rows."""
 _KINDS: Mapping[str, Kind] = {"column": "text", "value": "number", "date_column": "date"}
 

@@ -104,6 +104,15 @@ def _examples(names: Mapping[str, list[str]]) -> list[Any]:
     return [name for others in names.values() for name in others if len(name) > 1]
 
 
+def _at_sights() -> dict[str, list[str]]:
+    """By a city's name its own names in that language, and those of its sights."""
+    found = {name: [name] for name in _examples(_CITY_NAMES)}
+    for city in CITIES:
+        for language in ("zh", "en"):
+            found[city["name"][language]] += [sight["name"][language] for sight in city["sights"]]
+    return found
+
+
 def _keywords(*words: str) -> dict[str, Any]:
     return {"keywords": list(words)}
 
@@ -122,16 +131,32 @@ CityNames = Annotated[
         min_length=1,
         description="The cities, by their Chinese or English names (城市名).",
         examples=_examples(_CITY_NAMES),
-        json_schema_extra=_keywords("城市", "cities"),
+        json_schema_extra={**_keywords("城市", "cities"), "aliases": _at_sights()},
     ),
 ]
+_DAYS: dict[str, Any] = {**_keywords("天", "日", "玩", "day", "days"), "aliases": _FACTS["stays"]}
 Days = Annotated[
-    int,
+    int, Field(ge=1, le=30, description="How many days the stay lasts, 1 to 30 (天数).", json_schema_extra=_DAYS)
+]
+SomeDays = Annotated[
+    int | None,
     Field(
         ge=1,
         le=30,
-        description="How many days the stay lasts, 1 to 30 (天数).",
-        json_schema_extra=_keywords("天", "日", "day", "days"),
+        description="How many days the stay lasts (天数); a budget is then one for all of it, unless `per` is day.",
+        json_schema_extra=_DAYS,
+    ),
+]
+Per = Annotated[
+    Literal["day", "stay"] | None,
+    Field(
+        description="What the budget is for (预算的范围); left out: the stay where its `days` are given, else a day.",
+        json_schema_extra={
+            "aliases": {
+                "day": ["每天", "每日", "日均", "一天", "a day", "per day", "daily", "each day", "every day"],
+                "stay": ["总共", "总预算", "一共", "in total", "altogether", "in all"],
+            }
+        },
     ),
 ]
 Interests = Annotated[
@@ -150,11 +175,18 @@ Season = Annotated[
         json_schema_extra=_keywords("季节", "season"),
     ),
 ]
+ReaderLanguage = Annotated[
+    Language | None,
+    Field(
+        description="The language of the answer: that of the user (回答的语言).",
+        json_schema_extra={"format": "language"},
+    ),
+]
 BudgetMin = Annotated[
     int | None,
     Field(
         ge=0,
-        description="The least to spend a day, CNY (每天最低预算).",
+        description="The least to spend, CNY (最低预算).",
         json_schema_extra=_keywords(
             *("至少", "不低于", "高于", "以上", "元以上", "块以上", "at least", "more than", "above", "over")
         ),
@@ -164,10 +196,10 @@ BudgetMax = Annotated[
     int | None,
     Field(
         ge=0,
-        description="The most to spend a day, CNY (每天最高预算).",
+        description="The most to spend, CNY (最高预算).",
         json_schema_extra=_keywords(
-            *("预算", "不超过", "最多", "以内", "以下", "元以内", "元以下", "块以内", "块以下"),
-            *("budget", "at most", "up to", "less than", "under", "below", "within"),
+            *("预算", "不超过", "最多", "以内", "以下", "元以内", "元以下", "块以内", "块以下", "元", "块钱", "块"),
+            *("yuan", "CNY", "RMB", "budget", "at most", "up to", "less than", "under", "below", "within"),
         ),
     ),
 ]
@@ -178,7 +210,8 @@ SHOWN = 5
 """Cities described in a search's summary; further ones are only named."""
 
 
-def search_summary(matches: Sequence[Result], language: Language) -> str:
+def search_summary(matches: Sequence[Result], daily: int | None, language: Language) -> str:
+    """The cities, and above them what a budget for the stay is a day."""
     zh = language == "zh"
     if not matches:
         return "没有合适的城市，可以放宽条件再找。" if zh else "No city fits; try asking for less."
@@ -186,9 +219,15 @@ def search_summary(matches: Sequence[Result], language: Language) -> str:
     if len(matches) == 1:
         lines = ["推荐 1 个城市：" if zh else "One city fits:"]
     lines += [_match_line(match, language) for match in matches[:SHOWN]]
+    if daily is not None:
+        lines.insert(0, f"每天约 {daily} 元。" if zh else f"That is about {daily} CNY a day.")
     if rest := [match["city"] for match in matches[SHOWN:]]:
         lines.append(f"- 另有：{'、'.join(rest)}" if zh else f"- Also: {', '.join(rest)}")
     return "\n".join(lines)
+
+
+def stay(days: int, language: Language) -> str:
+    return f"{days} 天足够" if language == "zh" else f"{_days(days)} are enough"
 
 
 def _match_line(match: Result, language: Language) -> str:

@@ -19,8 +19,11 @@ from segue.tools.travel.facts import (
     Days,
     Interests,
     Language,
+    Per,
+    ReaderLanguage,
     Season,
     Sight,
+    SomeDays,
     budget_summary,
     city_named,
     info_summary,
@@ -31,6 +34,7 @@ from segue.tools.travel.facts import (
     search_summary,
     season_named,
     sights_summary,
+    stay,
 )
 
 MEALS, LOCAL_TRANSPORT, LODGING = 40, 20, 30
@@ -38,7 +42,7 @@ MEALS, LOCAL_TRANSPORT, LODGING = 40, 20, 30
 GETTING_THERE = 1000
 HOURS_A_DAY = 8
 TRIP = (
-    *("规划", "旅游计划", "旅行计划", "出游计划", "旅游方案", "行程", "攻略", "自由行"),
+    *("规划", "之旅", "旅游计划", "旅行计划", "出游计划", "旅游方案", "行程", "攻略", "自由行"),
     *(f"{number}{unit}游" for unit in ("日", "天", " 日") for number in "0123456789一二两三四五六七八九十几多"),
     *("itinerary", "trip", "travel plan", "holiday in", "vacation in"),
 )
@@ -51,10 +55,11 @@ class _Wish:
     low: int | None
     high: int | None
     season: str | None
+    days: int | None
 
     @property
     def empty(self) -> bool:
-        return not self.interests and self.low is None and self.high is None and self.season is None
+        return not self.interests and self.low is self.high is self.season is self.days is None
 
 
 @tool(
@@ -62,7 +67,20 @@ class _Wish:
     idempotent=True,
     title="推荐城市 · Find cities",
     keywords=[
-        *("城市", "适合", "目的地", "去处", "去哪", "哪些地方", "哪个地方", "什么地方", "个地方", "的地方"),
+        *(
+            "城市",
+            "适合",
+            "目的地",
+            "去处",
+            "去哪",
+            "去哪里",
+            "去哪儿",
+            "哪些地方",
+            "哪个地方",
+            "什么地方",
+            "个地方",
+            "的地方",
+        ),
         *("哪里好玩", "哪儿好玩", "哪里旅游", "哪儿旅游", "有什么推荐", "求推荐", "推荐旅游", "推荐去"),
         *("cities", "a city", "which city", "what city", "destination", "somewhere", "where to go", "where to travel"),
         *("where should i go", "where should we go", "where can i go", "where can we go", "good place for"),
@@ -73,21 +91,29 @@ def search_cities(
     budget_min: BudgetMin = None,
     budget_max: BudgetMax = None,
     season: Season = None,
+    days: SomeDays = None,
+    per: Per = None,
+    language: ReaderLanguage = None,
 ) -> dict[str, Any]:
-    """Find cities by interests, daily budget and season, best match first.
+    """Find cities by interests, budget, season and days, best match first.
 
     A city scores 30 for each interest, 20 for a daily budget within the bounds or 10 for one below the least, 15 for
-    the season; 50 if nothing was asked. Where interests are asked for, a city that serves none of them is left out.
+    the season, 10 where its recommended days fit into the stay; 50 if nothing was asked. Where interests are asked for,
+    a city that serves none of them is left out.
     """
-    language = language_of(interests or ([season] if season else ()))
+    language = language or language_of(interests or ([season] if season else ()))
     if budget_min is not None and budget_max is not None and budget_min > budget_max:
         raise ValueError(f"budget_min {budget_min} is above budget_max {budget_max} (最低预算高于最高预算).")
     requested = [interest_named(name) for name in interests or ()]
-    wish = _Wish(requested, budget_min, budget_max, season_named(season) if season else None)
+    share = 1 if days is None or per == "day" else days
+    low, high = (None if bound is None else bound // share for bound in (budget_min, budget_max))
+    wish = _Wish(requested, low, high, season_named(season) if season else None, days)
     matches = [_match(city, wish, language) for city in sorted(CITIES, key=lambda city: _place(city, wish))]
     matches = sorted((match for match in matches if match["score"]), key=lambda match: -match["score"])
     names = [match["city"] for match in matches]
-    return {"cities": names, "matches": matches, "count": len(names), "summary": search_summary(matches, language)}
+    daily = {} if share == 1 or high is None else {"daily_budget_max": high}
+    summary = search_summary(matches, high if daily else None, language)
+    return {"cities": names, **daily, "matches": matches, "count": len(names), "summary": summary}
 
 
 @tool(
@@ -96,7 +122,7 @@ def search_cities(
     title="查询景点 · Sights",
     keywords=[
         *TRIP,
-        *("景点", "景区", "名胜", "门票", "好玩", "玩", "看什么", "逛", "打卡"),
+        *("景点", "景区", "名胜", "门票", "门票多少钱", "好玩", "玩", "看什么", "逛", "打卡"),
         *("哪些地方", "什么地方", "的地方", "哪里好玩", "哪儿好玩"),
         *("sight", "sightseeing", "attraction", "landmark", "to see", "to visit", "things to do"),
         *("what to do", "ticket"),
@@ -121,7 +147,8 @@ def query_attractions(cities: CityNames) -> dict[str, Any]:
         *("最佳季节", "什么时候去", "什么季节", "几月去"),
         *("food", "cuisine", "dish", "eat", "specialty", "tell me about", "introduce", "introduction"),
         *("information about", "info about", "info on", "best time to", "best season", "when to visit"),
-        *("expensive", "cheap", "price level", "贵不贵", "贵吗", "便宜吗", "物价"),
+        *("expensive", "cheap", "cheaper", "cheapest", "price level", "贵不贵", "贵吗", "更贵", "便宜", "物价"),
+        *("how many days", "how long", "几天合适", "玩几天", "待几天"),
     ],
 )
 def get_city_info(city: CityName) -> dict[str, Any]:
@@ -217,6 +244,8 @@ def _match(city: City, wish: _Wish, language: Language) -> dict[str, Any]:
     reasons = [(30, said(tag, language)) for tag in met] + _budget_reason(city["daily_budget"], wish, language)
     if wish.season in city["seasons"]:
         reasons.append((15, said(wish.season, language)))
+    if wish.days and city["recommended_days"] <= wish.days:
+        reasons.append((10, stay(city["recommended_days"], language)))
     score = 50 if wish.empty else sum(points for points, _ in reasons)
     return {
         "city": city["name"][language],

@@ -99,7 +99,10 @@ def shortcomings(intent: Intent, language: Language) -> list[str]:
         form = json.dumps({p.name: "…" for p in intent.held[0].required}, ensure_ascii=False)
         tools = listed((title(card, language) for card in intent.held), language)
         parts.append(sentence("held", language, tools=tools, form=f"`{intent.held[0].name}({form})`"))
-    if intent.unused and not intent.is_empty:
+    if intent.unclear:
+        tools = listed((title(fit.card, language) for fit in intent.unclear), language)
+        parts.append(sentence("unclear", language, tools=tools, parts=listed(intent.unused, language)))
+    elif intent.unused and not intent.is_empty:
         parts.append(sentence("unused", language, parts=listed(intent.unused, language)))
     return parts
 

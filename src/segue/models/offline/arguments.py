@@ -38,18 +38,18 @@ _FILLING_ENGLISH = frozenset(
     re.findall(
         r"\S+",
         """
-a about above all also am an and any are as at be below but by can check could day did do does find for from get give
-go had has have hello help here hey hi how i i'd i'm if in including into is it its just know least less let let's
-like list look make many may me more most much my need now of on one or our out over plan please query same search see
-should show so some start take tell than thank thanks that the their them then there these they this those to too trip
-try under up us use using want was we were what what's when where which who will with within would you your
+a about above all also am an and any are as at be below but by can check compare could day did do does find for from
+get give go had has have hello help here hey hi how i i'd i'm if in including into is it its just know least less let
+let's like list look make many may me more most much my need now of on one or our out over plan please query same
+search see should show so some start take tell than thank thanks that the their them then there these they this those
+to too trip try under up us use using want was we were what what's when where which who will with within would you your
 """,
     )
 )
 _FILLING_CHINESE = re.compile(
     "帮我|帮忙|请问|请帮|给我|告诉我|我想要?|我要|我们|怎么样|什么时候|什么|怎么|如何|多少|哪些|哪个|有没有|是不是|可以|一下|一些|一个|一共|"
     "不超过|不低于|以内|以上|以下|至少|最多|高于|低于|包括|以及|还有|那么|如果|现在|推荐|关于|之内|需要|进行|看看|算算|等于|换成|改成|改为|"
-    "谢谢|你好|您好|知道|[的了呢吗吧啊呀和与在是有那这请帮我你您它他她们也都再就把给从到去为对或及等能会还要用又几看让想查个做次日月年]"
+    "谢谢|你好|您好|知道|比较|对比|分别|[的了呢吗吧啊呀和与在是有那这请帮我你您它他她们也都再就把给从到去为对或及等能会还要用又几看让想查个做次日月年]"
 )
 
 
@@ -173,7 +173,7 @@ class Parameter:
     """One argument of a tool.
 
     `kind` is the JSON type, or the format `arithmetic` or `language`; `values` are its enum (`closed`) or examples, by
-    the word that stands for each.
+    the word that stands for each; of an `aliased` one every word is known.
     """
 
     name: str
@@ -183,6 +183,7 @@ class Parameter:
     required: bool = False
     values: Mapping[Any, Any] = field(default_factory=dict)
     closed: bool = False
+    aliased: bool = False
     pattern: str = ""
     keywords: tuple[str, ...] = ()
 
@@ -204,7 +205,7 @@ class Parameter:
 
     @property
     def is_number(self) -> bool:
-        return self.kind in ("integer", "number") and not self.values
+        return self.kind in ("integer", "number") and not self.closed
 
     @property
     def is_free(self) -> bool:
@@ -223,6 +224,11 @@ class Card:
     words: tuple[str, ...]
     read_only: bool
     parameters: tuple[Parameter, ...]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether words that it does not know may be an argument that it would leave out."""
+        return any(p.aliased and p.kind == "string" and not (p.required or p.closed) for p in self.parameters)
 
     @property
     def required(self) -> tuple[Parameter, ...]:
@@ -265,24 +271,26 @@ def _parameter(name: str, schema: Mapping[str, Any], required: bool) -> Paramete
     examples = [*outer.get("examples", ()), *(inner.get("examples", ()) if many else ())]
     samples = [leaf for item in examples for leaf in (item if isinstance(item, list) else [item])]
     values = inner.get("enum") or (samples if inner["type"] == "string" else [])
-    form = inner.get("format", "")
+    form, aliases = inner.get("format", ""), _aliases(outer.get("aliases"), inner["type"])
     return Parameter(
         name=name,
         label=str(outer.get("description") or outer.get("title") or name).strip(),
         kind=form if form in ("arithmetic", "language") else inner["type"] or ("string" if values else ""),
         many=many,
         required=required,
-        values=_aliases(outer.get("aliases")) or {v: v for v in values if isinstance(v, str | int | float)},
+        values=aliases or {v: v for v in values if isinstance(v, str | int | float)},
         closed="enum" in inner,
+        aliased=bool(aliases),
         pattern=inner.get("pattern", ""),
         keywords=tuple(outer.get("keywords", ())),
     )
 
 
-def _aliases(given: Any) -> dict[Any, Any]:
+def _aliases(given: Any, kind: str) -> dict[Any, Any]:
     """The value that each word stands for, of {value: [words]}; a foreign schema may mean something else by the key."""
     pairs = given.items() if isinstance(given, Mapping) else ()
-    return {word: value for value, words in pairs if isinstance(words, list) for word in words}
+    found = {word: value for value, words in pairs if isinstance(words, list) for word in words}
+    return {word: int(value) for word, value in found.items() if value.isdecimal()} if kind == "integer" else found
 
 
 _SIDES = {
@@ -298,6 +306,8 @@ _SIDES = {
 """What comes before and after a number that is the end of a range."""
 _RANGE = re.compile(r"\s*(?:-|~|–|至|到|to|and)\s*", re.IGNORECASE)
 _UNIT = re.compile(rf"[\s-]*[A-Za-z{CJK}]")
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+ORDINAL = re.compile(rf"第(\d+|[一二三四五六七八九十]+)个?|\b({'|'.join(_ORDINALS)})\b(?: one\b)?\s*", re.IGNORECASE)
 _JOINT = re.compile(r"\b(?:and|then)\b|(?<!\d),|,(?!\d)|[，;；、。\n]|和|然后|再|以及", re.IGNORECASE)
 """What stands between two clauses."""
 _MOST_CLAUSES = 10
@@ -313,7 +323,7 @@ def read_arguments(card: Card, text: str) -> Reading:
     found = {p.name: _values(p, card, text) for p in card.parameters if p.kind != "language"}
     quoted = quotations(text)
     rest = masked(text, places(hit for hits in [*found.values(), quoted] for hit in hits))
-    found |= _numbers([p for p in card.parameters if p.is_number and not p.pattern], rest)
+    found |= _numbers([p for p in card.parameters if p.is_number and not p.pattern and not found[p.name]], rest)
     for parameter in card.parameters:
         if parameter.kind == "arithmetic" and (expression := arithmetic(text)):
             found[parameter.name] = [expression]
@@ -334,10 +344,20 @@ def readings(card: Card, text: str) -> list[Reading]:
     ends = [0, *(at for joint in joints for at in joint.span()), len(text)]
     clauses = [range(start, end) for start, end in zip(ends[::2], ends[1::2], strict=True)]
     each = [read_arguments(card, masked(text, {*range(len(text))} - {*clause})) for clause in clauses]
+    each = [reading for reading in each if reading]
     names = {frozenset(reading) for reading in each}
     if len(each) > 1 and len(names) == 1 and len(each[0]) > 1 and all(p.name in each[0] for p in card.required):
         return each
     return [read_arguments(card, text)]
+
+
+def ordinal(text: str) -> tuple[Found, int] | None:
+    """The words of a text that point at one of several things named before, and its place among them."""
+    if hit := ORDINAL.search(text):
+        words = hit[1] or hit[2]
+        place = _ORDINALS.index(words.lower()) if hit[2] else (numbers(words) or [Found(0, 0, 0)])[0].value - 1
+        return Found(*hit.span(), hit[0]), place
+    return None
 
 
 def _values(parameter: Parameter, card: Card, text: str) -> list[Found]:

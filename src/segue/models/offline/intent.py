@@ -3,18 +3,21 @@
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from .arguments import (
+    ORDINAL,
     Card,
     Found,
     Parameter,
     Reading,
     arithmetic,
+    known_values,
     masked,
     occurrences,
+    ordinal,
     places,
     quotations,
     read_arguments,
@@ -24,6 +27,8 @@ from .arguments import (
 
 MOST_CALLS = 10
 """Calls of one tool at most, where a text names several values for one argument."""
+MOST_IMPLIED = 2
+"""Tools at most that a message calls which gives values alone."""
 _REMEMBERED_TURNS = 4
 _TENTATIVE = re.compile(
     r"\b(?:if|unless|whether|how (?:do|does|can|to)|what (?:if|happens)|should i|why)\b"
@@ -62,8 +67,9 @@ class Fit:
 
     @property
     def used(self) -> frozenset[int]:
-        """The places in the text that refer to the tool: its name, values, and words that label a value."""
-        words = (word for p in self.card.parameters if p.name in self.reading for word in p.words)
+        """The places in the text that refer to the tool: its name, values, and words that label one or its default."""
+        labels = (p.words if p.name in self.reading or p.required else p.keywords for p in self.card.parameters)
+        words = itertools.chain.from_iterable(labels)
         values = (hit for hits in self.reading.values() for hit in hits)
         return self.named | places([*values, *occurrences(self.text, words)])
 
@@ -72,15 +78,21 @@ class Fit:
         return tuple(parameter for parameter in self.card.required if parameter.name not in self.reading)
 
     @property
-    def finds(self) -> bool:
-        """Whether the text itself gives it an argument."""
-        return any(hit.end for hits in self.reading.values() for hit in hits)
+    def found(self) -> set[str]:
+        """The parameters that the text itself gives values."""
+        return {name for name, hits in self.reading.items() if any(hit.end for hit in hits)}
 
     @property
     def values(self) -> dict[str, list[Any]]:
         """By parameter the distinct values, for one call each; all of them together where the parameter is a list."""
         given = [(p, [*dict.fromkeys(hit.value for hit in self.reading.get(p.name, ()))]) for p in self.card.parameters]
         return {p.name: [values] if p.many else values for p, values in given if values}
+
+    @property
+    def is_vague(self) -> bool:
+        """Whether words that are not understood may change what it is called with."""
+        takes_known_words = any(p.values and not p.closed for p in self.card.parameters)
+        return not self.missing and (self.card.is_exact or (takes_known_words and not self.reading))
 
     @property
     def is_held(self) -> bool:
@@ -99,48 +111,66 @@ class Fit:
 class Intent:
     """What a message asks for.
 
-    `asks` lack required arguments. `held` are tools that change something and were named by a question, a condition or
+    `asks` lack required arguments. `unclear` might mean something else: parts of the message are not understood.
+    `held` are tools that change something and were named by a question, a condition or
     an ambiguous message. `unused` are the parts of the message that nothing was made of.
     """
 
     calls: tuple[Call, ...] = ()
     asks: tuple[Fit, ...] = ()
+    unclear: tuple[Fit, ...] = ()
     held: tuple[Card, ...] = ()
     unused: tuple[str, ...] = ()
     fits: tuple[Fit, ...] = ()
 
     @classmethod
     def of(cls, fits: Sequence[Fit], unused: Sequence[str] = ()) -> "Intent":
-        calls = [call for fit in fits if not fit.missing and not fit.is_held for call in fit.calls]
+        unclear = [fit for fit in fits if unused and fit.is_vague]
+        calls = [c for fit in fits if fit not in unclear and not (fit.missing or fit.is_held) for c in fit.calls]
         return cls(
             calls=tuple(call for place, call in enumerate(calls) if call not in calls[:place]),
             asks=tuple(fit for fit in fits if fit.missing),
-            held=tuple(fit.card for fit in fits if not fit.missing and fit.is_held),
+            unclear=tuple(unclear),
+            held=tuple(fit.card for fit in fits if not fit.missing and fit.is_held and fit not in unclear),
             unused=tuple(unused),
             fits=tuple(fits),
         )
 
     @property
     def is_empty(self) -> bool:
-        return not (self.calls or self.asks or self.held)
+        return not (self.calls or self.asks or self.unclear or self.held)
 
 
-def interpret(cards: Sequence[Card], text: str, turns: Sequence[str]) -> Intent:
-    """What the message asks for; `turns` are the earlier ones.
+def interpret(cards: Sequence[Card], text: str, turns: Sequence[str], reply: str = "") -> Intent:
+    """What the message asks for; `turns` are the earlier ones, `reply` is the latest answer.
 
     A line that names a tool begins a passage of its own. A message that only gives values continues what an earlier
-    one asked for.
+    one asked for, or calls what takes all of them.
     """
     if calls := _written_out(cards, text):
         return Intent(calls)
     turns, fits, rest = turns[-_REMEMBERED_TURNS:], list[Fit](), list[str]()
     passages = _passages(cards, _LIST_NUMBER.sub("", text))
     for place, passage in enumerate(passages):
-        found = _fits(cards, passage, passages[:place], turns)
+        found = _fits(cards, passage, passages[:place], turns, reply)
         fits += found
         rest += [part.value for part in unused(passage, frozenset[int]().union(*(fit.used for fit in found)))]
     own = Intent.of(fits, rest)
-    return own if own.calls or not turns else _follow_up(cards, text, turns) or own
+    if own.calls:
+        return own
+    implied = None if own.held or (own.asks and not rest) else _implied(cards, text)
+    return (_follow_up(cards, text, turns) if turns else None) or implied or own
+
+
+def _implied(cards: Sequence[Card], text: str) -> Intent | None:
+    """Calls of the tools that take everything a message says, which names none; None where that is not clear."""
+    taking = list[list[Fit]]()
+    for card in (card for card in cards if card.read_only):
+        fits = [Fit(card, text, frozenset(), reading) for reading in readings(card, text)]
+        used = frozenset[int]().union(*(fit.used for fit in fits))
+        if all(fit.reading and not fit.missing for fit in fits) and not unused(text, used):
+            taking.append(fits)
+    return Intent.of([fit for fits in taking for fit in fits]) if 0 < len(taking) <= MOST_IMPLIED else None
 
 
 def _written_out(cards: Sequence[Card], text: str) -> tuple[Call, ...]:
@@ -167,28 +197,36 @@ def _passages(cards: Sequence[Card], text: str) -> list[str]:
     return found
 
 
-def _named(card: Card, text: str) -> frozenset[int]:
+def _named(card: Card, text: str) -> list[Found]:
     """Where a text names a tool: by a keyword, by all words of its name, or by arithmetic that it works out.
 
-    One that only a negation names is declined.
+    One that only a negation names is declined; "the first city" is not a wish for cities.
     """
     if any(occurrences(text, [w], negated=True) and not occurrences(text, [w]) for w in (*card.keywords, *card.words)):
-        return frozenset()
+        return []
     hits = occurrences(text, card.keywords)
     if card.words and all(occurrences(text, [word]) for word in card.words):
         hits += occurrences(text, card.words)
     if any(parameter.kind == "arithmetic" for parameter in card.parameters) and (found := arithmetic(text)):
         hits.append(found)
-    return places(hits)
+    pointed = {hit.end() for hit in ORDINAL.finditer(text)}
+    return [hit for hit in hits if hit.start not in pointed]
 
 
-def _fits(cards: Sequence[Card], text: str, before: Sequence[str], turns: Sequence[str]) -> list[Fit]:
+def _fits(cards: Sequence[Card], text: str, before: Sequence[str], turns: Sequence[str], reply: str) -> list[Fit]:
     """The tools that a passage names, without those that give way to another."""
     spoken = masked(text, places(quotations(text)))
-    named = {card.name: _named(card, spoken) for card in cards}
+    hits = {card.name: _named(card, spoken) for card in cards}
+    spans = {(hit.start, hit.end) for found in hits.values() for hit in found}
+    named = {name: places(hit for hit in found if not _is_within(hit, spans)) for name, found in hits.items()}
     fits = [Fit(card, text, named[card.name], r) for card in cards if named[card.name] for r in readings(card, text)]
-    fits = [_with_known(fit, before, turns) for fit in fits]
+    fits = [_with_known(fit, before, turns, reply) for fit in fits]
     return [fit for fit in fits if not any(_gives_way(fit, other) for other in fits)]
+
+
+def _is_within(hit: Found, spans: Iterable[tuple[int, int]]) -> bool:
+    """Whether a word is part of a longer one: "how many units" is not "how many"."""
+    return any(start <= hit.start and hit.end <= end and end - start > hit.end - hit.start for start, end in spans)
 
 
 def _gives_way(fit: Fit, other: Fit) -> bool:
@@ -198,19 +236,28 @@ def _gives_way(fit: Fit, other: Fit) -> bool:
     if fit.missing:
         covered = fit.named < other.named if other.missing else fit.named <= other.used
         return covered or (not other.missing and any(p.kind == "arithmetic" for p in fit.missing))
-    stronger = len(other.card.required) > len(fit.card.required) == 0 or other.finds > fit.finds
+    stronger = len(other.card.required) > len(fit.card.required) == 0 or (
+        other.found > fit.found and not (fit.found and fit.named == other.named)
+    )
     return bool(not other.missing and stronger and fit.card.parameters and fit.used < other.used)
 
 
-def _with_known(fit: Fit, before: Sequence[str], turns: Sequence[str]) -> Fit:
-    """The fit with what the passage leaves out: from earlier ones and, for a tool that only reads, earlier messages."""
-    known = dict(fit.reading)
+def _with_known(fit: Fit, before: Sequence[str], turns: Sequence[str], reply: str) -> Fit:
+    """The fit with what the passage leaves out: from earlier ones and, for a tool that only reads, earlier messages.
+
+    "The first city" is the first one of the latest answer.
+    """
+    known, pointed = dict(fit.reading), ordinal(fit.text) if fit.card.read_only else None
     for parameter in fit.missing:
+        if pointed and parameter.values:
+            listed = [*dict.fromkeys(hit.value for hit in known_values(reply, parameter.values))]
+            known[parameter.name] = [replace(pointed[0], value=value) for value in listed[pointed[1] :][:1]]
+            continue
         earlier = reversed([*(turns if fit.card.read_only else ()), *before])
         readings = (read_arguments(fit.card, text).get(parameter.name) for text in earlier)
         if hits := next(filter(None, readings), None):
             known[parameter.name] = [replace(hit, start=0, end=0) for hit in hits]
-    return replace(fit, reading=known)
+    return replace(fit, reading={name: hits for name, hits in known.items() if hits})
 
 
 def _follow_up(cards: Sequence[Card], text: str, turns: Sequence[str]) -> Intent | None:

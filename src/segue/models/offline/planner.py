@@ -78,7 +78,9 @@ class Task:
     def intent(self) -> Intent:
         """What is asked for, with the reader's language for every argument that may be it."""
         turns = [_readable(m["content"]) for m in self.transcript.conversation if m["role"] == "user"]
-        found = Intent() if self.small_talk else interpret(self.cards, self.objective, turns)
+        replies = [m["content"] for m in self.transcript.conversation if m["role"] == "assistant"]
+        reply = _readable(replies[-1]) if replies else ""
+        found = Intent() if self.small_talk else interpret(self.cards, self.objective, turns, reply)
         unread = (self.say("unread", n=_READ),) if len(self.transcript.objective) > _READ else ()
         calls = tuple(self._in_language(call) for call in found.calls)
         return replace(found, calls=calls, unused=found.unused + unread)
