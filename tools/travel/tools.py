@@ -59,7 +59,7 @@ class _Wish:
 
     @property
     def empty(self) -> bool:
-        return not self.interests and self.low is self.high is self.season is self.days is None
+        return not self.interests and {self.low, self.high, self.season, self.days} == {None}
 
 
 @tool(
