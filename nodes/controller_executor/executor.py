@@ -9,8 +9,9 @@ from segue.prompts.catalogue import phrase
 from ..shared.call_runner import CallRunner
 from ..shared.context import NodeContext, NodeRuntime, announce
 from ..shared.plan_progress import end_steps, step_events
+from ..shared.repeated_calls import refused_repeat
 from .branches import branches_of, flow_context, ids_of, tools_of
-from .outcome import outcome_of
+from .outcome import outcome_of, rounds_of
 from .state import FlowNode, FlowState, FlowUpdate
 
 
@@ -55,7 +56,7 @@ def runner_of(state: FlowState, work: NodeContext, config: FlowConfig) -> CallRu
             return CallResult.failed(why)
         most = work.agent.budget.tool_calls
         if state["tool_calls"] < most:
-            return None
+            return refused_repeat(call, rounds_of(state), state["task_id"])
         return CallResult(status=CallStatus.OVER_BUDGET, error=phrase("spent_calls", state["language"], n=most))
 
     return CallRunner(work, tools, state["task_id"], state["language"], ids_of(state), refuse)

@@ -6,8 +6,10 @@ from segue.core.flows import FlowConfig
 from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce
-from .branches import flow_context, ids_of
+from ..shared.repeated_calls import endless_failure
+from .branches import branches_of, flow_context, ids_of
 from .hooks import at_max_round, exit_of, unfinished
+from .outcome import rounds_of
 from .state import FlowNode, FlowState, FlowUpdate
 
 
@@ -21,6 +23,8 @@ def memory_reading(config: FlowConfig) -> FlowNode:
             return {"early_exit": exit_of(await at_max_round(config, state))}
         if work.seconds_since(state["started_at"]) > work.agent.budget.seconds:
             why = phrase("spent_seconds", state["language"], n=f"{work.agent.budget.seconds:g}")
+            return {"early_exit": exit_of(unfinished(state, why))}
+        if why := endless_failure(rounds_of(state), branches_of(config, work), state["language"]):
             return {"early_exit": exit_of(unfinished(state, why))}
         begun: FlowUpdate = {
             "round": state["round"] + 1,

@@ -29,6 +29,11 @@ def outcome_of(
     return {"branch": branch, "kind": kind, "arguments": {**arguments}, "result": {**result}, "summary": text}
 
 
+def rounds_of(state: FlowState) -> list[list[dict[str, Any]]]:
+    """The outcome of each round as those of a call, oldest first."""
+    return [[{**record, "name": record["branch"]}] for record in state["records"]]
+
+
 def summary_of(branch: str, arguments: Mapping[str, Any], result: Mapping[str, Any], language: str) -> str:
     """A line on what was done and what came of it."""
     kind = "error" if "error" in result else "success"

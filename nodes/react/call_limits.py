@@ -1,6 +1,5 @@
 """Limits of a task: calls that are refused before they run, and replies that cannot be read."""
 
-from itertools import islice
 from typing import Any
 
 from segue.core.calls import CallResult, CallStatus, PendingCall
@@ -8,13 +7,10 @@ from segue.core.decision import ActionType, Decision, holds_object
 from segue.core.models import ModelReply
 from segue.prompts.catalogue import phrase
 
-from ..shared.approval import by_person
 from ..shared.context import NodeContext
 from ..shared.model_call import whole_answer
+from ..shared.repeated_calls import refused_repeat
 from .state import ReactState
-
-MOST_FAILURES = 2
-"""How often in a row the same call may fail before it is refused."""
 
 MOST_SUCCESSES = 2
 """In how many rounds in a row the same call may have the same result; a further one gets it without being run."""
@@ -26,26 +22,23 @@ SAME_ROUNDS = 3
 def refusal(call: PendingCall, state: ReactState, most_calls: int) -> CallResult | None:
     """The result of a call that is not run, or None.
 
-    A rejected call frees no place in the budget for those behind it, about which no one was asked; one that a person
-    approved may fail as often as they like.
+    A rejected call frees no place in the budget for those behind it, about which no one was asked.
     """
     rejected = sum(_status(outcome) is CallStatus.REJECTED for outcome in state["outcomes"])
     if state["tool_calls"] + call["index"] - len(state["outcomes"]) + rejected >= most_calls:
         why = f"The limit of {most_calls} tool calls is reached: answer with what there is."
         return CallResult(status=CallStatus.OVER_BUDGET, error=why)
-    if not by_person(call, state["task_id"]) and failures_in_a_row(call, state) >= MOST_FAILURES:
-        why = (
-            f"This call of {call['name']} failed {MOST_FAILURES} times in a row with the same arguments and is "
-            "refused: change the arguments, use another tool, or answer with what there is."
-        )
-        return CallResult(status=CallStatus.REFUSED, error=why)
-    return _stored(call, state)
+    return refused_repeat(call, rounds_of(state), state["task_id"]) or _stored(call, state)
+
+
+def rounds_of(state: ReactState) -> list[list[dict[str, Any]]]:
+    """The outcomes of each round that made calls, oldest first."""
+    return [record["results"] for record in state["records"] if record["results"]]
 
 
 def _stored(call: PendingCall, state: ReactState) -> CallResult | None:
     """The result that a call had in each of the last rounds, with a request to answer; None where they differ."""
-    latest = (record["results"] for record in reversed(state["records"]) if record["results"])
-    rounds = [*islice(latest, MOST_SUCCESSES)]
+    rounds = rounds_of(state)[: -MOST_SUCCESSES - 1 : -1]
     made = (call["name"], call["arguments"])
     same = [
         [CallResult.of(o["result"]) for o in outcomes if (o["name"], o["arguments"]) == made] for outcomes in rounds
@@ -77,18 +70,6 @@ def only_over_budget(state: ReactState) -> bool:
 
 def _status(outcome: dict[str, Any]) -> CallStatus:
     return CallResult.of(outcome["result"]).status
-
-
-def failures_in_a_row(call: PendingCall, state: ReactState) -> int:
-    """How many of the latest calls were this one and failed."""
-    count = 0
-    for record in reversed(state["records"]):
-        for outcome in reversed(record["results"]):
-            same = outcome["name"] == call["name"] and outcome["arguments"] == call["arguments"]
-            if not same or CallResult.of(outcome["result"]).success:
-                return count
-            count += 1
-    return count
 
 
 MOST_UNREADABLE = 3

@@ -14,7 +14,7 @@ from langchain_core.messages import BaseMessage
 from segue import Agent, Event, load_agents, tool
 from segue.app import App
 from segue.server.views import Recursion
-from tests.fakes import ScriptedChatModel, answer, call_tool, plan, remend
+from tests.fakes import ScriptedChatModel, answer, call_tool, plan, plan_json, remend
 from tests.loopback import LengthCut, LoopbackServer, Scripted, Text, ToolCalls
 from tests.loopback_wire import Wire
 from tests.server.serving import Served
@@ -288,3 +288,29 @@ async def test_the_answer_ends_the_task(app: App) -> None:
     assert [data["answer"] for data in of_type(events, "answer")] == ["done"]
     assert of_type(events, "task_complete")[-1]["result"]["success"] is True
     assert (await app.tasks(agent_id="a"))[0]["status"] == "done"
+
+
+@pytest.mark.parametrize("protocol", ["json", "native"])
+@pytest.mark.parametrize(
+    ("name", "arguments", "error"),
+    [("eval", {"code": "1"}, 'There is no tool "eval"'), ("lookup", {"town": "Beijing"}, "city")],
+    ids=["unknown tool", "invalid arguments"],
+)
+async def test_the_same_invalid_call_ends_the_task_after_five_rounds(
+    chat: Chat, protocol: str, name: str, arguments: dict[str, Any], error: str
+) -> None:
+    native = ToolCalls([("c", name, json.dumps(arguments))])
+    call: Scripted = native if protocol == "native" else Text(call_tool((name, arguments)))
+    talk = await chat([call] * 5, "weather?", tools=(lookup,), mode="react", protocol=protocol)
+    assert talk.result["success"] is False
+    assert f"the same call failed 5 rounds in a row: {name} {json.dumps(arguments)}" in talk.result["error"]
+    assert error in talk.result["error"] and "refused" not in talk.result["error"]
+    (raised,) = [event for event in talk.of_type("error") if event["final"]]
+    assert raised["message"] == talk.result["error"]
+
+
+async def test_a_plan_that_is_carried_out_by_the_same_invalid_call_ends_too(chat: Chat) -> None:
+    steps = [{"action": "lookup", "params": {"city": "Beijing"}, "description": "look"}]
+    script = [Text(plan_json("the weather", steps)), *[Text(call_tool(("eval", {})))] * 5]
+    talk = await chat(script, "weather?", tools=(lookup,), mode="plan_react")
+    assert "the same call failed 5 rounds in a row: eval {}" in talk.result["error"]
