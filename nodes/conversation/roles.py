@@ -7,7 +7,18 @@ from typing import Any, TypeVar
 
 from segue.core.agents import Agent
 from segue.core.conversation import Conversation, ConversationConfig, EndReason, Role, transcript
-from segue.core.participants import API, Bot, Controller, Participant, Participants, Setting, Table, User, factory_of
+from segue.core.participants import (
+    API,
+    Bot,
+    Controller,
+    Participant,
+    Participants,
+    Restrictions,
+    Setting,
+    Table,
+    User,
+    factory_of,
+)
 from segue.core.tools import Tool
 from segue.prompts.catalogue import phrase
 from segue.tools.builtin import BUILTIN as BUILTIN_TOOLS
@@ -90,7 +101,7 @@ def user_of(config: ConversationConfig, work: NodeContext, language: str) -> Use
         ConfigurationError, UnknownAgent.
     """
     tables: tuple[Table[User], ...] = (work.services.participants.users, BUILTIN.users)
-    factory, argument = factory_of(config.user_mode, *tables)
+    factory, argument = factory_of(config.user_mode, *tables, restrictions=_restrictions(work))
     return factory(_setting(Role.USER, config, work, argument, language))
 
 
@@ -101,7 +112,7 @@ def bot_of(config: ConversationConfig, work: NodeContext, language: str) -> Bot:
         ConfigurationError, UnknownAgent.
     """
     tables: tuple[Table[Bot], ...] = (work.services.participants.bots, BUILTIN.bots)
-    factory, argument = factory_of(config.bot_mode, *tables)
+    factory, argument = factory_of(config.bot_mode, *tables, restrictions=_restrictions(work))
     specs = api_of(config, work, language).specs
     return factory(_setting(Role.BOT, config, work, argument, language, specs))
 
@@ -113,7 +124,7 @@ def api_of(config: ConversationConfig, work: NodeContext, language: str) -> API:
         ConfigurationError, UnknownAgent.
     """
     tables: tuple[Table[API], ...] = (work.services.participants.apis, BUILTIN.apis)
-    factory, argument = factory_of(config.api_mode, *tables)
+    factory, argument = factory_of(config.api_mode, *tables, restrictions=_restrictions(work))
     return factory(_setting(Role.API, config, work, argument, language))
 
 
@@ -127,9 +138,13 @@ def controllers_of(config: ConversationConfig, work: NodeContext, language: str)
     specs = api_of(config, work, language).specs if config.controllers else ()
     found = {}
     for name in config.controllers:
-        factory, argument = factory_of(name, *tables)
+        factory, argument = factory_of(name, *tables, restrictions=_restrictions(work))
         found[name] = factory(_setting(Role.API, config, work, argument, language, specs))
     return found
+
+
+def _restrictions(work: NodeContext) -> Restrictions:
+    return work.services.participants.restrictions
 
 
 def _setting(
@@ -145,6 +160,7 @@ def _setting(
         config=config,
         services=work.services,
         agent=agent_of(role, config, work),
+        user_id=work.context.user_id,
         model=_model_of(role, config, work),
         argument=argument,
         language=language,
@@ -156,6 +172,7 @@ def _setting(
 def _tools(config: ConversationConfig, work: NodeContext) -> Mapping[str, Tool]:
     """The tools that are named, or else those of the bot's agent in its mode."""
     if config.tools:
+        _restrictions(work).check_tools(config.tools)
         return _resolved(tuple(config.tools))
     bot, _, mode = config.bot_mode.partition(":")
     return work.services.agents.tools_in(agent_of(Role.BOT, config, work), mode if bot == AGENT_BOT else "")

@@ -75,6 +75,9 @@ def ids(served: Served) -> Iterator[Json]:
         client.put("/api/users/ann/preferences", json={"default_mode": "direct"}).raise_for_status()
         own = {"task_id": done["task_id"], "response_id": f"resp_{done['task_id']}", "session_id": "mine"}
         uploads = {"upload_id": kept["upload_id"], "file_id": f"file-{kept['upload_id']}"}
+        talk = client.post("/api/conversations", json={"session_id": "talk"}).json()
+        [*frames_of(client.send(client.build_request("GET", f"/api/tasks/{talk['task_id']}/stream"), stream=True))]
+        own["conversation_id"] = "talk"
         yield {**own, "user_id": "ann", "file": "logs.md", "digest": sent["digest"], **uploads}
 
 

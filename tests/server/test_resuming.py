@@ -119,7 +119,8 @@ def test_a_conversation_goes_on_and_its_bots_session_with_it(
 ) -> None:
     monkeypatch.setenv("EFFECTS", str(tmp_path / "effects"))
     asyncio.run(closed_after_the_first_call(database))
-    with Served(database) as served, served.client() as client:
+    allowed = ServerSettings(participants=("tests.rehearsal.effects",))
+    with Served(database, allowed) as served, served.client() as client:
         (task,) = client.get("/api/sessions/talk/tasks").json()["items"]
         assert ending([form for _, form in follow(client, task["task_id"])])["status"] == "done"
         talk = client.get(f"/api/tasks/{task['task_id']}").json()["task"]["result"]["answer"]

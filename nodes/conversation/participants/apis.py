@@ -1,7 +1,7 @@
 """APIs that run tools or send HTTP requests, and the check of a call against the functions that an API offers."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote
@@ -188,7 +188,7 @@ class HttpAPI(ToolsAPI):
         super().__init__(setting)
         seconds = setting.config.api_timeout
         for api in setting.config.apis:
-            _check(api, setting.config.allowed_hosts)
+            _check(api, setting.config.allowed_hosts, setting.services.participants.restrictions.hosts)
         tools: dict[str, Tool] = {str(api["name"]): HttpTool(api, seconds) for api in setting.config.apis}
         self.tools = tools
 
@@ -196,7 +196,7 @@ class HttpAPI(ToolsAPI):
         return APIOutput(status_code=value["status_code"], data=value["data"])
 
 
-def _check(api: Mapping[str, Any], allowed: Any) -> None:
+def _check(api: Mapping[str, Any], allowed: Collection[str], permitted: Collection[str] | None) -> None:
     """Refuse an API whose host is not allowed, or whose path is not as it is written.
 
     Raises:
@@ -209,6 +209,13 @@ def _check(api: Mapping[str, Any], allowed: Any) -> None:
             "The API {name} would call {place}: add the host to allowed_hosts, or correct its url.",
             name=api.get("name", "?"),
             place=place or "no host",
+        )
+    if permitted is not None and not {url.host, place} & set(permitted):
+        raise ConfigurationError(
+            "The API {name} would call {place}, which this service does not allow; it allows: {known}.",
+            name=api.get("name", "?"),
+            place=place,
+            known=listed(sorted(permitted)) if permitted else "no host",
         )
     if segment := _dot_segment(_SLOT.sub("x", str(api["url"]))):
         raise ConfigurationError(

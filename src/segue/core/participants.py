@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_check
 
 from .agents import Agent, load_attribute
 from .conversation import APIOutput, BotOutput, Conversation, ConversationConfig, EndReason, Role, UserOutput
-from .errors import ConfigurationError, listed
+from .errors import ConfigurationError, UnknownTool, listed
 
 if TYPE_CHECKING:
     from .context import Services
@@ -78,6 +78,8 @@ class Setting:
     config: ConversationConfig
     services: "Services"
     agent: Agent
+    user_id: str = "default"
+    """The user of the conversation's task."""
     model: str = ""
     argument: str = ""
     language: str = "en"
@@ -111,13 +113,40 @@ class Table(Generic[Made]):
 
 
 @dataclass(frozen=True)
+class Restrictions:
+    """What a configuration that came from elsewhere may reach."""
+
+    modules: frozenset[str] | None = None
+    """The modules that it may name things of, as `module:attribute`; None: all."""
+    tools: frozenset[str] | None = None
+    """The tool sets that it may name; None: all."""
+    hosts: frozenset[str] | None = None
+    """The hosts that its `request` API may call, whatever its `allowed_hosts` say; None: those."""
+
+    def may_import(self, name: str) -> bool:
+        """Whether it may name that `module:attribute`."""
+        return self.modules is None or name.partition(":")[0] in self.modules
+
+    def check_tools(self, names: Iterable[str]) -> None:
+        """Refuse a tool set that may not be named.
+
+        Raises:
+            UnknownTool: listing those that may.
+        """
+        for name in names:
+            if not self.may_import(name) if ":" in name else self.tools is not None and name not in self.tools:
+                raise UnknownTool(name, sorted(self.tools or ()))
+
+
+@dataclass(frozen=True)
 class Participants:
-    """The names that a configuration may use."""
+    """The names that a configuration may use, and what else it may reach."""
 
     users: Table[User] = field(default_factory=lambda: Table("user"))
     bots: Table[Bot] = field(default_factory=lambda: Table("bot"))
     apis: Table[API] = field(default_factory=lambda: Table("API"))
     controllers: Table[Controller] = field(default_factory=lambda: Table("controller"))
+    restrictions: Restrictions = Restrictions()
 
     def extended(self) -> "Participants":
         """A registry over this one: what is added to it stays in it."""
@@ -129,8 +158,12 @@ REGISTERED = Participants()
 """What `segue.rehearsal.register_*` adds to, for every app of the process."""
 
 
-def factory_of(mode: str, *tables: Table[Made]) -> tuple[Factory[Made], str]:
+def factory_of(
+    mode: str, *tables: Table[Made], restrictions: Restrictions = Restrictions()
+) -> tuple[Factory[Made], str]:
     """The factory that a mode names, in the first table that has it, and the mode's argument.
+
+    A mode may also be `module:attribute`, unless the restrictions forbid it.
 
     Raises:
         ConfigurationError: listing the names there are.
@@ -139,7 +172,7 @@ def factory_of(mode: str, *tables: Table[Made]) -> tuple[Factory[Made], str]:
     for table in tables:
         if factory := table.find(name):
             return factory, argument
-    if argument and not name.startswith("."):
+    if argument and not name.startswith(".") and restrictions.may_import(mode):
         loaded: Factory[Made] = load_attribute(mode)
         return loaded, ""
     raise ConfigurationError(

@@ -17,15 +17,16 @@ from ..app import App
 from ..core.agents import Agent
 from ..core.calls import CallResult, CallStatus, Execution
 from ..core.conversation import BotOutput, BotOutputType, Conversation, Role, as_text, bot_session
-from ..core.errors import ConfigurationError, TaskError
+from ..core.errors import ConfigurationError, TaskError, UnknownMode
+from ..core.events import ConversationEnd, Event
 from ..core.participants import Setting
 from ..core.question import API_CALL, PAUSE
-from ..core.records import Json
+from ..core.records import Json, Task
 from ..core.task_status import OPEN, TaskStatus
 from ..core.tools import Tool
 from ..nodes.conversation.roles import AGENT_BOT
 from ..runtime.control import Started
-from ..runtime.relay import LOOK_EVERY
+from ..runtime.relay import LOOK_EVERY, Observer
 from ..runtime.start import Request
 from ..tools.bound_tool import BoundTool, Marks
 from ..tools.calls.run import missing
@@ -43,6 +44,8 @@ class SegueBot:
     def __init__(self, app: App, setting: Setting) -> None:
         self._app = app
         self._setting = setting
+        if setting.argument and setting.argument not in app.modes:
+            raise UnknownMode(setting.argument, app.modes)
         self._agent = bot_agent(setting)
         if self._agent.agent_id not in app.agents:
             app.register(self._agent, ConversationExecutor())
@@ -95,6 +98,7 @@ class SegueBot:
             session_id=session_id,
             agent=self._agent.agent_id,
             mode=self._setting.argument,
+            user_id=self._setting.user_id,
             model=self._setting.model,
             language=conversation.language,
         )
@@ -146,6 +150,23 @@ async def release(app: App, conversation_id: str) -> None:
     for task in await app.tasks(session_id=bot_session(conversation_id), limit=1):
         if task["status"] in OPEN:
             await app.cancel(task["task_id"])
+
+
+class BotRelease(Observer):
+    """Cancels what the bot of a conversation has left unfinished, as soon as the conversation ends."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._releasing: set[asyncio.Task[None]] = set()
+
+    def stored(self, task: Task, event: Event) -> None:
+        if isinstance(event, ConversationEnd):
+            releasing = asyncio.create_task(release(self._app, task.thread_id), name="releasing a bot")
+            self._releasing.add(releasing)
+            releasing.add_done_callback(self._releasing.discard)
+
+    async def close(self) -> None:
+        await asyncio.gather(*self._releasing, return_exceptions=True)
 
 
 def bot_agent(setting: Setting) -> Agent:

@@ -7,7 +7,7 @@ from ..core.context import Ids, RunContext
 from ..core.conversation import MODE, Conversation, ConversationConfig, Utterance, bot_session
 from ..core.errors import ConfigurationError, ThreadExists, UnknownThread
 from ..core.events import Uttered
-from ..core.records import Json
+from ..core.records import Json, RequestKey
 from ..core.task_status import ENDED, TaskStatus
 from ..nodes.conversation.init import read_config
 from ..nodes.conversation.roles import bot_of, controllers_of, user_of
@@ -68,12 +68,7 @@ async def _begun(app: App, config: ConversationConfig, session_id: str) -> tuple
     """The conversation's task, and its run unless it ended or waits."""
     task = await app.tasks.newest(session_id)
     if task is None:
-        check_config(app, config)
-        if config.has_agent:
-            await _check_bot_session(app, bot_session(session_id))
-        message = config.model_dump_json(exclude_defaults=True)
-        request = Request(message, session_id=session_id, agent=config.bot_agent, language=config.language)
-        started = await app.tasks.start(request, unlisted=MODE)
+        started = await start_conversation(app, config, session_id)
         return started[0].task_id, started
     if task.mode != MODE:
         raise ThreadExists(session_id)
@@ -86,6 +81,29 @@ async def _begun(app: App, config: ConversationConfig, session_id: str) -> tuple
     over = task.result or task.status in (*ENDED, TaskStatus.WAITING)
     running = app.tasks.started(task.task_id)
     return task.task_id, running or (None if over else await app.tasks.resume(task.task_id))
+
+
+async def start_conversation(
+    app: App, config: ConversationConfig, session_id: str, *, user_id: str = "default", key: RequestKey | None = None
+) -> Started:
+    """Start a conversation as the task of a new session, which runs in the background.
+
+    Raises:
+        ConfigurationError: it names what is not there.
+        ThreadExists: there is a session of that id, or of the id that its bot has.
+    """
+    check_config(app, config)
+    for name in (session_id, bot_session(session_id))[: 1 + config.has_agent]:
+        await _check_new(app, name)
+    request = Request(
+        config.model_dump_json(exclude_defaults=True),
+        session_id=session_id,
+        agent=config.bot_agent,
+        user_id=user_id,
+        language=config.language,
+        key=key,
+    )
+    return await app.tasks.start(request, unlisted=MODE)
 
 
 def check_config(app: App, config: ConversationConfig) -> None:
@@ -103,8 +121,8 @@ def check_config(app: App, config: ConversationConfig) -> None:
     controllers_of(config, work, language)
 
 
-async def _check_bot_session(app: App, session_id: str) -> None:
-    """Make sure that the bot can have that session.
+async def _check_new(app: App, session_id: str) -> None:
+    """Make sure that there can be a session of that name, and is none yet.
 
     Raises:
         InvalidMessage, ThreadExists.

@@ -5,17 +5,20 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from fastapi import FastAPI
 
+from ..app import App
 from ..core.agents import Agent
 from ..core.errors import SegueError
 from ..core.models import OFFLINE
+from ..core.participants import Restrictions
 from ..entry import open as open_app
-from ..rehearsal.segue_bot import attach
+from ..rehearsal.segue_bot import BotRelease, attach
 from ..runtime.tasks import ResumableTask
 from ..runtime.worker import Dispatching, is_hopeless
 from ..telemetry.metrics import Metrics
@@ -158,6 +161,14 @@ def _log_model(model: str) -> None:
         logger.info("model", extra={"model": model})
 
 
+def _restrict(app: App, settings: ServerSettings) -> None:
+    """Let conversations reach only what the service's agents and its settings name, whoever configured them."""
+    named = {tool for agent in app.agents.values() for tool in agent.tools if isinstance(tool, str) and ":" not in tool}
+    modules, hosts = frozenset(settings.participants), frozenset(settings.api_hosts)
+    restrictions = Restrictions(modules=modules, tools=frozenset(named), hosts=hosts)
+    app.agents.participants = replace(app.agents.participants, restrictions=restrictions)
+
+
 def serving(
     database: str | Path,
     settings: ServerSettings,
@@ -172,6 +183,8 @@ def serving(
             app.agents.agents_file = agents_file
             app.agents.default_agent = settings.default_agent
             attach(app)
+            app.tasks.observe(BotRelease(app))
+            _restrict(app, settings)
             service = application.state.service = Service(app, settings, Metrics(app))
             _log_model(service.default_model)
             auto_resume = AutoResume(service)

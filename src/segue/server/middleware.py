@@ -66,7 +66,7 @@ class RateLimits:
 
 API = ("/api/", "/v1/", "/mcp", "/ag-ui/")
 METRICS = "/metrics"
-_CHATS = ("/api/chat", "/v1/chat/completions", "/ag-ui/")
+_CHATS = ("/api/chat", "/api/conversations", "/v1/chat/completions", "/ag-ui/")
 _CHAT = "/v1/responses"
 """A path that is a chat, while those below it are not."""
 _UNKNOWN = Problem(401, "Unauthorized", {"WWW-Authenticate": "Bearer"})

@@ -4,7 +4,7 @@ import errno
 import ipaddress
 import os
 import socket
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,8 @@ KEYS = "SEGUE_API_KEY"
 HASHES = "SEGUE_API_KEY_SHA256"
 RETENTION = "SEGUE_RETENTION"
 REHEARSALS = "SEGUE_REHEARSALS"
+PARTICIPANTS = "SEGUE_PARTICIPANTS"
+API_HOSTS = "SEGUE_API_HOSTS"
 ORIGINS = "SEGUE_CORS_ORIGINS"
 UPLOAD = "SEGUE_UPLOAD_MB"
 IMPORT = "SEGUE_IMPORT_MB"
@@ -72,6 +74,10 @@ class ServerSettings:
     """The agent of messages that name none."""
     rehearsals: Path | None = None
     """The folder whose batches of rehearsals are shown."""
+    participants: tuple[str, ...] = ()
+    """The modules that configurations of conversations may name, as `module:attribute`."""
+    api_hosts: tuple[str, ...] = ()
+    """The hosts that the `request` API of conversations may call, as `host` or `host:port`."""
     retention: Retention | None = None
     """Which snapshots are kept; without one all are."""
 
@@ -91,7 +97,7 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
     hide_keys(environ)
     return ServerSettings(
         keys=parse_keys(environ.get(HASHES, "")),
-        origins=tuple(part.strip().rstrip("/") for part in environ.get(ORIGINS, "").split(",") if part.strip()),
+        origins=tuple(origin.rstrip("/") for origin in _listed(environ, ORIGINS)),
         chats_a_minute=whole_number(environ, "SEGUE_RATE_CHATS", 60),
         requests_a_minute=whole_number(environ, "SEGUE_RATE_REQUESTS", 600),
         streams=whole_number(environ, "SEGUE_STREAMS", 64),
@@ -104,8 +110,15 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
         open_metrics=whole_number(environ, "SEGUE_METRICS_OPEN", 0, least=0) != 0,
         default_agent=default_agent,
         rehearsals=Path(given) if (given := environ.get(REHEARSALS, "").strip()) else None,
+        participants=_listed(environ, PARTICIPANTS),
+        api_hosts=_listed(environ, API_HOSTS),
         retention=Retention.of(given) if (given := environ.get(RETENTION, "").strip()) else None,
     )
+
+
+def _listed(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """The comma-separated parts of a variable."""
+    return tuple(part.strip() for part in environ.get(name, "").split(",") if part.strip())
 
 
 def hide_keys(environ: MutableMapping[str, str]) -> None:

@@ -5,6 +5,7 @@ import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,12 +14,13 @@ import segue
 from segue import Agent
 from segue.core.conversation import ConversationConfig, Role, Utterance
 from segue.core.errors import ConfigurationError
-from segue.core.participants import Setting
+from segue.core.participants import Participants, Setting
 from segue.nodes.conversation.participants.apis import HttpAPI
 from segue.rehearsal import converse
 from tests.rehearsal.participants import Does, calls, says
 
 ANY: dict[str, Any] = {"type": "object"}
+SERVICES = cast(Any, SimpleNamespace(participants=Participants()))
 
 
 class Backend(BaseHTTPRequestHandler):
@@ -85,7 +87,7 @@ async def test_requests_go_to_allowed_hosts_only(place: str) -> None:
     for url in ("http://127.0.0.1:1/", f"http://{place}@evil.invalid/", "http://{host}/", "file:///etc/passwd", ""):
         config = ConversationConfig(apis=[{"name": "it", "url": url}], allowed_hosts=[place])
         with pytest.raises(ConfigurationError, match="allowed_hosts"):
-            HttpAPI(Setting(role=Role.API, config=config, services=cast(Any, None), agent=Agent(agent_id="it")))
+            HttpAPI(Setting(role=Role.API, config=config, services=SERVICES, agent=Agent(agent_id="it")))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +124,7 @@ async def test_dots_within_a_name_or_a_query_stay(place: str) -> None:
 def test_a_configured_path_with_dots_is_refused(path: str) -> None:
     config = ConversationConfig(apis=[{"name": "it", "url": f"http://h.invalid/{path}"}], allowed_hosts=["h.invalid"])
     with pytest.raises(ConfigurationError, match=r"The URL of the API it has a segment '\.\.'"):
-        HttpAPI(Setting(role=Role.API, config=config, services=cast(Any, None), agent=Agent(agent_id="it")))
+        HttpAPI(Setting(role=Role.API, config=config, services=SERVICES, agent=Agent(agent_id="it")))
 
 
 async def test_a_host_that_does_not_answer_is_an_error_of_the_call() -> None:

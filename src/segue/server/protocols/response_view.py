@@ -12,7 +12,7 @@ from ...core.errors import TaskError
 from ...core.events import ApprovalGiven, Event, ModelCalled, QuestionAnswered, Steered, ToolResult
 from ...core.records import Json
 from ..readers.client_tools import tool_call_id
-from ..readers.conversation import instructed
+from ..readers.continuation import instructed
 from ..readers.responses import ConversationName
 from ..readers.segment import ASKING, Segment, segment_of
 from ..service import Service

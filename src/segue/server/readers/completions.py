@@ -19,7 +19,7 @@ from ..request_body import Items, Texts
 from ..service import Begun, Service
 from ..tenants import Tenant
 from .client_tools import FunctionTool, OfAgent, OwnTools, bring, bring_results, task_of_results
-from .conversation import Attempts, Conversation, Said, fork_after, free_session, is_awaited, rejoin
+from .continuation import Attempts, Conversation, Said, fork_after, free_session, is_awaited, rejoin
 from .messages import ChatMessage, File, refuse_files
 
 

@@ -21,7 +21,7 @@ from ..request_body import LONGEST, NAME, Items, RequestBody, refuse_many_fields
 from ..service import Begun, Service
 from ..tenants import Tenant
 from .client_tools import FunctionSpec, OfAgent, OwnTools, bring, bring_results, task_of_results
-from .conversation import Attempts, Conversation, fork_after, is_awaited, rejoin
+from .continuation import Attempts, Conversation, fork_after, is_awaited, rejoin
 from .messages import ChatMessage, ContentPart, FileData, ImageUrl, refuse_files, with_contents
 from .segment import Segment, last_segment, own_segment, response_id, segment_of
 

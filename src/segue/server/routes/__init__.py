@@ -4,7 +4,7 @@ from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
 from ..errors import JsonResponse
-from . import agents, chat, files, health, openai, rehearsals, responses, rewind, sessions, tasks, users
+from . import agents, chat, conversations, files, health, openai, rehearsals, responses, rewind, sessions, tasks, users
 
 _ROUTERS = (
     chat.router,
@@ -21,6 +21,7 @@ _ROUTERS = (
     tasks.markdown_router,
     files.router,
     rehearsals.router,
+    conversations.router,
     health.metrics_router,
     openai.router,
     responses.router,

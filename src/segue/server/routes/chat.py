@@ -9,12 +9,15 @@ from fastapi.responses import StreamingResponse
 from pydantic import ConfigDict, Field
 
 from ...core.context import Ids
+from ...core.conversation import MODE
+from ...core.errors import InvalidMessage
 from ...core.records import RequestKey, Task
 from ...runtime.message_files import Uploaded
 from ..errors import not_found
 from ..protocols.ag_ui import frames
+from ..readers import conversations
 from ..readers.ag_ui import RunInput, begin
-from ..request_body import LONGEST, NAME, Items, RequestBody
+from ..request_body import LONGEST, MODEL, NAME, Items, RequestBody
 from ..service import Begun, Service
 from ..sse.frames import position
 from ..sse.stream import EventStream, task_frames
@@ -54,10 +57,14 @@ class ChatRequest(RequestBody):
     session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
     """The session to continue; a new one without it."""
     mode: str | None = Field(default=None, max_length=64)
-    """auto, direct, react, plan, …; without it the user's default, else the agent's."""
+    """auto, direct, react, plan, …; without it the user's default, else the agent's.
+
+    `conversation` starts a conversation with a simulated user, whose goal the message is; or with the configuration
+    that it is as JSON, as in `POST /api/conversations`. If the session's conversation waits for a person, it answers.
+    """
     agent_id: str | None = Field(default=None, max_length=64)
     user_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
-    model: str | None = Field(default=None, pattern=r"^(offline|openai:[\w./:@-]{1,200})$")
+    model: str | None = Field(default=None, pattern=f"^{MODEL}$")
     """Another model for this task, by the agent's own endpoint."""
     wait: float = Field(default=0.0, ge=0, le=60)
     """Waits up to this many seconds if the session is busy."""
@@ -76,7 +83,8 @@ async def chat(body: ChatRequest, service: ServiceDep, tenant: TenantDep, reques
     service.refuse_while_draining()
     service.open_stream(tenant)
     try:
-        row, after = await service.known(key) or await _start(body, service, tenant, key)
+        begin = _converse if body.mode == MODE else _start
+        row, after = await service.known(key) or await begin(body, service, tenant, key)
         return _stream(service, tenant, row, after)
     except BaseException:
         service.close_stream(tenant)
@@ -113,6 +121,23 @@ async def _start(body: ChatRequest, service: Service, tenant: Tenant, key: Reque
         files=[Uploaded(upload_id, tenant.prefix) for upload_id in body.attachments],
         language=body.language or "",
     )
+
+
+async def _converse(body: ChatRequest, service: Service, tenant: Tenant, key: RequestKey | None) -> Begun:
+    """Start a conversation, or answer the one that waits.
+
+    Raises:
+        InvalidMessage: files go along.
+    """
+    if body.attachments:
+        raise InvalidMessage("A conversation takes no files: leave out attachments.")
+    thread_id = tenant.stored(body.session_id or Ids().thread())
+    if answered := await conversations.answer_waiting(service, tenant, thread_id, body.message, key):
+        return answered
+    config = conversations.read_message(service.app, body.message, body.agent_id or "", body.model or "")
+    if body.language and not config.language:
+        config = config.model_copy(update={"language": body.language})
+    return await conversations.begin(service, tenant, config, thread_id, body.user_id or "default", key)
 
 
 def _stream(service: Service, tenant: Tenant, row: Task, after: int, so_far: bool = False) -> EventStream:

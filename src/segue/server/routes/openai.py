@@ -13,7 +13,7 @@ from ...core.records import Json
 from ..errors import JsonResponse, Problem, not_found
 from ..protocols.chat_completions import Completion, CompletionView, chunks, error_of, result_of
 from ..readers.completions import CompletionRequest, CompletionTasks
-from ..readers.conversation import Conversation
+from ..readers.continuation import Conversation
 from ..readers.messages import file_id_of, upload_id_of, with_contents
 from ..request_body import LONGEST, NAME
 from ..service import Service

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from ...core.records import Json, Permission, Session
 from ..errors import JsonResponse, LongJsonResponse
-from ..request_body import LONGEST, NAME, RequestBody
+from ..request_body import LONGEST, MODEL, NAME, RequestBody
 from ..service import Service
 from ..tenants import Tenant
 from ..views import TASK_ID, Page, SessionView, SnapshotView, TaskView, session_view, snapshot_view, with_html
@@ -43,7 +43,7 @@ class Choices(RequestBody):
 
     title: str | None = Field(default=None, max_length=200)
     agent_id: str | None = Field(default=None, max_length=64)
-    model: str | None = Field(default=None, pattern=r"^(|offline|openai:[\w./:@-]{1,200})$")
+    model: str | None = Field(default=None, pattern=f"^{MODEL}?$")
 
 
 class NewSession(Choices):

@@ -1,0 +1,227 @@
+"""Conversations over HTTP: started, followed, paused, answered, and kept to what the service allows."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import segue
+from segue.core.agents import Agent
+from segue.rehearsal import ConversationConfig, Setting, converse
+from segue.rehearsal.segue_bot import bot_session
+from tests.nodes.conversation.test_apis import place as place
+from tests.rehearsal.participants import Does, calls, helpful, says
+
+from .serving import ALPHA, BETA, Held, Json, Served, ServerSettings, chat, ending, follow, types, wait_until
+from .shop import refund, reply
+
+DOCS = Path(__file__).parents[2] / "docs/rehearsal.md"
+AGENT = {"bot_mode": "segue:react", "bot_agent": "shop", "api_mode": "tools"}
+SCRIPTED = {"user_mode": "scripted_user", **AGENT}
+
+
+@pytest.fixture(scope="module")
+def own_agents(held: Held) -> list[Agent]:
+    return [held.agent("shop", reply, tools=(refund,))]
+
+
+def started(client: httpx.Client, **config: Any) -> Json:
+    answer = client.post("/api/conversations", json=config)
+    assert answer.status_code == 201, answer.text
+    form: Json = answer.json()
+    return form
+
+
+def settled(client: httpx.Client, conversation: Json) -> Json:
+    """The conversation once it waits, is paused or has ended."""
+    follow(client, conversation["task_id"])
+    form: Json = client.get(f"/api/conversations/{conversation['session_id']}").json()
+    return form
+
+
+def answered(client: httpx.Client, conversation: Json, **answer: Any) -> Json:
+    client.post(f"/api/tasks/{conversation['task_id']}/answer", json=answer).raise_for_status()
+    return settled(client, conversation)
+
+
+def said(conversation: Json) -> list[tuple[str, str]]:
+    return [(u["role"], u.get("text") or u.get("action") or "") for u in conversation["utterances"]]
+
+
+def test_a_workflow_is_followed_to_its_end_and_read_as_it_was_streamed(client: httpx.Client) -> None:
+    config = {"session_id": "change", "workflow": "travel_change", "scenario": "change_with_fee", "seed": 7}
+    begun = started(client, **config)
+    assert (begun["session_id"], begun["language"], begun["ending"]) == ("change", "en", None)
+    assert begun["config"]["bot_mode"] == "rule_bot" and begun["config"]["scenario"] == "change_with_fee"
+    streamed = [form for _, form in follow(client, begun["task_id"])]
+    over = client.get("/api/conversations/change").json()
+    assert [form["utterance"] for form in streamed if form["type"] == "utterance"] == over["utterances"]
+    assert types(streamed)[-1] == "done" and over["status"] == "done" and over["ending"]["reason"] == "user_ended"
+    again = client.post("/api/conversations", json=config)
+    assert again.status_code == 409 and again.json()["error"]["type"] == "ThreadExists"
+
+
+def test_one_key_starts_one_conversation(client: httpx.Client) -> None:
+    first, second = (
+        client.post("/api/conversations", json={}, headers={"Idempotency-Key": "talk-once"}) for _ in range(2)
+    )
+    assert first.status_code == second.status_code == 201
+    assert first.json()["task_id"] == second.json()["task_id"]
+
+
+def test_a_person_is_the_user_and_ends_it(client: httpx.Client) -> None:
+    talk = settled(client, started(client, user_mode="input_user", **AGENT))
+    assert talk["status"] == "waiting" and talk["question"]["kind"] == "question"
+    talk = answered(client, talk, answer="apples")
+    assert talk["question"]["question"] == "Heard apples."
+    talk = answered(client, talk, answer="END")
+    assert talk["status"] == "done" and talk["ending"]["turns"] == 1
+    assert said(talk) == [("USER", "apples"), ("BOT", "Heard apples."), ("USER", "")]
+
+
+@pytest.mark.parametrize(("verdict", "status"), [("approve", 200), ("reject", 403)])
+def test_an_approval_is_asked_for_and_decided(client: httpx.Client, verdict: str, status: int) -> None:
+    talk = settled(client, started(client, script=["please refund"], approvals="ask", **SCRIPTED))
+    assert talk["question"]["kind"] == "approval" and talk["question"]["calls"][0]["name"] == "refund"
+    talk = answered(client, talk, verdicts=verdict)
+    (result,) = (u for u in talk["utterances"] if u["role"] == "API")
+    assert (result["status_code"], talk["status"]) == (status, "done")
+
+
+def test_a_pause_stops_the_bot_and_it_goes_on_without_repeating_a_call(client: httpx.Client, held: Held) -> None:
+    held.begun.clear(), held.go.clear(), held.effects.clear()
+    talk = started(client, script=["please hold"], **SCRIPTED)
+    assert held.begun.wait(30)
+    assert client.post(f"/api/tasks/{talk['task_id']}/pause").status_code == 202
+    held.go.set()
+    assert settled(client, talk)["status"] == "paused"
+    client.post(f"/api/tasks/{talk['task_id']}/resume").raise_for_status()
+    talk = settled(client, talk)
+    assert talk["status"] == "done" and said(talk)[-2] == ("BOT", "Settled, 好的.")
+    assert held.effects == ["one"]
+
+
+def test_the_question_of_a_bot_whose_user_leaves_is_cancelled(served: Served, client: httpx.Client) -> None:
+    config = {"user_mode": "scripted_user", "script": ["Paint it."], "bot_agent": "shop", "api_mode": "tools"}
+    talk = settled(client, started(client, bot_mode="segue:controller", **config))
+    assert said(talk) == [("USER", "Paint it."), ("BOT", "Which colour?"), ("USER", "")]
+    app, session = served.service.app, bot_session(f"alpha:{talk['session_id']}")
+
+    def bots() -> list[Json]:
+        tasks: list[Json] = served.do(app.tasks(session_id=session))
+        return tasks
+
+    wait_until(lambda: bots()[0]["status"] == "cancelled")
+    assert bots()[0]["user_id"] == "alpha:default", "the bot's memory is its tenant's"
+
+
+def test_chat_starts_one_and_answers_the_one_that_waits(client: httpx.Client) -> None:
+    asked = chat(client, json.dumps({"user_mode": "input_user"}), mode="conversation", session_id="by-chat")
+    assert ending(asked)["question"]["role"] == "USER"
+    heard = chat(client, "hello there", mode="conversation", session_id="by-chat")
+    assert next(form["utterance"]["text"] for form in heard if form["type"] == "utterance") == "hello there"
+    over = chat(client, "END", mode="conversation", session_id="by-chat")
+    assert "conversation_end" in types(over) and ending(over)["status"] == "done"
+
+
+def test_a_chat_message_is_the_goal_of_a_user_whom_a_model_plays(client: httpx.Client) -> None:
+    sent = {"message": "I want to change my flight", "mode": "conversation", "agent_id": "shop"}
+    refused = client.post("/api/chat", json=sent)
+    assert refused.status_code == 422 and "needs a language model" in refused.json()["error"]["message"]
+    refused = client.post("/api/chat", json={**sent, "attachments": ["x"]})
+    assert refused.status_code == 422 and "takes no files" in refused.json()["error"]["message"]
+    refused = client.post("/api/chat", json={**sent, "message": '{"user_mode": 1}'})
+    assert refused.status_code == 422 and "body.message.user_mode" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("config", "known"),
+    [
+        ({"user_mode": "nobody"}, "dummy_user, input_user"),
+        ({"bot_mode": "os:system"}, "dummy_bot, input_bot"),
+        ({"api_mode": "subprocess:Popen"}, "dummy_api, llm"),
+        ({"controllers": ["builtins:print"]}, "api_duplication, node_dependency"),
+        ({"tools": ["os:system"], "api_mode": "tools"}, "data, travel"),
+        ({"tools": ["shell"], "api_mode": "tools"}, "data, travel"),
+        ({"workflow": "/etc/hosts"}, "clinic_appointment, device_return, travel_change"),
+        ({"workflow": str(DOCS)}, "clinic_appointment, device_return, travel_change"),
+        ({"workflow": "travel_change", "scenario": "none"}, "change_with_fee"),
+        ({"bot_mode": "segue:react", "bot_agent": "nobody"}, "shop"),
+        ({"bot_mode": "segue:nothing"}, "react"),
+        ({"api_mode": "request", "apis": [{"name": "a", "url": "http://127.0.0.1:1/"}]}, "allowed_hosts"),
+        ({"bot_model": "local:/etc/passwd"}, "bot_model"),
+        ({"conversation_turn_limit": 201}, "less than or equal to 200"),
+        ({"api_timeout": 1e9}, "less than or equal to 300"),
+        ({"bot": "x"}, ".bot: Extra"),
+    ],
+)
+def test_a_configuration_that_cannot_be_is_refused_with_what_there_is(
+    client: httpx.Client, config: Json, known: str
+) -> None:
+    for path, body in (
+        ("/api/conversations", config),
+        ("/api/chat", {"message": json.dumps(config), "mode": "conversation"}),
+    ):
+        refused = client.post(path, json=body)
+        assert refused.status_code == 422 and known in refused.json()["error"]["message"], refused.text
+
+
+def test_only_the_operators_hosts_are_called(tmp_path: Path, place: str) -> None:
+    api = {"name": "it", "url": f"http://{place}/orders", "method": "GET", "parameters": {"type": "object"}}
+    bot = Does(lambda c: says("ok") if c.actions else calls("it"))
+    config = {
+        "bot_mode": "own",
+        "api_mode": "request",
+        "apis": [api],
+        "allowed_hosts": [place],
+        "conversation_turn_limit": 1,
+    }
+    for hosts in ((), (place,)):
+        settings = ServerSettings(api_hosts=hosts)
+        with Served(tmp_path / "segue.db", settings) as served, served.client() as client:
+            served.service.app.agents.participants.bots.register("own", lambda setting: bot)
+            answer = client.post("/api/conversations", json=config)
+            if not hosts:
+                assert answer.status_code == 422 and "this service does not allow" in answer.json()["error"]["message"]
+                continue
+            talk = settled(client, answer.json())
+            assert [u["status_code"] for u in talk["utterances"] if u["role"] == "API"] == [200]
+
+
+def helpful_bot(_: Setting) -> Does:
+    return Does(helpful)
+
+
+async def test_a_conversation_that_was_begun_elsewhere_imports_nothing_here(tmp_path: Path) -> None:
+    config = ConversationConfig(user_mode="input_user", bot_mode="tests.server.test_conversations:helpful_bot")
+    async with segue.open(tmp_path / "segue.db") as app:
+        await converse(app, config, conversation_id="talk")
+    with Served(tmp_path / "segue.db") as served, served.client() as client:
+        talk = client.get("/api/conversations/talk").json()
+        client.post(f"/api/tasks/{talk['task_id']}/answer", json={"answer": "hi"}).raise_for_status()
+        talk = settled(client, talk)
+    assert talk["status"] == "error" and "There is no bot" in talk["error"]
+
+
+def test_tenants_are_apart(served: Served, client: httpx.Client) -> None:
+    started(client, session_id="mine")
+    with served.client(headers=BETA) as other:
+        assert other.get("/api/conversations/mine").status_code == 404
+        assert other.post("/api/conversations", json={"session_id": "mine"}).status_code == 201
+    assert chat(client, "apples", agent_id="shop", session_id="no-conversation", headers=ALPHA)
+    assert client.get("/api/conversations/no-conversation").json()["error"]["message"] == (
+        "There is no conversation 'no-conversation'."
+    )
+
+
+def documented() -> list[Json]:
+    section = DOCS.read_text(encoding="utf-8").split("## Over HTTP\n")[1].split("\n## ")[0]
+    return [json.loads(body) for body in re.findall(r"-d '(\{.*\})'", section)]
+
+
+@pytest.mark.parametrize("config", documented(), ids=lambda config: config["session_id"])
+def test_what_the_documentation_posts_starts_a_conversation(client: httpx.Client, config: Json) -> None:
+    assert settled(client, started(client, **config))["status"] in ("done", "waiting")
