@@ -150,8 +150,13 @@ class Participants:
 
     def extended(self) -> "Participants":
         """A registry over this one: what is added to it stays in it."""
-        tables = (self.users, self.bots, self.apis, self.controllers)
-        return Participants(*(Table(table.kind, table) for table in tables))
+        return Participants(
+            Table(self.users.kind, self.users),
+            Table(self.bots.kind, self.bots),
+            Table(self.apis.kind, self.apis),
+            Table(self.controllers.kind, self.controllers),
+            self.restrictions,
+        )
 
 
 REGISTERED = Participants()

@@ -72,8 +72,14 @@ def read_message(app: App, message: str, agent_id: str, model: str) -> Conversat
     """
     if not message.lstrip().startswith("{"):
         agent = app.agents.agent(agent_id)
-        about = {"bot_agent": agent.agent_id, "bot_mode": f"segue:{agent.mode}", "bot_model": model}
-        return ConversationConfig(user_mode="llm_profile", goal=message, api_mode="llm", **about)
+        return ConversationConfig(
+            user_mode="llm_profile",
+            goal=message,
+            bot_agent=agent.agent_id,
+            bot_mode=f"segue:{agent.mode}",
+            bot_model=model,
+            api_mode="llm",
+        )
     try:
         config = Configuration.model_validate_json(message).config
     except ValidationError as error:
