@@ -32,59 +32,6 @@ READERS = 4
 """Reads that may be under way at once."""
 
 
-class Connections(Generic[C_co]):
-    """The connections of an open database, as `ports.Database` describes them.
-
-    One connection writes; others read. So no read keeps a write from beginning, and a lock that a write waits for is
-    another process's. `open_reading` gives a connection that only reads, `open_renewing` one that renews leases
-    and waits for locks for so many seconds at most. `url` is shown in messages; `errors` are the driver's.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        writing: Session[C_co],
-        open_reading: Callable[[], Session[C_co]],
-        open_renewing: Callable[[float], Session[C_co]],
-        errors: type[Exception],
-    ) -> None:
-        self.url = url
-        self.errors = errors
-        self.open_renewing = open_renewing
-        self._writer = _Writer(url, writing)
-        self._readers = _Readers(open_reading)
-
-    async def read(self, work: Callable[[C_co], T]) -> T:
-        await self._writer.settle()
-        return await self._readers.submit(work)
-
-    def submit(
-        self,
-        work: Callable[[C_co], T],
-        *,
-        synced: bool = False,
-        failed: Failed | None = None,
-        deferred: bool = False,
-    ) -> "asyncio.Future[T]":
-        return self._writer.submit(work, synced=synced, failed=failed, deferred=deferred)
-
-    async def write(self, work: Callable[[C_co], T], *, synced: bool = False) -> T:
-        return await asyncio.shield(self.submit(work, synced=synced))
-
-    async def close(self) -> None:
-        """Finish what is under way, then close every connection."""
-        await asyncio.to_thread(self._writer.close)
-        await asyncio.to_thread(self._readers.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-
 class _Readers(Generic[C_co]):
     """Connections that only read, each on a thread of its own."""
 
@@ -122,18 +69,36 @@ class _Transaction:
     future: "asyncio.Future[Any]"
 
 
-class _Writer(Generic[C_co]):
-    """The one connection that writes, and its thread.
+class Connections(Generic[C_co]):
+    """The connections of an open database, as `ports.Database` describes them.
 
-    Carries out transactions in the order in which they were submitted."""
+    One connection writes, on a thread of its own, transactions in the order in which they were submitted; others read.
+    So no read keeps a write from beginning, and a lock that a write waits for is another process's. `open_reading`
+    gives a connection that only reads, `open_renewing` one that renews leases and waits for locks for so many seconds
+    at most. `url` is shown in messages; `errors` are the driver's.
+    """
 
-    def __init__(self, url: str, session: Session[C_co]) -> None:
-        self._url = url
-        self._session = session
+    def __init__(
+        self,
+        url: str,
+        writing: Session[C_co],
+        open_reading: Callable[[], Session[C_co]],
+        open_renewing: Callable[[float], Session[C_co]],
+        errors: type[Exception],
+    ) -> None:
+        self.url = url
+        self.errors = errors
+        self.open_renewing = open_renewing
+        self._session = writing
+        self._readers = _Readers(open_reading)
         self._waiting: deque[_Transaction] = deque()
         self._deferred: set[asyncio.Future[Any]] = set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="segue-writer")
         self._closed = False
+
+    async def read(self, work: Callable[[C_co], T]) -> T:
+        await self.settle()
+        return await self._readers.submit(work)
 
     def submit(
         self,
@@ -143,24 +108,41 @@ class _Writer(Generic[C_co]):
         failed: Failed | None = None,
         deferred: bool = False,
     ) -> "asyncio.Future[T]":
-        """Begin `work`; `Database.submit` describes it."""
         if self._closed:
-            raise RuntimeError(f"The database {self._url} is closed.")
+            raise RuntimeError(f"The database {self.url} is closed.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._waiting.append(_Transaction(work, synced, failed, future))
         if deferred:
             self._deferred.add(future)
             future.add_done_callback(self._deferred.discard)
-            loop.call_later(DEFERRAL, self._hurry, future)
+            loop.call_later(DEFERRAL, self._end_deferral, future)
         else:
             self._thread.submit(self._drain)
         return future
 
+    async def write(self, work: Callable[[C_co], T], *, synced: bool = False) -> T:
+        return await asyncio.shield(self.submit(work, synced=synced))
+
     def announce(self) -> None:
-        """Tell other processes what is waiting to be told."""
+        """Send the notifications that are waiting to other processes."""
         with contextlib.suppress(RuntimeError):  # it is closed
             self._thread.submit(self._session.announce)
+
+    async def close(self) -> None:
+        self._closed = True
+        self._thread.submit(self._drain)
+        self._thread.submit(self._session.close)
+        await asyncio.to_thread(self._thread.shutdown)
+        await asyncio.to_thread(self._readers.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
     async def settle(self) -> None:
         """Wait until the transactions that were deferred have ended."""
@@ -168,14 +150,7 @@ class _Writer(Generic[C_co]):
             self._thread.submit(self._drain)
             await asyncio.wait([*self._deferred])
 
-    def close(self) -> None:
-        """Finish what was submitted, then close the connection."""
-        self._closed = True
-        self._thread.submit(self._drain)
-        self._thread.shutdown(wait=True)
-        self._session.close()
-
-    def _hurry(self, future: "asyncio.Future[Any]") -> None:
+    def _end_deferral(self, future: "asyncio.Future[Any]") -> None:
         if not (future.done() or self._closed):
             self._thread.submit(self._drain)
 

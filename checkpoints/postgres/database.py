@@ -269,12 +269,12 @@ class PostgresDatabase(Connections[PostgresConnection]):
     def relay(self, deltas: Callable[[], Sequence[str]]) -> Callable[[], None]:
         """Send what `deltas` gives before each notification of a change; returns what sends it at once."""
         self._writing.deltas = deltas
-        return self._writer.announce
+        return self.announce
 
     @contextlib.asynccontextmanager
     async def listing(self) -> AsyncIterator[PostgresConnection]:
         """One more connection that only reads, for a listing that its reader may leave for a while."""
-        await self._writer.settle()
+        await self.settle()
         with translated(self.url):
             opened = await asyncio.to_thread(connect, self.address, _READING)
             with contextlib.closing(opened):

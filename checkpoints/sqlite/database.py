@@ -176,7 +176,7 @@ class SqliteDatabase(Connections[SqliteConnection]):
     @contextlib.asynccontextmanager
     async def listing(self) -> AsyncIterator[SqliteConnection]:
         """One more connection that only reads, for a listing that its reader may leave for a while."""
-        await self._writer.settle()
+        await self.settle()
         with translated(self.path), contextlib.closing(_connect(self.path, self.timeout, query_only=True)) as opened:
             self._file.check()
             yield opened

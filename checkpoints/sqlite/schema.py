@@ -1,4 +1,4 @@
-"""Segue's own tables, and the scripts that bring an older database up to date."""
+"""The tables of a SQLite file, and the scripts that bring an older database up to date."""
 
 import sqlite3
 from collections.abc import Set as AbstractSet
@@ -8,6 +8,7 @@ from functools import cache
 from segue.core.errors import DatabaseUnavailable
 
 from ..database import check_schema_version
+from ..tables.schema import tables
 
 FIRST = 14
 """The schema version that the first published Segue begins with: earlier ones were never published."""
@@ -26,9 +27,15 @@ _EVENT_LOG = """CREATE VIEW event_log AS
         = (events.thread_id, events.task_id, events.scope, events.idx)
     LEFT JOIN tasks ON tasks.task_id = events.task_id AND events.scope = ''"""
 
+_TYPES = {
+    "key": "TEXT",
+    "position": "INTEGER PRIMARY KEY",
+    "serial": "INTEGER PRIMARY KEY AUTOINCREMENT",
+    "clustered": " WITHOUT ROWID",
+}
 _BASELINE = (
-    # LangGraph's own tables, which its saver may have created. Added are a checksum of each row's key
-    # and how many of the writes that led to a checkpoint are kept.
+    # LangGraph's own tables, which its saver may have created. Added are a checksum of each row, and how many of the
+    # writes that led to a checkpoint are kept.
     """CREATE TABLE IF NOT EXISTS checkpoints (
         thread_id TEXT NOT NULL,
         checkpoint_ns TEXT NOT NULL DEFAULT '',
@@ -54,130 +61,8 @@ _BASELINE = (
     "ALTER TABLE checkpoints ADD COLUMN kept_writes INTEGER",
     "ALTER TABLE checkpoints ADD COLUMN checksum INTEGER",
     "ALTER TABLE writes ADD COLUMN checksum INTEGER",
-    """CREATE TABLE leases (
-        thread_id TEXT PRIMARY KEY,
-        owner TEXT NOT NULL,
-        fence INTEGER NOT NULL,
-        expires_at REAL NOT NULL
-    )""",
-    # Who waits for a thread's lease, first come first served.
-    """CREATE TABLE lease_queue (
-        position INTEGER PRIMARY KEY AUTOINCREMENT,
-        thread_id TEXT NOT NULL,
-        expires_at REAL NOT NULL
-    )""",
-    "CREATE INDEX lease_queue_of_thread ON lease_queue (thread_id, position)",
-    # `requested` is pause or cancel where a person asked for it, `notes` a list of texts that steer the task, `answer`
-    # what a person said to the question that it waited with: {"interrupt_id", "value"}. `copy_of` is the ended task
-    # that this one repeats, in a thread that was forked or imported: it did not run here. `agents_file` is the absolute
-    # path of the agents file that the task was started with, `attachments` a list of the files of its message, whose
-    # contents are beside the database, `client_tools` the tools that its client carries out. `agent_digest` identifies
-    # the definition of the agent that the task began with.
-    """CREATE TABLE tasks (
-        position INTEGER PRIMARY KEY,
-        task_id TEXT NOT NULL UNIQUE,
-        thread_id TEXT NOT NULL,
-        agent_id TEXT NOT NULL,
-        user_id TEXT NOT NULL,
-        mode TEXT NOT NULL,
-        model TEXT NOT NULL,
-        status TEXT NOT NULL,
-        message TEXT NOT NULL,
-        error TEXT,
-        result TEXT,
-        created_at REAL NOT NULL,
-        updated_at REAL NOT NULL,
-        requested TEXT,
-        notes TEXT NOT NULL DEFAULT '[]',
-        answer TEXT,
-        rating INTEGER,
-        copy_of TEXT,
-        language TEXT,
-        agents_file TEXT,
-        attachments TEXT NOT NULL DEFAULT '[]',
-        client_tools TEXT NOT NULL DEFAULT '[]',
-        agent_digest TEXT
-    )""",
-    "CREATE INDEX tasks_of_thread ON tasks (thread_id, position)",
-    "CREATE INDEX tasks_of_agent ON tasks (agent_id, position)",
-    # What is counted for metrics: without the copies that forks and imports make.
-    "CREATE INDEX tasks_of_status ON tasks (status, updated_at) WHERE copy_of IS NULL",
-    "CREATE INDEX tasks_with_files ON tasks (position) WHERE attachments <> '[]'",
-    # `source` is NULL for the runner's own events, which are never put twice. With row ids: without them SQLite moves
-    # the end of a row of more than a kilobyte to a page of its own.
-    """CREATE TABLE events (
-        task_id TEXT NOT NULL,
-        seq INTEGER NOT NULL,
-        thread_id TEXT NOT NULL,
-        source TEXT,
-        ordinal INTEGER NOT NULL,
-        event TEXT NOT NULL,
-        scope TEXT,
-        idx INTEGER,
-        PRIMARY KEY (task_id, seq),
-        UNIQUE (thread_id, source, ordinal)
-    )""",
-    # A call that is `orphaned` is unknown to the state, since its thread went back to an older checkpoint.
-    """CREATE TABLE calls (
-        position INTEGER PRIMARY KEY,
-        thread_id TEXT NOT NULL,
-        task_id TEXT NOT NULL,
-        scope TEXT NOT NULL,
-        idx INTEGER NOT NULL,
-        name TEXT NOT NULL,
-        arguments TEXT NOT NULL,
-        state TEXT NOT NULL,
-        outcome TEXT,
-        fence INTEGER NOT NULL,
-        started_at REAL NOT NULL,
-        finished_at REAL,
-        orphaned INTEGER NOT NULL DEFAULT 0,
-        checksum INTEGER NOT NULL,
-        UNIQUE (thread_id, task_id, scope, idx)
-    )""",
+    *tables(_TYPES),
     _EVENT_LOG,
-    "CREATE TABLE preferences (user_id TEXT PRIMARY KEY, default_mode TEXT NOT NULL)",
-    # A tool that runs without approval for the rest of a task or of its session; `task_id` is where it was allowed,
-    # `version` the digest of the tool that was allowed.
-    """CREATE TABLE permissions (
-        thread_id TEXT NOT NULL,
-        agent_id TEXT NOT NULL,
-        tool TEXT NOT NULL,
-        scope TEXT NOT NULL,
-        task_id TEXT NOT NULL,
-        granted_at REAL NOT NULL,
-        version TEXT NOT NULL DEFAULT '',
-        PRIMARY KEY (thread_id, agent_id, tool, scope, task_id)
-    ) WITHOUT ROWID""",
-    # Names that persons gave to threads.
-    "CREATE TABLE titles (thread_id TEXT PRIMARY KEY, title TEXT NOT NULL) WITHOUT ROWID",
-    # What a client's idempotency key stands for: a task, what continued it after its event `seq`, or with no task a
-    # thread. `digest` is of the request, `about` what its client reads back of it.
-    """CREATE TABLE request_keys (
-        key TEXT PRIMARY KEY,
-        task_id TEXT NOT NULL,
-        thread_id TEXT NOT NULL,
-        seq INTEGER NOT NULL DEFAULT 0,
-        digest TEXT NOT NULL DEFAULT '',
-        about TEXT NOT NULL DEFAULT '{}'
-    ) WITHOUT ROWID""",
-    "CREATE INDEX request_keys_of_task ON request_keys (task_id, seq)",
-    # What a person or a client chose for a thread, which may have no task yet.
-    """CREATE TABLE sessions (
-        thread_id TEXT PRIMARY KEY,
-        agent_id TEXT NOT NULL,
-        model TEXT NOT NULL,
-        metadata TEXT NOT NULL,
-        created_at REAL NOT NULL
-    )""",
-    # Contents of files that are kept though no task names them yet.
-    """CREATE TABLE uploads (
-        upload_id TEXT PRIMARY KEY,
-        owner TEXT NOT NULL,
-        digest TEXT NOT NULL,
-        attachment TEXT NOT NULL,
-        created_at REAL NOT NULL
-    )""",
     # The long texts of a thread's state, compressed; `digest` is BLAKE2b's of 16 bytes.
     """CREATE TABLE texts (
         thread_id TEXT NOT NULL,

@@ -144,7 +144,7 @@ async def test_a_server_that_restarts_is_waited_for(postgres: Cluster, database:
 async def test_a_server_that_stays_away_is_an_error_once_it_was_waited_for(
     postgres: Cluster, database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database._writer._session, "_patience", 0.5)
+    monkeypatch.setattr(database._session, "_patience", 0.5)
     await asyncio.to_thread(postgres.stop)
     try:
         waiting = [database.submit(lambda db: db.execute(_INSERT, ("never",))) for _ in range(200)]

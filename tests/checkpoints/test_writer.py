@@ -83,14 +83,14 @@ async def test_one_that_fails_takes_no_other_with_it(database: Database) -> None
 
 
 async def test_one_that_finds_no_room_takes_no_other_with_it(database: Database) -> None:
-    connect = database._writer._session._connect
+    connect = database._session._connect
 
     def bounded() -> sqlite3.Connection:
         connection = connect()
         connection.execute("PRAGMA max_page_count = 40")
         return connection
 
-    database._writer._session._connect = bounded
+    database._session._connect = bounded
     done, refused, other = await together(database, insert("s"), insert("large", 200_000), insert("t"))
     assert (done, other) == (1, 1)
     assert isinstance(refused, DatabaseUnavailable)
@@ -164,8 +164,8 @@ class Broken(sqlite3.Connection):
 
 @pytest.mark.parametrize("others", [0, 1])
 async def test_a_rollback_that_fails_leaves_nobody_waiting(database: Database, others: int) -> None:
-    database._writer._session._connect = lambda: sqlite3.connect(database.path, factory=Broken, isolation_level=None)
-    database._writer._session.close()
+    database._session._connect = lambda: sqlite3.connect(database.path, factory=Broken, isolation_level=None)
+    database._session.close()
     used: list[sqlite3.Connection] = []
 
     def fail(connection: sqlite3.Connection) -> None:

@@ -26,7 +26,7 @@ async def world(tmp_path: Path) -> AsyncIterator[worlds.World]:
 
 async def full(world: worlds.World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full, and stays so."""
-    session = world.app._storage.database._writer._session
+    session = world.app._storage.database._session
     connect = session._connect
 
     def bounded() -> sqlite3.Connection:

@@ -378,7 +378,7 @@ async def a_task() -> Any:
 
 async def query_only(served: Served, on: bool) -> None:
     """Let the service's database be written no more, or again."""
-    served.service.app._storage.database._writer._session._connection.execute(f"PRAGMA query_only = {int(on)}")
+    served.service.app._storage.database._session._connection.execute(f"PRAGMA query_only = {int(on)}")
 
 
 def test_a_database_that_cannot_be_written_is_not_ready(tmp_path: Path) -> None:

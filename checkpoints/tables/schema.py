@@ -1,0 +1,145 @@
+"""Segue's own tables, in SQL that every backend understands but for the types that it fills in."""
+
+from collections.abc import Mapping
+
+_TABLES = (
+    # The row of the thread '' holds the highest fence of the threads that were deleted.
+    """CREATE TABLE leases (
+        thread_id {key} PRIMARY KEY,
+        owner TEXT NOT NULL,
+        fence BIGINT NOT NULL,
+        expires_at DOUBLE PRECISION NOT NULL
+    )""",
+    # Who waits for a thread's lease, first come first served.
+    """CREATE TABLE lease_queue (
+        position {serial},
+        thread_id {key} NOT NULL,
+        expires_at DOUBLE PRECISION NOT NULL
+    )""",
+    "CREATE INDEX lease_queue_of_thread ON lease_queue (thread_id, position)",
+    # `requested` is pause or cancel where a person asked for it, `notes` a list of texts that steer the task, `answer`
+    # what a person said to the question that it waited with: {"interrupt_id", "value"}. `copy_of` is the ended task
+    # that this one repeats, in a thread that was forked or imported: it did not run here. `agents_file` is the absolute
+    # path of the agents file that the task was started with, `attachments` a list of the files of its message, whose
+    # contents are beside the database, `client_tools` the tools that its client carries out. `agent_digest` identifies
+    # the definition of the agent that the task began with.
+    """CREATE TABLE tasks (
+        position {position},
+        task_id {key} NOT NULL UNIQUE,
+        thread_id {key} NOT NULL,
+        agent_id {key} NOT NULL,
+        user_id {key} NOT NULL,
+        mode TEXT NOT NULL,
+        model TEXT NOT NULL,
+        status TEXT NOT NULL,
+        message TEXT NOT NULL,
+        error TEXT,
+        result TEXT,
+        created_at DOUBLE PRECISION NOT NULL,
+        updated_at DOUBLE PRECISION NOT NULL,
+        requested TEXT,
+        notes TEXT NOT NULL DEFAULT '[]',
+        answer TEXT,
+        rating INTEGER,
+        copy_of {key},
+        language TEXT,
+        agents_file TEXT,
+        attachments TEXT NOT NULL DEFAULT '[]',
+        client_tools TEXT NOT NULL DEFAULT '[]',
+        agent_digest TEXT
+    )""",
+    "CREATE INDEX tasks_of_thread ON tasks (thread_id, position)",
+    "CREATE INDEX tasks_of_agent ON tasks (agent_id, position)",
+    # What is counted for metrics: without the copies that forks and imports make.
+    "CREATE INDEX tasks_of_status ON tasks (status, updated_at) WHERE copy_of IS NULL",
+    "CREATE INDEX tasks_with_files ON tasks (position) WHERE attachments <> '[]'",
+    # `source` is NULL for the runner's own events, which are never put twice. With row ids: without them SQLite moves
+    # the end of a row of more than a kilobyte to a page of its own.
+    """CREATE TABLE events (
+        task_id {key} NOT NULL,
+        seq BIGINT NOT NULL,
+        thread_id {key} NOT NULL,
+        source {key},
+        ordinal INTEGER NOT NULL,
+        event TEXT NOT NULL,
+        scope {key},
+        idx INTEGER,
+        PRIMARY KEY (task_id, seq),
+        UNIQUE (thread_id, source, ordinal)
+    )""",
+    # A call that is `orphaned` is unknown to the state, since its thread went back to an older checkpoint.
+    """CREATE TABLE calls (
+        position {position},
+        thread_id {key} NOT NULL,
+        task_id {key} NOT NULL,
+        scope {key} NOT NULL,
+        idx INTEGER NOT NULL,
+        name {key} NOT NULL,
+        arguments TEXT NOT NULL,
+        state TEXT NOT NULL,
+        outcome TEXT,
+        fence BIGINT NOT NULL,
+        started_at DOUBLE PRECISION NOT NULL,
+        finished_at DOUBLE PRECISION,
+        orphaned INTEGER NOT NULL DEFAULT 0,
+        checksum BIGINT NOT NULL,
+        UNIQUE (thread_id, task_id, scope, idx)
+    )""",
+    "CREATE TABLE preferences (user_id {key} PRIMARY KEY, default_mode TEXT NOT NULL)",
+    # A tool that runs without approval for the rest of a task or of its session; `task_id` is where it was allowed,
+    # `version` the digest of the tool that was allowed.
+    """CREATE TABLE permissions (
+        thread_id {key} NOT NULL,
+        agent_id {key} NOT NULL,
+        tool {key} NOT NULL,
+        scope {key} NOT NULL,
+        task_id {key} NOT NULL,
+        granted_at DOUBLE PRECISION NOT NULL,
+        version TEXT NOT NULL DEFAULT '',
+        PRIMARY KEY (thread_id, agent_id, tool, scope, task_id)
+    ){clustered}""",
+    # Names that persons gave to threads.
+    "CREATE TABLE titles (thread_id {key} PRIMARY KEY, title TEXT NOT NULL){clustered}",
+    # What a client's idempotency key stands for: a task, what continued it after its event `seq`, or with no task a
+    # thread. `digest` is of the request, `about` what its client reads back of it.
+    """CREATE TABLE request_keys (
+        key {key} PRIMARY KEY,
+        task_id {key} NOT NULL,
+        thread_id {key} NOT NULL,
+        seq BIGINT NOT NULL DEFAULT 0,
+        digest TEXT NOT NULL DEFAULT '',
+        about TEXT NOT NULL DEFAULT '{}'
+    ){clustered}""",
+    "CREATE INDEX request_keys_of_task ON request_keys (task_id, seq)",
+    # What a person or a client chose for a thread, which may have no task yet.
+    """CREATE TABLE sessions (
+        thread_id {key} PRIMARY KEY,
+        agent_id TEXT NOT NULL,
+        model TEXT NOT NULL,
+        metadata TEXT NOT NULL,
+        created_at DOUBLE PRECISION NOT NULL
+    )""",
+    # Contents of files that are kept though no task names them yet.
+    """CREATE TABLE uploads (
+        upload_id {key} PRIMARY KEY,
+        owner TEXT NOT NULL,
+        digest {key} NOT NULL,
+        attachment TEXT NOT NULL,
+        created_at DOUBLE PRECISION NOT NULL
+    )""",
+)
+
+
+def tables(types: Mapping[str, str]) -> tuple[str, ...]:
+    """The statements that create the tables.
+
+    `types` are those of a `key`, a text that is compared and sorted by its bytes, of a `position`, a row's number, and
+    of a `serial`, a number that no row has twice; `clustered` ends a table that is stored with its primary key.
+    """
+    return tuple(_filled(statement, types) for statement in _TABLES)
+
+
+def _filled(statement: str, types: Mapping[str, str]) -> str:
+    for name, type_ in types.items():
+        statement = statement.replace(f"{{{name}}}", type_)
+    return statement
