@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from langchain_core.messages import BaseMessage, messages_from_dict
@@ -21,7 +20,7 @@ from segue.core.errors import (
 from segue.core.records import Call, Json, RequestKey, StoredEvent, Task, from_row, to_row
 from segue.core.task_status import ENDED, OPEN, TaskStatus
 
-from ..ports import CheckpointRow, Connection, Database, Stored, WriteRow
+from ..ports import CheckpointRow, Connection, Stored, WriteRow
 from ..state.checksums import check_thread
 from ..state.rows import checkpoint_rows, put_rows, write_rows
 from ..state.serializer import SERDE, Undecodable, decoding
@@ -59,7 +58,55 @@ _NEWEST = "SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = ? AND ch
 _UNRATE = "UPDATE tasks SET rating = NULL WHERE thread_id = ? AND copy_of IN (SELECT task_id FROM tasks)"
 
 
-async def export(database: Database[Connection], thread_id: str) -> Json:
+@dataclass(frozen=True)
+class Import:
+    """What a document becomes in the database: the rows of its tables, its checkpoints and writes, all with new ids."""
+
+    rows: Sequence[tuple[str, Json]]
+    checkpoints: Sequence[CheckpointRow]
+    writes: Sequence[WriteRow]
+    newest: str | None
+    """The id of the newest task."""
+
+
+def read_import(portable: Any) -> Import:
+    """What is stored of a document, completed with `messages` and `messages_full`.
+
+    A task that had not ended is paused, or waits if a question interrupted it; without its state it is cancelled.
+    What the document says that a person answered or approved is dropped: it is asked again.
+
+    Raises:
+        InvalidExport
+    """
+    document = read_document(portable)
+    renaming = Renaming(task.task_id for task in document.tasks)
+    rows = [*_task_rows(document, renaming, time.time()), *_log_rows(document, renaming)]
+    writes = [*_write_rows(document.state, renaming)] if document.state else []
+    newest = renaming.new[document.tasks[-1].task_id] if document.tasks else None
+    return Import(rows, [*_checkpoint_rows(document, renaming)], writes, newest)
+
+
+def store_import(
+    connection: Connection, read: Import, thread_id: str, user_id: str | None, key: RequestKey | None
+) -> None:
+    """Store a document as a new thread; `user_id` takes the place of the users that it names.
+
+    Raises:
+        InvalidExport, ThreadExists, ThreadBusy, KeyUsed.
+    """
+    add_key(connection, key, thread_id)
+    refuse_taken(connection, thread_id)
+    try:
+        for table, row in read.rows:
+            own = {"user_id": user_id} if table == "tasks" and user_id is not None else {}
+            insert_row(connection, table, {**row, **own, "thread_id": thread_id})
+        put_rows(connection, thread_id, read.checkpoints, read.writes)
+        connection.execute(_UNRATE, (thread_id,))
+    except connection.duplicate as error:
+        raise InvalidExport(f"two of its rows contradict each other ({error})") from error
+
+
+def export(connection: Connection, thread_id: str) -> Json:
     """A thread as a document; the caller adds its messages as they are at thread.checkpoint_id, if there is one.
 
     {format, version, exported_at, thread: {thread_id, checkpoint_id}, tasks, events, calls, state}: `state` holds the
@@ -69,49 +116,6 @@ async def export(database: Database[Connection], thread_id: str) -> Json:
         UnknownThread
         DamagedSession: something of it cannot be read.
     """
-    return await database.read(partial(_export, thread_id, time.time()))
-
-
-async def import_(
-    database: Database[Connection],
-    portable: Any,
-    thread_id: str,
-    user_id: str | None = None,
-    *,
-    key: RequestKey | None = None,
-) -> str | None:
-    """Store a document, completed with `messages` and `messages_full`, as a new thread; returns its newest task's id.
-
-    A task that had not ended is paused, or waits if a question interrupted it; without its state it is cancelled.
-    What the document says that a person answered or approved is dropped: it is asked again. `user_id` takes the place
-    of the users that the document names.
-
-    Raises:
-        InvalidExport, ThreadExists, ThreadBusy, KeyUsed: nothing was stored.
-    """
-    document = read_document(portable)
-    renaming = Renaming(task.task_id for task in document.tasks)
-    rows = [*_task_rows(document, renaming, time.time()), *_log_rows(document, renaming)]
-    checkpoints = [*_checkpoint_rows(document, renaming)]
-    writes = [*_write_rows(document.state, renaming)] if document.state else []
-
-    def store(connection: Connection) -> None:
-        add_key(connection, key, thread_id)
-        refuse_taken(connection, thread_id)
-        try:
-            for table, row in rows:
-                own = {"user_id": user_id} if table == "tasks" and user_id is not None else {}
-                insert_row(connection, table, {**row, **own, "thread_id": thread_id})
-            put_rows(connection, thread_id, checkpoints, writes)
-            connection.execute(_UNRATE, (thread_id,))
-        except connection.duplicate as error:
-            raise InvalidExport(f"two of its rows contradict each other ({error})") from error
-
-    await database.write(store)
-    return renaming.new[document.tasks[-1].task_id] if document.tasks else None
-
-
-def _export(thread_id: str, now: float, connection: Connection) -> Json:
     with connection.state.view():
         refuse_unknown(connection, thread_id)
         refuse_damaged(connection, thread_id)
@@ -123,7 +127,7 @@ def _export(thread_id: str, now: float, connection: Connection) -> Json:
         return {
             "format": FORMAT,
             "version": VERSION,
-            "exported_at": now,
+            "exported_at": time.time(),
             "thread": {"thread_id": thread_id, "checkpoint_id": newest},
             "tasks": [form_of(from_row(Task, row)) for row in tasks],
             "events": [form_of(from_row(StoredEvent, row)) for row in events],

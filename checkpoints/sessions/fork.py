@@ -15,7 +15,7 @@ from segue.core.events import Paused, StateChanged, Steered
 from segue.core.records import FORK_MARK, Json, RequestKey
 from segue.core.task_status import OPEN, TaskStatus
 
-from ..ports import CheckpointRow, Connection, Database, WriteRow
+from ..ports import CheckpointRow, Connection, WriteRow
 from ..state.checksums import check_thread
 from ..state.rows import checkpoint_rows, put_rows, write_rows
 from ..state.serializer import Undecodable, decoding, named, rewritten
@@ -160,8 +160,8 @@ class Cut:
         return self.has(checkpoint_id) and checkpoint_id not in self.leaves
 
 
-async def fork(
-    database: Database[Connection],
+def fork(
+    connection: Connection,
     thread_id: str,
     checkpoint_id: str,
     new_thread_id: str,
@@ -185,18 +185,15 @@ async def fork(
         DamagedRow: a row of the thread cannot be read.
     """
 
-    def work(connection: Connection) -> str | None:
-        now = time.time()
-        add_key(connection, key, new_thread_id)
-        cut, newest = _fork(connection, thread_id, checkpoint_id, new_thread_id, now, blocked)
-        connection.execute(_NAME, {"old": thread_id, "new": new_thread_id})
-        for other, copy in beside:
-            last = (_LAST, (other,)) if cut.until is None else (_LAST_UNTIL, (other, cut.until))
-            if at := connection.execute(*last).fetchone()[0]:
-                _fork(connection, other, at, copy, now)
-        return newest
-
-    return await database.write(work)
+    now = time.time()
+    add_key(connection, key, new_thread_id)
+    cut, newest = _fork(connection, thread_id, checkpoint_id, new_thread_id, now, blocked)
+    connection.execute(_NAME, {"old": thread_id, "new": new_thread_id})
+    for other, copy in beside:
+        last = (_LAST, (other,)) if cut.until is None else (_LAST_UNTIL, (other, cut.until))
+        if at := connection.execute(*last).fetchone()[0]:
+            _fork(connection, other, at, copy, now)
+    return newest
 
 
 def refuse_taken(connection: Connection, thread_id: str) -> None:

@@ -10,7 +10,7 @@ from segue.core.errors import DamagedCheckpoint, TaskError, UnknownPlace, Unknow
 from segue.core.records import Snapshot
 from segue.core.timeline import SHORT, Place
 
-from ..ports import ALL, Connection, Database, Row
+from ..ports import ALL, Connection, Row
 from ..state.checkpoint_ids import seconds_of
 from ..state.rows import decoded_checkpoint
 from ..state.serializer import SERDE, Undecodable, decoding
@@ -120,59 +120,46 @@ def _is_readable(row: Row) -> bool:
     return isinstance(row["channel"], str) and isinstance(row["type"], str | None)
 
 
-async def snapshots(
-    database: Database[Connection], thread_id: str, limit: int = 50, before: str | None = None
-) -> list[Snapshot]:
+def snapshots(connection: Connection, thread_id: str, limit: int, before: str | None) -> list[Snapshot]:
     """A thread's snapshots, newest first; `before` is the checkpoint_id that the last page ended with.
 
     Raises:
         UnknownThread: the thread has none at all.
     """
-
-    def read(connection: Connection) -> list[Snapshot]:
-        values = {"thread": thread_id, "before": before or _LATEST, "limit": limit if limit >= 0 else ALL}
-        with connection.state.view():
-            rows = connection.fetched(_PAGE, values)
-            if not rows:
-                refuse_unknown(connection, thread_id)
-            page = Page.around(connection, rows, values) if len(rows) > 1 else _ALONE
-            return [_described(connection, thread_id, row, page) for row in rows]
-
-    return await database.read(read)
+    values = {"thread": thread_id, "before": before or _LATEST, "limit": limit if limit >= 0 else ALL}
+    with connection.state.view():
+        rows = connection.fetched(_PAGE, values)
+        if not rows:
+            refuse_unknown(connection, thread_id)
+        page = Page.around(connection, rows, values) if len(rows) > 1 else _ALONE
+        return [_described(connection, thread_id, row, page) for row in rows]
 
 
-async def snapshot(database: Database[Connection], place: Place) -> Snapshot:
+def snapshot(connection: Connection, place: Place) -> Snapshot:
     """One snapshot.
 
     Raises:
         UnknownSnapshot.
     """
-
-    def read(connection: Connection) -> Snapshot:
-        values = {"thread": place.thread_id, "checkpoint": place.checkpoint_id, "inside": place.inside}
-        rows = connection.fetched(_EXACT, values)
-        if not rows:
-            raise UnknownSnapshot(place.thread_id, place.checkpoint_id)
-        return _described(connection, place.thread_id, rows[0], _ALONE)
-
-    return await database.read(read)
+    values = {"thread": place.thread_id, "checkpoint": place.checkpoint_id, "inside": place.inside}
+    rows = connection.fetched(_EXACT, values)
+    if not rows:
+        raise UnknownSnapshot(place.thread_id, place.checkpoint_id)
+    return _described(connection, place.thread_id, rows[0], _ALONE)
 
 
-async def find_place(database: Database[Connection], text: str, thread_id: str | None = None) -> Place:
+def find_place(connection: Connection, text: str, thread_id: str | None) -> Place:
     """The snapshot whose id is `text` or ends with it; of a fork's copies the original.
 
     Raises:
         UnknownThread, UnknownSnapshot, UnknownPlace.
         TaskError: there are several.
     """
-
-    def read(connection: Connection) -> list[tuple[str, str, str]]:
-        if thread_id is not None:
-            refuse_unknown(connection, thread_id)
-        statement = _FIND if thread_id is None else _FIND_IN
-        return [tuple(row) for row in connection.fetched(statement, {"text": text.lower(), "thread": thread_id or ""})]
-
-    found = [Place(*row) for row in await database.read(read) if len(text) >= SHORT]
+    if thread_id is not None:
+        refuse_unknown(connection, thread_id)
+    statement = _FIND if thread_id is None else _FIND_IN
+    rows = connection.fetched(statement, {"text": text.lower(), "thread": thread_id or ""})
+    found = [Place(*row) for row in rows if len(text) >= SHORT]
     if not found and thread_id is None:
         raise UnknownPlace(text)
     if not found:

@@ -20,7 +20,7 @@ from ..state.rows import delete_rows
 from ..state.saver import FencedSaver
 from ..tables.leases import check_fence
 from ..tables.request_keys import add_key
-from .export import IMPORTED, WholeThread, export, import_, read_thread, store_thread, threads_of
+from .export import IMPORTED, WholeThread, export, read_import, read_thread, store_import, store_thread, threads_of
 from .fork import fork, refuse_taken
 from .retention import Values, prune
 from .snapshots import find_place, snapshot, snapshots
@@ -118,10 +118,10 @@ class Threads:
         await self._backend.compact()
 
     async def snapshots(self, thread_id: str, limit: int = 50, before: str | None = None) -> list[Snapshot]:
-        return await snapshots(self._database, thread_id, limit, before)
+        return await self._database.read(lambda connection: snapshots(connection, thread_id, limit, before))
 
     async def find_place(self, text: str, thread_id: str | None = None) -> Place:
-        return await find_place(self._database, text, thread_id)
+        return await self._database.read(lambda connection: find_place(connection, text, thread_id))
 
     async def oldest_checkpoint_time(self, thread_id: str) -> float:
         """When the thread's oldest checkpoint was made; 0 where that is not known, or there is none."""
@@ -131,7 +131,7 @@ class Threads:
         return 0.0
 
     async def snapshot(self, place: Place) -> Snapshot:
-        return await snapshot(self._database, place)
+        return await self._database.read(lambda connection: snapshot(connection, place))
 
     async def origins(self, thread_id: str, after: float = 0.0) -> Mapping[tuple[str, str, int], CallOrigin]:
         return await self._database.read(partial(origins, thread_id, after))
@@ -146,15 +146,24 @@ class Threads:
         blocked: bool = False,
         key: RequestKey | None = None,
     ) -> str | None:
-        return await fork(self._database, thread_id, checkpoint_id, new_thread_id, beside, blocked=blocked, key=key)
+        """Copy a thread as `sessions.fork.fork` describes it."""
+        others = tuple(beside)
+        return await self._database.write(
+            lambda connection: fork(
+                connection, thread_id, checkpoint_id, new_thread_id, others, blocked=blocked, key=key
+            )
+        )
 
     async def export(self, thread_id: str) -> Json:
-        return await export(self._database, thread_id)
+        return await self._database.read(lambda connection: export(connection, thread_id))
 
     async def import_(
         self, document: Any, thread_id: str, user_id: str | None = None, *, key: RequestKey | None = None
     ) -> str | None:
-        return await import_(self._database, document, thread_id, user_id, key=key)
+        """Store a document as a new thread; returns the id of its newest task, None where it has none."""
+        read = read_import(document)
+        await self._database.write(lambda connection: store_import(connection, read, thread_id, user_id, key))
+        return read.newest
 
     async def threads(self) -> list[str]:
         return await self._database.read(threads_of)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 
-from segue.checkpoints.sessions.fork import fork
 from segue.checkpoints.state.saver import FencedSaver
 from segue.checkpoints.tables.leases import Lease
 from segue.checkpoints.tables.tasks import Tasks
@@ -32,7 +31,7 @@ from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 
 from .conftest import Store
 from .graphs import HELLO, Steps, compiled, config_of, run
-from .worlds import World, look_at_once, look_in_a_batch, note_the_turn, note_up_to, payments, snapshots, world
+from .worlds import World, fork, look_at_once, look_in_a_batch, note_the_turn, note_up_to, payments, snapshots, world
 
 
 @pytest.fixture

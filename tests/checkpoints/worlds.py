@@ -16,6 +16,7 @@ from segue.app import App
 from segue.checkpoints.ports import Database
 from segue.checkpoints.postgres.database import PostgresDatabase
 from segue.checkpoints.postgres.database import open_database as open_postgres
+from segue.checkpoints.sessions.fork import fork as stored_fork
 from segue.checkpoints.sessions.snapshots import snapshots as stored_snapshots
 from segue.checkpoints.sqlite.database import open_database
 from segue.core.agents import Agent
@@ -130,7 +131,15 @@ class World:
 
 async def snapshots(database: Database[Any], thread_id: str, limit: int = 50, before: str | None = None) -> list[Json]:
     """The public form of a thread's snapshots."""
-    return [found.json() for found in await stored_snapshots(database, thread_id, limit, before)]
+    return [
+        found.json()
+        for found in await database.read(lambda connection: stored_snapshots(connection, thread_id, limit, before))
+    ]
+
+
+async def fork(database: Database[Any], *place: str, **options: Any) -> str | None:
+    """Copy a thread, which is given with its checkpoint and the copy's name."""
+    return await database.write(lambda connection: stored_fork(connection, *place, **options))
 
 
 @asynccontextmanager
