@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from segue.core.errors import InvalidExport
 from segue.core.question import PAUSE
 from segue.core.records import Call, StoredEvent, Task, read
-from segue.core.task_status import OPEN
 
 from ..ports import Stored
 from ..state.checkpoint_ids import is_plausible
@@ -22,9 +21,7 @@ from ..state.serializer import SERDE, Undecodable
 from .fork import UUID, is_id
 
 FORMAT = "segue.thread"
-VERSION = 2
-_CHECKSUM = "+crc32:"
-"""Before the CRC-32 of the bytes."""
+VERSION = 1
 # `json` and `pickle` would let a document choose what is called when it is read.
 _KINDS = ("msgpack", "null", "bytes", "bytearray")
 
@@ -48,10 +45,11 @@ class _Part(BaseModel):
 
 
 class Blob(_Part):
-    """Bytes of the saver's, in base64, with their type and its checksum."""
+    """Bytes of the saver's, in base64, with their type and checksum."""
 
     type: str
     data: str
+    crc32: int
 
     def value(self) -> Stored:
         """The type and the bytes.
@@ -59,16 +57,15 @@ class Blob(_Part):
         Raises:
             Undecodable: they are not what was exported.
         """
-        kind, mark, checksum = self.type.partition(_CHECKSUM)
         data = base64.b64decode(self.data, validate=True)
-        if mark and f"{zlib.crc32(data):08x}" != checksum:
+        if zlib.crc32(data) != self.crc32:
             raise Undecodable("its bytes have changed since they were stored")
-        return kind, data
+        return self.type, data
 
 
 def blob_form(kind: str, data: bytes) -> JsonObject:
     """Bytes as a document holds them."""
-    return {"type": f"{kind}{_CHECKSUM}{zlib.crc32(data):08x}", "data": base64.b64encode(data).decode()}
+    return {"type": kind, "data": base64.b64encode(data).decode(), "crc32": zlib.crc32(data)}
 
 
 class CheckpointPart(_Part):
@@ -145,8 +142,8 @@ def read_document(portable: Any) -> Document:
     if not isinstance(portable, Mapping) or portable.get("format") != FORMAT:
         raise InvalidExport("it is no exported session")
     version = portable.get("version")
-    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= VERSION:
-        raise InvalidExport(f"its version is {version!r} and this Segue reads versions 1 to {VERSION}")
+    if isinstance(version, bool) or version != VERSION:
+        raise InvalidExport(f"its version is {version!r} and this Segue reads version {VERSION}")
     try:
         form = _Form.model_validate(dict(portable))
     except ValidationError as error:
@@ -161,8 +158,6 @@ def read_document(portable: Any) -> Document:
         _records(Call, "calls", form.calls),
         form.state,
     )
-    if version < VERSION and any(task.status in OPEN for task in document.tasks):
-        raise InvalidExport("it holds an unfinished task of an earlier version: end the task there")
     _check_tasks(document)
     _check_events(document)
     if document.state:
@@ -171,15 +166,13 @@ def read_document(portable: Any) -> Document:
 
 
 def _records(kind: type[R], name: str, forms: list[JsonObject]) -> list[R]:
-    return [_record(kind, f"{name}.{place}", form) for place, form in enumerate(forms)]
-
-
-def _record(kind: type[R], place: str, form: JsonObject) -> R:
-    values, faults = read(kind, defaultdict(lambda: None, {**form, **_LOCAL}), stored=False)
-    if faults:
-        column, fault = next(iter(faults.items()))
-        raise InvalidExport(f"its {place}.{column} is wrong ({fault})")
-    return kind(**values)
+    records: list[R] = []
+    for place, form in enumerate(forms):
+        values, faults = read(kind, defaultdict(lambda: None, {**form, **_LOCAL}), stored=False)
+        for column, fault in faults.items():
+            raise InvalidExport(f"its {name}.{place}.{column} is wrong ({fault})")
+        records.append(kind(**values))
+    return records
 
 
 def _check_tasks(document: Document) -> None:
@@ -221,7 +214,7 @@ def _check_state(state: StatePart) -> None:
 
 def _loaded(blob: Blob) -> Any:
     """What the bytes hold, so that none are stored that cannot be read."""
-    if blob.type.partition(_CHECKSUM)[0] not in _KINDS:
+    if blob.type not in _KINDS:
         raise InvalidExport(f"it holds state of the type '{blob.type}', which is not read from documents")
     try:
         return SERDE.loads_typed(blob.value())

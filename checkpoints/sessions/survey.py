@@ -23,6 +23,16 @@ _PLACE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 _METADATA = f"SELECT CAST(metadata AS TEXT) FROM checkpoints WHERE {_PLACE}"
 _WRITES = f"SELECT {WRITE_COLUMNS}, value FROM writes WHERE {_PLACE}"
 
+_CHAIN = """
+    WITH RECURSIVE ancestors(id, parent) AS (
+        SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints
+        WHERE thread_id = :thread_id AND checkpoint_ns = :ns AND checkpoint_id = :id
+        UNION
+        SELECT checkpoint_id, parent_checkpoint_id FROM ancestors CROSS JOIN checkpoints
+        WHERE thread_id = :thread_id AND checkpoint_ns = :ns AND checkpoint_id = ancestors.parent
+    )
+    SELECT id, parent FROM ancestors
+"""
 _STRAYS = """
     SELECT count(*) FROM writes WHERE thread_id = :thread AND (checkpoint_ns, checkpoint_id) NOT IN (
         SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = :thread
@@ -193,13 +203,13 @@ class Survey:
             metadata: Mapping[str, Any] = found.metadata
             parents = metadata.get("parents", {})
             logs = metadata.get("counters_since_delta_snapshot", {}).keys() - checkpoint["channel_values"].keys()
-        unreadable = await self._unreadable(config, sorted(logs))
+        unreadable = await self._unreadable(config, key, sorted(logs))
         broken = await self._broken(key, passed=is_passed(ns, newer))
         if not (ns or unreadable or broken):
             await self._readable(config)
         return NewestReadable(ns, checkpoint_id, at, parents, broken, newer, unreadable)
 
-    async def _unreadable(self, config: RunnableConfig, logs: Sequence[str]) -> list[str]:
+    async def _unreadable(self, config: RunnableConfig, key: Place, logs: Sequence[str]) -> list[str]:
         """Read the logs at a checkpoint; return the damaged ones before it that they can be read without.
 
         Raises:
@@ -209,11 +219,56 @@ class Survey:
             await self._saver.aget_delta_channel_history(config=config, channels=logs)
             return []
         except DamagedCheckpoint as error:
-            place = config["configurable"]
-            ancestry = Ancestry(self._database, self._saver, self._thread_id, place["checkpoint_ns"])
-            unreadable = await ancestry.unreadable(place["checkpoint_id"], logs)
+            unreadable = await self._unreadable_before(key, logs)
             self._reason = self._reason or error.reason
             return unreadable
+
+    async def _unreadable_before(self, key: Place, logs: Collection[str]) -> list[str]:
+        """The damaged checkpoints behind one that logs can be rebuilt without: they hold no beginning of a log.
+
+        Raises:
+            DamagedCheckpoint: one of them does, or is missing, or what was written upon one is damaged.
+        """
+        _, ns, checkpoint_id = key
+        values = {"thread_id": self._thread_id, "ns": ns, "id": checkpoint_id}
+        chain = await self._database.read(lambda connection: connection.execute(_CHAIN, values).fetchall())
+        left = set(logs)
+        unreadable: list[str] = []
+        for ancestor, _ in chain[1:]:
+            if not left:
+                return unreadable
+            place = (self._thread_id, ns, ancestor)
+            await self._check_logs(place, left)
+            begun = await self._beginnings(place, left)
+            if begun is None:
+                unreadable.append(ancestor)
+            else:
+                left -= begun
+        if left and chain[-1]["parent"] is not None:
+            raise DamagedCheckpoint(self._thread_id, f"it builds on checkpoint {chain[-1]['parent']}, which is missing")
+        return unreadable
+
+    async def _beginnings(self, key: Place, logs: Collection[str]) -> set[str] | None:
+        """The channels that a checkpoint holds the values of; None where it is damaged and no log begins in it."""
+        try:
+            with decoding(self._thread_id):
+                checkpoint = await self._saver.load_checkpoint(key)
+                return set(checkpoint["channel_values"])
+        except DamagedCheckpoint:
+            with decoding(self._thread_id):
+                # LangGraph counts on from where a log was last stored whole: what is counted was not stored here.
+                noted = await self._database.read(lambda connection: connection.execute(_METADATA, key).fetchone())
+                counted = json.loads(noted[0])["counters_since_delta_snapshot"]
+                if not counted.keys() >= set(logs):
+                    raise Undecodable("a log begins in a checkpoint that cannot be read") from None
+            return None
+
+    async def _check_logs(self, key: Place, logs: Collection[str]) -> None:
+        rows = await self._database.read(lambda connection: connection.fetched(_WRITES, key))
+        with decoding(self._thread_id):
+            for row in rows:
+                if row["channel"] in logs:
+                    await self._saver.load_write(row)
 
     async def _broken(self, key: Place, *, passed: bool) -> list[Step]:
         """The steps upon a checkpoint of which something cannot be read; one without a name is None.
@@ -242,72 +297,3 @@ def _seconds(written: str) -> float:
         return datetime.fromisoformat(written).timestamp()
     except ValueError as error:
         raise Undecodable("its time is none") from error
-
-
-_CHAIN = """
-    WITH RECURSIVE ancestors(id, parent) AS (
-        SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints
-        WHERE thread_id = :thread_id AND checkpoint_ns = :ns AND checkpoint_id = :id
-        UNION
-        SELECT checkpoint_id, parent_checkpoint_id FROM ancestors CROSS JOIN checkpoints
-        WHERE thread_id = :thread_id AND checkpoint_ns = :ns AND checkpoint_id = ancestors.parent
-    )
-    SELECT id, parent FROM ancestors
-"""
-
-
-class Ancestry:
-    """Looks behind the checkpoints of one namespace of a thread; changes nothing."""
-
-    def __init__(self, database: Database[Any], saver: FencedSaver, thread_id: str, ns: str) -> None:
-        self._database = database
-        self._saver = saver
-        self._thread_id = thread_id
-        self._ns = ns
-
-    async def unreadable(self, checkpoint_id: str, logs: Collection[str]) -> list[str]:
-        """The damaged checkpoints behind one that logs can be rebuilt without: they hold no beginning of a log.
-
-        Raises:
-            DamagedCheckpoint: one of them does, or is missing, or what was written upon one is damaged.
-        """
-        values = {"thread_id": self._thread_id, "ns": self._ns, "id": checkpoint_id}
-        chain = await self._database.read(lambda connection: connection.execute(_CHAIN, values).fetchall())
-        left = set(logs)
-        unreadable: list[str] = []
-        for ancestor, _ in chain[1:]:
-            if not left:
-                return unreadable
-            await self._check_writes(ancestor, left)
-            begun = await self._beginnings(ancestor, left)
-            if begun is None:
-                unreadable.append(ancestor)
-            else:
-                left -= begun
-        if left and chain[-1]["parent"] is not None:
-            raise DamagedCheckpoint(self._thread_id, f"it builds on checkpoint {chain[-1]['parent']}, which is missing")
-        return unreadable
-
-    async def _beginnings(self, checkpoint_id: str, logs: Collection[str]) -> set[str] | None:
-        """The channels that a checkpoint holds the values of; None where it is damaged and no log begins in it."""
-        key = (self._thread_id, self._ns, checkpoint_id)
-        try:
-            with decoding(self._thread_id):
-                checkpoint = await self._saver.load_checkpoint(key)
-                return set(checkpoint["channel_values"])
-        except DamagedCheckpoint:
-            with decoding(self._thread_id):
-                # LangGraph counts on from where a log was last stored whole: what is counted was not stored here.
-                noted = await self._database.read(lambda connection: connection.execute(_METADATA, key).fetchone())
-                counted = json.loads(noted[0])["counters_since_delta_snapshot"]
-                if not counted.keys() >= set(logs):
-                    raise Undecodable("a log begins in a checkpoint that cannot be read") from None
-            return None
-
-    async def _check_writes(self, checkpoint_id: str, logs: Collection[str]) -> None:
-        key = (self._thread_id, self._ns, checkpoint_id)
-        rows = await self._database.read(lambda connection: connection.fetched(_WRITES, key))
-        with decoding(self._thread_id):
-            for row in rows:
-                if row["channel"] in logs:
-                    await self._saver.load_write(row)
