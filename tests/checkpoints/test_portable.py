@@ -78,7 +78,7 @@ async def forged_mark(here: World, task_id: str) -> Row:
         data = base64.b64decode(blob["data"])
         for old, new in ((task_id, STRANGER), (digest(task_id), digest(STRANGER))):
             data = data.replace(old.encode(), new.encode())
-        blob |= blob_form(blob["type"], data)
+        blob.update(blob_form(blob["type"], data))
     return document
 
 
