@@ -42,11 +42,9 @@ class _Readers(Generic[C_co]):
         self._opened: list[Session[C_co]] = []
 
     def submit(self, work: Callable[[C_co], T]) -> "asyncio.Future[T]":
-        """Begin `work`."""
         return asyncio.get_running_loop().run_in_executor(self._threads, self._run, work)
 
     def close(self) -> None:
-        """Finish what was submitted, then close the connections."""
         self._threads.shutdown(wait=True)
         for session in self._opened:
             session.close()

@@ -62,16 +62,13 @@ class FileTable:
         await self._database.write(lambda connection: connection.execute(_STORE, (digest, content)))
 
     async def read(self, digest: str) -> bytes | None:
-        """The content; None where it is missing."""
         row = await self._database.read(lambda connection: connection.execute(_READ, (digest,)).fetchone())
         return bytes(row["content"]) if row else None
 
     def lock(self, connection: Connection, digest: str) -> None:
-        """Let whoever stores this content wait for the transaction."""
         connection.execute(_LOCK, (digest,))
 
     def delete(self, connection: Connection, digest: str) -> None:
-        """Delete a content."""
         connection.execute(_DELETE, (digest,))
 
 

@@ -75,7 +75,6 @@ class PostgresConnection:
 
     @property
     def state(self) -> PostgresState:
-        """The state of threads in LangGraph's tables."""
         return PostgresState(self)
 
     def execute(self, statement: str, values: Values = ()) -> Cursor:
@@ -91,11 +90,9 @@ class PostgresConnection:
         RawCursor(self.raw, row_factory=_rows).executemany(_numbered(statement)[0], rows)
 
     def fetched(self, statement: str, values: Values = ()) -> list[Any]:
-        """The rows of a query."""
         return self.execute(statement, values).fetchall()
 
     def notify(self, task_id: str, thread_id: str) -> None:
-        """Tell every process, once this transaction is committed, that a task changed or has new events."""
         payload = json.dumps({name: value for name, value in (("task", task_id), ("thread", thread_id)) if value})
         if len(payload) <= LONGEST_PAYLOAD:
             self.told[payload] = None
@@ -113,7 +110,6 @@ class PostgresConnection:
             self.told.clear()
 
     def now(self) -> float:
-        """Unix time in seconds, of the server."""
         row = self.raw.execute(_NOW).fetchone()
         return float(row[0]) if row else 0.0
 

@@ -118,7 +118,6 @@ class PostgresSession:
             return self._read(self._opened(), work)
 
     def close(self) -> None:
-        """Close the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(psycopg.Error):
@@ -273,7 +272,6 @@ class PostgresDatabase(Connections[PostgresConnection]):
 
     @contextlib.asynccontextmanager
     async def listing(self) -> AsyncIterator[PostgresConnection]:
-        """One more connection that only reads, for a listing that its reader may leave for a while."""
         await self.settle()
         with translated(self.url):
             opened = await asyncio.to_thread(connect, self.address, _READING)

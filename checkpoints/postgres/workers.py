@@ -70,7 +70,6 @@ class QueueWorkers:
         self._conninfo = conninfo(database.address)
 
     async def report(self, worker: Worker) -> None:
-        """Store that a worker is there."""
         values = {**worker.json(), "agents": json.dumps(dict(worker.agents)), "modes": json.dumps(worker.modes)}
 
         def store(connection: Connection) -> None:
@@ -84,18 +83,15 @@ class QueueWorkers:
         await self._database.write(lambda connection: connection.execute(_LEAVE, (owner,)))
 
     async def list(self) -> list[Worker]:
-        """The workers that reported lately."""
         rows = await self._database.read(lambda connection: connection.fetched(_LIST, (connection.now() - LIVE,)))
         return [
             Worker(**{**row, "agents": json.loads(row["agents"]), "modes": json.loads(row["modes"])}) for row in rows
         ]
 
     async def is_queued(self, task_id: str) -> bool:
-        """Whether a worker will be woken for the task."""
         return bool(await self._database.read(lambda connection: connection.fetched(_QUEUED, (task_id,))))
 
     async def unowned(self, agents: Mapping[str, str] | None = None) -> Iterable[Unowned]:
-        """The tasks to run without a live owner; for a worker with these agents, without those it will be woken for."""
 
         def read(connection: Connection) -> Any:
             now, queues = connection.now(), None if agents is None else queues_of(agents)
@@ -104,7 +100,6 @@ class QueueWorkers:
         return [Unowned(**row) for row in await self._database.read(read)]
 
     async def wake(self, tasks: Iterable[Unowned]) -> None:
-        """Wake a worker for each task."""
         woken = [(task.task_id, task.agent_id, task.agent_digest) for task in tasks]
 
         def wake(connection: Connection) -> None:
@@ -115,11 +110,6 @@ class QueueWorkers:
             await self._database.write(wake)
 
     async def serve(self, agents: Mapping[str, str], concurrency: int, run: Callable[[str], Awaitable[None]]) -> None:
-        """Call `run` with the id of each task that this worker is woken for, until cancelled or the database is lost.
-
-        Raises:
-            DatabaseUnavailable.
-        """
         from procrastinate import App, PsycopgConnector
         from procrastinate.exceptions import ConnectorException
         from psycopg_pool import PoolTimeout
@@ -150,13 +140,11 @@ class QueueWorkers:
             raise DatabaseUnavailable("The queue of the workers cannot be used: {error}", error=reason) from error
 
     def relay(self, deltas: Callable[[], Sequence[str]]) -> Callable[[], None]:
-        """Send what `deltas` gives to `hear` of every process, in order with `tell`; returns what sends it at once."""
         return self._database.relay(deltas)
 
     async def listen(
         self, tell: Callable[..., None], hear: Callable[[Json], None], connected: Callable[[bool], None]
     ) -> None:
-        """Tell of the ids of threads and tasks that are changed, until cancelled; connects again by itself."""
         while True:
             with suppress(psycopg.Error):
                 async with await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True) as connection:

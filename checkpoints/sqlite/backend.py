@@ -36,19 +36,9 @@ class FileFolder:
         return str(self._folder)
 
     async def store(self, digest: str, content: bytes) -> None:
-        """Store a content as a whole or not at all; one that is damaged is replaced.
-
-        Raises:
-            DatabaseUnavailable: the folder cannot be written.
-        """
         await asyncio.to_thread(self._store, digest, content)
 
     async def read(self, digest: str) -> bytes | None:
-        """The content; None where it is missing.
-
-        Raises:
-            DatabaseUnavailable: it cannot be read.
-        """
         return await asyncio.to_thread(self._read, digest)
 
     def lock(self, _: Connection, digest: str) -> None:

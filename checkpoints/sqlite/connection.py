@@ -21,11 +21,9 @@ class SqliteConnection(sqlite3.Connection):
 
     @property
     def state(self) -> SqliteState:
-        """The rows of LangGraph's checkpoints."""
         return SqliteState(self)
 
     def fetched(self, statement: str, values: Any = ()) -> list[sqlite3.Row]:
-        """The rows of a query, whatever they hold."""
         with lenient(self):
             return self.execute(statement, values).fetchall()
 
@@ -33,7 +31,6 @@ class SqliteConnection(sqlite3.Connection):
         """Do nothing: other processes look into the file."""
 
     def now(self) -> float:
-        """Unix time in seconds."""
         return time.time()
 
 

@@ -76,11 +76,6 @@ class SqliteSession:
         self._anchor: Anchor | None = None
 
     def begin(self, *, synced: bool) -> None:
-        """Begin an immediate transaction.
-
-        Raises:
-            DatabaseUnavailable: the file cannot be written.
-        """
         with translated(self._path):
             self._file.check()
             connection = self._opened()
@@ -91,11 +86,6 @@ class SqliteSession:
             connection.execute("BEGIN IMMEDIATE")
 
     def commit(self, works: Sequence[Callable[[SqliteConnection], Any]]) -> list[Any]:
-        """Carry out `works` in the transaction that was begun, and commit it.
-
-        Raises:
-            DatabaseUnavailable: the file cannot be written; nothing was changed.
-        """
         connection = self._opened()
         try:
             with translated(self._path):
@@ -125,7 +115,6 @@ class SqliteSession:
         """Do nothing: other processes look into the file."""
 
     def read(self, work: Callable[[SqliteConnection], T]) -> T:
-        """Carry out `work`, which only reads."""
         with translated(self._path):
             self._file.check()
             try:
@@ -135,7 +124,6 @@ class SqliteSession:
                 raise
 
     def close(self) -> None:
-        """Close the connection."""
         connection, self._connection, self._synchronous = self._connection, None, ""
         if connection is not None:
             with contextlib.suppress(sqlite3.Error):
@@ -175,7 +163,6 @@ class SqliteDatabase(Connections[SqliteConnection]):
 
     @contextlib.asynccontextmanager
     async def listing(self) -> AsyncIterator[SqliteConnection]:
-        """One more connection that only reads, for a listing that its reader may leave for a while."""
         await self.settle()
         with translated(self.path), contextlib.closing(_connect(self.path, self.timeout, query_only=True)) as opened:
             self._file.check()
