@@ -105,9 +105,7 @@ async def test_imported_state_that_is_not_valid_is_named(here: World, elsewhere:
     await paused(here)
     document, serde = await document_of(here), JsonPlusSerializer()
     for part in document["state"]["checkpoints"]:
-        checkpoint = serde.loads_typed(
-            (part["state"]["type"], base64.b64decode(part["state"]["data"]))
-        )
+        checkpoint = serde.loads_typed((part["state"]["type"], base64.b64decode(part["state"]["data"])))
         if "iteration" in checkpoint["channel_values"]:
             checkpoint["channel_values"]["iteration"] = "twice"
         kind, data = serde.dumps_typed(checkpoint)
