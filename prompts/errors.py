@@ -3,13 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..core.clause import Clause
 from ..core.errors import SegueError
 from .catalogue import Texts, catalogue
 from .language import Language
-from .words import described
+from .words import word
 
 problem_sentence = Texts("http")
-_TRANSLATED = ("kind", "kinds", "role", "status", "state", "choices", "known", "fault", "reason", "advice")
+_WORDS = ("status", "state", "known", "reason")
+"""The values that may be names: of a status, of the state of a file, of why a checkpoint is damaged, or "none"."""
 
 
 def template_of(error: SegueError) -> str:
@@ -23,9 +25,17 @@ def render(error: SegueError, language: Language) -> str:
     """The error's sentence in a language; free text from elsewhere stays as it is."""
     if language == "en":
         return str(error)
-    slots = {name: str(value) for name, value in error.params.items()}
-    slots |= {name: described(slots[name], language) for name in _TRANSLATED if name in slots}
+    slots = {name: rendered(value, language) for name, value in error.params.items()}
+    slots |= {name: word(slots[name], language) for name in _WORDS if name in slots}
     return template_of(error).format(**slots, sentence=str(error))
+
+
+def rendered(value: object, language: str) -> str:
+    """A value of a sentence: of a clause its translation, of anything else its text."""
+    if not isinstance(value, Clause) or language != "zh":
+        return str(value)
+    template = catalogue(language)["clauses"].get(value.template, value.template)
+    return template.format(**{name: rendered(inner, language) for name, inner in value.values.items()})
 
 
 def invalid_request(errors: Sequence[Mapping[str, Any]], language: Language) -> str:
@@ -47,5 +57,4 @@ def render_over_http(error: SegueError, language: Language) -> str:
     template = known.get(error.template) or known.get(type(error).__name__)
     if template is None:
         return render(error, language)
-    slots = {name: str(value) for name, value in error.params.items()}
-    return template.format(**slots)
+    return template.format(**{name: rendered(value, language) for name, value in error.params.items()})

@@ -12,6 +12,7 @@ from psycopg import RawCursor, errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import RowMaker
 
+from segue.core.clause import Clause
 from segue.core.errors import DatabaseDamaged, DatabaseUnavailable, DatabaseUnreachable
 
 from ..ports import Cursor, Values
@@ -209,7 +210,7 @@ def translated(path: str) -> Iterator[None]:
     except psycopg.Error as error:
         if isinstance(error, _DAMAGED):
             reason = "is damaged: restore it from a copy, or name another one with --db"
-            raise DatabaseDamaged("The database {path} {reason}.", path=path, reason=reason) from error
+            raise DatabaseDamaged("The database {path} {reason}.", path=path, reason=Clause(reason)) from error
         if isinstance(error, psycopg.DataError) and "NUL (0x00)" in str(error):
             raise DatabaseUnavailable(
                 "The text holds a NUL character, which PostgreSQL cannot store: leave it out."
@@ -232,7 +233,7 @@ def refusal(error: psycopg.OperationalError) -> str:
 def unavailable(path: str, reason: str) -> DatabaseUnavailable:
     """The error for a database that cannot be used."""
     kind = DatabaseUnreachable if reason in PASSING else DatabaseUnavailable
-    return kind("The database {path} {reason}.", path=path, reason=reason)
+    return kind("The database {path} {reason}.", path=path, reason=Clause(reason))
 
 
 def _reason(error: psycopg.Error) -> str:

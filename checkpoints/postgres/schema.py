@@ -233,7 +233,7 @@ def version_of(connection: PostgresConnection, path: str) -> int:
     """
     if connection.execute(f"SELECT to_regclass('{SCHEMA}.schema_version')").fetchone()[0] is None:
         if connection.execute(_TABLES).fetchone()[0]:
-            raise unavailable(path, f'has a schema "{SCHEMA}" of another program: name another one with --db')
+            raise unavailable(path, 'has a schema "segue" of another program: name another one with --db')
         return 0
     version = int(connection.execute(_VERSION).fetchone()[0])
     check_schema_version(path, version, FIRST, SCHEMA_VERSION)

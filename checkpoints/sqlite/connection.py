@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from segue.core.clause import Clause
 from segue.core.errors import DatabaseDamaged, DatabaseUnavailable
 
 from ..state.serializer import is_garbled
@@ -81,8 +82,8 @@ def translated(path: str) -> Iterator[None]:
         if code is None or reason is None:
             raise
         kind = DatabaseDamaged if code & 0xFF in _DAMAGED else DatabaseUnavailable
-        raise kind("The database {path} {reason}.", path=path, reason=reason) from error
+        raise kind("The database {path} {reason}.", path=path, reason=Clause(reason)) from error
     except UnicodeDecodeError as error:  # from sqlite3: the error itself quotes garbled text
         raise DatabaseDamaged(
-            "The database {path} {reason}.", path=path, reason=_REASONS[sqlite3.SQLITE_CORRUPT]
+            "The database {path} {reason}.", path=path, reason=Clause(_REASONS[sqlite3.SQLITE_CORRUPT])
         ) from error

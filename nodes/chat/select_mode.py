@@ -91,7 +91,7 @@ async def _ask(state: ChatState, work: NodeContext) -> ChatUpdate:
     request = ModelRequest(purpose="decide", messages=messages)
     ids: dict[str, Any] = {"task_id": state["task_id"]}
     try:
-        asked = await ask_model(work, request, Listener, state["usage"], ids)
+        asked = await ask_model(work, request, Listener, state["usage"], ids, state["language"])
     except ModelError as error:
         picked = ModeSelected(mode=DEFAULT, reason=ModeReason.PICKED.value, **ids)
         return {"mode": DEFAULT, "events": announce(await refused_call(work, request, error, ids), picked)}

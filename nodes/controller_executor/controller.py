@@ -44,7 +44,7 @@ def controller(config: FlowConfig) -> FlowNode:
         state = {**state, **added}
         branches = branches_of(config, work, state["language"])
         asking = request(config, state, work, branches)
-        asked = await ask_model(work, asking, LiveDecision, state["usage"], ids_of(state))
+        asked = await ask_model(work, asking, LiveDecision, state["usage"], ids_of(state), state["language"])
         update: FlowUpdate = {"usage": asked.usage}
         try:
             decision = _read(asked.reply, state, work)

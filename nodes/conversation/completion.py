@@ -48,7 +48,7 @@ async def complete(
     for attempt in range(setting.config.retry_limit):
         seed = seed_of(setting, conversation, attempt)
         request = ModelRequest(purpose="converse", messages=asked, schema=schema, seed=seed)
-        done = await ask_model(work, request, Listener, usage, {"task_id": conversation.task_id})
+        done = await ask_model(work, request, Listener, usage, {"task_id": conversation.task_id}, setting.language)
         usage = dict(done.usage)
         try:
             return Completion(read(done.reply.text), usage)

@@ -26,7 +26,7 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     work.emit(Phase(task_id=state["task_id"], content=phrase("direct", state["language"])))
     request, ids = _request(state, work), {"task_id": state["task_id"]}
     try:
-        asked = await ask_model(work, request, LiveText, state["usage"], ids)
+        asked = await ask_model(work, request, LiveText, state["usage"], ids, state["language"])
     except ModelRefused as error:
         return joined(added, _given_up(error, await refused_call(work, request, error, ids)))
     try:

@@ -98,7 +98,7 @@ async def _asked(
     state: LifecycleState, work: NodeContext, update: LifecycleState, told_also: list[Durable]
 ) -> tuple[SubTask, ...]:
     ids = {"task_id": state["task_id"]}
-    asked = await ask_model(work, _request(state, work), Listener, state["usage"], ids)
+    asked = await ask_model(work, _request(state, work), Listener, state["usage"], ids, state["language"])
     update["usage"] = asked.usage
     told_also.append(asked.event)
     return read_tasks(_read(asked.reply))

@@ -97,7 +97,7 @@ async def _ask(state: PlanState, work: NodeContext, usage: Mapping[str, Any]) ->
         tools=[tool.spec for tool in work.tools.values()],
     )
     ids = {"task_id": state["task_id"]}
-    return await ask_model(work, request, LiveText, usage, ids)
+    return await ask_model(work, request, LiveText, usage, ids, language)
 
 
 def _seen(outcome: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ async def make_plan(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     banner = phrase("plan_again", language, why=why) if why else phrase("plan_1", language)
     work.emit(Phase(task_id=state["task_id"], content=banner))
     ids = {"task_id": state["task_id"]}
-    asked = await ask_model(work, _request(state, work), Listener, state["usage"], ids)
+    asked = await ask_model(work, _request(state, work), Listener, state["usage"], ids, state["language"])
     update: PlanUpdate = {"asked": state["asked"] + 1, "usage": asked.usage}
     try:
         update |= {"draft": _read(asked.reply, state), "complaint": "", "events": announce(asked.event)}

@@ -27,7 +27,8 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     added = cast(ReactUpdate, await take_up(state, work))
     state = amended(state, added)
     protocol, ids = protocol_of(work), ids_of(state)
-    asked = await ask_model(work, protocol.request(state, work), protocol.listen, state["usage"], ids)
+    request = protocol.request(state, work)
+    asked = await ask_model(work, request, protocol.listen, state["usage"], ids, state["language"])
     try:
         decision = protocol.read(asked.reply, state, work)
         errors: list[ErrorRaised] = []

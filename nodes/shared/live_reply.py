@@ -98,10 +98,11 @@ HELD_SECONDS = 0.7
 
 
 class LiveReply:
-    """The stream of one model call; `streamed` is what this attempt streamed of the answer."""
+    """The stream of one model call in a task's language; `streamed` is what this attempt streamed of the answer."""
 
-    def __init__(self, work: NodeContext, ids: Mapping[str, Any]) -> None:
+    def __init__(self, work: NodeContext, ids: Mapping[str, Any], language: str) -> None:
         self.ids = ids
+        self.language = language
         self.streamed = ""
         self._work = work
         self.attempt = 1

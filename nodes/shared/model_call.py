@@ -28,6 +28,7 @@ from segue.core.prompt_size import Renderings
 from segue.core.question import PAUSE
 from segue.models.request_text import digest, request_text
 from segue.prompts.catalogue import phrase
+from segue.prompts.errors import rendered
 
 from .attached_files import with_files
 from .context import NodeContext
@@ -54,8 +55,9 @@ async def ask_model(
     listen: Callable[[LiveReply], Listener],
     usage: Mapping[str, Any],
     ids: Mapping[str, Any],
+    language: str,
 ) -> CompletedCall:
-    """Make one call; the listener gets each piece as it arrives, and waits and restarts become events.
+    """Make one call; the listener gets each piece as it arrives, and waits and restarts become events in a language.
 
     A reply that exceeds the agent's budget is truncated, with the finish_reason `length`. Where a pause is requested,
     no further attempt is made: the node runs again when the task is resumed.
@@ -64,7 +66,7 @@ async def ask_model(
         ModelError: the call failed for good.
     """
     request = await with_files(work, _seeded(work, request))
-    started, received, live = time.monotonic(), _Received(), LiveReply(work, ids)
+    started, received, live = time.monotonic(), _Received(), LiveReply(work, ids, language)
     listener = listen(live)
     try:
         async with asyncio.timeout(work.agent.budget.seconds) as limit:
@@ -146,9 +148,10 @@ def _withdraw(work: NodeContext, live: LiveReply, listener: Listener) -> None:
 
 
 def _emit_retry(work: NodeContext, retry: Retry, live: LiveReply) -> None:
+    reason = rendered(retry.reason, live.language)
     if retry.seconds:
-        work.emit(Waiting(reason=retry.reason, seconds=round(retry.seconds, 2), **live.ids))
-    why = RestartReason.AFTER_WAIT.value if retry.seconds else retry.reason
+        work.emit(Waiting(reason=reason, seconds=round(retry.seconds, 2), **live.ids))
+    why = RestartReason.AFTER_WAIT.value if retry.seconds else reason
     work.emit(AttemptRestarted(attempt=live.attempt, reason=why, **live.ids))
 
 

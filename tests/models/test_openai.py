@@ -227,7 +227,7 @@ async def test_an_event_and_a_body_are_read_up_to_a_limit(item: Any, monkeypatch
     monkeypatch.setattr(transport, "MAX_BYTES", 1000)
     log = await ask([item, Text("short")], PROSE, streaming=isinstance(item, Frames))
     assert log.reply.text == "short"
-    assert "sent a reply of more than 1,000 bytes" in log.retries[0].reason
+    assert "sent a reply of more than 1,000 bytes" in str(log.retries[0].reason)
 
 
 async def test_a_connection_is_used_again() -> None:

@@ -16,7 +16,7 @@ import pytest
 from segue.prompts.catalogue import FOLDER, Texts, catalogue
 
 ROOT = Path(__file__).parents[2]
-TRANSLATIONS = ("errors", "validation", "words", "labels")
+TRANSLATIONS = ("errors", "clauses", "validation", "words", "labels")
 """Sections of the Chinese catalogue whose English is in the code."""
 SECTIONS = tuple(catalogue("en"))
 

@@ -7,12 +7,12 @@ from string import Formatter
 
 import pytest
 
+from segue.core.clause import Clause
 from segue.core.errors import (
     ConfigurationError,
     DatabaseUnavailable,
     FileUnavailable,
     InvalidMessage,
-    InvalidWorkflow,
     ModelUnreachable,
     SegueError,
     TaskError,
@@ -79,8 +79,7 @@ def test_every_translated_sentence_is_one_that_the_code_raises() -> None:
         for node in nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    reasons = {text.removeprefix(InvalidWorkflow.PLACE) for text in SENTENCES}
-    assert {text.removesuffix(".") if text not in raised else text for text in reasons} <= raised
+    assert {*SENTENCES, *catalogue("zh")["clauses"]} <= raised
 
 
 TO_PEOPLE = {
@@ -112,15 +111,33 @@ def test_words_in_the_fields_are_translated_and_free_text_is_kept() -> None:
     assert "（缺失）" in render(lost, "zh")
 
 
-def test_why_a_model_did_not_answer_is_translated_around_what_the_endpoint_said() -> None:
-    fault = 'The model "m" at http://x/v1 answered 503 (busy)'
+def test_clauses_are_translated_around_what_the_endpoint_said() -> None:
+    why = Clause("answered {status} ({why})", status=503, why="busy {x}")
     error = ModelUnreachable(
         "{fault}, the last of {attempts} attempts: {advice}.",
-        fault=fault,
+        fault=Clause('The model "{name}" at {address} {reason}', name="m", address="http://x/v1", reason=why),
         attempts=3,
-        advice="wait a moment, then resume",
+        advice=Clause("wait a moment, then resume"),
     )
-    assert render(error, "zh") == "模型“m”（http://x/v1）返回了 503 (busy)（共尝试 3 次）：请稍候，然后继续。"
+    assert str(error).startswith('The model "m" at http://x/v1 answered 503 (busy {x}), the last of 3 attempts')
+    assert render(error, "zh") == "模型“m”（http://x/v1）返回了 503（busy {x}）（共尝试 3 次）：请稍候，然后继续。"
+
+
+@pytest.mark.parametrize(("english", "chinese"), catalogue("zh")["clauses"].items(), ids=lambda text: text[:30])
+def test_a_clause_has_the_same_values_in_both_languages(english: str, chinese: str) -> None:
+    assert fields(english) == fields(chinese)
+
+
+def test_every_clause_is_translated() -> None:
+    made = {
+        (file.name, node.args[0].value)
+        for file, nodes in code()
+        for node in nodes
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Clause" and node.args
+        if isinstance(node.args[0], ast.Constant)
+    }
+    assert made
+    assert {(file, text) for file, text in made if text not in catalogue("zh")["clauses"]} == set()
 
 
 class OwnError(ConfigurationError):

@@ -293,7 +293,7 @@ def _model(
         ) from error
     except UnusableSchema as error:
         raise ConfigurationError(
-            "The tool {name} has a parameter without a JSON form: {error}.", name=name, error=error
+            "The tool {name} has a parameter without a JSON form: {error}.", name=name, error=error.reason
         ) from error
 
 

@@ -362,7 +362,9 @@ class McpTools:
         try:
             offered = {tool.name: tool for tool in await session.tools()}
         except ServerDown as error:
-            raise ToolServerUnavailable(server.name, str(error)) from error
+            from .mcp_limits import REFUSALS
+
+            raise ToolServerUnavailable(server.name, REFUSALS.get(str(error), str(error))) from error
         requested = list(offered) if server.tools is None else server.tools
         for name in (*requested, *server.read_only, *server.needs_approval):
             if name not in offered:
@@ -414,7 +416,7 @@ def _parameters(session: Session, offered: "Offered") -> dict[str, Any]:
             "`tools`, or correct its schema.",
             tool=offered.name,
             name=session.server.name,
-            reason=str(error),
+            reason=error.reason,
         ) from error
 
 

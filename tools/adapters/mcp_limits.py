@@ -11,6 +11,7 @@ import httpx2
 from mcp import StdioServerParameters, stdio_client
 from mcp.types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCNotification
 
+from segue.core.clause import Clause
 from segue.core.json_depth import Outline
 
 if TYPE_CHECKING:
@@ -27,9 +28,14 @@ MOST_VALUES = 100_000
 REFUSED = -32098
 """The code of the error that takes the place of a response that is too large, over HTTP."""
 CODEC = "segue_mcp_lines"
-TOO_LONG = f"the server sent a message of more than {MOST_BYTES:,} bytes, the most that is read"
-TOO_MANY = f"the server sent a message of more than {MOST_VALUES:,} JSON values, the most that is read"
-COMPRESSED = "the server sent a compressed message: have it send plain ones, as it was asked to"
+_REFUSED = (
+    Clause("the server sent a message of more than {most} bytes, the most that is read", most=f"{MOST_BYTES:,}"),
+    Clause("the server sent a message of more than {most} JSON values, the most that is read", most=f"{MOST_VALUES:,}"),
+    Clause("the server sent a compressed message: have it send plain ones, as it was asked to"),
+)
+TOO_LONG, TOO_MANY, COMPRESSED = map(str, _REFUSED)
+REFUSALS = {str(clause): clause for clause in _REFUSED}
+"""The clauses by the messages of the errors that take the place of responses."""
 
 _FIRST_LOOK = 250_000
 """Bytes of a message after which its values are counted first; then each time that it is twice as long."""

@@ -44,6 +44,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from .clause import Clause
+
 
 class SegueError(RuntimeError):
     """The root; its message is one English sentence that says what to do.
@@ -126,11 +128,10 @@ class InvalidWorkflow(ConfigurationError):
     `reason` is a template of the other values.
     """
 
-    PLACE = "The workflow is not valid: {file}, line {line}{field}: "
-
     def __init__(self, file: str, line: int, field: str, reason: str, **values: object) -> None:
         at = {"file": file, "line": line, "field": f", {field}" if field else ""}
-        super().__init__(f"{self.PLACE}{reason}.", **at, **values)
+        template = "The workflow is not valid: {file}, line {line}{field}: {reason}."
+        super().__init__(template, **at, reason=Clause(reason, **values))
 
 
 class UnknownField(ConfigurationError):
@@ -197,12 +198,12 @@ class MissingExtra(ConfigurationError):
 class ToolServerUnavailable(ConfigurationError):
     """An MCP server of the agent does not start or answer."""
 
-    def __init__(self, server: str, reason: str) -> None:
+    def __init__(self, server: str, reason: Clause | str) -> None:
         super().__init__(
             "The MCP server '{server}' cannot be used: {reason}. Check its command or url, "
             "or remove it from the agent, then send the message again.",
             server=server,
-            reason=reason.strip().rstrip("."),
+            reason=reason.strip().rstrip(".") if isinstance(reason, str) else reason,
         )
 
 
@@ -345,7 +346,7 @@ class TaskUnfinished(TaskError):
     """The thread has a task that was stopped; resume or cancel it before sending something new."""
 
     def __init__(self, thread_id: str, task_id: str, status: str) -> None:
-        choices = "answer or cancel" if status == "waiting" else "resume, steer or cancel"
+        choices = Clause("answer or cancel" if status == "waiting" else "resume, steer or cancel")
         super().__init__(
             "Session '{thread_id}' has a task that is {status}: {choices} task '{task_id}', "
             "then send the message again.",

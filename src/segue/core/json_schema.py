@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+from .clause import Clause
 from .json_depth import DEEPEST
 
 NOISE = ("examples", "keywords", "aliases")
@@ -19,7 +20,11 @@ MOST_INLINED = 10_000
 
 
 class UnusableSchema(ValueError):
-    """A schema cannot be inlined; the message says why."""
+    """A schema cannot be inlined; `reason` says why."""
+
+    def __init__(self, reason: Clause) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 def object_schema(*required: str, **properties: Any) -> dict[str, Any]:
@@ -82,9 +87,10 @@ class _Inlining:
         """A part of the schema; `within` are the references that led to it."""
         self._added += bool(within)
         if self._added > MOST_INLINED:
-            raise UnusableSchema(f"the references of its schema add more than {MOST_INLINED:,} values")
+            reason = Clause("the references of its schema add more than {most} values", most=f"{MOST_INLINED:,}")
+            raise UnusableSchema(reason)
         if depth > DEEPEST:
-            raise UnusableSchema(f"its schema has more than {DEEPEST} levels")
+            raise UnusableSchema(Clause("its schema has more than {most} levels", most=DEEPEST))
         if isinstance(part, Mapping):
             return self._mapping(part, within, depth)
         if isinstance(part, list):
@@ -124,5 +130,5 @@ def _target(schema: Mapping[str, Any], ref: str) -> Any:
             place = int(name) if _INDEX.fullmatch(name) else -1
             target = target[place] if isinstance(target, list) and 0 <= place < len(target) else None
     if start != "#" or target is None:
-        raise UnusableSchema(f"its schema has an unresolvable $ref ({ref[:100]})")
+        raise UnusableSchema(Clause("its schema has an unresolvable $ref ({ref})", ref=ref[:100]))
     return target

@@ -4,6 +4,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from .clause import Clause
+
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
@@ -74,7 +76,7 @@ class Retry:
     """The call is made again, after `seconds`: discard what was streamed of it."""
 
     attempt: int
-    reason: str
+    reason: Clause | str
     seconds: float = 0.0
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from .agents import Agent, load_attribute
+from .clause import Clause
 from .conversation import APIOutput, BotOutput, Conversation, ConversationConfig, EndReason, Role, UserOutput
 from .errors import ConfigurationError, UnknownTool, listed
 
@@ -181,7 +182,10 @@ def factory_of(
         loaded: Factory[Made] = load_attribute(mode)
         return loaded, ""
     raise ConfigurationError(
-        'There is no {kind} "{mode}"; there are: {known}.', kind=tables[0].kind, mode=mode, known=listed(_names(tables))
+        'There is no {kind} "{mode}"; there are: {known}.',
+        kind=Clause(tables[0].kind),
+        mode=mode,
+        known=listed(_names(tables)),
     )
 
 

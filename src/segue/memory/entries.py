@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import quote, unquote
 
+from ..core.clause import Clause
 from ..core.errors import InvalidMemory
 from ..core.memory import MemoryEntry
 
@@ -56,7 +57,7 @@ def _invalid(name: str, fault: str) -> InvalidMemory:
     return InvalidMemory(
         "The memory file {name} cannot be used: {fault}. Use a relative path such as logs.md.",
         name=repr(name[:80]),
-        fault=fault,
+        fault=Clause(fault),
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from ..core.clause import Clause
 from ..core.errors import InvalidMemory, MemoryUnavailable, UnknownMemory
 from ..core.files import sync_folder
 from ..core.memory import MemoryEntry
@@ -205,7 +206,7 @@ class MemoryFiles:
         try:
             return read_text(path)[0]
         except Unreadable as error:
-            raise _unavailable(name, str(error)) from error
+            raise _unavailable(name, Clause(str(error))) from error
 
     def _full(self, name: str) -> InvalidMemory:
         return InvalidMemory(
@@ -276,7 +277,7 @@ def _source(text: str, block: Block) -> str:
     return text[block.start : block.end].strip("\n")
 
 
-def _unavailable(name: str, reason: str) -> MemoryUnavailable:
+def _unavailable(name: str, reason: Clause | str) -> MemoryUnavailable:
     return MemoryUnavailable("The memory file {name} cannot be used: {reason}.", name=name, reason=reason)
 
 

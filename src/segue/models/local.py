@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
 from ..core.agents import Agent
+from ..core.clause import Clause
 from ..core.decision import decode
 from ..core.environment import need_extra
 from ..core.errors import ConfigurationError, ModelRefused, UnreadableReply
@@ -197,7 +198,7 @@ class LocalModel:
         if not _repeats(first.text, request):
             yield first
             return
-        yield Retry(2, "it requested a call whose result it has")
+        yield Retry(2, Clause("it requested a call whose result it has"))
         async with aclosing(self._attempt(messages, answer_only(request.schema))) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ModelReply):

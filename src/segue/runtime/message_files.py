@@ -22,6 +22,7 @@ from ..core.attachments import (
     media_type_of,
     read_attachment,
 )
+from ..core.clause import Clause
 from ..core.environment import whole_number
 from ..core.errors import FileUnavailable, InvalidExport, InvalidMessage
 from ..core.prompt_size import tokens
@@ -240,7 +241,7 @@ def check_accepted(files: Sequence[MessageFile], accepted: Collection[str], mode
                 "The model {model} does not accept {kinds}: leave out {name}, choose another model, or, if it does, "
                 'set accepts = ["{kind}"] on the agent, or SEGUE_ACCEPTS={kind}.',
                 model=model,
-                kinds={"image": "images", "pdf": "PDF files"}[kind],
+                kinds=Clause({"image": "images", "pdf": "PDF files"}[kind]),
                 name=file.attachment.name,
                 kind=kind,
             )

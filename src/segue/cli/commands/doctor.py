@@ -34,7 +34,7 @@ from ...nodes.react.prompt_cost import CALLS, RESULT_CHARS, prompt_costs
 from ...prompts.catalogue import Texts
 from ...prompts.errors import render
 from ...prompts.language import Language
-from ...prompts.words import described, word
+from ...prompts.words import word
 from ...registry import EXAMPLES, Registry, all_tools, services_of
 from ...runtime.run import state_at
 from ...runtime.runner import Runner
@@ -286,7 +286,7 @@ def _what_is_damaged(rows: Sequence[ReadRow], checkpoint: Unreadable | None, lan
     if len(rows) > MOST_ROWS:
         what.append(finding("rows_beside", language, n=len(rows) - MOST_ROWS))
     if checkpoint:
-        what.append(finding("newest_checkpoint", language, reason=described(checkpoint.reason, language)))
+        what.append(finding("newest_checkpoint", language, reason=word(checkpoint.reason, language)))
     return listed(what)
 
 

@@ -31,7 +31,7 @@ from ...core.events import (
     Waiting,
 )
 from ...prompts.catalogue import sentence
-from ...prompts.words import colon, described, label, word
+from ...prompts.words import colon, label, word
 from ...runtime.projection import PlanItem, Projection
 from ...runtime.reply_stream import Approved, Part
 from .consoles import print_prose
@@ -176,7 +176,7 @@ def item_line(item: PlanItem, signs: Signs) -> Text:
 def fallback_line(event: Fallback, language: str) -> Text:
     old, new = one_line(event.from_mode), one_line(event.to_mode)
     return Text(
-        sentence("fell_back", language, old=old, new=new, why=described(one_line(event.reason, 160), language)),
+        sentence("fell_back", language, old=old, new=new, why=word(one_line(event.reason, 160), language)),
         style="yellow",
     )
 
@@ -187,7 +187,7 @@ def steered_line(event: Steered, language: str, most: int = 160) -> Text:
 
 def recovered_line(event: Recovered, language: str, most: int = 160) -> Text:
     went_back = label("went back to an older snapshot", language)
-    return Text(f"{went_back}{described(one_line(event.reason, most), language)}", style="yellow")
+    return Text(f"{went_back}{word(one_line(event.reason, most), language)}", style="yellow")
 
 
 def asked_line(call: Mapping[str, Any], signs: Signs) -> Text:
@@ -233,10 +233,10 @@ def notice_lines(part: Part, task: Projection, signs: Signs, language: str) -> l
             return [fallback_line(part, language)]
         case AttemptRestarted():
             name = "attempt" if part.reason == RestartReason.AFTER_WAIT else "restarting"
-            why = described(one_line(part.reason, 160), language)
+            why = word(one_line(part.reason, 160), language)
             return [Text(sentence(name, language, n=part.attempt, why=why), style="yellow")]
         case Waiting():
-            why = described(one_line(part.reason, 160), language)
+            why = word(one_line(part.reason, 160), language)
             name = "waits" if part.seconds is None else "waits_for"
             return [Text(sentence(name, language, why=why, seconds=f"{part.seconds or 0:.1f}"), style="dim")]
         case Steered():

@@ -13,6 +13,8 @@ from typing import Any
 
 import openai
 
+from ...core.clause import Clause
+
 ATTEMPTS = 3
 """How often a call is made, the first time included; no other layer retries."""
 
@@ -63,7 +65,7 @@ class Fault:
     `retry_after` its Retry-After in seconds.
     """
 
-    reason: str
+    reason: Clause
     advice: str = "check the endpoint, then resume"
     retryable: bool = True
     status: int = 0
@@ -75,7 +77,7 @@ class AttemptFailed(Exception):
     """An attempt failed; carries the fault through LangChain."""
 
     def __init__(self, fault: Fault) -> None:
-        super().__init__(fault.reason)
+        super().__init__(str(fault.reason))
         self.fault = fault
 
 
@@ -99,31 +101,32 @@ def fault_of(error: openai.OpenAIError, redact: Redactor, clock: Callable[[], fl
         return _connection_fault(error, redact)
     if isinstance(error, openai.APIError):
         return body_fault(error.body or error.message, redact)
-    return Fault(
-        f"could not be asked ({_words(str(error), redact)})", "check the key and the settings", retryable=False
-    )
+    why = _words(str(error), redact)
+    return Fault(Clause("could not be asked ({why})", why=why), "check the key and the settings", retryable=False)
 
 
 def _connection_fault(error: openai.APIConnectionError, redact: Redactor) -> Fault:
     cause = error.__cause__
     why = _words(str(cause or error) or type(cause).__name__, redact)
     if type(cause).__name__ in _INVALID_REQUEST:
-        return Fault(f"could not be asked ({why})", "check base_url and the key, then resume", retryable=False)
+        return Fault(
+            Clause("could not be asked ({why})", why=why), "check base_url and the key, then resume", retryable=False
+        )
     if isinstance(cause, Exception) and not type(cause).__name__.startswith("Connect"):
-        return Fault(f"broke off the connection ({why})")
-    return Fault(f"could not be reached ({why})", "check the address and the network, then resume")
+        return Fault(Clause("broke off the connection ({why})", why=why))
+    return Fault(Clause("could not be reached ({why})", why=why), "check the address and the network, then resume")
 
 
 def timeout_fault(seconds: float, cause: BaseException | None) -> Fault:
     """Return the fault of a timeout."""
     if type(cause).__name__ == "ConnectTimeout":
-        return Fault("could not be reached in time", "check the address and the network, then resume")
+        return Fault(Clause("could not be reached in time"), "check the address and the network, then resume")
     advice = "check the endpoint, then resume; a slow one needs a larger read_timeout on the agent"
-    return Fault(f"sent nothing new for {seconds:g} s", advice)
+    return Fault(Clause("sent nothing new for {seconds} s", seconds=f"{seconds:g}"), advice)
 
 
 def too_long(limit: int) -> Fault:
-    return Fault(f"sent a reply of more than {limit:,} bytes")
+    return Fault(Clause("sent a reply of more than {limit} bytes", limit=f"{limit:,}"))
 
 
 def body_fault(body: object, redact: Redactor) -> Fault:
@@ -131,27 +134,28 @@ def body_fault(body: object, redact: Redactor) -> Fault:
     code = str(body.get("code") or "") if isinstance(body, Mapping) else ""
     if code in ("429", _QUOTA) or re.fullmatch("4[0-9][0-9]", code):
         return status_fault(429 if code == _QUOTA else int(code), body, redact)
-    return Fault(f"broke off its reply ({_words(body, redact)})", text=_all(body))
+    return Fault(Clause("broke off its reply ({why})", why=_words(body, redact)), text=_all(body))
 
 
 def status_fault(status: int, body: object, redact: Redactor, wait: float | None = None) -> Fault:
     """Return the fault of an HTTP error."""
     why, text = _words(body, redact), _all(body)
     if status in (401, 403):
-        return Fault(
-            f"rejected the key ({why})", "check OPENAI_API_KEY or the agent's api_key", False, status=status, text=text
-        )
+        reason, advice = Clause("rejected the key ({why})", why=why), "check OPENAI_API_KEY or the agent's api_key"
+        return Fault(reason, advice, False, status=status, text=text)
     if status == 404:
-        return Fault(f"was not found ({why})", "check the model's name and base_url", False, status=status, text=text)
+        reason = Clause("was not found ({why})", why=why)
+        return Fault(reason, "check the model's name and base_url", False, status=status, text=text)
     if status == 429 and _QUOTA in text:
-        return Fault(f"has no credit left ({why})", "top up the account or use another key", False, status=status)
+        reason = Clause("has no credit left ({why})", why=why)
+        return Fault(reason, "top up the account or use another key", False, status=status)
     if status in (408, 409, 429) or status >= 500:
-        return Fault(
-            f"answered {status} ({why})", "wait a moment, then resume", status=status, text=text, retry_after=wait
-        )
+        reason = Clause("answered {status} ({why})", status=status, why=why)
+        return Fault(reason, "wait a moment, then resume", status=status, text=text, retry_after=wait)
+    refused = Clause("refused the request ({why})", why=why)
     if "context" in text and any(word in text for word in ("length", "window", "maximum")):
-        return Fault(f"refused the request ({why})", "lower the agent's budget.prompt_tokens", False, status=status)
-    return Fault(f"refused the request ({why})", "change what it names, then resume", False, status=status, text=text)
+        return Fault(refused, "lower the agent's budget.prompt_tokens", False, status=status)
+    return Fault(refused, "change what it names, then resume", False, status=status, text=text)
 
 
 def retry_after(headers: Mapping[str, str], clock: Callable[[], float]) -> float | None:

@@ -10,6 +10,7 @@ import openai
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage
 from pydantic import SecretStr
 
+from ...core.clause import Clause
 from ...core.errors import ModelError, ModelRefused, ModelUnreachable
 from ...core.json_schema import plain_specs
 from ...core.models import ModelPiece, ModelRequest, Retry
@@ -205,7 +206,7 @@ class OpenAIModel:
             advice = fault.advice
             if request.native and blames_tools(fault):
                 advice = 'if it takes no tools, set protocol="json" on the agent'
-            return ModelRefused("{fault}: {advice}.", fault=self._faulty(fault), advice=advice)
+            return ModelRefused("{fault}: {advice}.", fault=self._faulty(fault), advice=Clause(advice))
         if fault.retry_after is not None and fault.retry_after > MAX_RETRY_AFTER:
             until = self._policy.time_after(fault.retry_after)
             return ModelUnreachable(
@@ -216,12 +217,13 @@ class OpenAIModel:
                 "{fault}, the last of {attempts} attempts: {advice}.",
                 fault=self._faulty(fault),
                 attempts=ATTEMPTS,
-                advice=fault.advice,
+                advice=Clause(fault.advice),
             )
         return None
 
-    def _faulty(self, fault: Fault) -> str:
-        return f'The model "{self.name}" at {self._address} {fault.reason}'
+    def _faulty(self, fault: Fault) -> Clause:
+        template = 'The model "{name}" at {address} {reason}'
+        return Clause(template, name=self.name, address=self._address, reason=fault.reason)
 
 
 def timeouts(read_timeout: float) -> openai.Timeout:

@@ -10,12 +10,14 @@ from typing import Any, Self
 import anyio
 import openai
 
+from ...core.clause import Clause
 from ...core.models import ModelPiece, ModelReply, TextDelta
 from ..reply import GrowingReply
 from .faults import AttemptFailed, Fault, Redactor, RetryPolicy, body_fault, fault_of, timeout_fault, too_long
 from .wire_format import Choice, Completion, Message, ToolCall, read_completion
 
 _REPHRASE = "rephrase the message, or choose another model"
+_NOT_ASCII = Clause("the key or a header is not ASCII")
 
 
 class ReplyReader:
@@ -90,18 +92,18 @@ class ReplyReader:
             AttemptFailed: it is not, or the model declined.
         """
         if refusal := "".join(self._refusal):
-            raise AttemptFailed(
-                Fault(f"declined to answer ({self._redact(refusal)[:200]})", _REPHRASE, retryable=False)
-            )
+            declined = Clause("declined to answer ({why})", why=self._redact(refusal)[:200])
+            raise AttemptFailed(Fault(declined, _REPHRASE, retryable=False))
         if self.finish_reason == "content_filter":
-            raise AttemptFailed(Fault("stopped its reply at its content filter", _REPHRASE, retryable=False))
+            raise AttemptFailed(Fault(Clause("stopped its reply at its content filter"), _REPHRASE, retryable=False))
         if self.finish_reason:
             return
         if self._begun:
-            raise AttemptFailed(Fault("ended its reply without a finish_reason"))
+            raise AttemptFailed(Fault(Clause("ended its reply without a finish_reason")))
         if "json" in media_type or "event-stream" in media_type or not media_type:
-            raise AttemptFailed(Fault("answered without choices"))
-        raise AttemptFailed(Fault(f"answered with {media_type} where a reply should be", "check base_url, then resume"))
+            raise AttemptFailed(Fault(Clause("answered without choices")))
+        reason = Clause("answered with {media_type} where a reply should be", media_type=media_type)
+        raise AttemptFailed(Fault(reason, "check base_url, then resume"))
 
     def reply(self) -> ModelReply:
         return self._reply.whole()
@@ -230,12 +232,12 @@ class Transport:
         except openai.OpenAIError as error:
             raise AttemptFailed(fault_of(error, self._redact, self._policy.clock)) from None
         except UnicodeEncodeError:
-            fault = Fault("could not be asked (the key or a header is not ASCII)", "check the key", retryable=False)
+            fault = Fault(Clause("could not be asked ({why})", why=_NOT_ASCII), "check the key", retryable=False)
             raise AttemptFailed(fault) from None
         except _network_errors() as error:
             if "Timeout" in type(error).__name__:
                 raise AttemptFailed(timeout_fault(self._seconds, error)) from None
-            raise AttemptFailed(Fault("broke off its reply")) from None
+            raise AttemptFailed(Fault(Clause("broke off its reply"))) from None
 
 
 def _as_body(payload: Mapping[str, Any]) -> dict[str, Any]:

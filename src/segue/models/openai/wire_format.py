@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, PlainValidator, ValidationError
 
+from ...core.clause import Clause
 from .faults import AttemptFailed, Fault
 
 MAX_TOKENS = 10**9
@@ -136,6 +137,7 @@ def read_completion(document: bytes) -> Completion:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the document"
-        raise AttemptFailed(Fault(f"sent an invalid reply ({where}: {first['msg']})")) from None
+        why = f"{where}: {first['msg']}"
+        raise AttemptFailed(Fault(Clause("sent an invalid reply ({why})", why=why))) from None
     except (ValueError, RecursionError):
-        raise AttemptFailed(Fault("sent a reply that is not valid JSON")) from None
+        raise AttemptFailed(Fault(Clause("sent a reply that is not valid JSON"))) from None

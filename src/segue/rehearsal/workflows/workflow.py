@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from ...core.clause import Clause
 from ...core.errors import listed
 from ...core.records import Json
 
@@ -69,7 +70,7 @@ class Misfit(NamedTuple):
 
     at: Location
     reason: str
-    values: Mapping[str, str]
+    values: Mapping[str, object]
 
 
 class Record(BaseModel):
@@ -235,7 +236,7 @@ class Workflow(Record):
     def _unknown(self, at: Location, names: Any, known: Any, kind: str) -> Iterator[Misfit]:
         for name in names:
             if name not in known:
-                values = {"name": name, "kind": kind, "known": listed(known)}
+                values = {"name": name, "kind": Clause(kind), "known": listed(known)}
                 yield Misfit(at, "'{name}' is no {kind}; use one of: {known}", values)
 
 

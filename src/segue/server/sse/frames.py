@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...core.events import AttemptRestarted, ErrorRaised, Event, Phase, Thinking, Token, Waiting, to_dict
-from ...prompts.words import described
+from ...prompts.words import word
 from ..tenants import Tenant
 from .truncation import encoded, fit, split, truncate
 
@@ -93,7 +93,7 @@ class FrameCache:
         if isinstance(event, ErrorRaised) and tenant.name:
             shown = dataclasses.replace(event, message=tenant.without_prefix(event.message))
         if isinstance(event, AttemptRestarted | Waiting):
-            shown = dataclasses.replace(event, reason=described(event.reason, language))
+            shown = dataclasses.replace(event, reason=word(event.reason, language))
         made = self._made[key] = (event, tuple(frames(shown)))  # an event that is kept keeps its id
         if len(self._made) > self._kept:
             self._made.popitem(last=False)
