@@ -36,7 +36,7 @@ from .summaries import (
 )
 from .tables import TABLES, Table, group_column, value_column
 from .tables import date_column as column_of_dates
-from .vocabulary import words_for
+from .vocabulary import family_of, words_for
 
 DETAILED = 30
 """Columns that a description covers; further ones are only named."""
@@ -109,7 +109,10 @@ EveryPeriod = Annotated[
 ]
 Measured = Annotated[
     Measure | None,
-    _argument("What is made of the values of a group (统计方式); left out: the sum.", aliases=MEASURE_WORDS),
+    _argument(
+        "What is made of the values of a group (统计方式); left out: the sum, of prices the average.",
+        aliases=MEASURE_WORDS,
+    ),
 ]
 KindOfChart = Annotated[
     ChartKind | None,
@@ -245,8 +248,9 @@ def trend(
     """
     table, reader = _opened(folder, file, (date_column, value), language)
     when, summed = column_of_dates(table, date_column, reader), value_column(table, value, reader)
-    found = periods_of(table, when, summed, every, reader, measure or "sum")
-    result = {"file": table.file.name, "date_column": when, "value": summed, "measure": measure or "sum", **found}
+    measure = measure or _usual_measure(summed)
+    found = periods_of(table, when, summed, every, reader, measure)
+    result = {"file": table.file.name, "date_column": when, "value": summed, "measure": measure, **found}
     result["is_longer"] = every not in (None, found["every"])
     return {**result, "summary": trend_summary(result, reader)}
 
@@ -339,10 +343,16 @@ def _grouped(
     measure: Measure | None = None,
 ) -> Result:
     """The largest or smallest figures of a column by another one, or without a column the counts."""
-    found = groups_of(table, column, value, language, most=most, lowest=lowest, measure=measure or "sum")
+    measure = measure or _usual_measure(value)
+    found = groups_of(table, column, value, language, most=most, lowest=lowest, measure=measure)
     del found["rest"]
-    about = {"column": column, "value": value, "measure": measure or "sum"}
+    about = {"column": column, "value": value, "measure": measure}
     return {"file": table.file.name, **about, "rows": table.rows, **found}
+
+
+def _usual_measure(value: str | None) -> Measure:
+    """Prices are averaged: their sum says nothing."""
+    return "average" if value and family_of(value) == "price" else "sum"
 
 
 def _path(path: Path) -> str:

@@ -29,7 +29,7 @@ FAMILIES: Mapping[str, Sequence[str]] = {
     ),
     "profit": ("利润", "毛利", "profit"),
     "cost": ("成本", "cost"),
-    "quantity": ("数量", "销量", "件数", "quantity", "qty", "units"),
+    "quantity": ("数量", "销量", "件数", "多少件", "几件", "quantity", "qty", "units"),
     "price": ("单价", "价格", "price", "unit price"),
 }
 """Words for the same kind of column; any of them names a column if it is the only one of its family."""

@@ -172,8 +172,8 @@ def get_city_info(city: CityName) -> dict[str, Any]:
     title="计算预算 · Budget",
     keywords=[
         *TRIP,
-        *("预算", "费用", "花费", "多少钱", "开销", "花多少", "要花", "计算"),
-        *("budget", "cost", "expense", "how much money", "calculate"),
+        *("预算", "费用", "花费", "多少钱", "开销", "花多少", "要花", "够玩", "够吗", "够不够", "计算"),
+        *("budget", "cost", "expense", "how much money", "enough", "calculate"),
     ],
 )
 def calculate_budget(city: CityName, days: Days) -> dict[str, Any]:

@@ -157,7 +157,7 @@ def unused(text: str, used: Iterable[int]) -> list[Found]:
     rest = _FILLING_CHINESE.sub(lambda hit: "\0" * len(hit[0]), masked(text, used))
     found: list[Found] = []
     for hit in re.finditer(rf"[{CJK}]+|[^\W_{CJK}][\w'.-]*(?<![.])", rest):
-        if hit[0].lower() in _FILLING_ENGLISH or (len(hit[0]) == 1 and not hit[0].isdigit()):
+        if hit[0].lower() in _FILLING_ENGLISH or (len(hit[0]) == 1 and (not hit[0].isnumeric() or hit[0] == "一")):
             continue
         joined = found and not rest[found[-1].end : hit.start()].strip(" ")
         start = found.pop().start if joined else hit.start()
@@ -307,7 +307,7 @@ _SIDES = {
 _RANGE = re.compile(r"\s*(?:-|~|–|至|到|to|and)\s*", re.IGNORECASE)
 _UNIT = re.compile(rf"[\s-]*[A-Za-z{CJK}]")
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
-ORDINAL = re.compile(rf"第(\d+|[一二三四五六七八九十]+)个?|\b({'|'.join(_ORDINALS)})\b(?: one\b)?\s*", re.IGNORECASE)
+ORDINAL = re.compile(rf"第(\d+|[一二三四五六七八九十]+)个?|\b({'|'.join(_ORDINALS)})\b\s*", re.IGNORECASE)
 _JOINT = re.compile(r"\b(?:and|then)\b|(?<!\d),|,(?!\d)|[，;；、。\n]|和|然后|再|以及", re.IGNORECASE)
 """What stands between two clauses."""
 _MOST_CLAUSES = 10

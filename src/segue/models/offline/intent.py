@@ -156,10 +156,11 @@ def interpret(cards: Sequence[Card], text: str, turns: Sequence[str], reply: str
         fits += found
         rest += [part.value for part in unused(passage, frozenset[int]().union(*(fit.used for fit in found)))]
     own = Intent.of(fits, rest)
-    if own.calls:
+    if own.calls and not (rest and all(call.card.read_only for call in own.calls)):
         return own
     implied = None if own.held or (own.asks and not rest) else _implied(cards, text)
-    return (_follow_up(cards, text, turns) if turns else None) or implied or own
+    follow_up = _follow_up(cards, text, turns) if turns and not own.calls else None
+    return follow_up or implied or own
 
 
 def _implied(cards: Sequence[Card], text: str) -> Intent | None:
@@ -170,6 +171,7 @@ def _implied(cards: Sequence[Card], text: str) -> Intent | None:
         used = frozenset[int]().union(*(fit.used for fit in fits))
         if all(fit.reading and not fit.missing for fit in fits) and not unused(text, used):
             taking.append(fits)
+    taking = [fits for fits in taking if not any(other[0].found > fits[0].found for other in taking)]
     return Intent.of([fit for fits in taking for fit in fits]) if 0 < len(taking) <= MOST_IMPLIED else None
 
 
