@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from segue.core.errors import DamagedCheckpoint, TaskError, UnknownPlace, UnknownSnapshot, UnknownThread
-from segue.core.records import Snapshot
-from segue.core.timeline import SHORT, Place
+from segue.core.timeline import SHORT, Place, Snapshot
 
 from ..ports import ALL, Connection, Row
 from ..state.checkpoint_ids import seconds_of

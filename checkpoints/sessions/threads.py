@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from segue.core.errors import UnknownThread
-from segue.core.records import Call, Json, Recovery, RequestKey, Session, Snapshot, from_row
-from segue.core.timeline import UNDO_SCOPE, CallOrigin, Place
+from segue.core.records import Call, Json, Recovery, RequestKey, Session, from_row
+from segue.core.timeline import UNDO_SCOPE, CallOrigin, Place, Snapshot
 from segue.prompts.language import Language
 
 from ..ports import Backend, Connection

@@ -17,6 +17,34 @@ UndoState = Literal["", "available", "done", "failed", "unknown"]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """A checkpoint of a thread; of a damaged one little else than `damaged` is known.
+
+    `source` is input, loop or update, `nodes` ran last, `next` would run. `inside` names the node whose own graph it is
+    a checkpoint of. `since` is when the listed one before it was made, where that was pruned.
+    """
+
+    checkpoint_id: str
+    created_at: float
+    source: str | None = None
+    step: int | None = None
+    inside: str = ""
+    task_id: str | None = None
+    nodes: list[str] = field(default_factory=list)
+    next: list[str] = field(default_factory=list)
+    forked_from: Json | None = None
+    damaged: str | None = None
+    since: float | None = None
+
+    def json(self) -> Json:
+        """The public form; `forked_from`, `damaged` and `since` only where there is something to say."""
+        return {name: value for name, value in asdict(self).items() if value is not None or name not in _SELDOM}
+
+
+_SELDOM = ("forked_from", "damaged", "since")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Effect:
     """A tool call that is not read-only. `outcome` is success, error, unknown or running."""
 

@@ -25,8 +25,8 @@ from ..core.errors import (
     UnknownThread,
 )
 from ..core.json_depth import DEEPEST, is_too_deep
-from ..core.records import Json, Permission, Recovery, RequestKey, Session, Snapshot, Task, Thread
-from ..core.timeline import Pruned, Retention
+from ..core.records import Json, Permission, Recovery, RequestKey, Session, Task, Thread
+from ..core.timeline import Pruned, Retention, Snapshot
 from ..nodes.conversation.init import read_config
 from ..prompts.language import Language
 from .history.retention import Pruning

@@ -7,8 +7,9 @@ from pydantic import BaseModel, Field
 
 from ..app import App
 from ..core.events import Event, to_dict
-from ..core.records import Call, Json, Snapshot, Task, TaskTrace, Thread, WaitingTask
+from ..core.records import Call, Json, Task, TaskTrace, Thread, WaitingTask
 from ..core.task_status import TaskStatus
+from ..core.timeline import Snapshot
 from ..runtime.projection import PlanItem, Projection, Round
 from .markdown import render
 from .sse.frames import flatten

@@ -9,8 +9,7 @@ from typing import Any
 
 from ...checkpoints.storage import Storage
 from ...core.errors import SegueError, ThreadBusy
-from ...core.records import Snapshot
-from ...core.timeline import Place, Pruned, Retention
+from ...core.timeline import Place, Pruned, Retention, Snapshot
 from ..run import config_of, state_at
 from ..runner import Runner
 from .timeline import listed_snapshots

@@ -13,8 +13,17 @@ from ...core.attachments import read_attachment
 from ...core.calls import Execution
 from ...core.context import AppContext
 from ...core.errors import InvalidMessage, SegueError, TaskError, ThreadExists, UnknownThread
-from ...core.records import Call, Json, RequestKey, Snapshot, Task
-from ...core.timeline import UNDO_SCOPE, CallOrigin, Effect, Place, SnapshotDifference, TimelineEntry, UndoState
+from ...core.records import Call, Json, RequestKey, Task
+from ...core.timeline import (
+    UNDO_SCOPE,
+    CallOrigin,
+    Effect,
+    Place,
+    Snapshot,
+    SnapshotDifference,
+    TimelineEntry,
+    UndoState,
+)
 from ...core.tools import CallKey, Tool
 from ...nodes.shared.call_runner import run_once
 from ...nodes.shared.context import NodeContext

@@ -22,8 +22,8 @@ from ...core.events import (
     ToolResult,
     Uttered,
 )
-from ...core.records import Call, Json, Snapshot, Task
-from ...core.timeline import Effect, TimelineEntry
+from ...core.records import Call, Json, Task
+from ...core.timeline import Effect, Snapshot, TimelineEntry
 from ...graphs.chat import MODES, UNLISTED
 
 HEADS = frozenset({"INPUT", "SCHEDULE", "EXECUTING", "MEMORY_READING", "USER"})
