@@ -79,6 +79,16 @@ TRAVEL = (
     _declined("帮我订一张去上海的机票", "没有合适的工具"),
     _one("预算五千，玩一周，去哪里合适", ("search_cities", {"budget_max": 5000, "days": 7}), says=["714"]),
     _declined("明天上海天气怎么样", "没有合适的工具"),
+    _one("两千块够玩上海三天吗", ("calculate_budget", {"city": "上海", "days": 3})),
+    _one(
+        "成都和西安各玩两天",
+        ("generate_route", {"city": "成都", "days": 2}),
+        ("generate_route", {"city": "西安", "days": 2}),
+    ),
+    Ordinary(
+        ("Which cities are good for grassland?", "What does the second one cost for 3 days?"),
+        (("calculate_budget", {"city": "Hulunbuir", "days": 3}),),
+    ),
 )
 
 DATA_ENGLISH = (
@@ -114,5 +124,8 @@ DATA_CHINESE = (
     _declined("哪些客户买得最多", "客户"),
     _declined("各产品的利润率是多少", "利润率"),
     _declined("预测一下下个月的销售额", "没有合适的工具"),
+    _one("各产品卖了多少件", ("sum_by", {"column": "产品", "value": "数量"})),
+    _declined("三月份的销售额是多少", "没有运行趋势"),
+    _one("单价最高的产品是哪个", ("top_n", {"column": "产品", "value": "单价"}), says=["平均单价", "285.37"]),
     _declined("华东卖了多少台灯", "没有合适的工具"),
 )
