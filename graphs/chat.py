@@ -25,7 +25,7 @@ MODES: Mapping[str, ModeGraph] = {
     "controller": controller.graph,
 }
 
-UNLISTED: Mapping[str, ModeGraph] = {"conversation": conversation.graph}
+UNLISTED: Mapping[str, ModeGraph] = {"conversation": conversation.nested_graph}
 """Modes of the app that no message may ask for: the message of a conversation is its configuration."""
 
 

@@ -1,15 +1,18 @@
 """A conversation: USER → BOT ⇄ API, until the user ends it or a limit is reached."""
 
+from typing import Any
+
 from langgraph.graph import END, START
 
 from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
+from segue.core.conversation import ConversationConfig
 from segue.nodes.conversation.api import api
 from segue.nodes.conversation.bot import bot
 from segue.nodes.conversation.finish import finish
-from segue.nodes.conversation.init import init
+from segue.nodes.conversation.init import init, init_from_form
 from segue.nodes.conversation.routes import after_bot, after_user
-from segue.nodes.conversation.state import ConversationState
+from segue.nodes.conversation.state import ConversationForm, ConversationState
 from segue.nodes.conversation.user import user
 from segue.nodes.shared.task import GraphInput, TaskOutput
 
@@ -17,10 +20,17 @@ MOST_NODES = 100_000
 """Nodes of one conversation; its own limits are far below."""
 
 
-def build_conversation() -> AgentGraph[ConversationState, GraphInput, TaskOutput]:
-    """The graph, to be compiled with a checkpointer or without."""
-    graph = AgentGraph(ConversationState, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
-    graph.add_node("INIT", init)
+def build_conversation(*, nested: bool = False) -> AgentGraph[ConversationState, Any, TaskOutput]:
+    """The graph, to be compiled with a checkpointer or without.
+
+    Its input is a configuration, field by field; that of a `nested` one is a message with the configuration as JSON.
+    """
+    given: type[Any] = GraphInput if nested else ConversationConfig
+    graph = AgentGraph(ConversationState, RunContext, input_schema=given, output_schema=TaskOutput)
+    if nested:
+        graph.add_node("INIT", init)
+    else:
+        graph.add_node("INIT", init_from_form, input_schema=ConversationForm)
     graph.add_node("USER", user)
     graph.add_node("BOT", bot)
     graph.add_node("API", api)
@@ -36,3 +46,4 @@ def build_conversation() -> AgentGraph[ConversationState, GraphInput, TaskOutput
 
 
 graph = build_conversation().compile().with_config(recursion_limit=MOST_NODES)
+nested_graph = build_conversation(nested=True).compile().with_config(recursion_limit=MOST_NODES)

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from segue.core.conversation import ConversationConfig
 from tests.ports import free_port
 
 EXTRA = "Studio's tests need the LangGraph CLI: pip install -e '.[studio]'."
@@ -24,8 +25,8 @@ sdk = pytest.importorskip("langgraph_sdk", reason=EXTRA)
 ROOT = Path(__file__).parents[1]
 SETUP = json.loads((ROOT / "langgraph.json").read_text(encoding="utf-8"))
 GRAPHS = sorted(SETUP["graphs"])
-TALKS = [name for name in GRAPHS if name != "controller_executor"]
-"""The graphs that take messages; a flow takes a goal and a plan."""
+TALKS = [name for name in GRAPHS if name not in ("controller_executor", "conversation")]
+"""The graphs that take messages; a flow takes a goal and a plan, a conversation its configuration."""
 SETTINGS = re.compile(r"^(OPENAI|SEGUE|LANGSMITH|LANGCHAIN|LANGGRAPH)_")
 START_SECONDS = 180
 STOP_SECONDS = 10
@@ -170,7 +171,7 @@ async def test_the_chat_graph_shows_its_modes_and_what_is_inside(client: Any) ->
     chat = await assistant(client, "chat")
     drawing = await client.assistants.get_graph(chat)
     modes = {edge["target"] for edge in drawing["edges"] if edge["source"] == "SELECT_MODE"}
-    assert modes == set(TALKS) - {"chat", "conversation"}
+    assert modes == set(TALKS) - {"chat"}
     unfolded = await client.assistants.get_graph(chat, xray=True)
     assert {"direct:ANSWER", "react:CALL_LLM", "plan:EXECUTE_STEP"} <= {node["id"] for node in unfolded["nodes"]}
 
@@ -188,7 +189,7 @@ async def test_schemas_ask_for_messages_and_the_context_and_for_no_services(clie
     assert all("default" in field for field in context.values())
 
 
-@pytest.mark.parametrize("graph", [graph for graph in TALKS if graph not in ("chat", "direct", "conversation")])
+@pytest.mark.parametrize("graph", [graph for graph in TALKS if graph not in ("chat", "direct")])
 async def test_a_mode_runs_by_itself(client: Any, graph: str) -> None:
     output = await client.runs.wait(None, graph, input=said(BEIJING), context=TRAVEL)
     assert output["result"]["success"]
@@ -196,8 +197,21 @@ async def test_a_mode_runs_by_itself(client: Any, graph: str) -> None:
 
 
 async def test_a_conversation_runs_by_itself_with_the_dummies(client: Any) -> None:
-    output = await client.runs.wait(None, "conversation", input=said("hello"))
+    output = await client.runs.wait(None, "conversation", input={})
     assert output["result"]["answer"].startswith("[USER] user query...\n[BOT] bot response...")
+
+
+async def test_a_conversations_input_is_a_form_of_its_configuration(client: Any) -> None:
+    schemas = await client.assistants.get_schemas(await assistant(client, "conversation"))
+    fields = schemas["input_schema"]["properties"]
+    assert fields.keys() == ConversationConfig.model_fields.keys()
+    assert all(field["description"] for field in fields.values())
+    assert fields["conversation_turn_limit"]["type"] == "integer"
+    given = {"workflow": "travel_change", "seed": 3}
+    output = await client.runs.wait(None, "conversation", input=given)
+    assert output["result"]["answer"].startswith("[USER] I am ill and would like a refund.")
+    wrong = await client.runs.wait(None, "conversation", input={"bot_mode": "nobody"}, raise_error=False)
+    assert wrong["__error__"]["message"].startswith('There is no bot "nobody"; there are: dummy_bot, ')
 
 
 async def test_a_flow_runs_by_itself(client: Any) -> None:

@@ -1,5 +1,6 @@
 """API: the bot's call is carried out, unless a controller refuses it or it is not approved."""
 
+import asyncio
 import time
 from dataclasses import replace
 from typing import Any
@@ -8,13 +9,13 @@ from segue.core.approval import Verdict
 from segue.core.conversation import APIOutput, Conversation, Role, Utterance
 from segue.core.errors import ConfigurationError
 from segue.core.events import Uttered
-from segue.core.participants import RunsTools
+from segue.core.participants import RunsTools, output_of
 from segue.core.tools import Tool
 
 from ..shared.approval import ask_person, question_of
 from ..shared.call_runner import rejection
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
-from .roles import api_of, controllers_of, output_of
+from .roles import api_of, controllers_of
 from .state import ConversationState, conversation_of, keeping
 
 REFUSED = 409
@@ -60,20 +61,19 @@ async def _carried_out(
     conversation: Conversation, call: Utterance, work: NodeContext
 ) -> tuple[Utterance, APIOutput, str]:
     """The call as it was approved, its result, and who took the API's place."""
-    config, language = conversation.config, conversation.language
-    for name, controller in controllers_of(config, work, language).items():
+    for name, controller in (await asyncio.to_thread(controllers_of, conversation, work)).items():
         if hint := controller.refusal(conversation):
             return call, APIOutput(status_code=REFUSED, data=hint), name
-    participant = api_of(config, work, language)
+    participant = await asyncio.to_thread(api_of, conversation, work)
     tool = participant.tools.get(call.action) if isinstance(participant, RunsTools) else None
     if tool is not None and tool.needs_approval:
         verdict = _verdict(conversation, call, tool)
         call = replace(call, approval=verdict.verdict, action_input=_chosen(verdict, call))
         if verdict.verdict == "reject":
-            rejected = rejection(call.action, verdict.reason, language)
+            rejected = rejection(call.action, verdict.reason, conversation.language)
             return call, APIOutput(status_code=REJECTED, data=rejected.error), APPROVAL
         conversation = replace(conversation, utterances=(*conversation.utterances[:-1], call))
-    return call, await output_of(participant, conversation), ""
+    return call, await output_of(participant, Role.API, conversation.config.api_mode, conversation), ""
 
 
 def _chosen(verdict: Verdict, call: Utterance) -> dict[str, Any]:

@@ -1,14 +1,16 @@
 """BOT: the bot answers, or calls an API."""
 
+import asyncio
 import time
 from dataclasses import replace
 
 from segue.core.conversation import BotOutput, BotOutputType, Conversation, EndReason, Role, Utterance, without_end
 from segue.core.events import Uttered
+from segue.core.participants import output_of
 from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
-from .roles import bot_of, controllers_of, output_of
+from .roles import bot_of, controllers_of
 from .state import ConversationState, conversation_of, keeping
 
 ACTION_LIMIT = "bot_action_limit"
@@ -18,13 +20,13 @@ async def bot(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
     """Let the bot act; once its calls of this turn are used up, the default response is sent in place of another."""
     started = time.monotonic()
     conversation, work = conversation_of(state), node_context(runtime)
-    participant = bot_of(conversation.config, work, conversation.language)
-    output = await output_of(participant, conversation)
+    participant = await asyncio.to_thread(bot_of, conversation, work)
+    output = await output_of(participant, Role.BOT, conversation.config.bot_mode, conversation)
     controller = ""
-    if output.action_type is BotOutputType.ACTION and _used_up(conversation):
+    if output.action_type == BotOutputType.ACTION and _used_up(conversation):
         controller = ACTION_LIMIT
         output = default_response(conversation, output, f"{output.action} was not called: the turn's limit is reached")
-    elif output.action_type is BotOutputType.RESPONSE and not output.text.strip():
+    elif output.action_type == BotOutputType.RESPONSE and not output.text.strip():
         output = default_response(conversation, output, output.error or "the response is empty")
     utterance = Utterance(
         index=len(conversation.utterances),
@@ -44,7 +46,7 @@ async def bot(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
     return {
         "utterances": [utterance.json()],
         "kept": keeping(state, Role.BOT, output.state),
-        "end_reason": "" if utterance.is_action else _end(after, work),
+        "end_reason": "" if utterance.is_action else await _end(after, work),
         "events": announce(Uttered(task_id=state["task_id"], utterance=utterance.json())),
     }
 
@@ -61,9 +63,9 @@ def default_response(conversation: Conversation, output: BotOutput, why: str) ->
     )
 
 
-def _end(conversation: Conversation, work: NodeContext) -> str:
+async def _end(conversation: Conversation, work: NodeContext) -> str:
     """Why the conversation ends after this response; empty if it goes on."""
-    for controller in controllers_of(conversation.config, work, conversation.language).values():
+    for controller in (await asyncio.to_thread(controllers_of, conversation, work)).values():
         if reason := controller.end(conversation):
             return reason.value
     last = conversation.turn >= conversation.config.conversation_turn_limit

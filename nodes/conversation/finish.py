@@ -15,12 +15,12 @@ from .state import ConversationState, conversation_of
 
 async def finish(state: ConversationState, runtime: NodeRuntime) -> ConversationState:
     """Say why the conversation ended, and what it used."""
-    conversation, task_id = conversation_of(state), state["task_id"]
+    conversation, task_id, work = conversation_of(state), state["task_id"], node_context(runtime)
     ending = Ending(
         reason=EndReason(state["end_reason"]),
         turns=conversation.answered,
         usage=usage_by_role(conversation),
-        seconds=round(node_context(runtime).services.clock() - state["started_at"], 3),
+        seconds=round(work.services.clock() - state["started_at"], 3),
     )
     text = transcript(conversation)
     result = compose_result("conversation", text, history=list(_history(conversation)), usage=_total(ending.usage))
@@ -33,6 +33,7 @@ async def finish(state: ConversationState, runtime: NodeRuntime) -> Conversation
     return {
         "messages": [AIMessage(text)],
         "result": result,
+        "language": "",  # the thread's next form may name another one
         "events": announce(ended, Answer(task_id=task_id, answer=text), *done),
     }
 

@@ -1,31 +1,59 @@
 """INIT: a new conversation begins."""
 
+import asyncio
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from segue.core.conversation import ConversationConfig, Role, config_of
+from langchain_core.messages import AnyMessage, HumanMessage
+
+from segue.core.conversation import Conversation, ConversationConfig, Role, config_of
 from segue.core.errors import ConfigurationError
-from segue.core.participants import Begins
+from segue.core.participants import Begins, completed
 from segue.prompts.language import language_of
 
 from ..shared.channels import replaced
 from ..shared.context import NodeContext, NodeRuntime, node_context
-from ..shared.task import begin
-from .roles import api_of
+from ..shared.task import begin, objective_of
+from .roles import api_of, check_participants
 from .state import ConversationState
 
 
 async def init(state: ConversationState, runtime: NodeRuntime) -> ConversationState:
-    """Read the configuration, and have the API say what it begins with.
+    """Read the configuration from the message, and have the API say what it begins with.
 
     Raises:
         ConfigurationError: the message is no configuration, or names what is not there.
     """
+    config = read_config(objective_of(state["messages"]))
+    return await _first_state(config, state["messages"], state.get("assignment"), runtime)
+
+
+async def init_from_form(form: Mapping[str, Any], runtime: NodeRuntime) -> ConversationState:
+    """The same with the configuration as the graph's input, whose channels are cleared for the thread's next one.
+
+    Raises:
+        ConfigurationError: a field has a wrong value, or names what is not there.
+    """
+    given = {name: value for name, value in form.items() if value is not None}
+    config = await asyncio.to_thread(completed, config_of(given))
+    message = HumanMessage(config.model_dump_json(exclude_defaults=True))
+    cleared = cast(ConversationState, dict.fromkeys(given))
+    return {**cleared, **await _first_state(config, [message], None, runtime), "messages": [message]}
+
+
+async def _first_state(
+    config: ConversationConfig,
+    messages: Sequence[AnyMessage],
+    assignment: Mapping[str, Any] | None,
+    runtime: NodeRuntime,
+) -> ConversationState:
     work = node_context(runtime)
-    fresh = begin(state["messages"], state.get("assignment"), runtime)
-    config = read_config(fresh["objective"])
+    fresh = begin(list(messages), assignment, runtime)
     language = _language(config, work)
-    api = api_of(config, work, language)
+    conversation = Conversation(conversation_id="", config=config, language=language, task_id=fresh["task_id"])
+    await asyncio.to_thread(check_participants, conversation, work)
+    api = await asyncio.to_thread(api_of, conversation, work)
     return {
         **cast(ConversationState, fresh),
         "language": language,

@@ -2,22 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from inspect import isawaitable
 from typing import Any, TypeVar
 
 from segue.core.agents import Agent
 from segue.core.conversation import Conversation, ConversationConfig, EndReason, Role, transcript
+from segue.core.errors import ConfigurationError
 from segue.core.participants import (
     API,
     Bot,
     Controller,
-    Participant,
     Participants,
     Restrictions,
     Setting,
     Table,
     User,
+    build,
+    check_specs,
     factory_of,
+    specs_of,
 )
 from segue.core.tools import Tool
 from segue.prompts.catalogue import phrase
@@ -29,7 +31,7 @@ from .participants.react_bot import ReactBot
 from .participants.scripted import DummyAPI, DummyBot, DummyUser, PersonBot, PersonUser, ScriptedUser
 from .participants.simulated import OutOfWorkflowUser, SimulatedAPI, SimulatedUser
 
-Output = TypeVar("Output")
+Made = TypeVar("Made")
 AGENT_BOT = "segue"
 """The name of the bot that is an agent of Segue's; its argument is a mode."""
 SIMULATED_USER = Agent(agent_id="simulated_user", description="The user of a rehearsal")
@@ -70,6 +72,12 @@ class SessionLength:
         return EndReason.SESSION_LENGTH if reached else None
 
 
+def _without_app(setting: Setting) -> Bot:
+    raise ConfigurationError(
+        "A Segue agent as the bot needs the app: use `segue simulate` or segue.rehearsal.converse, or here react_bot."
+    )
+
+
 BUILTIN = Participants()
 BUILTIN.users.register("dummy_user", DummyUser)
 BUILTIN.users.register("input_user", PersonUser)
@@ -79,6 +87,7 @@ BUILTIN.users.register("llm_oow", OutOfWorkflowUser)
 BUILTIN.bots.register("dummy_bot", DummyBot)
 BUILTIN.bots.register("input_bot", PersonBot)
 BUILTIN.bots.register("react_bot", ReactBot)
+BUILTIN.bots.register(AGENT_BOT, _without_app)
 BUILTIN.apis.register("dummy_api", DummyAPI)
 BUILTIN.apis.register("tools", ToolsAPI)
 BUILTIN.apis.register("llm", SimulatedAPI)
@@ -87,59 +96,52 @@ BUILTIN.controllers.register("api_duplication", ApiDuplication)
 BUILTIN.controllers.register("session_length", SessionLength)
 
 
-async def output_of(participant: Participant[Output], conversation: Conversation) -> Output:
-    """What a participant says or does; its `process` may also be a plain function."""
-    given: Any = participant.process(conversation)
-    output: Output = await given if isawaitable(given) else given
-    return output
-
-
-def user_of(config: ConversationConfig, work: NodeContext, language: str) -> User:
+def user_of(conversation: Conversation, work: NodeContext) -> User:
     """The user.
 
     Raises:
         ConfigurationError, UnknownAgent.
     """
     tables: tuple[Table[User], ...] = (work.services.participants.users, BUILTIN.users)
-    factory, argument = factory_of(config.user_mode, *tables, restrictions=_restrictions(work))
-    return factory(_setting(Role.USER, config, work, argument, language))
+    return _built(Role.USER, conversation.config.user_mode, tables, conversation, work)
 
 
-def bot_of(config: ConversationConfig, work: NodeContext, language: str) -> Bot:
+def bot_of(conversation: Conversation, work: NodeContext) -> Bot:
     """The bot; it knows the functions that the API offers.
 
     Raises:
         ConfigurationError, UnknownAgent.
     """
     tables: tuple[Table[Bot], ...] = (work.services.participants.bots, BUILTIN.bots)
-    factory, argument = factory_of(config.bot_mode, *tables, restrictions=_restrictions(work))
-    specs = api_of(config, work, language).specs
-    return factory(_setting(Role.BOT, config, work, argument, language, specs))
+    specs = specs_of(api_of(conversation, work))
+    return _built(Role.BOT, conversation.config.bot_mode, tables, conversation, work, specs)
 
 
-def api_of(config: ConversationConfig, work: NodeContext, language: str) -> API:
+def api_of(conversation: Conversation, work: NodeContext) -> API:
     """The API.
 
     Raises:
         ConfigurationError, UnknownAgent.
     """
     tables: tuple[Table[API], ...] = (work.services.participants.apis, BUILTIN.apis)
-    factory, argument = factory_of(config.api_mode, *tables, restrictions=_restrictions(work))
-    return factory(_setting(Role.API, config, work, argument, language))
+    found = _built(Role.API, conversation.config.api_mode, tables, conversation, work)
+    check_specs(conversation.config.api_mode, found)
+    return found
 
 
-def controllers_of(config: ConversationConfig, work: NodeContext, language: str) -> dict[str, Controller]:
+def controllers_of(conversation: Conversation, work: NodeContext) -> dict[str, Controller]:
     """The referee's controllers by name, in the order of the configuration.
 
     Raises:
         ConfigurationError.
     """
+    config = conversation.config
     tables: tuple[Table[Controller], ...] = (work.services.participants.controllers, BUILTIN.controllers)
-    specs = api_of(config, work, language).specs if config.controllers else ()
+    specs = specs_of(api_of(conversation, work)) if config.controllers else ()
     found = {}
     for name in config.controllers:
         factory, argument = factory_of(name, *tables, restrictions=_restrictions(work))
-        found[name] = factory(_setting(Role.API, config, work, argument, language, specs))
+        found[name] = factory(_setting(Role.API, conversation, work, argument, specs))
     return found
 
 
@@ -147,14 +149,33 @@ def _restrictions(work: NodeContext) -> Restrictions:
     return work.services.participants.restrictions
 
 
-def _setting(
+def check_participants(conversation: Conversation, work: NodeContext) -> None:
+    """Build every participant and controller once, so that what is not there or does not fit is refused at once.
+
+    Raises:
+        ConfigurationError, UnknownAgent.
+    """
+    user_of(conversation, work)
+    bot_of(conversation, work)
+    controllers_of(conversation, work)
+
+
+def _built(
     role: Role,
-    config: ConversationConfig,
+    mode: str,
+    tables: Sequence[Table[Made]],
+    conversation: Conversation,
     work: NodeContext,
-    argument: str,
-    language: str,
     specs: Sequence[Mapping[str, Any]] = (),
+) -> Made:
+    factory, argument = factory_of(mode, *tables, restrictions=_restrictions(work))
+    return build(mode, factory, _setting(role, conversation, work, argument, specs), conversation)
+
+
+def _setting(
+    role: Role, conversation: Conversation, work: NodeContext, argument: str, specs: Sequence[Mapping[str, Any]]
 ) -> Setting:
+    config = conversation.config
     return Setting(
         role=role,
         config=config,
@@ -163,7 +184,7 @@ def _setting(
         user_id=work.context.user_id,
         model=_model_of(role, config, work),
         argument=argument,
-        language=language,
+        language=conversation.language,
         specs=specs,
         tools=_tools(config, work) if role is Role.API else {},
     )

@@ -13,7 +13,7 @@ from ..shared.task import TaskState
 class ConversationState(TaskState, total=False):
     """The graph's channels; a node returns those that it changes. INIT resets every one that belongs to a task.
 
-    The caller's message is the configuration as JSON; FINISH adds the transcript.
+    The message is the configuration as JSON; FINISH adds the transcript.
     """
 
     config: dict[str, Any]
@@ -24,6 +24,12 @@ class ConversationState(TaskState, total=False):
     """What participants keep, by role; that of API is the backend's. INIT, USER, BOT, API."""
     end_reason: str
     """An `EndReason`; empty while the conversation goes on. USER, BOT."""
+
+
+class ConversationForm(dict[str, Any]):
+    """The fields of a `ConversationConfig`, each a channel that a run without the app is invoked with."""
+
+    __annotations__ = dict.fromkeys(ConversationConfig.model_fields, Any)
 
 
 def conversation_of(state: ConversationState) -> Conversation:

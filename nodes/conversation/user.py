@@ -1,12 +1,14 @@
 """USER: the user says something, or ends the conversation."""
 
+import asyncio
 import time
 
 from segue.core.conversation import EndReason, Role, Utterance
 from segue.core.events import Uttered
+from segue.core.participants import output_of
 
 from ..shared.context import NodeRuntime, announce, node_context
-from .roles import output_of, user_of
+from .roles import user_of
 from .state import ConversationState, conversation_of, keeping
 
 
@@ -14,8 +16,8 @@ async def user(state: ConversationState, runtime: NodeRuntime) -> ConversationSt
     """Get the user's next message; a user whose attempts are all empty ends the conversation."""
     started = time.monotonic()
     conversation = conversation_of(state)
-    participant = user_of(conversation.config, node_context(runtime), conversation.language)
-    output = await output_of(participant, conversation)
+    participant = await asyncio.to_thread(user_of, conversation, node_context(runtime))
+    output = await output_of(participant, Role.USER, conversation.config.user_mode, conversation)
     failed = bool(output.error) and not output.text
     utterance = Utterance(
         index=len(conversation.utterances),

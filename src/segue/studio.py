@@ -2,6 +2,8 @@
 
 import os
 
+import segue.rehearsal  # noqa: F401  its participants and workflows can be named in a conversation
+
 from .core.agents import load_agents, load_modes
 from .core.flows import load_flows
 from .runtime.modes import graph

@@ -1,11 +1,14 @@
 """The features of the conversation manager's document, one test each."""
 
 import json
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
 from typer.testing import CliRunner
 
 from segue import Agent
@@ -21,7 +24,8 @@ from segue.core.conversation import (
     transcript,
 )
 from segue.core.errors import ConfigurationError
-from segue.rehearsal import converse, read_log
+from segue.rehearsal import APIOutput, converse, read_log
+from segue.runtime.modes import graph
 from tests.fakes import ScriptedChatModel
 from tests.loopback import LoopbackServer, Text
 from tests.rehearsal.participants import Does, Never, calls, found, helpful, restless, says, talkative
@@ -111,6 +115,124 @@ async def test_participants_are_found_by_name_and_ones_own_can_be_added(app: App
     assert len(imported.utterances) == 1
     with pytest.raises(ConfigurationError, match=r'There is no bot "nobody"; there are: .*dummy_bot, .*own'):
         await converse(app, ConversationConfig(bot_mode="nobody"))
+
+
+class PlainUser:
+    """As the document writes its participants: plain classes that are given the configuration and the conversation."""
+
+    def __init__(self, cfg: ConversationConfig, conv: Conversation) -> None:
+        self.cfg, self.conv = cfg, conv
+
+    def process(self) -> UserOutput:
+        return UserOutput(text=f"{self.cfg.goal} {self.conv.turn + 1}" if self.conv.turn < 2 else "[END]")
+
+
+class PlainBot(PlainUser):
+    def process(self) -> Any:
+        time.sleep(0.01)  # it blocks no event loop
+        return calls("find", of=self.conv.turn) if not self.conv.actions else says("Found.")
+
+
+class PlainAPI:
+    """Carries out `process(action, action_input)`, and offers no list of functions."""
+
+    def process(self, action: str, action_input: dict[str, Any]) -> APIOutput:
+        threads.append(threading.current_thread())
+        return APIOutput(data={action: action_input})
+
+
+threads: list[threading.Thread] = []
+
+
+async def test_participants_may_be_plain_classes_as_in_the_document(app: App) -> None:
+    names = app.agents.participants
+    names.users.register("plain", PlainUser)
+    names.bots.register("plain", PlainBot)
+    names.apis.register("plain", PlainAPI)
+
+    config = ConversationConfig(user_mode="plain", bot_mode="plain", api_mode="plain", goal="Ask")
+    conversation = await converse(app, config)
+
+    lines = transcript(conversation).splitlines()
+    assert lines[:4] == ["[USER] Ask 1", '[BOT] find({"of": 1})', '[SYSTEM] {"find": {"of": 1}}', "[BOT] Found."]
+    assert lines[4:] == [line.replace("1", "2") for line in lines[:4]]
+    assert threading.main_thread() not in threads and len(threads) == 2
+
+
+class TakesThree:
+    def __init__(self, one: int, two: int, three: int) -> None: ...
+
+
+class NoProcess:
+    def __init__(self, setting: Any) -> None: ...
+
+
+class WantsTwo(NoProcess):
+    def process(self, one: int, two: int) -> Any: ...
+
+
+class WrongSpecs(PlainAPI):
+    specs = ({"name": "find"},)
+
+
+WRONG = [
+    ("user", TakesThree, r'The user "own" cannot be built: it should take a Setting, the keywords cfg and conv, or'),
+    ("bot", NoProcess, r'The bot "own" cannot be used: it should have a method process\(conversation\) or process\(\)'),
+    ("bot", WantsTwo, r'The bot "own" cannot be used'),
+    ("api", NoProcess, r"or process\(action, action_input\)"),
+    ("api", WrongSpecs, r'The specs of the API "own" should be a list of functions in OpenAI'),
+]
+
+
+@pytest.mark.parametrize(("role", "given", "why"), WRONG)
+async def test_a_participant_that_does_not_fit_is_refused_before_the_conversation_begins(
+    app: App, role: str, given: Any, why: str
+) -> None:
+    getattr(app.agents.participants, f"{role}s").register("own", given)
+    with pytest.raises(ConfigurationError, match=why):
+        await converse(app, ConversationConfig(**{f"{role}_mode": "own"}))
+    assert await app.tasks() == []
+
+
+async def test_an_output_of_another_type_is_named(app: App, cast: Callable[..., None]) -> None:
+    cast(bot=lambda conversation: "hello")
+    with pytest.raises(ConfigurationError, match=r'The bot "own" returned str: its process should return a BotOutput'):
+        await converse(app, ConversationConfig(bot_mode="own"))
+
+
+FORM_ERRORS = [
+    ({"user_mode": "nobody"}, r'There is no user "nobody"; there are: dummy_user, .*scripted_user'),
+    (
+        {"bot_mode": "no_such.module:Bot"},
+        r'There is no bot "no_such.module:Bot": No module .*; there are: .*react_bot',
+    ),
+    ({"api_mode": "nothing"}, r'There is no API "nothing"; there are: backend, dummy_api'),
+    ({"workflow": "nothing"}, r"There is no workflow 'nothing'; .*travel_change"),
+    ({"bot_mode": "segue:react"}, r"needs the app"),
+    ({"conversation_turn_limit": "many"}, r"conversation_turn_limit: Input should be a valid integer"),
+]
+
+
+@pytest.mark.parametrize(("form", "why"), FORM_ERRORS)
+async def test_a_wrong_form_of_the_graph_is_answered_with_a_sentence(form: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        await graph("conversation").ainvoke(form)
+
+
+async def test_the_graphs_input_is_a_form_of_the_configuration() -> None:
+    conversation = graph("conversation", checkpointer=InMemorySaver())
+    fields = conversation.get_input_jsonschema()["properties"]
+    thread: Any = {"configurable": {"thread_id": "1"}}
+
+    first = await conversation.ainvoke({"user_mode": "scripted_user", "script": ["你好"]}, thread)
+    second = await conversation.ainvoke({"workflow": "travel_change", "seed": 3}, thread)
+
+    assert fields.keys() == ConversationConfig.model_fields.keys()
+    assert all(field.get("description") for field in fields.values())
+    assert first["result"]["answer"] == "[USER] 你好\n[BOT] bot response..."
+    assert first["result"]["conversation"]["language"] == "zh"
+    assert second["result"]["conversation"]["language"] == "en"
+    assert second["result"]["answer"].startswith("[USER] I am ill and would like a refund.")
 
 
 class QuietUser:

@@ -15,7 +15,7 @@ import segue
 from segue.app import App
 from segue.core.conversation import Conversation, ConversationConfig, EndReason, Role, UserOutput, transcript
 from segue.core.errors import ConfigurationError, ThreadExists
-from segue.rehearsal import converse, load_conversation, read_log
+from segue.rehearsal import converse, load_conversation, read_log, start_conversation
 from tests.rehearsal.participants import Does, found
 
 SCRIPT = ["北京有什么景点？", "上海有什么景点？"]
@@ -107,6 +107,27 @@ async def test_a_paused_conversation_is_returned_as_far_as_it_got_and_continues(
     assert (paused.turn, paused.ending) == (2, None)
     assert [u.role for u in conversation.utterances] == ROLES
     assert set(counted.said.values()) == set(counted.called.values()) == {1}
+
+
+async def test_a_conversation_in_the_background_is_followed_answered_and_gone_on_with(tmp_path: Path) -> None:
+    config = ConversationConfig(user_mode="input_user", bot_mode="segue:react", bot_agent="travel", api_mode="own")
+    counted = Counted()
+    async with segue.open(tmp_path / "s.db") as app:
+        counted.enter(app)
+        task, _ = await start_conversation(app, config, "talk", user_id="u")
+        async for _ in app.follow(task.task_id):
+            pass
+        await app.answer(task.task_id, SCRIPT[0])
+        asked = await load_conversation(app, "talk")
+        again = await converse(app, config, conversation_id="talk")
+        waiting = await app.question(task.task_id)
+        await app.answer(task.task_id, "END")
+        ended = await load_conversation(app, "talk")
+
+    assert (task.user_id, again.task_id, waiting["role"]) == ("u", task.task_id, "USER")
+    assert [u.role for u in asked.utterances] == ROLES[:4]
+    assert ended.ending and ended.ending.reason is EndReason.USER_ENDED
+    assert counted.called == Counter([2])
 
 
 async def test_a_fork_has_the_bots_session_of_that_moment_and_repeats_no_call_and_deletion_takes_both() -> None:

@@ -80,24 +80,33 @@ class ConversationConfig(BaseModel):
     the simulated user never falls back to the bot's model.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     conversation_turn_limit: int = Field(default=USER_LIMIT, ge=1)
     """Turns of the user, each of which is answered."""
     user_mode: str = "dummy_user"
+    """dummy_user, input_user, scripted_user, llm_profile, llm_oow, rule_user, or your own as module:attribute."""
     bot_mode: str = "dummy_bot"
+    """dummy_bot, input_bot, react_bot, workflow_bot, rule_bot, segue:MODE, or your own as module:attribute."""
     bot_action_limit: int = Field(default=ACTION_LIMIT, ge=0)
     """Calls that the bot may make in one turn."""
     api_mode: str = "dummy_api"
+    """dummy_api, tools, llm, request, backend, or your own as module:attribute."""
     retry_limit: int = Field(default=RETRY_LIMIT, ge=1)
     """Attempts of a model at one utterance that can be read."""
 
     user_agent: str = ""
+    """The agent whose model and prompt the simulated user has."""
     user_model: str = ""
+    """The model of the simulated user, such as openai:NAME."""
     bot_agent: str = ""
+    """The agent that is the bot; empty: the run's."""
     bot_model: str = ""
+    """A model in place of that of the bot's agent."""
     api_agent: str = ""
+    """The agent whose model plays the API."""
     api_model: str = ""
+    """The model that plays the API."""
 
     workflow: str = ""
     """The name of a shipped workflow, or a file."""
@@ -132,7 +141,9 @@ class ConversationConfig(BaseModel):
     out_of_workflow: float = Field(default=0.1, ge=0, le=1)
     """The probability of an utterance outside the workflow, for `llm_oow`."""
     seed: int | None = None
+    """Makes what is random reproducible; models are sent it."""
     language: Literal["", "zh", "en"] = ""
+    """The language of the conversation's texts; empty: that of the bot's agent, else of the goal, persona or script."""
     options: dict[str, Any] = {}
     """For participants of one's own."""
 

@@ -1,7 +1,9 @@
 """Participants of a conversation: their one protocol, what they are built from, and the registry of their names."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import isawaitable, iscoroutinefunction, signature
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from .agents import Agent, load_attribute
@@ -21,10 +23,15 @@ class Participant(Protocol[Output]):
     """A user, a bot or an API.
 
     It is built anew for every utterance: what it has to remember is in the conversation, or in its output's `state`.
+    Its factory takes a `Setting`, the keywords `cfg` and `conv`, or nothing.
     """
 
     async def process(self, conversation: Conversation) -> Output:
-        """Say or do what comes next."""
+        """Say or do what comes next.
+
+        It may also be a plain function, which runs in a thread, without an argument or, of an API, with the two of the
+        call: its name and its input.
+        """
         ...
 
 
@@ -33,7 +40,11 @@ Bot = Participant[BotOutput]
 
 
 class API(Participant[APIOutput], Protocol):
-    """Carries out the bot's pending call; `specs` are the functions that it offers, in OpenAI's format."""
+    """Carries out the bot's pending call.
+
+    `specs` are the functions that it offers, in OpenAI's format: {"type": "function", "function": {"name",
+    "description", "parameters"}}. An API without them is called by bots that need no list of functions.
+    """
 
     @property
     def specs(self) -> Sequence[Mapping[str, Any]]: ...
@@ -178,15 +189,140 @@ def factory_of(
     for table in tables:
         if factory := table.find(name):
             return factory, argument
-    if argument and not name.startswith(".") and restrictions.may_import(mode):
+    kind, known = Clause(tables[0].kind), listed(_names(tables))
+    if not argument or name.startswith(".") or not restrictions.may_import(mode):
+        raise ConfigurationError('There is no {kind} "{mode}"; there are: {known}.', kind=kind, mode=mode, known=known)
+    try:
         loaded: Factory[Made] = load_attribute(mode)
-        return loaded, ""
-    raise ConfigurationError(
-        'There is no {kind} "{mode}"; there are: {known}.',
-        kind=Clause(tables[0].kind),
-        mode=mode,
-        known=listed(_names(tables)),
-    )
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            'There is no {kind} "{mode}": {reason}; there are: {known}.',
+            kind=kind,
+            mode=mode,
+            reason=error.__cause__,
+            known=known,
+        ) from error
+    return loaded, ""
+
+
+COMPLETIONS: list[Callable[[ConversationConfig], ConversationConfig]] = []
+"""What fills in the fields that a configuration leaves open, in this order."""
+
+
+def completed(config: ConversationConfig) -> ConversationConfig:
+    """The configuration with what its workflow says, wherever it says nothing itself.
+
+    Raises:
+        ConfigurationError: it names what is not there.
+    """
+    for complete in COMPLETIONS:
+        config = complete(config)
+    return config
+
+
+_OUTPUTS: Mapping[Role, type] = {Role.USER: UserOutput, Role.BOT: BotOutput, Role.API: APIOutput}
+
+
+def build(mode: str, factory: Factory[Made], setting: Setting, conversation: Conversation) -> Made:
+    """A participant by its factory.
+
+    Raises:
+        ConfigurationError: the factory takes other arguments, or what it gives has no `process` that can be called.
+    """
+    kinds = {"role": Clause(setting.role.value.lower()), "mode": mode}
+    own: Mapping[str, Any] = {"cfg": setting.config, "conv": conversation}
+    named = {name: value for name, value in own.items() if name in _parameters(factory)}
+    choices: list[tuple[tuple[Any, ...], Mapping[str, Any]]] = [((setting,), {}), ((), {}), ((), own)]
+    arguments = ((), named) if named else next((choice for choice in choices if _fits(factory, *choice)), None)
+    if arguments is None or not _fits(factory, *arguments):
+        raise ConfigurationError(
+            'The {role} "{mode}" cannot be built: it should take a Setting, the keywords cfg and conv, or nothing.',
+            **kinds,
+        )
+    made: Any = factory(*arguments[0], **arguments[1])
+    process = getattr(made, "process", None)
+    if not callable(process) or _arguments_of(process, setting.role, conversation) is None:
+        offers = "process(action, action_input)" if setting.role is Role.API else "process()"
+        raise ConfigurationError(
+            'The {role} "{mode}" cannot be used: it should have a method process(conversation) or {offers}.',
+            offers=offers,
+            **kinds,
+        )
+    built: Made = made
+    return built
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, Any]:
+    try:
+        return signature(function).parameters
+    except (TypeError, ValueError):  # a class in C has none
+        return {}
+
+
+def _fits(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> bool:
+    try:
+        signature(function).bind(*arguments, **keywords)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _arguments_of(process: Callable[..., Any], role: Role, conversation: Conversation) -> tuple[Any, ...] | None:
+    """What `process` is called with; None if it takes something else."""
+    call = conversation.pending
+    choices: list[tuple[Any, ...]] = [(conversation,), ()]
+    if role is Role.API:
+        choices.insert(0, (call.action, dict(call.action_input)) if call else ("", {}))
+    return next((arguments for arguments in choices if _fits(process, arguments, {})), None)
+
+
+async def output_of(participant: Participant[Output], role: Role, mode: str, conversation: Conversation) -> Output:
+    """What a participant says or does; a plain function runs in a thread.
+
+    Raises:
+        ConfigurationError: it gives something else than the role's output.
+    """
+    process: Callable[..., Any] = participant.process
+    arguments = _arguments_of(process, role, conversation) or ()
+    given = process(*arguments) if iscoroutinefunction(process) else await asyncio.to_thread(process, *arguments)
+    output = await given if isawaitable(given) else given
+    if not isinstance(output, _OUTPUTS[role]):
+        raise ConfigurationError(
+            'The {role} "{mode}" returned {kind}: its process should return a {expected}.',
+            role=Clause(role.value.lower()),
+            mode=mode,
+            kind=type(output).__name__,
+            expected=_OUTPUTS[role].__name__,
+        )
+    said: Any = output
+    return said  # type: ignore[no-any-return]
+
+
+def specs_of(api: API) -> Sequence[Mapping[str, Any]]:
+    """The functions that an API offers; none where it has no `specs`."""
+    return getattr(api, "specs", ())
+
+
+def check_specs(mode: str, api: API) -> None:
+    """Refuse an API whose `specs` are not functions in OpenAI's format.
+
+    Raises:
+        ConfigurationError.
+    """
+    specs: Any = specs_of(api)
+    if not isinstance(specs, list | tuple) or not all(_is_spec(spec) for spec in specs):
+        raise ConfigurationError(
+            'The specs of the API "{mode}" should be a list of functions in OpenAI\'s format: '
+            '{{"type": "function", "function": {{"name": "…", "description": "…", "parameters": {{…}}}}}}.',
+            mode=mode,
+        )
+
+
+def _is_spec(spec: Any) -> bool:
+    function = spec.get("function") if isinstance(spec, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("parameters", {}), Mapping):
+        return False
+    return isinstance(name := function.get("name"), str) and bool(name)
 
 
 def _names(tables: Iterable[Table[Any]]) -> list[str]:

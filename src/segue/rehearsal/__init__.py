@@ -15,7 +15,7 @@ from ..core.conversation import (
 )
 from ..core.participants import API, REGISTERED, Bot, Controller, Participant, Setting, User
 from .log import read_log, write_log
-from .simulate import converse, load_conversation
+from .simulate import converse, load_conversation, start_conversation
 
 register_user = REGISTERED.users.register
 register_bot = REGISTERED.bots.register
@@ -47,5 +47,6 @@ __all__ = [
     "register_bot",
     "register_controller",
     "register_user",
+    "start_conversation",
     "write_log",
 ]

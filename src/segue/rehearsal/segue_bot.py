@@ -47,10 +47,10 @@ class SegueBot:
         if setting.argument and setting.argument not in app.modes:
             raise UnknownMode(setting.argument, app.modes)
         self._agent = bot_agent(setting)
-        if self._agent.agent_id not in app.agents:
-            app.register(self._agent, ConversationExecutor())
 
     async def process(self, conversation: Conversation) -> BotOutput:
+        if self._agent.agent_id not in self._app.agents:
+            self._app.register(self._agent, ConversationExecutor())
         asked = (conversation.state.get(Role.BOT) or {}).get("asked", [])
         result = await _outside(self._next(conversation, asked))
         while result["status"] == TaskStatus.WAITING:

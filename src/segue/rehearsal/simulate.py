@@ -10,7 +10,7 @@ from ..core.events import Uttered
 from ..core.records import Json, RequestKey
 from ..core.task_status import ENDED, TaskStatus
 from ..nodes.conversation.init import read_config
-from ..nodes.conversation.roles import bot_of, controllers_of, user_of
+from ..nodes.conversation.roles import check_participants
 from ..nodes.shared.context import NodeContext
 from ..registry import services_of
 from ..runtime.control import Started
@@ -45,31 +45,31 @@ async def converse(
         ThreadExists: the session is no conversation.
         ThreadBusy, and what `App.start` raises.
     """
-    attach(app)
-    config = with_workflow(config)
     session_id, seen = conversation_id or Ids().thread(), 0
-    task_id, begun = await _begun(app, config, session_id)
+    task, run = await _begun(app, with_workflow(config), session_id)
     while True:
-        async for event in app.follow(task_id, seen):
+        async for event in app.follow(task.task_id, seen):
             seen = max(seen, event.seq)
             if isinstance(event, Uttered):
                 on_utterance(Utterance.of(event.utterance))
-        if begun:
-            await app.tasks.result(*begun)
-        if (begun := await _answered(app, task_id, person)) is None:
+        if run:
+            await app.tasks.result(task, run)
+        answered = await _answered(app, task.task_id, person)
+        if answered is None:
             break
+        task, run = answered
     conversation = await load_conversation(app, session_id)
     if conversation.ending:
         await release(app, session_id)
     return conversation
 
 
-async def _begun(app: App, config: ConversationConfig, session_id: str) -> tuple[str, Started | None]:
+async def _begun(app: App, config: ConversationConfig, session_id: str) -> Started:
     """The conversation's task, and its run unless it ended or waits."""
+    attach(app)
     task = await app.tasks.newest(session_id)
     if task is None:
-        started = await start_conversation(app, config, session_id)
-        return started[0].task_id, started
+        return await start_conversation(app, config, session_id)
     if task.mode != MODE:
         raise ThreadExists(session_id)
     if config not in (read_config(task.message), ConversationConfig()):
@@ -78,9 +78,10 @@ async def _begun(app: App, config: ConversationConfig, session_id: str) -> tuple
             "choose another name.",
             session_id=session_id,
         )
+    if running := app.tasks.started(task.task_id):
+        return running
     over = task.result or task.status in (*ENDED, TaskStatus.WAITING)
-    running = app.tasks.started(task.task_id)
-    return task.task_id, running or (None if over else await app.tasks.resume(task.task_id))
+    return (task, None) if over else await app.tasks.resume(task.task_id)
 
 
 async def start_conversation(
@@ -115,10 +116,7 @@ def check_config(app: App, config: ConversationConfig) -> None:
     attach(app)
     agent = app.agents.agent(config.bot_agent)
     work = NodeContext(services_of(app.agents, lambda _: None), RunContext(), agent)
-    language = config.language or "en"
-    user_of(config, work, language)
-    bot_of(config, work, language)
-    controllers_of(config, work, language)
+    check_participants(Conversation(conversation_id="", config=config, language=config.language or "en"), work)
 
 
 async def _check_new(app: App, session_id: str) -> None:

@@ -1,6 +1,6 @@
 """Workflows for bots: their files, their simulated systems, their scenarios, and the participants that follow them."""
 
-from ...core.participants import REGISTERED
+from ...core.participants import COMPLETIONS, REGISTERED
 from .backends import Backend, Refused, find_backend, register_backend
 from .loader import find_scenario, load_scenarios, load_workflow, read_workflow, shipped_names, workflow_file
 from .participants import (
@@ -20,6 +20,7 @@ REGISTERED.bots.register("rule_bot", RuleBot)
 REGISTERED.bots.register("workflow_bot", WorkflowBot)
 REGISTERED.apis.register("backend", BackendAPI)
 REGISTERED.controllers.register("node_dependency", NodeDependency)
+COMPLETIONS.append(with_workflow)
 
 __all__ = [
     "Api",

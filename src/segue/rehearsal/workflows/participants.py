@@ -135,7 +135,7 @@ class BackendAPI:
 
     @property
     def specs(self) -> Sequence[Mapping[str, Any]]:
-        return specs_of(self._workflow)
+        return specs_of_workflow(self._workflow)
 
     def initial_state(self) -> Json:
         return self._backend.initial(self._seed)
@@ -190,7 +190,7 @@ def backend_of(workflow: Workflow) -> Backend:
     return backend
 
 
-def specs_of(workflow: Workflow) -> list[Json]:
+def specs_of_workflow(workflow: Workflow) -> list[Json]:
     """The workflow's APIs in OpenAI's format."""
     return [
         {"type": "function", "function": {"name": name, "description": api.description, "parameters": api.parameters}}
@@ -223,7 +223,7 @@ def with_workflow(config: ConversationConfig) -> ConversationConfig:
         added |= _of_scenario(workflow, scenario)
     api_mode = config.api_mode if "api_mode" in config.model_fields_set else "backend"
     if api_mode in ("llm", "request"):
-        added["apis"] = tuple(spec["function"] for spec in specs_of(workflow))
+        added["apis"] = tuple(spec["function"] for spec in specs_of_workflow(workflow))
     unset = {name: value for name, value in added.items() if name not in config.model_fields_set}
     return config.model_copy(update=unset)
 
