@@ -269,8 +269,8 @@ REPLIES = (
     Mutant(
         "a banner is taken for reasoning",
         REPLY_STREAM,
-        "    def _(self, event: Phase | Notice) -> Iterator[Part]:\n        yield event",
-        "    def _(self, event: Phase | Notice) -> Iterator[Part]:\n        yield from self._add(Kind.THOUGHT, event.content)",
+        "event: Phase | Notice) -> Iterator[Part]:\n        yield event",
+        "event: Phase | Notice) -> Iterator[Part]:\n        yield from self._add(Kind.THOUGHT, event.content)",
         f"{STREAMS}::test_a_banner_is_not_reasoning",
     ),
     Mutant(
