@@ -16,10 +16,10 @@ import segue
 from segue import Agent, Budget, ChatMode
 from segue.app import App
 from segue.core.errors import ModelRefused
-from segue.core.events import AttemptRestarted, ModeSelected, Token
+from segue.core.events import AttemptRestarted, ModeSelected, Token, Waiting
 from segue.nodes.chat.select_mode import DEFAULT, rule_for
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
-from tests.loopback import Deltas, LoopbackServer, Text, ToolCalls
+from tests.loopback import Deltas, LoopbackServer, Status, Text, ToolCalls
 from tests.server.serving import Served, prescribed_client
 
 from .conftest import Chat
@@ -61,6 +61,13 @@ async def test_a_lone_closing_tag_ends_a_thought_from_the_second_reply_on_withou
     ]  # fmt: skip
     restarts = [sum(isinstance(event, AttemptRestarted) for event in talk) for talk in talks]
     assert restarts == [1, 0, 0, 0]
+
+
+async def test_why_a_call_is_repeated_is_said_in_the_language_of_the_task(app: App) -> None:
+    async with LoopbackServer([Status(503), Text("好")]) as server:
+        app.register(Agent(agent_id="a", model="openai:x", base_url=server.base_url, api_key="k", mode="direct"))
+        waits = [event async for event in app.chat("你好", agent="a") if isinstance(event, Waiting)]
+    assert [wait.reason for wait in waits] == [f"模型“openai:x”（{server.base_url}）返回了 503（scripted status 503）"]
 
 
 async def test_a_decision_may_follow_a_thought_that_looks_like_one(chat: Chat) -> None:

@@ -7,6 +7,6 @@
 - A person's answers: `approval`, `question`
 - Graphs with a configuration of their own: `flows`, `lifecycle`, `conversation`, `participants`
 - Prompts: `prompt_size`, `json_schema`
-- Errors: `errors`
+- Errors: `errors`, `clause`
 - Surroundings: `environment`, `files`, `json_depth`
 """
