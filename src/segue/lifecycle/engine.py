@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ..core.agents import Agent
 from ..core.errors import InvalidAnswer, InvalidMessage, TaskError
-from ..core.events import Event, Lifecycle
+from ..core.events import Event
 from ..core.lifecycle import (
     VALID_STATE_TRANSITIONS,
     Coordinator,
@@ -80,12 +80,12 @@ class ConversationEngine:
     @property
     def tasks(self) -> list[SubTask]:
         """The tasks with their present status."""
-        return list(self._run.tasks)
+        return [*self._run.tasks]
 
     @property
     def results(self) -> dict[str, str]:
         """The results of the completed tasks, by their ids."""
-        return dict(self._run.results)
+        return self._run.results
 
     @property
     def current_progress(self) -> float:
@@ -186,8 +186,7 @@ class ConversationEngine:
         self._run, self._state = RunState(input=message), _S.IDLE
         for event in events:
             self._run.apply(event)
-            if isinstance(event, Lifecycle) and event.event_type == _T.STATE_CHANGED:
-                self._state = _S(event.details["to"])
+        self._state = _S(self._run.known.phase or _S.IDLE)
         self._over = not self._task.unfinished
         if self._over and self._state is not _S.COMPLETED:
             self._state = _S.ERROR

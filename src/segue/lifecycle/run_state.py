@@ -1,4 +1,4 @@
-"""The state of an engine's run, folded from its events, and its snapshots."""
+"""The state of an engine's run, which is the projection of its events, and its snapshots."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,14 +6,14 @@ from typing import Any
 
 from ..core.errors import SegueError
 from ..core.events import Event, Lifecycle, ToolResult
-from ..core.lifecycle import MOST_TASKS, EngineEvent, EngineEventType, EngineState, SubTask, moved
+from ..core.lifecycle import MOST_TASKS, EngineEvent, EngineEventType, EngineState, SubTask
 from ..core.plan import Status, problems
 from ..nodes.lifecycle.state import Restored
+from ..runtime.projection import CONTEXT_KINDS, PlanItem, Projection
 
 VERSION = 1
 """Of the snapshots that this module writes; older ones are read, newer ones refused."""
 
-KINDS = ("rules", "knowledge", "tools")
 _T = EngineEventType
 _WORDS = {"completed": "done", "complete": "done", "failed": "error", "in_progress": "running", "executing": "running"}
 """Other words for a task's status, as snapshots of other engines have them."""
@@ -25,22 +25,33 @@ class InvalidSnapshot(SegueError):
 
 @dataclass
 class RunState:
-    """What is known of a run: enough to say how far it is, and to go on with it elsewhere."""
+    """How far a run is: its input, and the projection of its events."""
 
     input: str = ""
-    tasks: tuple[SubTask, ...] = ()
-    results: dict[str, str] = field(default_factory=dict)
-    calls: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """The calls that each task made: {name, arguments, result}."""
-    context: dict[str, list[str]] = field(default_factory=dict)
+    known: Projection = field(default_factory=Projection)
+
+    @property
+    def tasks(self) -> tuple[SubTask, ...]:
+        """The tasks with their present status."""
+        return tuple(SubTask(**item.as_dict()) for item in self.known.plan.values())
+
+    @property
+    def results(self) -> dict[str, str]:
+        """The results of the completed tasks, by their ids."""
+        return {name: item.result for name, item in self.known.plan.items() if item.status == Status.DONE}
+
+    @property
+    def calls(self) -> dict[str, list[dict[str, Any]]]:
+        """The calls that each task made: {name, arguments, result}."""
+        return {name: [_made(call) for call in item.calls] for name, item in self.known.plan.items() if item.calls}
 
     @property
     def total(self) -> int:
-        return len(self.tasks)
+        return len(self.known.plan)
 
     @property
     def completed(self) -> int:
-        return sum(task.status is Status.DONE for task in self.tasks)
+        return sum(item.status == Status.DONE for item in self.known.plan.values())
 
     @property
     def progress(self) -> float:
@@ -49,46 +60,22 @@ class RunState:
 
     def apply(self, event: Event) -> EngineEvent | None:
         """Apply an event; returns it as the engine yields it, or None where it yields nothing for it."""
-        if isinstance(event, ToolResult) and event.step_id:
-            call = {"name": event.name, "arguments": event.arguments, "result": event.result}
-            self.calls.setdefault(event.step_id, []).append(call)
+        self.known.fold(event)
         if not isinstance(event, Lifecycle):
             return None
         kind, data = _T(event.event_type), dict(event.details)
-        self._fold(kind, data)
         if kind in (_T.TASK_COMPLETED, _T.TASK_FAILED):
             data["progress"] = self.progress
         return EngineEvent(kind, data, event.timestamp)
-
-    def _fold(self, kind: EngineEventType, data: Mapping[str, Any]) -> None:
-        match kind:
-            case _T.CONTEXT_RECEIVED:
-                self.context = {name: list(data.get(name, ())) for name in KINDS}
-            case _T.TASK_DECOMPOSED:
-                known = {task.step_id: task for task in self.tasks}
-                self.tasks = tuple(known.get(task["id"]) or SubTask(**task) for task in data["tasks"])
-            case _T.TASK_STARTED:
-                self._move(data["task_id"], Status.RUNNING)
-            case _T.TASK_COMPLETED:
-                self._move(data["task_id"], Status.DONE)
-                self.results[data["task_id"]] = str(data["result"])
-            case _T.TASK_FAILED:
-                status = Status.SKIPPED if data.get("skipped") else Status.ERROR
-                self._move(data["task_id"], status, str(data["error"]))
-            case _:
-                pass
-
-    def _move(self, task_id: str, status: Status, note: str = "") -> None:
-        self.tasks = moved(self.tasks, task_id, status, note)
 
     def remaining(self, phase: EngineState) -> Restored:
         """What the graph needs to go on with this run elsewhere."""
         return {
             "phase": phase.value,
-            "context": self.context,
+            "context": self.known.context,
             "steps": [task.model_dump(mode="json") for task in self.tasks],
             "results": self.results,
-            "calls": {task_id: [{**call, "ref": ""} for call in made] for task_id, made in self.calls.items()},
+            "calls": {task_id: [{**call, "ref": ""} for call in calls] for task_id, calls in self.calls.items()},
         }
 
     def snapshot(self) -> dict[str, Any]:
@@ -99,11 +86,11 @@ class RunState:
             "tasks": [_task_json(task) for task in self.tasks],
             "completed_tasks": self.completed,
             "total_tasks": self.total,
-            "results": dict(self.results),
+            "results": self.results,
             "dependencies": {task.step_id: list(task.depends_on) for task in self.tasks},
             "input": self.input,
-            "context": {name: list(texts) for name, texts in self.context.items()},
-            "calls": {task_id: [dict(call) for call in made] for task_id, made in self.calls.items()},
+            "context": {name: list(texts) for name, texts in self.known.context.items()},
+            "calls": self.calls,
         }
 
 
@@ -129,17 +116,16 @@ def read_snapshot(snapshot: Any) -> RunState:
     try:
         needs = dict(snapshot.get("dependencies") or {})
         tasks = tuple(_task(item, needs) for item in snapshot["tasks"])
-        run = RunState(
-            input=str(snapshot.get("input") or "; ".join(task.description for task in tasks)),
-            tasks=tasks,
-            results={str(name): str(value) for name, value in dict(snapshot.get("results") or {}).items()},
-            calls={str(name): [_call(c) for c in made] for name, made in dict(snapshot.get("calls") or {}).items()},
-            context={
-                name: [str(item) for item in texts]
-                for name, texts in dict(snapshot.get("context") or {}).items()
-                if name in KINDS
-            },
+        results = {str(name): str(value) for name, value in dict(snapshot.get("results") or {}).items()}
+        calls = {str(name): [_call(c) for c in made] for name, made in dict(snapshot.get("calls") or {}).items()}
+        context = dict(snapshot.get("context") or {}).items()
+        known = Projection(
+            plan={task.step_id: _item(task, results, calls) for task in tasks},
+            context={name: [str(item) for item in texts] for name, texts in context if name in CONTEXT_KINDS},
         )
+        run = RunState(str(snapshot.get("input") or "; ".join(task.description for task in tasks)), known)
+        if len(tasks) != run.total:
+            raise ValueError("; ".join(problems(tasks, max_steps=MOST_TASKS)))
         _check(run, snapshot)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidSnapshot(
@@ -163,5 +149,23 @@ def _task(item: Mapping[str, Any], needs: Mapping[str, Any]) -> SubTask:
     return SubTask(**given)
 
 
-def _call(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": str(item["name"]), "arguments": dict(item["arguments"]), "result": dict(item["result"])}
+def _item(task: SubTask, results: Mapping[str, str], calls: Mapping[str, list[ToolResult]]) -> PlanItem:
+    return PlanItem(
+        task.step_id,
+        task.description,
+        task.status.value,
+        task.note,
+        task.priority,
+        result=results.get(task.step_id, ""),
+        calls=calls.get(task.step_id, []),
+        fields=task.model_dump(mode="json"),
+    )
+
+
+def _call(item: Mapping[str, Any]) -> ToolResult:
+    name, arguments, result = str(item["name"]), dict(item["arguments"]), dict(item["result"])
+    return ToolResult(task_id="", index=0, name=name, arguments=arguments, result=result)
+
+
+def _made(call: ToolResult) -> dict[str, Any]:
+    return {"name": call.name, "arguments": call.arguments, "result": call.result}

@@ -1,6 +1,6 @@
 """A task as its events describe it: its rounds, calls, plan, statuses and usage."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
 from typing import Any
@@ -8,24 +8,35 @@ from typing import Any
 from ..core.calls import CallResult
 from ..core.events import (
     Action,
+    ApprovalGiven,
     ApprovalRequested,
+    CallPermitted,
+    Cancelled,
     ErrorRaised,
     Event,
     Fallback,
     Lifecycle,
     ModelCalled,
+    NotesTaken,
     Observe,
     PlanUpdate,
+    QuestionAnswered,
+    Recovered,
+    RecursionStart,
     Resumed,
+    RoundStart,
     StateChanged,
+    Steered,
     StepUpdate,
     Thought,
     ToolCall,
     ToolResult,
 )
+from ..core.lifecycle import EngineEventType
 from ..core.task_status import ACTIVE
 
 CallId = tuple[str, int]
+CONTEXT_KINDS = ("rules", "knowledge", "tools")
 
 
 def call_id(event: ToolCall | ToolResult) -> CallId:
@@ -45,6 +56,8 @@ class Round:
     observe: str = ""
     thought: str = ""
     action: Action | None = None
+    opened: bool = False
+    """Whether it is a round of its own, of ReAct or of a flow, and no other place that events name."""
     calls: list[ToolCall] = field(default_factory=list)
     results: list[ToolResult] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -99,6 +112,14 @@ class Usage:
         return counts if self.cost is None else {**counts, "cost": self.cost}
 
 
+@dataclass(frozen=True)
+class Answered:
+    """What a person said, and the calls that it was about; a question is in its answer's event."""
+
+    given: ApprovalGiven | QuestionAnswered
+    calls: Sequence[Mapping[str, Any]] = ()
+
+
 @dataclass
 class Projection:
     """Folds events in their order, durable ones from the log or the live stream."""
@@ -110,6 +131,23 @@ class Projection:
     """The calls that have no result yet."""
     statuses: list[StateChanged] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
+    model_calls: list[ModelCalled] = field(default_factory=list)
+    results: list[ToolResult] = field(default_factory=list)
+    """Those of all calls, in the order of their arrival."""
+    notes: list[Steered] = field(default_factory=list)
+    """What a person added to the task."""
+    notes_taken: list[NotesTaken] = field(default_factory=list)
+    answers: list[Answered] = field(default_factory=list)
+    permitted: dict[str, None] = field(default_factory=dict)
+    """The tools that ran without a question, as they were allowed before."""
+    recovered: bool = False
+    """Whether the thread went back to an older state."""
+    partial: str = ""
+    """What a cancelled task had written of its answer."""
+    phase: str = ""
+    """The state of the lifecycle engine."""
+    context: dict[str, list[str]] = field(default_factory=dict)
+    """The rules, knowledge and tools that its coordinator gave."""
     models: dict[str, None] = field(default_factory=dict)
     """The names of the models that answered, in the order of their first calls."""
     prompt_chars: int = 0
@@ -137,6 +175,11 @@ class Projection:
         )
 
     @fold.register
+    def _(self, event: RecursionStart | RoundStart) -> None:
+        if kept := self._round(event):
+            kept.opened = True
+
+    @fold.register
     def _(self, event: Observe) -> None:
         if kept := self._round(event):
             kept.observe = event.text
@@ -161,6 +204,7 @@ class Projection:
     @fold.register
     def _(self, event: ModelCalled) -> None:
         self._round(event)
+        self.model_calls.append(event)
         usage = self.usage
         usage.input += event.input
         usage.output += event.output
@@ -181,6 +225,7 @@ class Projection:
     @fold.register
     def _(self, event: ToolResult) -> None:
         self.running.pop(call_id(event), None)
+        self.results.append(event)
         if kept := self._round(event):
             kept.results.append(event)
         if CallResult.of(event.result).unknown:
@@ -197,6 +242,33 @@ class Projection:
     @fold.register
     def _(self, event: ApprovalRequested) -> None:
         self.asked = {call["index"]: call for call in event.calls}
+
+    @fold.register
+    def _(self, event: ApprovalGiven | QuestionAnswered) -> None:
+        self._round(event)
+        self.answers.append(Answered(event, [*self.asked.values()]))
+
+    @fold.register
+    def _(self, event: CallPermitted) -> None:
+        self._round(event)
+        self.permitted[event.name] = None
+
+    @fold.register
+    def _(self, event: Steered) -> None:
+        self.notes.append(event)
+
+    @fold.register
+    def _(self, event: NotesTaken) -> None:
+        self._round(event)
+        self.notes_taken.append(event)
+
+    @fold.register
+    def _(self, event: Recovered) -> None:
+        self.recovered = True
+
+    @fold.register
+    def _(self, event: Cancelled) -> None:
+        self.partial = event.partial
 
     @fold.register
     def _(self, event: PlanUpdate) -> None:
@@ -216,6 +288,7 @@ class Projection:
             status,
             step.get("note", ""),
             step.get("priority"),
+            result=old.result if old and status == "done" else "",
             calls=old.calls if old and status == "done" else [],
             unknown_outcome=step_id in self.unknown_steps,
             fields=step,
@@ -234,9 +307,14 @@ class Projection:
 
     @fold.register
     def _(self, event: Lifecycle) -> None:
-        item = self.plan.get(str(event.details.get("task_id")))
-        if item and event.details.get("result"):
-            item.result = str(event.details["result"])
+        details = event.details
+        if event.event_type == EngineEventType.STATE_CHANGED:
+            self.phase = str(details["to"])
+        elif event.event_type == EngineEventType.CONTEXT_RECEIVED:
+            self.context = {name: list(details.get(name, ())) for name in CONTEXT_KINDS}
+        item = self.plan.get(str(details.get("task_id")))
+        if item and details.get("result"):
+            item.result = str(details["result"])
 
     @fold.register
     def _(self, event: StateChanged) -> None:

@@ -16,11 +16,11 @@ from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.status import Status, StatusCode
 
 from ..core.calls import CallResult, CallStatus
-from ..core.events import Event, ModelCalled, ToolResult
+from ..core.events import Event, ModelCalled
 from ..core.models import OFFLINE
 from ..core.records import Call, TaskTrace
 from ..core.task_status import OPEN, TaskStatus
-from ..runtime.projection import project
+from ..runtime.projection import Projection, call_id, project
 
 Attributes = dict[str, Any]
 SCOPE = InstrumentationScope("segue", version("segue"))
@@ -45,7 +45,7 @@ def spans_of(trace: TaskTrace, resource: Resource, *, content: bool = False) -> 
     The ids follow from the task's id and the positions of the events, so that each span has the same ones whenever and
     wherever it is made. `content` adds messages, arguments and results.
     """
-    task = _Task(trace, resource, content)
+    task = _Task(trace, project(trace.events), resource, content)
     spans = [*_calls(task)]
     return spans if trace.task.status in OPEN else [task.span(), *spans]
 
@@ -53,6 +53,7 @@ def spans_of(trace: TaskTrace, resource: Resource, *, content: bool = False) -> 
 @dataclass(frozen=True)
 class _Task:
     trace: TaskTrace
+    known: Projection
     resource: Resource
     content: bool
 
@@ -64,12 +65,12 @@ class _Task:
     def span(self) -> ReadableSpan:
         """The span of the whole task, across its pauses and processes."""
         task, events = self.trace.task, self.trace.events
-        usage, failed = project(events).usage, task.status == TaskStatus.ERROR
+        usage, failed = self.known.usage, task.status == TaskStatus.ERROR
         attributes = {
             **self._common("invoke_agent"),
-            "gen_ai.provider.name": _provider(task.model),
+            "gen_ai.provider.name": _provider(task.used_model),
             "gen_ai.agent.name": task.agent_id,
-            "gen_ai.request.model": task.model,
+            "gen_ai.request.model": task.used_model,
             "gen_ai.usage.input_tokens": usage.input,
             "gen_ai.usage.output_tokens": usage.output,
             "segue.task.status": str(task.status),
@@ -124,14 +125,12 @@ class _Task:
 
 
 def _calls(task: _Task) -> Iterator[ReadableSpan]:
-    for event in task.trace.events:
-        if isinstance(event, ModelCalled):
-            yield _chat(task, event)
-        elif isinstance(event, ToolResult):
-            ids = (event.trace_id or event.step_id, event.index)
-            times = (event.timestamp - event.seconds, event.timestamp)
-            attributes = {**_tool(event.name, *ids), **_place(event)}
-            yield _execute_tool(task, str(event.seq), times, attributes, event.arguments, event.result)
+    spans = {event.seq: _chat(task, event) for event in task.known.model_calls}
+    for event in task.known.results:
+        times = (event.timestamp - event.seconds, event.timestamp)
+        attributes = {**_tool(event.name, *call_id(event)), **_place(event)}
+        spans[event.seq] = _execute_tool(task, str(event.seq), times, attributes, event.arguments, event.result)
+    yield from (spans[seq] for seq in sorted(spans))
     for call in task.trace.calls:
         if left := _left_open(call):
             attributes = _tool(call.name, call.scope, call.idx)

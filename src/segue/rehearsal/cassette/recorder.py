@@ -1,8 +1,7 @@
 """The recorder: reads a stored session, redacts it, and replays it once."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
@@ -10,27 +9,13 @@ from ...app import App
 from ...core.calls import CallResult, CallStatus
 from ...core.conversation import MODE, conversation_of_bot
 from ...core.errors import ConfigurationError, TaskError, UnknownThread
-from ...core.events import (
-    ApprovalGiven,
-    ApprovalRequested,
-    CallPermitted,
-    Cancelled,
-    Event,
-    ModelCalled,
-    NotesTaken,
-    QuestionAnswered,
-    Recovered,
-    RecursionStart,
-    Resumed,
-    RoundStart,
-    Steered,
-    ToolResult,
-)
+from ...core.events import ApprovalGiven, Event, ModelCalled, NotesTaken, QuestionAnswered, Resumed, ToolResult
 from ...core.records import Call, Json, TaskTrace
 from ...core.task_status import OPEN, TaskStatus
 from ...core.timeline import UNDO_SCOPE
 from ...prompts.language import Language
 from ...registry import Registry
+from ...runtime.projection import Answered, project
 from .cassette import Answer, Cassette, ModelCall, Reply, ServedTool, TakenNotes, ToolCall, Turn, asked_of
 from .replay import replay
 
@@ -82,11 +67,12 @@ def _check(trace: TaskTrace) -> None:
             task_id=task.task_id,
             status=task.status,
         )
-    if any(isinstance(event, Recovered) for event in trace.events):
+    known = project(trace.events)
+    if known.recovered:
         raise TaskError(
             "Session {session} cannot be recorded: it was damaged and went back to an earlier state.", session=session
         )
-    if any(isinstance(event, ModelCalled) and not event.reply for event in trace.events):
+    if any(not call.reply for call in known.model_calls):
         raise TaskError(
             "Session {session} cannot be recorded: an earlier version of Segue ran task {task_id} and kept no replies.",
             session=session,
@@ -118,15 +104,10 @@ def _names_model(app: App, trace: TaskTrace) -> bool:
 
 
 def _turn(trace: TaskTrace, *, named: bool) -> Turn:
-    task, events = trace.task, trace.events
+    task, known = trace.task, project(trace.events)
     calls = [call for call in trace.calls if not call.scope.startswith(UNDO_SCOPE)]
-    log = _Log(_worked(task.created_at, events), [*calls])
-    for event in events:
-        log.fold(event)
+    worked, paired = _worked(task.created_at, trace.events), _paired(known.results, calls)
     result = task.result or {}
-    answer = task.answer or {}
-    if log.answers and isinstance(answer.get("value"), dict) and answer["value"].get("manual_finish"):
-        log.answers[-1] = log.answers[-1].model_copy(update={"value": answer["value"]})
     return Turn(
         message=task.message,
         task_id=task.task_id,
@@ -136,18 +117,18 @@ def _turn(trace: TaskTrace, *, named: bool) -> Turn:
         language=task.language or "",
         user=task.user_id,
         created_at=task.created_at,
-        trace_ids=tuple(log.trace_ids),
-        notes=tuple(log.notes),
-        taken_notes=tuple(log.taken),
-        answers=tuple(log.answers),
-        permitted=tuple({event.name: None for event in events if isinstance(event, CallPermitted)}),
-        model_calls=tuple(log.model_calls),
-        tool_calls=tuple(log.tool_call(row) for row in calls),
+        trace_ids=tuple(each.trace_id for each in known.rounds.values() if each.opened),
+        notes=tuple(note.message for note in known.notes),
+        taken_notes=tuple(_taken(event, known.model_calls, paired.values()) for event in known.notes_taken),
+        answers=tuple(_answers(known.answers, task.answer or {})),
+        permitted=tuple(known.permitted),
+        model_calls=tuple(_model_call(event, worked) for event in known.model_calls),
+        tool_calls=tuple(_tool_call(row, place in paired, worked) for place, row in enumerate(calls)),
         status=cast(Any, str(task.status)),
         answer=result.get("answer") or "",
         error=result.get("error") or "",
         failure="" if result else task.error or "",
-        partial=log.partial,
+        partial=known.partial,
     )
 
 
@@ -162,62 +143,46 @@ def _worked(created_at: float, events: Sequence[Event]) -> Callable[[float], flo
     return worked
 
 
-@dataclass
-class _Log:
-    """What a task's events say, folded in their order. `open` are the calls whose result no event has yet."""
+def _paired(results: Sequence[ToolResult], calls: Sequence[Call]) -> dict[int, int]:
+    """The number of the event with a call's result, by the call's place; a result that was not run has no call."""
+    paired: dict[int, int] = {}
+    for result in results:
+        called = {"name": result.name, "arguments": result.arguments}
+        place = next((n for n, row in enumerate(calls) if n not in paired and _bare(row) == called), None)
+        if place is not None:
+            paired[place] = result.seq
+    return paired
 
-    worked: Callable[[float], float]
-    open: list[Call]
-    trace_ids: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    taken: list[TakenNotes] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
-    model_calls: list[ModelCall] = field(default_factory=list)
-    tool_results: int = 0
-    asked: str = ""
-    partial: str = ""
 
-    def fold(self, event: Event) -> None:
-        match event:
-            case RecursionStart() | RoundStart():
-                self.trace_ids.append(event.trace_id)
-            case ModelCalled():
-                self.model_calls.append(self._model_call(event))
-            case ToolResult():
-                self._settle(event)
-            case Steered():
-                self.notes.append(event.message)
-            case NotesTaken():
-                made = {"model_calls": len(self.model_calls), "tool_calls": self.tool_results}
-                self.taken.append(TakenNotes(count=event.count, **made))
-            case ApprovalRequested():
-                self.asked = asked_of({"calls": event.calls})
-            case ApprovalGiven():
-                self.answers.append(Answer(asked=self.asked, value={"verdicts": _verdicts(event)}))
-            case QuestionAnswered():
-                self.answers.append(Answer(asked=event.question, value={"answer": event.answer}))
-            case Cancelled():
-                self.partial = event.partial
+def _taken(event: NotesTaken, model_calls: Sequence[ModelCalled], results: Iterable[int]) -> TakenNotes:
+    """How many calls there had been when the agent took the notes."""
+    asked = sum(call.seq < event.seq for call in model_calls)
+    return TakenNotes(count=event.count, model_calls=asked, tool_calls=sum(seq < event.seq for seq in results))
 
-    def _model_call(self, event: ModelCalled) -> ModelCall:
-        about = {name: getattr(event, name) for name in ("purpose", "model", "input", "output")}
-        return ModelCall(
-            **about, at=self.worked(event.timestamp), digest=event.request, reply=Reply.model_validate(event.reply)
-        )
 
-    def _settle(self, event: ToolResult) -> None:
-        """Pair the result with its call in the ledger; one that was not run has none there."""
-        called = {"name": event.name, "arguments": event.arguments}
-        row = next((row for row in self.open if _bare(row) == called), None)
-        if row is not None:
-            self.open.remove(row)
-            self.tool_results += 1
+def _answers(answered: Sequence[Answered], last: Json) -> Iterator[Answer]:
+    """What a person answered; `last` is the last answer as the task has it, which may finish a flow."""
+    for place, each in enumerate(answered, start=1):
+        if isinstance(each.given, QuestionAnswered):
+            answer = Answer(asked=each.given.question, value={"answer": each.given.answer})
+        else:
+            asked = asked_of({"calls": each.calls}) if each.calls else ""
+            answer = Answer(asked=asked, value={"verdicts": _verdicts(each.given)})
+        value = last.get("value")
+        if place == len(answered) and isinstance(value, dict) and value.get("manual_finish"):
+            answer = answer.model_copy(update={"value": value})
+        yield answer
 
-    def tool_call(self, row: Call) -> ToolCall:
-        """A call of the ledger; one that ran when the task was cancelled has no outcome of its own."""
-        cut_short = row in self.open and CallResult.of(row.outcome or {}).status is CallStatus.LEFT_OPEN
-        outcome = None if cut_short else row.outcome
-        return ToolCall(**_bare(row), at=self.worked(row.finished_at or 0.0), outcome=outcome)
+
+def _model_call(event: ModelCalled, worked: Callable[[float], float]) -> ModelCall:
+    about = {name: getattr(event, name) for name in ("purpose", "model", "input", "output")}
+    return ModelCall(**about, at=worked(event.timestamp), digest=event.request, reply=Reply.model_validate(event.reply))
+
+
+def _tool_call(row: Call, has_result: bool, worked: Callable[[float], float]) -> ToolCall:
+    """A call of the ledger; one that ran when the task was cancelled has no outcome of its own."""
+    interrupted = not has_result and CallResult.of(row.outcome or {}).status is CallStatus.LEFT_OPEN
+    return ToolCall(**_bare(row), at=worked(row.finished_at or 0.0), outcome=None if interrupted else row.outcome)
 
 
 def _bare(call: Call) -> dict[str, Any]:
