@@ -70,15 +70,15 @@ def decomposing(decompose: Decompose | None) -> LifecycleNode:
         banner = phrase("lifecycle_again", language, why=why) if why else phrase("lifecycle_decompose", language)
         work.emit(Phase(task_id=state["task_id"], content=banner))
         update: LifecycleState = {"asked": state["asked"] + 1}
-        told_also: list[Durable] = []
+        also: list[Durable] = []
         try:
-            tasks = await _given(decompose, state) if decompose else await _asked(state, work, update, told_also)
+            tasks = await _given(decompose, state) if decompose else await _asked(state, work, update, also)
         except Undecomposable as error:
             update |= {"failure": {"error": str(error), "phase": state["phase"]}}
         except (InvalidPlan, UnreadableReply) as error:
-            update |= _refused(state, str(error), told_also)
+            update |= _refused(state, str(error), also)
         else:
-            update |= _accepted(state, work, tasks, told_also)
+            update |= _accepted(state, work, tasks, also)
         return joined(added, update)
 
     return node
@@ -95,12 +95,12 @@ async def _given(decompose: Decompose, state: LifecycleState) -> tuple[SubTask, 
 
 
 async def _asked(
-    state: LifecycleState, work: NodeContext, update: LifecycleState, told_also: list[Durable]
+    state: LifecycleState, work: NodeContext, update: LifecycleState, also: list[Durable]
 ) -> tuple[SubTask, ...]:
     ids = {"task_id": state["task_id"]}
     asked = await ask_model(work, _request(state, work), Listener, state["usage"], ids, state["language"])
     update["usage"] = asked.usage
-    told_also.append(asked.event)
+    also.append(asked.event)
     return read_tasks(_read(asked.reply))
 
 
@@ -129,8 +129,8 @@ def _read(reply: ModelReply) -> dict[str, Any]:
     return read_object(reply.text)
 
 
-def _refused(state: LifecycleState, why: str, told_also: list[Durable]) -> LifecycleState:
-    events = announce(*told_also, ErrorRaised(task_id=state["task_id"], message=why))
+def _refused(state: LifecycleState, why: str, also: list[Durable]) -> LifecycleState:
+    events = announce(*also, ErrorRaised(task_id=state["task_id"], message=why))
     if state["asked"] + 1 < MOST_ASKS:
         return {"complaint": why, "events": events}
     error = f"The goal could not be broken down into tasks, after {MOST_ASKS} tries. {why}"
@@ -138,13 +138,13 @@ def _refused(state: LifecycleState, why: str, told_also: list[Durable]) -> Lifec
 
 
 def _accepted(
-    state: LifecycleState, work: NodeContext, tasks: tuple[SubTask, ...], told_also: list[Durable] | tuple[()]
+    state: LifecycleState, work: NodeContext, tasks: tuple[SubTask, ...], also: list[Durable] | tuple[()]
 ) -> LifecycleState:
     task_id, steps = state["task_id"], as_steps(tasks)
     work.emit(Phase(task_id=task_id, content=phrase("lifecycle_schedule", state["language"], n=len(tasks))))
     details = {"task_count": len(tasks), "tasks": [task.public for task in tasks]}
     events = announce(
-        *told_also,
+        *also,
         PlanUpdate(task_id=task_id, goal=state["objective"], steps=steps),
         engine_event(task_id, EngineEventType.TASK_DECOMPOSED, details),
         changed(task_id, state["phase"], EngineState.SCHEDULING),

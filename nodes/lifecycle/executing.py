@@ -27,7 +27,7 @@ def executing(concurrency: int) -> LifecycleNode:
         folded = _fold(state)
         tasks, lost = _skip(folded_tasks(state), state["language"])
         update: LifecycleState = {**folded, "steps": as_steps(tasks), "wave": []}
-        events = [event for task in lost for event in _told_skipped(state["task_id"], task, tasks)]
+        events = [event for task in lost for event in _skipped_events(state["task_id"], task, tasks)]
         begins = next_tasks(tasks)[:concurrency]
         if begins and (spent := _spent(state, runtime)):
             failure = {"error": spent, "phase": state["phase"]}
@@ -37,7 +37,7 @@ def executing(concurrency: int) -> LifecycleNode:
             return {**update, "phase": EngineState.COMPLETED.value, "events": announce(*events)}
         for task in begins:
             tasks = moved(tasks, task.step_id, Status.RUNNING)
-            events += _told_begun(state["task_id"], next(now for now in tasks if now.step_id == task.step_id))
+            events += _begun_events(state["task_id"], next(now for now in tasks if now.step_id == task.step_id))
         wave = [task.step_id for task in begins]
         return {**update, "steps": as_steps(tasks), "wave": wave, "events": announce(*events)}
 
@@ -76,13 +76,13 @@ def _skip(tasks: tuple[SubTask, ...], language: str) -> tuple[tuple[SubTask, ...
     return tasks, [by_id[task_id] for task_id in lost]
 
 
-def _told_skipped(task_id: str, task: SubTask, tasks: Sequence[SubTask]) -> list[Durable]:
+def _skipped_events(task_id: str, task: SubTask, tasks: Sequence[SubTask]) -> list[Durable]:
     progress = completed(tasks) / len(tasks)
     details = {"task_id": task.step_id, "error": task.note, "progress": progress, "skipped": True}
     return [step_event(task, {"task_id": task_id}), engine_event(task_id, EngineEventType.TASK_FAILED, details)]
 
 
-def _told_begun(task_id: str, task: SubTask) -> list[Durable]:
+def _begun_events(task_id: str, task: SubTask) -> list[Durable]:
     details = {"task_id": task.step_id, "description": task.description}
     return [step_event(task, {"task_id": task_id}), engine_event(task_id, EngineEventType.TASK_STARTED, details)]
 

@@ -13,7 +13,7 @@ from segue.core.events import Lifecycle
 
 from ..shared.context import NodeRuntime
 
-LOOK_EVERY = 0.1
+POLL_SECONDS = 0.1
 """Seconds between two looks at whether a pause was requested."""
 
 Node = TypeVar("Node", bound=Callable[..., Awaitable[Any]])
@@ -47,7 +47,7 @@ class Gate:
         while (self._unseen > 0 or not self._asked) and not runtime.drain_requested:
             self._moved.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._moved.wait(), LOOK_EVERY)
+                await asyncio.wait_for(self._moved.wait(), POLL_SECONDS)
 
 
 GATE: ContextVar[Gate | None] = ContextVar("segue_gate", default=None)

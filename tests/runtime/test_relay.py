@@ -18,7 +18,7 @@ from segue.core.agents import Agent
 from segue.core.events import AttemptRestarted, Event, Thinking, Token, to_dict
 from segue.core.records import Task
 from segue.core.task_status import TaskStatus
-from segue.runtime.relay import LONGEST, MOST, Delta, Deltas, Notice, Notices, Relay
+from segue.runtime.relay import MAX_DELTA_CHARS, MAX_PENDING, Delta, Deltas, Notice, Notices, Relay
 from segue.runtime.run import Run
 from tests.fakes import answer
 from tests.loopback import Gate, LoopbackServer
@@ -90,7 +90,7 @@ async def test_who_waits_for_the_end_alone_is_given_no_deltas(tmp_path: Path, mo
         for _ in following:
             await follows.acquire()
         said = to_dict(Token(task_id=task_id, content="one"))
-        app._runner.notices.hear({"event": said, "after": len(await app.events(task_id)), "at": 0})
+        app._runner.notices.on_message({"event": said, "after": len(await app.events(task_id)), "at": 0})
         await streamed.wait()
         await app.cancel(task_id)
         alone, both = await asyncio.gather(*following)
@@ -155,28 +155,28 @@ async def test_texts_are_gathered_and_divided_and_nothing_is_sent_that_nobody_fo
     sent = Sent()
     relay = Relay(sent, notices := Notices(None))  # type: ignore[arg-type]
     run = Run(row("t"), 1, asyncio.get_running_loop().create_future())
-    relay.pass_on(run, Token(task_id="t", content="unseen"))
-    notices.hear({"watch": "t"})
-    for text in ("a", "b", "c" * (LONGEST + 1)):
-        relay.pass_on(run, Token(task_id="t", content=text))
-    relay.pass_on(run, Thinking(task_id="t", content="hm"))
+    relay.send(run, Token(task_id="t", content="unseen"))
+    notices.on_message({"watch": "t"})
+    for text in ("a", "b", "c" * (MAX_DELTA_CHARS + 1)):
+        relay.send(run, Token(task_id="t", content=text))
+    relay.send(run, Thinking(task_id="t", content="hm"))
     relay._flush()
     assert [(len(m["event"]["data"]["content"]), m["at"]) for m in sent.messages] == [
         (2, 6),
-        (LONGEST, 8),
-        (1, 8 + LONGEST),
+        (MAX_DELTA_CHARS, 8),
+        (1, 8 + MAX_DELTA_CHARS),
         (2, 0),
     ]
     sent.messages.clear()
-    for number in range(MOST + 10):
-        relay.pass_on(run, Thinking(task_id="t", trace_id=str(number), content="x"))
+    for number in range(MAX_PENDING + 10):
+        relay.send(run, Thinking(task_id="t", trace_id=str(number), content="x"))
     relay._flush()
-    assert len(sent.messages) == MOST
+    assert len(sent.messages) == MAX_PENDING
 
 
 @pytest.mark.postgres
 async def test_any_text_can_be_sent(postgres_url: str) -> None:
-    texts, heard, came = ["\ud83d\x00", "😀" * LONGEST, "end"], [], asyncio.Event()
+    texts, heard, came = ["\ud83d\x00", "😀" * MAX_DELTA_CHARS, "end"], [], asyncio.Event()
 
     def hear(message: dict[str, Any]) -> None:
         heard.append(message["event"]["data"]["content"])
@@ -187,11 +187,11 @@ async def test_any_text_can_be_sent(postgres_url: str) -> None:
         runner = app._runner
         run = Run(row("t"), 1, asyncio.get_running_loop().create_future())
         runner.relay._watched["t"] = float("inf")
-        runner.notices.hear, connected = hear, asyncio.Event()
+        runner.notices.on_message, connected = hear, asyncio.Event()
         listening = asyncio.create_task(runner.notices._listen(print, hear, lambda _: connected.set()))  # type: ignore[misc]
         await connected.wait()
         for number, text in enumerate(texts):
-            runner.relay.pass_on(run, Token(task_id="t", trace_id=str(number), content=text))
+            runner.relay.send(run, Token(task_id="t", trace_id=str(number), content=text))
         await came.wait()
         listening.cancel()
     assert heard == texts
@@ -207,7 +207,9 @@ async def test_a_notification_that_cannot_be_read_is_skipped(postgres_url: str) 
 
     async with segue.open(postgres_url) as app:
         runner = app._runner
-        listening = asyncio.create_task(runner.notices._listen(tell, runner.notices.hear, lambda _: connected.set()))  # type: ignore[misc]
+        listening = asyncio.create_task(
+            runner.notices._listen(tell, runner.notices.on_message, lambda _: connected.set())
+        )  # type: ignore[misc]
         await connected.wait()
         unknown = json.dumps({"event": {"type": "later", "task_id": "t", "data": {}}, "after": 0, "at": 0})
         sent = [(channel, text) for channel in (CHANNEL, STREAMS) for text in ("no JSON", "[" * 7000, "3")]

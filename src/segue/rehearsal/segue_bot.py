@@ -26,7 +26,7 @@ from ..core.task_status import OPEN, TaskStatus
 from ..core.tools import Tool
 from ..nodes.conversation.roles import AGENT_BOT
 from ..runtime.control import Started
-from ..runtime.relay import LOOK_EVERY, Observer
+from ..runtime.relay import POLL_SECONDS, Observer
 from ..runtime.start import Request
 from ..tools.bound_tool import BoundTool, Marks
 from ..tools.calls.run import missing
@@ -133,7 +133,7 @@ class SegueBot:
         """What a run comes to; it is paused at its next boundary where a pause of the conversation is requested."""
         ended = asyncio.create_task(self._app.tasks.result(*started))
         while not ended.done() and not self._setting.services.pausing():
-            await asyncio.wait({ended}, timeout=LOOK_EVERY)
+            await asyncio.wait({ended}, timeout=POLL_SECONDS)
         if not ended.done():
             with suppress(TaskError):  # it may just have ended
                 await self._app.pause(started[0].task_id)

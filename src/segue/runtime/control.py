@@ -27,7 +27,7 @@ from ..nodes.chat.select_mode import AUTO
 from ..nodes.shared.approval import VERSIONS, check_answer, check_tools, versions_of
 from ..registry import Registry
 from .cancellation import stopped
-from .relay import LOOK_EVERY, Deltas, Notice, Queue
+from .relay import POLL_SECONDS, Deltas, Notice, Queue
 from .run import question_of, state_at
 from .runner import Runner, thread_config
 from .worker import Dispatch
@@ -63,7 +63,7 @@ class EventStream:
         runner = self._runner
         with (
             runner.hub.listening(task_id) as queue,
-            runner.notices.about(task_id) as notice,
+            runner.notices.subscribe(task_id) as notice,
             runner.relay.following(task_id, notice) if streams else nullcontext(Deltas()) as deltas,
         ):
             run = runner.run_of(task_id)
@@ -117,7 +117,7 @@ class EventStream:
     def close(self) -> None:
         """End the streams of tasks that other processes run."""
         self._closing = True
-        self._runner.notices.tell_all()
+        self._runner.notices.notify_all()
 
 
 Read = Callable[[int, int], Awaitable[Iterable[Event]]]
@@ -186,7 +186,7 @@ class Control:
             for _ in range(ATTEMPTS if key and isinstance(error, ThreadBusy) else 1):
                 if begun := await self._begun(key):
                     return begun
-                await asyncio.sleep(LOOK_EVERY)
+                await asyncio.sleep(POLL_SECONDS)
             raise
 
     async def _begun(self, key: RequestKey | None) -> Started | None:
@@ -432,7 +432,7 @@ class Control:
         elif row.status in ACTIVE and await self._runner.leases.held(row.thread_id):
             if row.requested != "cancel":
                 await self._runner.move(row, None, requested="cancel")
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_SECONDS)
         else:
             try:
                 async with self._runner.leased(row.thread_id):
@@ -440,4 +440,4 @@ class Control:
                     if not row.is_over:
                         await self._runner.end_cancelled(row)
             except ThreadBusy:
-                await asyncio.sleep(LOOK_EVERY)
+                await asyncio.sleep(POLL_SECONDS)

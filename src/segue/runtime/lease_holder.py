@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ..checkpoints.storage import Storage
 from ..core.errors import StorageError, ThreadBusy
-from .relay import LOOK_EVERY, Notices
+from .relay import POLL_SECONDS, Notices
 
 logger = logging.getLogger(__name__)
 
@@ -183,7 +183,7 @@ class LeaseHolder:
         deadline = time.monotonic() + wait
         place = await self._lease.join_queue(thread_id)
         try:
-            with self._notices.about(thread_id) as notice:
+            with self._notices.subscribe(thread_id) as notice:
                 while True:
                     try:
                         return await self._try(thread_id, place, promised)
@@ -208,9 +208,9 @@ class LeaseHolder:
         owner, left = await self._lease.last_owner(thread_id)
         if self._heartbeat.fence_of(thread_id) and owner == self.owner:
             raise ThreadBusy(thread_id)
-        if owner and is_gone(owner):
+        if owner and is_dead(owner):
             await self._lease.expire(thread_id, owner)
-        elif owner and left <= 0 and is_here(owner):
+        elif owner and left <= 0 and is_local(owner):
             await self._until_renewed(thread_id)
         fence = await self._lease.acquire(thread_id, self.owner, place=place, ttl=self._heartbeat.ttl)
         if owner not in ("", self.owner):
@@ -219,10 +219,10 @@ class LeaseHolder:
 
     async def _until_renewed(self, thread_id: str) -> None:
         """Give the owner the time of a heartbeat."""
-        for _ in range(round(self._heartbeat.ttl / 2 / LOOK_EVERY)):
+        for _ in range(round(self._heartbeat.ttl / 2 / POLL_SECONDS)):
             if await self._lease.holder(thread_id) is not None:
                 return
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def release(self, thread_id: str, fence: int) -> None:
         """Let the thread go, after the last write."""
@@ -247,7 +247,7 @@ class LeaseHolder:
 
     async def held(self, thread_id: str) -> bool:
         """Whether a live process, this one or another, runs a task on the thread."""
-        return lives(await self._lease.holder(thread_id) or "")
+        return is_alive(await self._lease.holder(thread_id) or "")
 
     async def close(self) -> None:
         """End the heartbeat."""
@@ -262,15 +262,15 @@ def _here() -> str:
         return socket.gethostname()
 
 
-def is_here(owner: str) -> bool:
+def is_local(owner: str) -> bool:
     """Whether an owner, place:pid:random, is or was a process of this machine."""
     place, _, pid = owner.rpartition(":")[0].rpartition(":")
     return place == _here() and pid.isdigit()
 
 
-def is_gone(owner: str) -> bool:
+def is_dead(owner: str) -> bool:
     """Whether an owner was a process of this machine that is no more."""
-    if not is_here(owner):
+    if not is_local(owner):
         return False
     try:
         os.kill(int(owner.split(":")[-2]), 0)
@@ -281,12 +281,12 @@ def is_gone(owner: str) -> bool:
     return False
 
 
-def described(owner: str) -> str:
+def describe_owner(owner: str) -> str:
     """An owner in a log: its process, and the machine of that."""
     place, _, pid = owner.rpartition(":")[0].rpartition(":")
     return f"process {pid} of {place.partition('/')[0]}"
 
 
-def lives(owner: str) -> bool:
+def is_alive(owner: str) -> bool:
     """Whether an owner of a lease is there, and not a process of this machine that is no more."""
-    return bool(owner) and not is_gone(owner)
+    return bool(owner) and not is_dead(owner)

@@ -65,9 +65,9 @@ class Hub:
             queue.put_nowait(None)
 
 
-LOOK_EVERY = 0.1
+POLL_SECONDS = 0.1
 """Seconds between two polls where the database sends no notifications."""
-FALLBACK = 2.0
+FALLBACK_POLL_SECONDS = 2.0
 """Seconds between two polls where it does."""
 
 REQUESTS = "requests"
@@ -80,25 +80,25 @@ class Notice:
     def __init__(self, notices: "Notices") -> None:
         self._notices = notices
         self._awake = asyncio.Event()
-        self._told = False
+        self._notified = False
 
-    async def wait(self, at_most: float = FALLBACK) -> bool:
+    async def wait(self, at_most: float = FALLBACK_POLL_SECONDS) -> bool:
         """Wait for a notification, or until the next poll is due; False where there was only a delta."""
-        seconds = min(at_most, FALLBACK if self._notices.connected else LOOK_EVERY)
+        seconds = min(at_most, FALLBACK_POLL_SECONDS if self._notices.connected else POLL_SECONDS)
         try:
             await asyncio.wait_for(self._awake.wait(), seconds)
         except TimeoutError:
-            self._told = True
-        told, self._told = self._told, False
+            self._notified = True
+        notified, self._notified = self._notified, False
         self._awake.clear()
-        return told
+        return notified
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake who waits: something was changed."""
-        self._told = True
+        self._notified = True
         self._awake.set()
 
-    def stream(self) -> None:
+    def notify_delta(self) -> None:
         """Wake who waits: a delta came, and nothing was stored."""
         self._awake.set()
 
@@ -111,14 +111,16 @@ class Notices:
         self._waiting: dict[str, set[Notice]] = defaultdict(set)
         self._listening: asyncio.Task[None] | None = None
         self.connected = False
-        self.hear: Callable[[Json], None] = lambda message: None
+        self.on_message: Callable[[Json], None] = lambda message: None
         """What deltas, and who waits for them, are passed on to."""
 
     @contextmanager
-    def about(self, *ids: str) -> Iterator[Notice]:
+    def subscribe(self, *ids: str) -> Iterator[Notice]:
         """A notice about threads, tasks or requests; it misses no notification from now on."""
         if self._listen and self._listening is None:
-            self._listening = asyncio.create_task(self._listen(self.tell, self.hear, self._connected), name="notices")
+            self._listening = asyncio.create_task(
+                self._listen(self.notify, self.on_message, self._connected), name="notices"
+            )
         notice = Notice(self)
         for each in ids:
             self._waiting[each].add(notice)
@@ -130,19 +132,19 @@ class Notices:
                 if not self._waiting[each]:
                     del self._waiting[each]
 
-    def tell(self, *ids: str) -> None:
+    def notify(self, *ids: str) -> None:
         """Wake who waits for one of these ids."""
         for each in ids:
             for notice in self._waiting.get(each, ()):
-                notice.tell()
+                notice.notify()
 
-    def tell_all(self) -> None:
+    def notify_all(self) -> None:
         """Wake everybody."""
-        self.tell(*self._waiting)
+        self.notify(*self._waiting)
 
     def _connected(self, connected: bool) -> None:
         self.connected = connected
-        self.tell_all()
+        self.notify_all()
 
     async def close(self) -> None:
         """Close the connection."""
@@ -151,15 +153,15 @@ class Notices:
             await asyncio.gather(self._listening, return_exceptions=True)
 
 
-EVERY = 0.1
+BATCH_SECONDS = 0.1
 """Seconds for which deltas are gathered."""
-LONGEST = 600
+MAX_DELTA_CHARS = 600
 """Characters of a delta that is sent: a notification may have 8,000 bytes, and JSON escapes take 12 for one."""
-MOST = 1000
+MAX_PENDING = 1000
 """Deltas that wait to be sent, or to be read, at most; the oldest are dropped."""
-RENEW = 10.0
+WATCH_RENEW_SECONDS = 10.0
 """Seconds after which a follower says again that it is there."""
-WATCHED = 25.0
+WATCH_SECONDS = 25.0
 """Seconds for which it is believed to be."""
 
 
@@ -178,7 +180,11 @@ class Delta:
             return None
         whole = replace(this, content=this.content + that.content)
         same = replace(that, content=whole.content, timestamp=this.timestamp) == whole
-        fits = other.after == self.after and other.at == self.at + len(this.content) and len(whole.content) <= LONGEST
+        fits = (
+            other.after == self.after
+            and other.at == self.at + len(this.content)
+            and len(whole.content) <= MAX_DELTA_CHARS
+        )
         return replace(self, event=whole) if same and fits else None
 
 
@@ -189,7 +195,7 @@ class Deltas:
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[Delta] = deque(maxlen=MOST)
+        self._waiting: deque[Delta] = deque(maxlen=MAX_PENDING)
         self._lengths: dict[tuple[str, str], int] = {}
         self.due = 0.0
         """When a follower is to say again that it is there."""
@@ -236,18 +242,18 @@ class Relay:
     """Sends the deltas of tasks that run here to the processes that follow them, and receives those of others."""
 
     def __init__(self, workers: Workers | None, notices: Notices) -> None:
-        self._send = workers.relay(self._taken) if workers else None
+        self._send = workers.relay(self._outgoing) if workers else None
         self._sending: asyncio.TimerHandle | None = None
-        self._leaving: deque[Delta | Json] = deque(maxlen=MOST)
+        self._outbox: deque[Delta | Json] = deque(maxlen=MAX_PENDING)
         self._watched: dict[str, float] = {}
         self._followers: dict[str, set[tuple[Deltas, Notice]]] = defaultdict(set)
-        notices.hear = self._hear
+        notices.on_message = self._receive
 
-    def pass_on(self, run: Run, event: Event) -> None:
+    def send(self, run: Run, event: Event) -> None:
         """Send a delta soon, if anybody follows its task in another process."""
         if self._send is None or not isinstance(event, Token | Thinking | Phase | AttemptRestarted):
             return
-        for delta in _counted(run, event):
+        for delta in _pieces(run, event):
             if time.monotonic() < self._watched.get(run.row.task_id, 0.0):
                 self._post(delta)
 
@@ -266,52 +272,52 @@ class Relay:
     def watch(self, task_id: str, deltas: Deltas) -> None:
         """Say that the task is followed, unless that was said lately."""
         if self._send and time.monotonic() >= deltas.due:
-            deltas.due = time.monotonic() + RENEW
-            self._leaving.append({"watch": task_id})
+            deltas.due = time.monotonic() + WATCH_RENEW_SECONDS
+            self._outbox.append({"watch": task_id})
             self._send()
 
     def _post(self, delta: Delta) -> None:
-        self._leaving.append(delta)
+        self._outbox.append(delta)
         if self._sending is None:
-            self._sending = asyncio.get_running_loop().call_later(EVERY, self._flush)
+            self._sending = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._flush)
 
     def _flush(self) -> None:
         self._sending = None
         if self._send:
             self._send()
 
-    def _taken(self) -> list[str]:
+    def _outgoing(self) -> list[str]:
         """What is to be sent now; from any thread."""
         found: list[Delta | Json] = []
-        while self._leaving:
-            each, last = self._leaving.popleft(), found[-1] if found else None
+        while self._outbox:
+            each, last = self._outbox.popleft(), found[-1] if found else None
             if isinstance(each, Delta) and isinstance(last, Delta) and (both := last.joined(each)):
                 found[-1] = both
             else:
                 found.append(each)
         return [json.dumps(_message(each) if isinstance(each, Delta) else each) for each in found]
 
-    def _hear(self, message: Json) -> None:
+    def _receive(self, message: Json) -> None:
         """Take in what another process sent, or this one itself."""
         now, watched = time.monotonic(), message.get("watch")
         if isinstance(watched, str):
             self._watched = {task: until for task, until in self._watched.items() if until > now}
-            self._watched[watched] = now + WATCHED
+            self._watched[watched] = now + WATCH_SECONDS
         elif delta := _delta_of(message):
             for deltas, notice in self._followers.get(delta.event.task_id, ()):
                 deltas.add(delta)
-                notice.stream()
+                notice.notify_delta()
 
 
-def _counted(run: Run, event: Token | Thinking | Phase | AttemptRestarted) -> Iterator[Delta]:
+def _pieces(run: Run, event: Token | Thinking | Phase | AttemptRestarted) -> Iterator[Delta]:
     """The deltas of an event, whose lengths the run counts whether they are sent or not."""
     if isinstance(event, AttemptRestarted):
         run.streamed = {key: length for key, length in run.streamed.items() if key[1] != event.trace_id}
         yield Delta(event, run.stored, 0)
         return
     key, text = (event.type, event.trace_id), event.content
-    for start in range(0, len(text), LONGEST):
-        piece = replace(event, content=text[start : start + LONGEST])
+    for start in range(0, len(text), MAX_DELTA_CHARS):
+        piece = replace(event, content=text[start : start + MAX_DELTA_CHARS])
         yield Delta(piece, run.stored, run.streamed.get(key, 0))
         run.streamed[key] = run.streamed.get(key, 0) + len(piece.content)
 

@@ -175,20 +175,20 @@ def is_of_task(state: StateSnapshot, task_id: str) -> bool:
     return task_id in (values.get("task_id"), (values.get("assignment") or {}).get("task_id"))
 
 
-Given = GraphInput | Command[Any] | None
+RunInput = GraphInput | Command[Any] | None
 """What the graph of a task is invoked with; None to go on."""
 
 
-def message_of(row: Task) -> Given:
+def initial_input(row: Task) -> RunInput:
     """The message that a task begins with."""
     message = HumanMessage(row.message, additional_kwargs=naming(row.attachments))
     return {"messages": [message], "assignment": {"task_id": row.task_id}}
 
 
-def continued(state: StateSnapshot, row: Task) -> Given:
+def resume_input(state: StateSnapshot, row: Task) -> RunInput:
     """The message, if the graph does not have it yet, a person's answer, or None."""
     if not is_of_task(state, row.task_id):
-        return message_of(row)
+        return initial_input(row)
     answer = row.answer
     if answer and any(question.id == answer["interrupt_id"] for question in state.interrupts):
         return Command(resume={answer["interrupt_id"]: answer["value"]})

@@ -44,19 +44,19 @@ from .run import (
     LEASE_LOST,
     REQUESTED,
     Capacity,
-    Given,
     Run,
-    continued,
+    RunInput,
+    initial_input,
     is_of_task,
-    message_of,
     question_of,
+    resume_input,
     retrieve_error,
     state_at,
 )
 
 logger = logging.getLogger(__name__)
 
-LETTING_GO = 0.5
+RELEASE_SECONDS = 0.5
 """Seconds that another process may take to release a session whose task has ended."""
 WITHOUT_STEPS = "direct"
 """The mode inside of which there is no recursion and no step to go back to."""
@@ -183,7 +183,7 @@ class Runner:
             yield begin
         finally:
             if not begun and self.leases.keeps(thread_id, fence):
-                await self._let_go(thread_id, fence)
+                await self._release(thread_id, fence)
 
     def _check_loop(self) -> None:
         watching = self._watching
@@ -197,7 +197,7 @@ class Runner:
             last = None if wait else await self.tasks.latest_of(thread_id)
             if last is None or last.status not in ENDED:
                 raise
-        return await self.leases.take(thread_id, LETTING_GO, promised)
+        return await self.leases.take(thread_id, RELEASE_SECONDS, promised)
 
     def forget(self, thread_id: str) -> None:
         """Hold the thread's lease no more: it was released with the last write, or is left to expire."""
@@ -212,13 +212,13 @@ class Runner:
             if run.task:
                 await asyncio.wait([run.task])
 
-    async def _let_go(self, thread_id: str, fence: int) -> None:
+    async def _release(self, thread_id: str, fence: int) -> None:
         self.saver.release(thread_id)
         await self.leases.release(thread_id, fence)
 
     async def _watch(self) -> None:
         """Carry out what other processes want of the tasks that run here, as long as any does."""
-        with self.notices.about(REQUESTS) as notice:
+        with self.notices.subscribe(REQUESTS) as notice:
             while self._runs:
                 with suppress(DatabaseUnavailable):
                     await self._apply_requests()
@@ -244,7 +244,7 @@ class Runner:
                 if run.abandoned:
                     self.forget(thread_id)
                 else:
-                    await self._let_go(thread_id, fence)
+                    await self._release(thread_id, fence)
             finally:
                 del self._runs[run.row.task_id]
                 self.hub.end(run.row.task_id)
@@ -377,13 +377,13 @@ class Runner:
             "metadata": {"segue_schema": self._storage.schema_version, "segue_task": row.task_id},
         }
         if row.status == TaskStatus.PENDING:  # its graph never ran
-            given: Given = message_of(row)
+            given: RunInput = initial_input(row)
         else:
             self.saver.keep_reads(row.thread_id)  # the graph goes on from the same state
             state = await state_at(self.graph, thread_config(row.thread_id))
             if is_of_task(state, row.task_id) and not state.tasks and state.values.get("result"):
                 return {"result": state.values["result"]}
-            given = continued(state, row)
+            given = resume_input(state, row)
         out: Json = await self.graph.ainvoke(
             given, config, context=self._context(run), durability="sync", control=run.control
         )
@@ -398,7 +398,7 @@ class Runner:
         def emit(event: Event) -> None:
             run.note(event)
             self.hub.publish(event)
-            self.relay.pass_on(run, event)
+            self.relay.send(run, event)
 
         async def notes(task_id: str) -> list[str]:
             return list((await self.tasks.get(task_id)).notes)

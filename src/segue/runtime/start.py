@@ -37,7 +37,7 @@ from ..registry import CONTROL_NAMES, Registry
 from ..tools.adapters.client import client_tool_specs
 from .control import STOP_SECONDS, Control, Started
 from .message_files import FileInput, MessageFile, MessageFiles, check_accepted, fingerprint
-from .relay import LOOK_EVERY
+from .relay import POLL_SECONDS
 from .run import state_at
 from .runner import Runner, thread_config
 from .sessions import check_session
@@ -358,7 +358,7 @@ class Starter:
             with suppress(TaskError):  # it may just have ended
                 await self.control.pause(row.task_id)
             if await self._stream.runs_elsewhere(row.task_id):
-                await asyncio.sleep(LOOK_EVERY)
+                await asyncio.sleep(POLL_SECONDS)
             row = await self._runner.tasks.get(row.task_id)
         return row
 

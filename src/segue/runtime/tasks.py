@@ -13,7 +13,7 @@ from ..core.records import Json, KnownRequest, RequestKey, StatusTally, Task, Ta
 from ..core.result import Result
 from ..core.task_status import TaskStatus
 from .control import Started, known_request
-from .lease_holder import lives
+from .lease_holder import is_alive
 from .projection import Projection
 from .relay import Observer
 from .runner import Runner
@@ -105,7 +105,7 @@ class Tasks:
         """
         found, tasks = [], self._runner.tasks
         for row, owner in await tasks.unfinished():
-            if lives(owner) or row.requested == "cancel" or await self._stream.dispatch.awaits_worker(row):
+            if is_alive(owner) or row.requested == "cancel" or await self._stream.dispatch.awaits_worker(row):
                 continue
             if not await is_bot_session(tasks, row.thread_id):
                 found.append(ResumableTask(row, owner, interrupted=row.status != TaskStatus.PAUSED))

@@ -17,7 +17,7 @@ from ..core.records import Worker as WorkerRecord
 from ..core.task_status import ACTIVE, TaskStatus
 from ..prompts.errors import render
 from ..registry import Registry
-from .lease_holder import described, is_gone
+from .lease_holder import describe_owner, is_dead
 from .relay import REQUESTS, Observer
 from .run import REQUESTED, is_inside_task
 from .runner import Begin, Runner
@@ -58,7 +58,7 @@ class Dispatch:
 
     async def workers(self) -> list[WorkerRecord]:
         """The workers that are there now."""
-        return [] if self._workers is None else [w for w in await self._workers.list() if not is_gone(w.owner)]
+        return [] if self._workers is None else [w for w in await self._workers.list() if not is_dead(w.owner)]
 
     async def to_worker(self, agent_id: str, mode: str, *digests: str | None) -> bool:
         """Whether a task of this agent, in one of these versions, and mode is left to a worker.
@@ -93,7 +93,7 @@ REPORT_EVERY = 1.0
 """Seconds between two reports, and two looks for tasks without a live owner."""
 RETRY = 0.3
 """Seconds until the database is tried again."""
-MOST_TAKEOVERS = 3
+MAX_TAKEOVERS = 3
 """A task that was resumed so often and came to nothing each time is left alone: it may be what ends its process."""
 _NOTHING = ("resumed", "state_changed", "paused")
 
@@ -127,7 +127,7 @@ class Worker:
             asyncio.create_task(self._serve(), name="serving"),
             asyncio.create_task(self._report(), name="reporting"),
         ]
-        with self._runner.notices.about(REQUESTS):  # so that it knows who follows its tasks, from the first one on
+        with self._runner.notices.subscribe(REQUESTS):  # so that it knows who follows its tasks, from the first one on
             await self._stopping.wait()
         for each in serving:
             each.cancel()
@@ -243,7 +243,7 @@ class Takeover:
         elif row.requested == "pause":
             await self._pause(row, REQUESTED)
         elif owner and is_hopeless(event.type for event in await self._runner.log.read(row.task_id)):
-            await self._pause(row, f"it was taken over {MOST_TAKEOVERS} times and came to nothing")
+            await self._pause(row, f"it was taken over {MAX_TAKEOVERS} times and came to nothing")
         elif await self._is_ready(row):
             return begin(await self._entered(row, owner))
         return None
@@ -258,7 +258,7 @@ class Takeover:
                 row.task_id, row.agent_id,
             )  # fmt: skip
         if owner and began:
-            logger.info("Task %s is taken over from %s.", row.task_id, described(owner))
+            logger.info("Task %s is taken over from %s.", row.task_id, describe_owner(owner))
         elif not changed:
             return row
         resumed = Resumed(task_id=row.task_id, agent_changed=changed)
@@ -286,7 +286,7 @@ class Takeover:
         agents = self.agents
         ours = [each for each in unowned if self.can_run(each.agent_id, each.mode)]
         found = [replace(each, agent_digest=agents[each.agent_id]) if each.orphaned else each for each in ours]
-        dead = [each for each in found if not each.expired and is_gone(each.owner)]
+        dead = [each for each in found if not each.expired and is_dead(each.owner)]
         for each in dead:
             await self._runner.leases.expire(each.thread_id, each.owner)
         return [*(each for each in found if each.expired), *dead]
@@ -297,4 +297,4 @@ def is_hopeless(types: Iterable[str]) -> bool:
     resumed = 0
     for kind in types:
         resumed = resumed + (kind == "resumed") if kind in _NOTHING else 0
-    return resumed >= MOST_TAKEOVERS
+    return resumed >= MAX_TAKEOVERS
