@@ -94,18 +94,12 @@ def insert_event(connection: Connection, thread_id: str, event: Event) -> Event:
 
 
 def share_result(connection: Connection, task_id: str, result: str) -> None:
-    """Store a task's result with the task alone, where its last event, which says that it is complete, has the same.
-
-    What the runner added to the result, the model that answered, the event has from then on, too.
-    """
+    """Store a task's result with the task alone, where its last event, which says that it is complete, has the same."""
     row = next(iter(connection.fetched(_LAST, (task_id,))), None)
     if row is None or row["scope"] is not None:
         return
     event = from_row(StoredEvent, row).event
-    if event["type"] != TaskComplete.type:
-        return
-    whole = json.loads(result)
-    if {**whole, **(event["data"].get("result") or {})} == whole:
+    if event["type"] == TaskComplete.type and event["data"].get("result") == json.loads(result):
         shared = _text({**event, "data": {**event["data"], "result": None}})
         connection.execute(_SHARE, (shared, task_id, row["seq"]))
 
