@@ -16,7 +16,7 @@ from langgraph.types import Command, Interrupt, StateSnapshot
 
 from ..core.attachments import naming
 from ..core.errors import DamagedCheckpoint, TooManyTasks
-from ..core.events import AttemptRestarted, Event, Fallback, ModelCalled, Token
+from ..core.events import AttemptRestarted, Event, Fallback, Token
 from ..core.question import PAUSE
 from ..core.records import Json, Task
 from ..core.timeline import Place
@@ -105,8 +105,6 @@ class Run:
     abandoned: bool = False
     """Its lease is left to expire: the database failed the task."""
     reply: ReplyText = field(default_factory=ReplyText)
-    models: dict[str, None] = field(default_factory=dict)
-    """The names of the models that answered in this run, in the order of their first calls."""
     stored: int = 0
     """The number of its last stored event, as far as this process stored any."""
     streamed: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -148,12 +146,6 @@ class Run:
         if not self.cancelled:
             self.cancelled = True
             self.stop()
-
-    def note_stored(self, event: Event) -> None:
-        """Keep the number of a stored event, and which model answered."""
-        self.stored = max(self.stored, event.seq)
-        if isinstance(event, ModelCalled) and "error" not in event.reply:
-            self.models[event.model] = None
 
     def note(self, event: Event) -> None:
         """Keep what is streamed of the answer, without what another attempt or mode discards."""

@@ -104,7 +104,7 @@ class Runner:
         for event in stored:
             self.hub.publish(event)
             if run := self.run_of(event.task_id):
-                run.note_stored(event)
+                run.stored = max(run.stored, event.seq)
                 for observer in self.observers:
                     observer.stored(run.row, event)
 
@@ -279,7 +279,7 @@ class Runner:
             raise
         if asked := question_of(out.get("__interrupt__", ())):
             return await self._wait(run, asked.id, asked.value)
-        return await self._end(run, dict(out["result"]))
+        return await self._end(run.row, dict(out["result"]))
 
     async def _enter(self, run: Run) -> None:
         """Wait until the task may run.
@@ -293,21 +293,12 @@ class Runner:
             raise GraphDrained(run.reason)
         self.capacity.enter()
 
-    async def _end(self, run: Run, result: Json) -> Json:
-        row = run.row
-        result["model"] = self._model_of(run, result)
+    async def _end(self, row: Task, result: Json) -> Json:
         status = TaskStatus.DONE if result.get("success") else TaskStatus.ERROR
         if result.get("mode") == WITHOUT_STEPS:
             await self.saver.drop_inside(row.thread_id, WITHOUT_STEPS)
         await self.move(row, status, result=result, error=result.get("error"))
         return result
-
-    def _model_of(self, run: Run, result: Json) -> str:
-        """The model that answered: the task's own where it was called, else the last one; empty where none was."""
-        if not run.models and not (result.get("usage") or {}).get("calls"):
-            return ""
-        own = self._registry.model_for(self._registry.agent(run.row.agent_id), run.row.model).name
-        return own if own in run.models or not run.models else [*run.models][-1]
 
     async def _pause(self, run: Run, reason: str) -> Json:
         await self.move(run.row, TaskStatus.PAUSED, events=[Paused(task_id=run.row.task_id, reason=reason)])

@@ -25,6 +25,7 @@ from ...core.events import (
 from ...core.records import Call, Json, Task
 from ...core.timeline import Effect, Snapshot, TimelineEntry
 from ...graphs.chat import MODES, UNLISTED
+from ..projection import project
 
 HEADS = frozenset({"INPUT", "SCHEDULE", "EXECUTING", "MEMORY_READING", "USER"})
 """The nodes with which a recursion, a step or a round of the built-in graphs begins."""
@@ -111,7 +112,7 @@ def is_listed(snapshot: Snapshot) -> bool:
 def _entry(snapshot: Snapshot, turn: int, events: Sequence[Event]) -> TimelineEntry:
     happened = [seen for event in events if (seen := _happened(event))]
     edited = [{"type": "edited", "text": ""}] if snapshot.source == "update" and not happened else []
-    steps = [event.step_id for event in events if isinstance(event, ToolResult) and event.step_id]
+    steps = {result.step_id for result in project(events).results if result.step_id}
     return TimelineEntry(
         checkpoint_id=snapshot.checkpoint_id,
         created_at=snapshot.created_at,
@@ -119,7 +120,7 @@ def _entry(snapshot: Snapshot, turn: int, events: Sequence[Event]) -> TimelineEn
         turn=turn,
         inside=snapshot.inside,
         recursion=max((event.iteration for event in events), default=0) if snapshot.inside else 0,
-        steps=sorted(set(steps), key=lambda step: (len(step), step)) if snapshot.inside else [],
+        steps=sorted(steps, key=lambda step: (len(step), step)) if snapshot.inside else [],
         next=snapshot.next,
         happened=happened or edited,
         forked_from=snapshot.forked_from,
