@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from segue.rehearsal import ConversationConfig
-from segue.rehearsal.batch.manifest import batch_of
+from segue.rehearsal.batch import batch_of
 
 from .conftest import Visit
 from .serving import Service

@@ -24,6 +24,10 @@ def test_import_segue_loads_nothing_heavy() -> None:
     assert not loaded & HEAVY
 
 
+def test_an_app_loads_no_client_of_a_model_that_it_does_not_use() -> None:
+    assert "openai" not in loaded_by("import segue.app")
+
+
 @pytest.mark.parametrize("name", ["Agent", "Budget"])
 def test_a_name_brings_its_module_when_it_is_used(name: str) -> None:
     assert "pydantic" in loaded_by(f"import segue; segue.{name}")

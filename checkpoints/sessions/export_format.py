@@ -21,7 +21,7 @@ from ..state.serializer import SERDE, Undecodable
 from .fork import UUID, is_id
 
 FORMAT = "segue.thread"
-VERSION = 1
+VERSION = 3
 # `json` and `pickle` would let a document choose what is called when it is read.
 _KINDS = ("msgpack", "null", "bytes", "bytearray")
 

@@ -237,6 +237,8 @@ def _nameless(connection: Connection, thread_id: str) -> str:
 
 def _replace_call(connection: Connection, thread_id: str, row: ReadRow, now: float, language: Language) -> str:
     lost = f"damaged#{row.stored['position']}"
+    if "checksum" in row.faults:  # some column is not what it was: the place may be right, the arguments may be
+        lost = f"{lost} {row.values['scope']}/{row.values['idx']}"
     name = row.values.get("name", "unknown")
     latest = connection.execute(_LATEST, (thread_id,)).fetchone()
     whole: dict[str, Any] = {

@@ -18,7 +18,11 @@ from .leases import check_fence
 from .rows import insert_row
 
 _FIND = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ?"
-_LIKE = "SELECT outcome FROM calls WHERE thread_id = ? AND task_id = ? AND name = ? AND arguments = ?"
+_LIKE = """
+    SELECT scope, name, arguments, outcome FROM calls
+    WHERE thread_id = ? AND task_id = ? AND (name = ? AND arguments = ? OR substr(scope, 1, 8) = 'damaged#')
+"""
+"""Calls like a new one, and those that recovery set aside: one of them may have been in its place."""
 _ORPHAN = """
     SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND name = ? AND arguments = ? AND orphaned = 1
     ORDER BY position LIMIT 1
@@ -189,7 +193,12 @@ class ToolLedger:
         row = self._known(key, name, arguments, connection)
         if row is None:
             like = (self._thread_id, key.task_id, name, arguments)
-            doubtful = any(_is_unknown(earlier["outcome"]) for earlier in connection.fetched(_LIKE, like))
+            place = f" {key.scope}/{key.index}"
+            doubtful = any(
+                _is_unknown(earlier["outcome"])
+                for earlier in connection.fetched(_LIKE, like)
+                if (earlier["name"], earlier["arguments"]) == (name, arguments) or str(earlier["scope"]).endswith(place)
+            )
             insert_row(connection, "calls", self._intent(key, name, arguments))
             return Claim("doubtful" if doubtful else "fresh")
         call = from_row(Call, row)

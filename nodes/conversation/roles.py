@@ -176,6 +176,7 @@ def _setting(
     role: Role, conversation: Conversation, work: NodeContext, argument: str, specs: Sequence[Mapping[str, Any]]
 ) -> Setting:
     config = conversation.config
+    _restrictions(work).check(config)
     return Setting(
         role=role,
         config=config,

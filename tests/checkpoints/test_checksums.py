@@ -188,6 +188,20 @@ async def test_calls_that_were_exchanged_are_damaged_and_not_made_again(here: Wo
     assert here.noted == [1, 2, 3]
 
 
+async def test_a_call_whose_arguments_were_changed_is_not_made_again(here: World) -> None:
+    here.register("a", note_up_to(3), "react")
+    task_id = await here.run_to(2, "note", agent="a")
+    with closing(here.connect()) as connection:
+        (arguments,) = connection.execute("SELECT arguments FROM calls ORDER BY position DESC LIMIT 1").fetchone()
+        mark = "%s" if is_server(here.database.url) else "?"
+        change = f"UPDATE calls SET arguments = {mark} WHERE position = (SELECT max(position) FROM calls)"
+        connection.execute(change, (arguments.replace("2", "7"),))
+        connection.commit()
+    await here.app.recover("s")
+    await here.app.resume(task_id)
+    assert here.noted.count(2) == 1
+
+
 async def test_a_checkpoint_that_was_added_meanwhile_is_not_a_missing_one(tmp_path: Path) -> None:
     await written(tmp_path / "segue.db")
     with closing(sqlite3.connect(tmp_path / "segue.db")) as connection:

@@ -10,6 +10,10 @@ import pytest
 
 import segue
 from segue.core.agents import Agent
+from segue.core.conversation import Role, Utterance
+from segue.core.errors import ConfigurationError
+from segue.core.participants import Restrictions
+from segue.nodes.conversation.participants.apis import refused, spec_of
 from segue.rehearsal import ConversationConfig, Setting, converse
 from segue.rehearsal.segue_bot import bot_session
 from tests.nodes.conversation.test_apis import place as place
@@ -225,3 +229,37 @@ def documented() -> list[Json]:
 @pytest.mark.parametrize("config", documented(), ids=lambda config: config["session_id"])
 def test_what_the_documentation_posts_starts_a_conversation(client: httpx.Client, config: Json) -> None:
     assert settled(client, started(client, **config))["status"] in ("done", "waiting")
+
+
+def test_an_api_of_the_client_reads_no_files_and_needs_a_name(client: httpx.Client, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.json"
+    secret.write_text(json.dumps({"const": "s3cret"}), encoding="utf-8")
+    looked_up = {"type": "object", "properties": {"x": {"$ref": secret.as_uri()}}}
+    api = {"name": "look", "description": "looks", "parameters": looked_up}
+    call = Utterance(role=Role.BOT, turn=0, index=0, action="look", action_input={"x": 1})
+    assert refused([spec_of(api)], call, simple=True) is None
+    for wrong in ({}, {"name": 1}, {"name": "a", "parameters": []}):
+        answer = client.post("/api/conversations", json={"api_mode": "llm", "apis": [wrong]})
+        assert answer.status_code == 422, answer.text
+    odd = {"name": "a", "url": "http://[::1"}
+    assert client.post("/api/conversations", json={"api_mode": "request", "apis": [odd]}).status_code == 422
+
+
+def test_a_bot_is_no_agent_of_the_service(client: httpx.Client) -> None:
+    begun = started(client, **SCRIPTED, script=["hello"])
+    settled(client, begun)
+    agents = [agent["agent_id"] for agent in client.get("/api/agents").raise_for_status().json()["items"]]
+    models = [model["id"] for model in client.get("/v1/models").json()["data"]]
+    assert "shop" in agents and not [name for name in (*agents, *models) if name.startswith("shop.")]
+
+
+def test_a_stored_configuration_is_not_edited_and_names_no_files(client: httpx.Client) -> None:
+    begun = started(client, **SCRIPTED, script=["hello"])
+    settled(client, begun)
+    changed = {"state": {"config": {**begun["config"], "workflow": "/etc/passwd"}}}
+    assert client.post(f"/api/sessions/{begun['session_id']}/edit", json=changed).status_code == 422
+    limits = Restrictions(workflows=frozenset({"travel_change"}), local_models=False)
+    for fields in ({"workflow": "/etc/passwd"}, {"bot_model": "local:/srv/model.gguf"}):
+        with pytest.raises(ConfigurationError):
+            limits.check(ConversationConfig(**fields))
+    limits.check(ConversationConfig(workflow="travel_change", bot_model="offline"))

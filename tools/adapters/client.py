@@ -74,13 +74,14 @@ class ClientTool:
         """
         from jsonschema.exceptions import best_match
 
-        error = best_match(_validator()(self.spec["function"]["parameters"]).iter_errors(dict(arguments)))
+        error = best_match(argument_validator()(self.spec["function"]["parameters"]).iter_errors(dict(arguments)))
         if error is not None:
             raise BadArguments(f"{error.json_path}: {error.message[:MOST_SHOWN]}")
 
 
 @lru_cache(maxsize=1)
-def _validator() -> Any:
+def argument_validator() -> Any:
+    """A validator for schemas from elsewhere: it follows no references and matches no patterns."""
     from jsonschema import Draft202012Validator, validators
 
     rules = {keyword: Draft202012Validator.VALIDATORS[keyword] for keyword in _CHECKED}

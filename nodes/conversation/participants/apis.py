@@ -13,6 +13,7 @@ from segue.core.conversation import APIOutput, Conversation, Utterance
 from segue.core.errors import ConfigurationError, listed
 from segue.core.participants import Setting
 from segue.core.tools import CallKey, Tool
+from segue.tools.adapters.client import argument_validator
 from segue.tools.bound_tool import Marked, Marks, idempotency_key
 from segue.tools.calls.run import TOOLS
 
@@ -38,23 +39,28 @@ def spec_of(api: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"type": "function", "function": function}
 
 
-def refused(specs: Sequence[Mapping[str, Any]], call: Utterance) -> APIOutput | None:
-    """Why a call does not fit the functions that are offered, as a result of status 400; None if it fits."""
+def refused(specs: Sequence[Mapping[str, Any]], call: Utterance, *, simple: bool = False) -> APIOutput | None:
+    """Why a call does not fit the functions that are offered, as a result of status 400; None if it fits.
+
+    `simple`: without references and patterns, for schemas that may come from elsewhere.
+    """
     functions = {spec["function"]["name"]: spec["function"] for spec in specs}
     if call.action not in functions:
         return APIOutput(
             status_code=BAD_REQUEST, data=f"There is no API {call.action}; the APIs are: {listed(functions)}."
         )
-    faults = list(_faults(functions[call.action].get("parameters") or {}, call.action_input))
+    schema = functions[call.action].get("parameters") or {}
+    faults = list(_faults(schema, call.action_input, simple=simple))
     if not faults:
         return None
     return APIOutput(status_code=BAD_REQUEST, data=f"The arguments of {call.action} do not fit: {'; '.join(faults)}.")
 
 
-def _faults(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterable[str]:
+def _faults(schema: Mapping[str, Any], arguments: Mapping[str, Any], *, simple: bool) -> Iterable[str]:
     from jsonschema import Draft202012Validator  # its import takes a quarter of a second
 
-    for error in Draft202012Validator(schema).iter_errors(dict(arguments)):
+    validator = argument_validator() if simple else Draft202012Validator
+    for error in validator(schema).iter_errors(dict(arguments)):
         where = ".".join(str(part) for part in error.absolute_path)
         yield f"{where}: {error.message}" if where else error.message
 
@@ -76,7 +82,7 @@ class ToolsAPI:
     async def process(self, conversation: Conversation) -> APIOutput:
         call = conversation.pending
         assert call is not None
-        if refusal := refused(self.specs, call):
+        if refusal := refused(self.specs, call, simple=bool(self._setting.config.apis)):
             return refusal
         execution = Execution(
             key=(key := CallKey(conversation.task_id, f"call-{call.index}", 0)),
@@ -202,7 +208,10 @@ def _check(api: Mapping[str, Any], allowed: Collection[str], permitted: Collecti
     Raises:
         ConfigurationError: naming the API, and its host or the segment.
     """
-    url = httpx.URL(_SLOT.sub("x", str(api.get("url", "")).partition("?")[0]))
+    try:
+        url = httpx.URL(_SLOT.sub("x", str(api.get("url", "")).partition("?")[0]))
+    except httpx.InvalidURL:
+        url = httpx.URL()
     place = f"{url.host}:{url.port}" if url.port else url.host
     if url.scheme not in ("http", "https") or not {url.host, place} & set(allowed) or _SLOT.search(_host(api)):
         raise ConfigurationError(

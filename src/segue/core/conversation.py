@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from .agents import Items
 from .errors import ConfigurationError, listed
@@ -146,6 +146,14 @@ class ConversationConfig(BaseModel):
     """The language of the conversation's texts; empty: that of the bot's agent, else of the goal, persona or script."""
     options: dict[str, Any] = {}
     """For participants of one's own."""
+
+    @field_validator("apis")
+    @classmethod
+    def _named(cls, apis: Items[dict[str, Any]]) -> Items[dict[str, Any]]:
+        for api in apis:
+            if not isinstance(api.get("name"), str) or not isinstance(api.get("parameters") or {}, dict):
+                raise ValueError("an API needs a name, and its parameters are a JSON schema")
+        return apis
 
     @property
     def has_agent(self) -> bool:

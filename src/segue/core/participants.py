@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_check
 from .agents import Agent, load_attribute
 from .clause import Clause
 from .conversation import APIOutput, BotOutput, Conversation, ConversationConfig, EndReason, Role, UserOutput
-from .errors import ConfigurationError, UnknownTool, listed
+from .errors import ConfigurationError, UnknownTool, UnknownWorkflow, listed
 
 if TYPE_CHECKING:
     from .context import Services
@@ -134,6 +134,25 @@ class Restrictions:
     """The tool sets that it may name; None: all."""
     hosts: frozenset[str] | None = None
     """The hosts that its `request` API may call, whatever its `allowed_hosts` say; None: those."""
+    workflows: frozenset[str] | None = None
+    """The workflows that it may name; None: all, files too."""
+    local_models: bool = True
+    """Whether it may name model files of this machine."""
+
+    def check(self, config: ConversationConfig) -> None:
+        """Refuse a workflow or a model that may not be named.
+
+        Raises:
+            ConfigurationError: naming it.
+        """
+        if config.workflow and self.workflows is not None and config.workflow not in self.workflows:
+            raise UnknownWorkflow(config.workflow, sorted(self.workflows))
+        for model in (config.user_model, config.bot_model, config.api_model):
+            if model.startswith("local:") and not self.local_models:
+                raise ConfigurationError(
+                    "This service reads no model files, so {model} cannot be used: name openai:<name> or offline.",
+                    model=model,
+                )
 
     def may_import(self, name: str) -> bool:
         """Whether it may name that `module:attribute`."""

@@ -60,7 +60,10 @@ class RunState:
 
     def apply(self, event: Event) -> EngineEvent | None:
         """Apply an event; returns it as the engine yields it, or None where it yields nothing for it."""
+        made = {name: item.calls for name, item in self.known.plan.items()}
         self.known.fold(event)
+        for name, item in self.known.plan.items():  # a goal that is broken down again keeps the calls of its tasks
+            item.calls = item.calls or made.get(name, [])
         if not isinstance(event, Lifecycle):
             return None
         kind, data = _T(event.event_type), dict(event.details)

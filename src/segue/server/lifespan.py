@@ -19,6 +19,7 @@ from ..core.models import OFFLINE
 from ..core.participants import Restrictions
 from ..entry import open as open_app
 from ..rehearsal.segue_bot import BotRelease, attach
+from ..rehearsal.workflows import shipped_names
 from ..runtime.tasks import ResumableTask
 from ..runtime.worker import Dispatching, is_hopeless
 from ..telemetry.metrics import Metrics
@@ -165,7 +166,13 @@ def _restrict(app: App, settings: ServerSettings) -> None:
     """Let conversations reach only what the service's agents and its settings name, whoever configured them."""
     named = {tool for agent in app.agents.values() for tool in agent.tools if isinstance(tool, str) and ":" not in tool}
     modules, hosts = frozenset(settings.participants), frozenset(settings.api_hosts)
-    restrictions = Restrictions(modules=modules, tools=frozenset(named), hosts=hosts)
+    restrictions = Restrictions(
+        modules=modules,
+        tools=frozenset(named),
+        hosts=hosts,
+        workflows=frozenset(shipped_names()),
+        local_models=False,
+    )
     app.agents.participants = replace(app.agents.participants, restrictions=restrictions)
 
 

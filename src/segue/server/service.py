@@ -10,9 +10,11 @@ from hashlib import sha256
 from typing import Any
 
 from ..app import App
+from ..core.agents import Agent
 from ..core.errors import TaskError, UnknownTask
 from ..core.events import Steered
 from ..core.records import Json, RequestKey, Task
+from ..rehearsal.segue_bot import ConversationExecutor
 from ..runtime.start import Request
 from ..telemetry.metrics import Metrics
 from .errors import Problem, not_found
@@ -54,9 +56,19 @@ class Service:
         return self.drained is not None
 
     @property
+    def agents(self) -> dict[str, Agent]:
+        """The agents that clients may use: not those that are the bots of conversations."""
+        known = self.app.agents
+        return {
+            name: agent
+            for name, agent in known.items()
+            if not isinstance(known.executor_of(name), ConversationExecutor)
+        }
+
+    @property
     def default_agent(self) -> str:
         """The agent of a message that names none."""
-        return self.settings.default_agent or next(iter(self.app.agents))
+        return self.settings.default_agent or next(iter(self.agents))
 
     @property
     def default_model(self) -> str:

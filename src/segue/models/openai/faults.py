@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
-
-import openai
+from typing import TYPE_CHECKING, Any
 
 from ...core.clause import Clause
+
+if TYPE_CHECKING:
+    import openai
 
 ATTEMPTS = 3
 """How often a call is made, the first time included; no other layer retries."""
@@ -92,8 +93,10 @@ class Redactor:
         return self._secret.sub("***", text)
 
 
-def fault_of(error: openai.OpenAIError, redact: Redactor, clock: Callable[[], float]) -> Fault:
+def fault_of(error: "openai.OpenAIError", redact: Redactor, clock: Callable[[], float]) -> Fault:
     """Return the fault behind an error of the client."""
+    import openai  # it takes most of a second, and only a fault needs it
+
     if isinstance(error, openai.APIStatusError):
         wait = retry_after(error.response.headers, clock)
         return status_fault(error.status_code, error.body or error.message, redact, wait)
@@ -105,7 +108,7 @@ def fault_of(error: openai.OpenAIError, redact: Redactor, clock: Callable[[], fl
     return Fault(Clause("could not be asked ({why})", why=why), "check the key and the settings", retryable=False)
 
 
-def _connection_fault(error: openai.APIConnectionError, redact: Redactor) -> Fault:
+def _connection_fault(error: "openai.APIConnectionError", redact: Redactor) -> Fault:
     cause = error.__cause__
     why = _words(str(cause or error) or type(cause).__name__, redact)
     if type(cause).__name__ in _INVALID_REQUEST:

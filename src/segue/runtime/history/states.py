@@ -18,9 +18,21 @@ from ...nodes.react.state import ReactState
 from ...nodes.shared.context import NodeContext
 
 _FIXED = frozenset(
-    {"messages", "records", "outcomes", "task_id", "trace_id", "nested", "origin", "events", "assignment", "result"}
+    {
+        "messages",
+        "records",
+        "outcomes",
+        "task_id",
+        "trace_id",
+        "nested",
+        "origin",
+        "events",
+        "assignment",
+        "result",
+        "config",
+    }
 )
-"""Logs and ids, which are the engine's own."""
+"""Logs, ids and configurations, which are the engine's own."""
 _CALLS = ("calls", "call", "wave")
 """The calls that are decided and did not run."""
 _EDITABLE = ("name", "arguments", "description")

@@ -68,8 +68,7 @@ class ModelView(BaseModel):
 async def agents(service: ServiceDep, _: TenantDep, request: Request) -> JsonResponse:
     """The agents; a message that names none goes to the default one."""
     items = [
-        await asyncio.to_thread(_view, service, agent, language_of(request.scope))
-        for agent in service.app.agents.values()
+        await asyncio.to_thread(_view, service, agent, language_of(request.scope)) for agent in service.agents.values()
     ]
     return JsonResponse({"items": items, "next": None})
 
@@ -78,7 +77,7 @@ async def agents(service: ServiceDep, _: TenantDep, request: Request) -> JsonRes
 async def models(service: ServiceDep, _: TenantDep) -> JsonResponse:
     """The configured models, and the offline planner, which is always there."""
     agents = service.app.agents
-    named = {agent.agent_id: agents.model_name(agent) for agent in agents.values()}
+    named = {agent.agent_id: agents.model_name(agent) for agent in service.agents.values()}
     items = [
         {
             "model": model,
@@ -96,7 +95,7 @@ async def agent_tasks(
     agent_id: str, service: ServiceDep, tenant: TenantDep, limit: Limit = 50, before: Before = None
 ) -> JsonResponse:
     """The agent's tasks, the latest first."""
-    if agent_id not in service.app.agents:
+    if agent_id not in service.agents:
         raise not_found("agent", agent_id)
     return JsonResponse(await service.page_of_tasks(tenant, limit, before, agent_id=agent_id))
 
@@ -123,7 +122,7 @@ def _view(service: Service, agent: Agent, language: Language) -> Json:
 def _tool(tool: Tool) -> Json:
     return {
         "name": tool.name,
-        "title": tool.spec["segue"]["title"],
+        "title": tool.spec.get("segue", {}).get("title", ""),
         "description": tool.spec["function"].get("description", ""),
         "read_only": tool.read_only,
         "needs_approval": tool.needs_approval,

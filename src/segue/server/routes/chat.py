@@ -163,7 +163,7 @@ async def run(agent_id: str, body: RunInput, service: ServiceDep, tenant: Tenant
     interrupt, which the next run answers in `resume`.
     """
     service.refuse_while_draining()
-    if agent_id not in service.app.agents:
+    if agent_id not in service.agents:
         raise not_found("agent", agent_id)
     service.open_stream(tenant)
     try:

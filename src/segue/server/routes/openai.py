@@ -75,7 +75,7 @@ def item_list(items: list[Json]) -> Json:
 @router.get("/v1/models", response_model=ModelList)
 async def agent_models(service: ServiceDep, _: TenantDep) -> JsonResponse:
     """The agents, each also with every mode: `travel`, `travel:plan`."""
-    names = [name for agent in service.app.agents for name in (agent, *(f"{agent}:{m}" for m in service.app.modes))]
+    names = [name for agent in service.agents for name in (agent, *(f"{agent}:{m}" for m in service.app.modes))]
     return JsonResponse({"object": "list", "data": [_entry(name) for name in names]})
 
 
@@ -155,7 +155,7 @@ def agent_and_mode(service: Service, model: str) -> tuple[str, str]:
         Problem: there is no such model.
     """
     agent, _, mode = model.partition(":")
-    if agent not in service.app.agents or (mode and mode not in service.app.modes):
+    if agent not in service.agents or (mode and mode not in service.app.modes):
         raise Problem(404, "model_not_found", name="model", missing=model)
     return agent, mode
 
