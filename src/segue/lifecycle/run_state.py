@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.errors import SegueError
-from ..core.events import Event, Lifecycle, ToolResult
+from ..core.events import Event, Lifecycle, PlanUpdate, ToolResult
 from ..core.lifecycle import MOST_TASKS, EngineEvent, EngineEventType, EngineState, SubTask
 from ..core.plan import Status, problems
 from ..nodes.lifecycle.state import Restored
@@ -60,10 +60,11 @@ class RunState:
 
     def apply(self, event: Event) -> EngineEvent | None:
         """Apply an event; returns it as the engine yields it, or None where it yields nothing for it."""
-        made = {name: item.calls for name, item in self.known.plan.items()}
+        before = self.known.plan
         self.known.fold(event)
-        for name, item in self.known.plan.items():  # a goal that is broken down again keeps the calls of its tasks
-            item.calls = item.calls or made.get(name, [])
+        if isinstance(event, PlanUpdate):  # a goal that is broken down again keeps the calls of its tasks
+            for name, item in self.known.plan.items():
+                item.calls = item.calls or (before[name].calls if name in before else [])
         if not isinstance(event, Lifecycle):
             return None
         kind, data = _T(event.event_type), dict(event.details)
