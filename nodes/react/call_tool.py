@@ -36,6 +36,7 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     spent = state["tool_calls"] >= work.agent.budget.tool_calls
     group = state["calls"] if spent else runner.next_group(state["calls"])
     ran = await runner.run(group)
+    runner.show_results(ran)
     outcomes = [*state["outcomes"], *map(runner.entry, ran)]
     update: ReactUpdate = {
         "calls": state["calls"][len(group) :],

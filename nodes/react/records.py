@@ -96,8 +96,9 @@ def runner_of(state: ReactState, work: NodeContext) -> CallRunner:
 
 
 def announced_calls(state: ReactState, calls: Sequence[PendingCall], work: NodeContext) -> list[ToolCall]:
-    """One event a call; they wait together where one of them needs a person's approval."""
+    """One event a call, and its banner; they wait together where one of them needs a person's approval."""
     runner = CallRunner(work, work.tools, state["task_id"], state["language"], ids_of(state))
+    runner.show_calls(calls)
     return call_events(calls, any(map(runner.undecided, calls)), ids_of(state))
 
 

@@ -11,7 +11,7 @@ from langgraph.config import get_config
 from segue.core.agents import tool_digest
 from segue.core.approval import Grant, Verdict
 from segue.core.calls import CallResult, CallStatus, Execution, Executor, PendingCall
-from segue.core.events import CallPermitted, Durable, ToolCall, ToolResult
+from segue.core.events import CallPermitted, Durable, Phase, ToolCall, ToolResult
 from segue.core.tools import CallKey, Ledger, Tool
 from segue.prompts.catalogue import phrase
 from segue.tools.adapters.client import ClientTool, Results, ask_client, client_call
@@ -20,8 +20,11 @@ from segue.tools.calls.run import TOOLS
 
 from .approval import all_arguments, approved, ask_person, because, decided, given_events, is_outdated, question_of
 from .context import NodeContext
-from .prompt_budget import truncate_result
+from .prompt_budget import as_json, truncate_result
 from .tool_messages import kept, recall_ref
+
+BANNER_CHARS = 300
+"""Characters of arguments and of a result in a banner."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,22 @@ class CallRunner:
             for done in finished
         ]
 
+    def show_calls(self, calls: Sequence[PendingCall]) -> None:
+        """Stream what was decided, for those who read only `thinking`."""
+        for call in calls:
+            self._banner("call_chosen", call, arguments=_written(call["arguments"]))
+
+    def show_results(self, finished: Sequence[FinishedCall]) -> None:
+        """Stream what came of the calls, for those who read only `thinking`."""
+        for done in finished:
+            result = done.result
+            name, text = ("call_done", result.value) if result.success else ("call_failed", result.error)
+            self._banner(name, done.call, result=_brief(text))
+
+    def _banner(self, name: str, call: PendingCall, **values: str) -> None:
+        content = phrase(name, self.language, tool=call["name"], **values)
+        self.work.emit(Phase(task_id=self.task_id, step_id=call.get("step_id", ""), content=content, call=True))
+
     def entry(self, done: FinishedCall) -> dict[str, Any]:
         """The form of the state: the call with its `ref` and its `result`."""
         key = self._key(done.call)
@@ -249,6 +268,19 @@ def call_events(calls: Sequence[PendingCall], waits: bool, ids: Mapping[str, Any
         )
         for call in calls
     ]
+
+
+def _written(arguments: Mapping[str, Any]) -> str:
+    """Arguments as they would be written in code; a dash where there are none."""
+    return _brief(", ".join(f"{name}={as_json(value)}" for name, value in arguments.items())) or "–"
+
+
+def _brief(value: Any) -> str:
+    """A value on one line: its `summary` where it has one, else its beginning."""
+    if isinstance(value, Mapping):
+        value = value.get("summary", value)
+    text = " ".join((value if isinstance(value, str) else as_json(value)).split())
+    return text if len(text) <= BANNER_CHARS else f"{text[:BANNER_CHARS]}…"
 
 
 def rejection(name: str, reason: str, language: str) -> CallResult:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from ag_ui.core import RunAgentInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
@@ -222,6 +223,61 @@ async def test_plan_mode_has_the_documents_banners_one_for_every_step(chat: Chat
         "【规划模式 - 阶段四：生成回答】\n正在整合执行结果...\n\n",
     ]
     assert talk.result["answer"] == "四"
+
+
+async def test_the_thinking_of_react_names_tool_arguments_and_outcome(chat: Chat) -> None:
+    def half(number: int) -> float:
+        """Half a number."""
+        return 1 / (number // 4)
+
+    script = [Text(call_tool(("double", {"number": 2}), ("half", {"number": 2}))), Text(answer("四"))]
+    talk = await chat(script, "把二加倍", mode="react", tools=(double, half))
+    rule = "━" * 35
+    first, second = talk.text("thinking").split(f"{rule}\n")[1:]
+    assert first.splitlines() == [
+        "【推理模式 - 第 1/30 轮】",
+        "选择 double 工具，参数：number=2",
+        "选择 half 工具，参数：number=2",
+        "工具: double [成功]",
+        "结果: 4",
+        "",
+        "工具: half [失败]",
+        "错误: ZeroDivisionError: division by zero",
+        "",
+    ]
+    assert second == "【推理模式 - 第 2/30 轮】\n"
+    assert len(talk.of_type("tool_call")) == len(talk.of_type("tool_result")) == 2
+
+
+def test_banners_are_no_reasoning_of_other_protocols(tmp_path: Path) -> None:
+    script = [call_tool(("weather", {"city": "Beijing"}), thought="look first"), answer("Go.")]
+    agents = [
+        Agent(agent_id=f"a{n}", model=ScriptedChatModel(script), tools=(weather,), mode="react") for n in range(4)
+    ]
+    message = {"id": "m", "role": "user", "content": "Shall I go out?"}
+    run_input = RunAgentInput.model_validate(
+        {
+            "threadId": "t",
+            "runId": "r",
+            "state": {},
+            "messages": [message],
+            "tools": [],
+            "context": [],
+            "forwardedProps": {},
+        }
+    )
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("/v1/chat/completions", {"model": "a0", "messages": [message], "stream": True}),
+        ("/v1/responses", {"model": "a1", "input": "Shall I go out?", "stream": True}),
+        ("/ag-ui/a2", run_input.model_dump(mode="json", by_alias=True)),
+        ("/api/chat", {"message": "Shall I go out?", "agent_id": "a3"}),
+    ]
+    with Served(tmp_path / "a.db", agents=agents) as served, served.client() as client:
+        *others, native = (client.post(path, json=body).text for path, body in asked)
+    assert "Tool: weather [succeeded]" in native and '"call":true' in native.replace(" ", "")
+    for text in others:
+        assert "Go" in text and "look" in text, text
+        assert all(banner not in text for banner in ("[succeeded]", "Calling weather", "ReAct mode"))
 
 
 async def test_plan_mode_ends_with_its_results_after_three_empty_answers(chat: Chat) -> None:

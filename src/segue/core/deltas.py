@@ -47,12 +47,16 @@ class Thinking(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class Phase(BaseEvent):
-    """A banner, whole: a phase of the work begins. It has the type of a thought, and `phase` besides."""
+    """A banner, whole: a phase of the work begins. It has the type of a thought, and `phase` besides.
+
+    `call`: it says of a tool's call what a `tool_call` or a `tool_result` says in full.
+    """
 
     type: Literal["thinking"] = "thinking"
     content: str
     attempt: int = 1
     phase: Literal[True] = True
+    call: bool = False
     durable: ClassVar[bool] = False
 
 

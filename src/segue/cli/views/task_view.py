@@ -69,7 +69,7 @@ class TaskView:
                 self._thought += text if self.shows_thoughts else ""
             case Completed(Kind.THOUGHT, text):
                 self._complete_thought(text)
-            case Opened() | Closed():
+            case Opened() | Closed() | Phase(call=True):
                 pass
             case Phase():
                 self._show_phase(part)

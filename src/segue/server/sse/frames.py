@@ -51,7 +51,7 @@ def done_frame(task_id: str, result: Mapping[str, Any]) -> bytes:
 
 def _delta(event: Thinking | Phase | Token) -> Iterator[bytes]:
     named = {name: truncate(value, _ID_BYTES) for name in _IDS if (value := getattr(event, name))}
-    phase = {"phase": True} if isinstance(event, Phase) else {}
+    phase = {"phase": True, **({"call": True} if event.call else {})} if isinstance(event, Phase) else {}
     form = {"type": event.type, "content": event.content, **named, "attempt": event.attempt, **phase}
     if len(whole := _frame(form)) <= MOST:
         yield whole
