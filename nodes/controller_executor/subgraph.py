@@ -11,6 +11,7 @@ from segue.core.errors import ModelUnreachable, SegueError, StorageError
 from segue.core.events import BranchEnd
 from segue.core.flows import BranchConfig, FlowConfig, early_exit
 from segue.core.plan import Step
+from segue.core.usage import add_usages
 from segue.prompts.catalogue import phrase
 from segue.tools.calls.json_values import json_value
 
@@ -23,7 +24,6 @@ from .outcome import outcome_of
 from .state import FlowNode, FlowState, FlowUpdate
 
 BranchGraph = CompiledStateGraph[Any, Any, Any, Any]
-_COUNTED = ("input", "output", "calls", "cost")
 _SHOWN = {"result", "summary", "status", "usage", "messages", "gave_up", "early_exit", "events"}
 """What streams show of the nodes of a graph of Segue's; `events` is never a part of the output."""
 
@@ -125,8 +125,7 @@ def _added(usage: Mapping[str, Any], out: Mapping[str, Any]) -> dict[str, Any]:
     """The usage with that of the branch."""
     made = out.get("result")
     spent = out.get("usage") or (made.get("usage") if isinstance(made, Mapping) else None) or {}
-    more = {name: usage.get(name, 0) + spent[name] for name in _COUNTED if name in spent}
-    return {**usage, **more}
+    return add_usages([usage, spent])
 
 
 def _early_exit(out: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ from langchain_core.messages import AIMessage
 
 from segue.core.conversation import Conversation, Ending, EndReason, Role, transcript
 from segue.core.events import Answer, ConversationEnd, TaskComplete
+from segue.core.usage import add_usages
 
 from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.task import compose_result
@@ -23,7 +24,8 @@ async def finish(state: ConversationState, runtime: NodeRuntime) -> Conversation
         seconds=round(work.services.clock() - state["started_at"], 3),
     )
     text = transcript(conversation)
-    result = compose_result("conversation", text, history=list(_history(conversation)), usage=_total(ending.usage))
+    usage = add_usages(ending.usage.values())
+    result = compose_result("conversation", text, history=list(_history(conversation)), usage=usage)
     result["conversation"] = {"end_reason": ending.reason.value, "turns": ending.turns, "usage": ending.usage}
     result["conversation"] |= {"seconds": ending.seconds, "state": state["kept"], "language": state["language"]}
     done = [] if state["nested"] else [TaskComplete(task_id=task_id, status="done", result=result)]
@@ -40,19 +42,11 @@ async def finish(state: ConversationState, runtime: NodeRuntime) -> Conversation
 
 def usage_by_role(conversation: Conversation) -> dict[str, Any]:
     """The sums of {input, output, calls} and cost, by the role whose model was called."""
-    return {role.value: total for role in Role if (total := _total(_usages(conversation, role)))}
+    return {role.value: total for role in Role if (total := add_usages(_usages(conversation, role)))}
 
 
-def _usages(conversation: Conversation, role: Role) -> dict[int, dict[str, Any]]:
-    return {u.index: u.usage for u in conversation.utterances if u.role is role and u.usage}
-
-
-def _total(usages: Any) -> dict[str, Any]:
-    total: dict[str, Any] = {}
-    for usage in usages.values():
-        for name, value in usage.items():
-            total[name] = total.get(name, 0) + value if isinstance(value, int | float) else value
-    return total
+def _usages(conversation: Conversation, role: Role) -> list[dict[str, Any]]:
+    return [u.usage for u in conversation.utterances if u.role is role and u.usage]
 
 
 def _history(conversation: Conversation) -> Iterable[dict[str, Any]]:

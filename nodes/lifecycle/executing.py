@@ -1,11 +1,12 @@
 """EXECUTING: fold in what was carried out, then pick the tasks that begin next."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from segue.core.events import Durable
 from segue.core.lifecycle import EngineEventType, EngineState, SubTask, moved, next_tasks, stranded
 from segue.core.plan import Status
+from segue.core.usage import add_usages
 from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeRuntime, announce, node_context
@@ -14,7 +15,6 @@ from .events import as_steps, changed, completed, engine_event, tasks_of
 from .state import LifecycleNode, LifecycleState
 
 NOTE_CHARS = 200
-_COUNTED = ("input", "output", "calls", "cost")
 
 
 def executing(concurrency: int) -> LifecycleNode:
@@ -63,7 +63,7 @@ def _fold(state: LifecycleState) -> LifecycleState:
         "folded": len(state["outcomes"]),
         "results": state["results"] | {o["step_id"]: o["answer"] for o in fresh if not o["error"]},
         "calls": state["calls"] | {o["step_id"]: o["calls"] for o in fresh if o["calls"]},
-        "usage": _added_up([state["usage"], *(outcome["usage"] for outcome in fresh)]),
+        "usage": add_usages([state["usage"], *(outcome["usage"] for outcome in fresh)]),
     }
 
 
@@ -92,12 +92,3 @@ def _spent(state: LifecycleState, runtime: NodeRuntime) -> str:
     if work.seconds_since(state["started_at"]) <= work.agent.budget.seconds:
         return ""
     return phrase("spent_seconds", state["language"], n=f"{work.agent.budget.seconds:g}")
-
-
-def _added_up(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the parts used: {"input", "output", "calls"}, and "cost" where there are prices."""
-    total: dict[str, Any] = {}
-    for part in parts:
-        for name in part:
-            total[name] = total.get(name, 0) + part[name] if name in _COUNTED else part[name]
-    return total

@@ -4,6 +4,8 @@ from typing import Any
 
 from langgraph.graph.state import CompiledStateGraph
 
+from segue.core.usage import add_usages
+
 from ..shared.context import Node, NodeRuntime, announce
 from ..shared.task import PlannedTask, end_task
 
@@ -18,10 +20,7 @@ def react(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Node[PlannedTask, Pl
         given = state["messages"]
         inherited = {"task_id": state["task_id"], "language": state["language"], "plan": state["plan"]}
         out = await graph.ainvoke({"messages": given, "assignment": inherited}, context=runtime.context)
-        usage = dict(out["result"]["usage"])
-        for name in ("input", "output", "calls", "cost"):
-            if name in state["usage"]:
-                usage[name] = usage.get(name, 0) + state["usage"][name]
+        usage = add_usages([out["result"]["usage"], state["usage"]])
         result = {**out["result"], "mode": NAME, "usage": usage}
         fresh = [message.model_copy(update={"id": None}) for message in out["messages"][len(given) :]]
         return {"messages": fresh, "result": result, "events": announce(*end_task(state, result, answered=False))}

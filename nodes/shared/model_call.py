@@ -26,6 +26,7 @@ from segue.core.models import (
 )
 from segue.core.prompt_size import Renderings
 from segue.core.question import PAUSE
+from segue.core.usage import Usage, add_usages, usage_of
 from segue.models.request_text import digest, request_text
 from segue.prompts.catalogue import phrase
 from segue.prompts.errors import rendered
@@ -34,9 +35,6 @@ from .attached_files import with_files
 from .context import NodeContext
 from .live_reply import Listener, LiveReply
 from .prompt_budget import as_json
-
-Usage = dict[str, Any]
-"""{"input", "output", "calls"} so far, and "cost" where the agent has prices."""
 
 
 @dataclass(frozen=True)
@@ -164,15 +162,10 @@ def _counted(
     usage: Mapping[str, Any],
     seconds: float,
 ) -> CompletedCall:
-    used = {name: reply.usage.get(name, 0) for name in ("input", "output")}
-    total: Usage = {name: usage.get(name, 0) + used[name] for name in used} | {"calls": usage.get("calls", 0) + 1}
-    cost = None
-    if work.agent.prices is not None:
-        cost = work.agent.prices.cost(used["input"], used["output"])
-        total |= {"cost": usage.get("cost", 0.0) + cost, "currency": work.agent.prices.currency}
+    used = usage_of(reply, work.agent.prices, work.model)
     called = _called(work, request, live.ids, _stored(reply, thoughts, live.streamed))
-    event = replace(called, input=used["input"], output=used["output"], seconds=round(seconds, 3), cost=cost)
-    return CompletedCall(reply, live.streamed, total, event)
+    event = replace(called, input=used["input"], output=used["output"], seconds=round(seconds, 3), cost=used["cost"])
+    return CompletedCall(reply, live.streamed, add_usages([usage, used]), event)
 
 
 def _stored(reply: ModelReply, thoughts: str, streamed: str) -> dict[str, Any]:

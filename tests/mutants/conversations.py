@@ -146,9 +146,9 @@ CONVERSATIONS = (
     ),
     Mutant(
         "only the last model's cost counts",
-        OUTCOME,
-        "sum(costs) if costs",
-        "costs[-1] if costs",
+        "src/segue/core/usage.py",
+        "sum(cost or 0.0 for cost, _ in known)",
+        "known[-1][0]",
         f"{NUMBERS}::test_tokens_and_cost_are_those_of_every_model_of_the_conversation",
     ),
     Mutant(

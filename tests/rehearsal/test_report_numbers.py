@@ -81,7 +81,11 @@ def test_success_by_rule_needs_the_calls_and_the_state() -> None:
 
 
 def test_tokens_and_cost_are_those_of_every_model_of_the_conversation() -> None:
-    usages = ({"input": 10, "output": 1, "cost": 0.5, "currency": "USD"}, {"input": 5, "output": 2}, {"cost": 0.25})
+    usages = (
+        {"input": 10, "output": 1, "cost": 0.5, "currency": "USD"},
+        {"input": 5, "output": 2, "cost": 0.0},
+        {"cost": 0.25},
+    )
     roles = (Role.USER, Role.BOT, Role.API)
     said = [
         Utterance(index=place, turn=1, role=role, usage=usage)
@@ -90,6 +94,15 @@ def test_tokens_and_cost_are_those_of_every_model_of_the_conversation() -> None:
     used = used_by(Conversation(conversation_id="c", config=ConversationConfig(), utterances=tuple(said)))
     assert used == Used(input_tokens=15, output_tokens=3, cost=0.75, currency="USD")
     assert used_by(talk()).cost is None
+
+
+def test_a_cost_that_is_not_known_of_one_call_is_not_known_of_the_conversation_and_the_batch() -> None:
+    known, unknown = {"input": 1, "output": 1, "cost": 0.5, "currency": "USD"}, {"input": 5, "output": 2}
+    said = [Utterance(index=place, turn=1, role=Role.BOT, usage=usage) for place, usage in enumerate((known, unknown))]
+    used = used_by(Conversation(conversation_id="c", config=ConversationConfig(), utterances=tuple(said)))
+    assert (used.input_tokens, used.cost) == (6, None)
+    some = [outcome("a", True, Calls(made=1, expected=1, matched=1), cost=cost) for cost in (0.5, None)]
+    assert summary_of(some).cost is None
 
 
 def outcome(scenario: str, success: bool | None, calls: Calls, cost: float | None = None) -> Outcome:
@@ -105,7 +118,7 @@ def test_a_batch_sums_calls_up_before_it_divides_and_leaves_out_what_nothing_mea
         [
             outcome("a", True, Calls(made=1, expected=4, matched=1), cost=0.5),
             outcome("a", False, Calls(made=9, expected=4, matched=3), cost=0.25),
-            outcome("b", None, Calls(made=0, expected=0, matched=0)),
+            outcome("b", None, Calls(made=0, expected=0, matched=0), cost=0.0),
         ]
     )
     assert (summary.precision, summary.recall, summary.calls) == (4 / 10, 4 / 8, 10)

@@ -68,11 +68,12 @@ def test_a_call_is_running_until_its_result() -> None:
     assert project([call, result("1", success=1)]).running == {}
 
 
-def test_usage_adds_up_and_has_a_cost_only_where_one_is_known() -> None:
+def test_usage_adds_up_and_has_a_cost_only_where_that_of_each_call_is_known() -> None:
     call = ModelCalled(task_id="t", purpose="decide", model="m", input=10, output=2, seconds=1)
-    assert project([call, call]).usage.as_dict() == {"input": 20, "output": 4, "calls": 2}
+    assert project([call, call]).usage.as_dict() == {"input": 20, "output": 4, "calls": 2, "cost": None}
     priced = ModelCalled(task_id="t", purpose="decide", model="m", input=1, output=1, seconds=1, cost=0.5)
-    assert project([call, priced]).usage.as_dict() == {"input": 11, "output": 3, "calls": 2, "cost": 0.5}
+    assert project([call, priced]).usage.cost is project([priced, call]).usage.cost is None
+    assert project([priced, priced]).usage.as_dict() == {"input": 2, "output": 2, "calls": 2, "cost": 1.0}
 
 
 def test_the_plan_is_the_newest_one_and_its_finished_steps_keep_their_calls() -> None:

@@ -191,7 +191,7 @@ class Agent(BaseModel):
     budget: Budget = Budget()
     """What bounds its tasks."""
     prices: Prices | None = None
-    """With it, results and traces say what a task cost."""
+    """What results and traces count with; None: what is known of the model at its endpoint."""
     system_first: bool = False
     """Put the system message first and close with a user nudge, for endpoints that insist."""
     state: Literal["inline", "last"] | None = None

@@ -234,7 +234,7 @@ class ToolResult(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCalled(BaseEvent):
-    """A model call ended: tokens as the endpoint counted them (0 where it does not), cost where prices are known.
+    """A model call ended: tokens as the endpoint counted them (0 where it does not), cost None where it is not known.
 
     `request` is the digest of the request. `reply` is what the model replied: {"text", "finish_reason", "tool_calls",
     "reasoning", "streamed"}, without what is empty; or {"error"} of a call that it refused.

@@ -91,12 +91,17 @@ class RawCall:
 
 @dataclass(frozen=True)
 class ModelReply:
-    """The whole reply; `usage` counts tokens as {"input", "output"}."""
+    """The whole reply.
+
+    `usage` counts tokens as {"input", "output"}, and "cached" of the input where the endpoint says so. `cost` is in US
+    dollars; None: it is not known.
+    """
 
     text: str
     finish_reason: str = "stop"
     usage: Mapping[str, int] = field(default_factory=dict)
     tool_calls: tuple[RawCall, ...] = ()
+    cost: float | None = None
 
 
 ModelPiece = TextDelta | ReasoningDelta | CallDelta | Withdrawn | Hidden | Retry | ModelReply

@@ -64,7 +64,7 @@ class Result(Json):
 
     @property
     def usage(self) -> Mapping[str, Any]:
-        """Tokens and calls: {"input", "output", "calls"}, with prices also "cost" and "currency"."""
+        """{"input", "output", "calls", "cost", "currency"}: tokens, calls, money; a cost of None is not known."""
         return self.get("usage") or {}
 
     @property

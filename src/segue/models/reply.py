@@ -1,7 +1,7 @@
 """A model's reply while it arrives: text, function calls, and the reasoning between `<think>` and `</think>`."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 from uuid import uuid4
@@ -180,7 +180,7 @@ class GrowingReply:
         self._pending: list[ModelPiece] = []
         self._chars = 0
         self.finish_reason = ""
-        self.usage: Mapping[str, int] = {}
+        self.usage: dict[str, int] = {}
 
     def add_text(self, piece: str) -> None:
         """Add a piece of the text; thoughts that it begins with are reasoning."""

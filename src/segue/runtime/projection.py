@@ -99,17 +99,16 @@ class PlanItem:
 
 @dataclass
 class Usage:
-    """Tokens, model calls and cost; the cost is None where no price is known."""
+    """Tokens, model calls and cost; the cost is None where that of a call is not known."""
 
     input: int = 0
     output: int = 0
     calls: int = 0
-    cost: float | None = None
+    cost: float | None = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """{"input", "output", "calls"}, and "cost" if it is known."""
-        counts = {"input": self.input, "output": self.output, "calls": self.calls}
-        return counts if self.cost is None else {**counts, "cost": self.cost}
+        """{"input", "output", "calls", "cost"}."""
+        return {"input": self.input, "output": self.output, "calls": self.calls, "cost": self.cost}
 
 
 @dataclass(frozen=True)
@@ -211,10 +210,9 @@ class Projection:
         if "error" not in event.reply:
             usage.calls += 1
             self.models[event.model] = None
+            usage.cost = None if usage.cost is None or event.cost is None else usage.cost + event.cost
         self.prompt_chars += event.prompt_chars
         self.prefix_chars += event.prefix_chars
-        if event.cost is not None:
-            usage.cost = (usage.cost or 0.0) + event.cost
 
     @fold.register
     def _(self, event: ToolCall) -> None:

@@ -15,7 +15,7 @@ from langgraph.types import StateSnapshot
 from pydantic import BaseModel, ValidationError
 
 from ..checkpoints.storage import Storage
-from ..core.agents import Agent
+from ..core.agents import Agent, Prices
 from ..core.decision import read_object
 from ..core.errors import (
     InvalidMessage,
@@ -31,6 +31,7 @@ from ..core.models import Model, ModelReply, ModelRequest
 from ..core.records import NewTask, RequestKey, Session, Task
 from ..core.result import Result
 from ..core.task_status import ACTIVE, ENDED, OPEN, TaskStatus
+from ..core.usage import Usage, add_usages, usage_of
 from ..prompts.language import language_of
 from ..prompts.load import render
 from ..registry import CONTROL_NAMES, Registry
@@ -127,8 +128,10 @@ T = TypeVar("T", bound=BaseModel)
 MOST_ASKS = 3
 
 
-async def extract(model: Model, answer: str, response_model: type[T]) -> tuple[T, dict[str, int]]:
-    """The answer as an object, and the tokens that it took: {"input", "output", "calls"}.
+async def extract(
+    model: Model, answer: str, response_model: type[T], prices: Prices | None = None
+) -> tuple[T, Sequence[Usage]]:
+    """The answer as an object, and what each call for it used.
 
     An answer that is such an object already costs no call.
 
@@ -136,19 +139,17 @@ async def extract(model: Model, answer: str, response_model: type[T]) -> tuple[T
         UnreadableReply: the model did not manage it in three tries.
         ModelError: the model cannot be asked, or cannot write one.
     """
-    usage = {"input": 0, "output": 0, "calls": 0}
+    usages: list[Usage] = []
     try:
-        return response_model.model_validate(read_object(answer)), usage
+        return response_model.model_validate(read_object(answer)), usages
     except (UnreadableReply, ValidationError):
         pass
     messages = _prompt(answer, response_model)
     for _ in range(MOST_ASKS):
         reply = await _ask(model, messages, response_model)
-        usage = {name: usage[name] + reply.usage.get(name, 0) for name in ("input", "output")} | {
-            "calls": usage["calls"] + 1
-        }
+        usages.append(usage_of(reply, prices, model))
         try:
-            return response_model.model_validate(read_object(reply.text)), usage
+            return response_model.model_validate(read_object(reply.text)), usages
         except (UnreadableReply, ValidationError) as error:
             messages = [*messages, AIMessage(reply.text), HumanMessage(f"{error}")]
     raise UnreadableReply(
@@ -259,10 +260,10 @@ class Starter:
         result = await self.control.result(row, run)
         if response_model is None or not result["success"]:
             return result
-        model = self._registry.model_for(self._registry.agent(row.agent_id), row.model)
-        made, usage = await extract(model, result["answer"], response_model)
-        spent = {name: result["usage"].get(name, 0) + count for name, count in usage.items()}
-        return Result({**result, "object": made, "usage": {**result["usage"], **spent}})
+        agent = self._registry.agent(row.agent_id)
+        model = self._registry.model_for(agent, row.model)
+        made, usages = await extract(model, result["answer"], response_model, agent.prices)
+        return Result({**result, "object": made, "usage": add_usages([result["usage"], *usages])})
 
     async def _mode(self, request: Request, agent: Agent) -> str:
         mode = request.mode

@@ -12,6 +12,7 @@ from ..core.question import ANSWER_FORMS, API_CALL
 from ..core.records import Json, KnownRequest, RequestKey, StatusTally, Task, TaskTrace, WaitingTask, Worker
 from ..core.result import Result
 from ..core.task_status import TaskStatus
+from ..core.usage import add_usages
 from .control import Started, known_request
 from .lease_holder import is_alive
 from .projection import Projection
@@ -160,14 +161,10 @@ class Tasks:
         return await self._runner.tasks.tally()
 
     async def usage(self, agent_id: str | None = None) -> Json:
-        """Tokens, calls and cost of an agent's tasks that have a result, or of all."""
-        total: Json = {"tasks": 0}
-        for task in await self._runner.tasks.list(agent_id=agent_id, limit=-1):
-            spent = {} if task.copy_of else (task.result or {}).get("usage", {})
-            total["tasks"] += bool(spent)
-            for name in spent.keys() & {"input", "output", "calls", "cost"}:
-                total[name] = total.get(name, 0) + spent[name]
-        return total
+        """Tokens, calls and cost of an agent's tasks that have a result, or of all; None: the cost is not known."""
+        tasks = await self._runner.tasks.list(agent_id=agent_id, limit=-1)
+        usages = [used for task in tasks if not task.copy_of and (used := (task.result or {}).get("usage"))]
+        return {"tasks": len(usages), **add_usages(usages)}
 
     # Requests by their idempotency keys.
 

@@ -279,6 +279,8 @@ def status_line(task: "Task", seconds: float, language: str) -> Text:
         parts.append(f"{word('tools', language)} {', '.join(tools)}")
     if usage.get("input") or usage.get("output"):
         parts.append(f"{usage.get('input', 0)} + {usage.get('output', 0)} tokens")
+    if usage.get("cost"):
+        parts.append(f"{usage['cost']:.4f} {usage.get('currency', '')}".strip())
     return Text(printable(" · ".join([*parts, sentence("took", language, seconds=f"{seconds:.1f}")])), style="dim")
 
 

@@ -15,6 +15,7 @@ from ...core.errors import ModelError, ModelRefused, ModelUnreachable
 from ...core.json_schema import plain_specs
 from ...core.models import ModelPiece, ModelRequest, Retry
 from ..chat_object import messages_with_parts
+from ..known_prices import known_cost
 from .faults import ATTEMPTS, MAX_RETRY_AFTER, AttemptFailed, Fault, Redactor, RetryPolicy
 from .transport import Transport
 
@@ -178,7 +179,8 @@ class OpenAIModel:
         for piece in transport.reader.take():
             yield piece
         learn_thoughts(self._endpoint, transport.reader.opened)
-        yield transport.reader.reply()
+        reply = transport.reader.reply()
+        yield replace(reply, cost=await known_cost(self.chat.model_name, self._address, reply.usage))
 
     def _bound(self, request: ModelRequest, capabilities: Capabilities, transport: Transport) -> Any:
         """A copy of the chat model for one attempt.

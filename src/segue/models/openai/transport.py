@@ -44,6 +44,8 @@ class ReplyReader:
         if completion.usage is not None:
             usage = completion.usage
             self._reply.usage = {"input": usage.prompt_tokens, "output": usage.completion_tokens}
+            if cached := usage.prompt_tokens_details.cached_tokens:
+                self._reply.usage["cached"] = cached
         return any([self._choice(choice) for choice in completion.choices[:1]])
 
     def _choice(self, choice: Choice) -> bool:

@@ -51,6 +51,10 @@ def _count(value: object) -> int:
     return int(min(max(value, 0), MAX_TOKENS))
 
 
+def _details(value: object) -> object:
+    return value if isinstance(value, dict) else {}
+
+
 def _or_empty(value: Any) -> Any:
     return () if value is None else value
 
@@ -62,11 +66,18 @@ Count = Annotated[int, PlainValidator(_count)]
 OrEmpty = BeforeValidator(_or_empty)
 
 
+class Details(BaseModel):
+    """Which of the prompt's tokens the endpoint had read before."""
+
+    cached_tokens: Count = 0
+
+
 class Usage(BaseModel):
     """Tokens, as counted by the endpoint."""
 
     prompt_tokens: Count = 0
     completion_tokens: Count = 0
+    prompt_tokens_details: Annotated[Details, BeforeValidator(_details)] = Details()
 
 
 class Function(BaseModel):

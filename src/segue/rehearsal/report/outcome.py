@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.conversation import Conversation, Utterance
 from ...core.records import Json
+from ...core.usage import add_usages
 from ...prompts.catalogue import report_text
 
 SERVER_ERROR = 500
@@ -175,7 +176,7 @@ def rule_success(calls: Calls, state_differences: Iterable[StateDifference], exp
 
 @dataclass(frozen=True, kw_only=True)
 class Used:
-    """Tokens, and cost where a model has a price."""
+    """Tokens, and cost where that of each call is known."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -186,10 +187,10 @@ class Used:
 def used_by(conversation: Conversation) -> Used:
     """What all models of the conversation used."""
     usages = [u.usage for u in conversation.utterances if u.usage]
-    costs = [usage["cost"] for usage in usages if usage.get("cost") is not None]
+    total = add_usages(usages)
     return Used(
-        input_tokens=sum(usage.get("input", 0) for usage in usages),
-        output_tokens=sum(usage.get("output", 0) for usage in usages),
-        cost=sum(costs) if costs else None,
-        currency=next((usage["currency"] for usage in usages if usage.get("currency")), ""),
+        input_tokens=total.get("input", 0),
+        output_tokens=total.get("output", 0),
+        cost=total.get("cost"),
+        currency=total.get("currency", ""),
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...core.errors import ConfigurationError
 from ...core.records import Json
+from ...core.usage import add_costs
 from ...prompts.catalogue import report_text
 from ..batch import Manifest
 from .outcome import Outcome
@@ -125,7 +126,7 @@ def summary_of(outcomes: Sequence[Outcome]) -> Summary:
     made = sum(outcome.calls.made for outcome in outcomes)
     expected = sum(outcome.calls.expected for outcome in outcomes)
     matched = sum(outcome.calls.matched for outcome in outcomes)
-    costs = [outcome.cost for outcome in outcomes if outcome.cost is not None]
+    cost = add_costs((outcome.cost, outcome.currency) for outcome in outcomes)
     both = [o.rule_success == o.judge_success for o in outcomes if None not in (o.rule_success, o.judge_success)]
     return Summary(
         conversations=len(outcomes),
@@ -140,8 +141,8 @@ def summary_of(outcomes: Sequence[Outcome]) -> Summary:
         turns_median=_or_zero(median, [outcome.turns for outcome in outcomes]),
         input_tokens=sum(outcome.input_tokens for outcome in outcomes),
         output_tokens=sum(outcome.output_tokens for outcome in outcomes),
-        cost=sum(costs) if costs else None,
-        currency=next((outcome.currency for outcome in outcomes if outcome.currency), ""),
+        cost=cost["cost"],
+        currency=cost.get("currency", ""),
         seconds_mean=_or_zero(fmean, [outcome.seconds for outcome in outcomes]),
         seconds_median=_or_zero(median, [outcome.seconds for outcome in outcomes]),
         end_reasons=dict(Counter(outcome.end_reason for outcome in outcomes).most_common()),

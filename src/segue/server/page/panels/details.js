@@ -2,7 +2,7 @@
 /** A task at a glance: its ids, who answered it how, and what it cost. */
 import { useRead } from "../state/signals.js";
 import { shownTask, turnOf } from "../state/store.js";
-import { moment, t, textOf } from "../texts/index.js";
+import { costText, moment, t, textOf } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
 
 /** @import { Turn } from "../state/types.js" */
@@ -31,7 +31,7 @@ function facts(shown) {
     [t("details.started"), moment(shown.createdAt)],
     [t("details.calls"), usage?.calls],
     [t("details.tokens"), usage ? t("details.tokensValue", { input: usage.input, output: usage.output }) : ""],
-    [t("details.cost"), usage?.cost],
+    [t("details.cost"), usage ? costText(usage.cost, usage.currency) : ""],
     [t("details.task"), shown.id],
     [t("details.session"), shown.session],
   ];

@@ -1,6 +1,6 @@
 // @ts-check
 /** The trace of a task as a timeline: rounds, model calls, tool calls, with their time, tokens and cost. */
-import { duration, t } from "../texts/index.js";
+import { costText, duration, t } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
 import { Pending } from "./parts/loaded.js";
 import { axisOf, rowsOf, totalsOf } from "./parts/spans.js";
@@ -35,7 +35,7 @@ function Totals({ rows }) {
     [t("trace.models"), models],
     [t("trace.tools"), tools],
     [t("details.tokens"), input || output ? t("details.tokensValue", { input, output }) : ""],
-    [t("details.cost"), cost ? cost.toFixed(4) : ""],
+    [t("details.cost"), costText(cost)],
   ];
   return html`<dl class="totals">
     ${shown.flatMap(([name, value]) =>

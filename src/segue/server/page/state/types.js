@@ -33,7 +33,7 @@
  *   thinking: string, mark: number, calls: Call[],
  *   goal: string, steps: Step[], notes: string[], pending: string[], question: Question | null, error: string,
  *   rating: number | null,
- *   usage: Record<string, number> | null, createdAt: number, updatedAt: number, idle: number, waiting: string,
+ *   usage: { input: number, output: number, calls: number, cost?: number | null, currency?: string } | null, createdAt: number, updatedAt: number, idle: number, waiting: string,
  *   fallback: string, malformed: boolean, seq: number, connection: "" | "live" | "lost", detailed: boolean }} Turn
  *   One message, and what came of it. `draft` is the answer while it streams, `thinking` what streamed of the thoughts,
  *   `mark` its length at the last durable event; `seq` numbers that event. `pending` are notes on their way.

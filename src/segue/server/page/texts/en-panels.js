@@ -12,6 +12,7 @@ export default {
   "details.tokensValue": "{input} in, {output} out",
   "details.calls": "Model calls",
   "details.cost": "Cost",
+  "details.costUnknown": "unknown",
   "details.started": "Started",
   "graph.levels": "Graphs that the task is in",
   "graph.label": "State machine {name}, now at {nodes}",

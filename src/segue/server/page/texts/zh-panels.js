@@ -12,6 +12,7 @@ export default {
   "details.tokensValue": "输入 {input}，输出 {output}",
   "details.calls": "模型调用",
   "details.cost": "费用",
+  "details.costUnknown": "未知",
   "details.started": "开始时间",
   "graph.levels": "任务所在的图",
   "graph.label": "状态机 {name}，当前位于 {nodes}",

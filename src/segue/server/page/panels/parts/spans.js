@@ -1,12 +1,12 @@
 // @ts-check
 /** A task's events as the rows of a timeline. */
-import { reasonOf, t, textOf } from "../../texts/index.js";
+import { costText, reasonOf, t, textOf } from "../../texts/index.js";
 import { inline } from "./text.js";
 
 /** @import { Frame } from "../../state/types.js" */
 /**
  * @typedef {{ key: string, kind: string, label: string, about: string, start: number, end: number, depth: number,
- *   details: [string, unknown][], input: number, output: number, cost: number, state: string }} Row
+ *   details: [string, unknown][], input: number, output: number, cost: number | null, state: string }} Row
  *   `start` and `end` are Unix times; a row that is only a moment has both the same.
  * @typedef {(time: number) => number} Axis from a Unix time to a share of the width, 0 to 1
  */
@@ -71,12 +71,12 @@ const ROWS = {
     details: [
       [t("details.model"), model],
       [t("details.tokens"), t("details.tokensValue", { input, output })],
-      ...(cost ? /** @type {[string, unknown][]} */ ([[t("details.cost"), cost]]) : []),
+      [t("details.cost"), costText(cost)],
       [t("trace.reply"), reply?.text ?? reply],
     ],
     input,
     output,
-    cost: cost ?? 0,
+    cost: cost ?? null,
   }),
   tool_call: ({ name, arguments: given }) => ({
     kind: "tool",
@@ -186,6 +186,6 @@ export function totalsOf(rows) {
     tools: count((row) => row.kind === "tool"),
     input: sum((row) => row.input),
     output: sum((row) => row.output),
-    cost: sum((row) => row.cost),
+    cost: rows.some((row) => row.cost === null) ? null : sum((row) => row.cost ?? 0),
   };
 }
