@@ -34,7 +34,7 @@ docs: $(VENV)/.docs ## build the documentation into site/
 test: $(VENV)/.dev ## run the fast tests
 	$(BIN)/python -m pytest -m 'not slow' -n 2 $(PARALLEL) $(RETRY) -p no:schemathesis
 
-test-slow: $(VENV)/.dev ## run the slow tests: processes, crashes, recordings
+test-slow: $(VENV)/.dev web/node_modules/.installed ## run the slow tests: processes, crashes, recordings
 	$(BIN)/python -m pytest -m slow -n 3 $(PARALLEL) $(RETRY)
 
 test-postgres: $(VENV)/.dev ## run the slow tests that need PostgreSQL, on a server of their own
@@ -89,7 +89,7 @@ bench-workers: $(VENV)/.dev ## kill workers, freeze them, race them, count them:
 
 lock: $(VENV)/.dev ## resolve constraints.txt anew
 	@PATH="$(CURDIR)/$(BIN):$$PATH"; command -v uv >/dev/null || $(BIN)/python -m pip install -q uv; \
-	  uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --group e2e --group bench --group docs --group web --upgrade \
+	  uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --group e2e --group bench --group docs --upgrade \
 	    --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' -o constraints.txt pyproject.toml
 
 clean: ## remove .venv and everything that was built
