@@ -96,7 +96,12 @@ def verdict_of(question: Mapping[str, Any], form: Mapping[str, Any], language: L
     """The answer to an approval that a filled form is; whatever its reason says, only its verdict approves."""
     if accepted and form.get("verdict") == "approve":
         return "approve"
-    return _rejection(question, str(form.get("reason") or "") or _text("declined", language))
+    return _rejection(question, str(form.get("reason") or "") or declined(language))
+
+
+def declined(language: Language) -> str:
+    """The reason of a rejection that gives none."""
+    return _text("declined", language)
 
 
 def _rejection(question: Mapping[str, Any], reason: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def reply(messages: Any) -> str:
         return choose("final_answer", answer="It is blue.") if '"success": "blue"' in text else asked
     if "please fail" in text:
         raise ModelUnreachable("the endpoint is down")
-    if any(end in text for end in ("refunded 5", "held one", "rejected by the person", "shown the cart")):
+    if any(end in text for end in ("refunded", "held one", "rejected by the person", "shown the cart")):
         return answer("Settled, 好的.", thought="That is all.")
     for name, arguments in (("hold", {"name": "one"}), ("refund", {"amount": 5}), ("show", {"page": "cart"})):
         if f"please {name}" in text:

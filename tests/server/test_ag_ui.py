@@ -1,4 +1,4 @@
-"""Runs over AG-UI, each checked by the protocol's validator: tools, approval, a question, a pause, a restart."""
+"""Runs over AG-UI, checked by the protocol's models and a validator: tools, approval, questions, pauses, restarts."""
 
 import json
 from collections.abc import Iterator
@@ -7,12 +7,17 @@ from typing import Any
 
 import httpx
 import pytest
-from ag_ui.core import Context, RunAgentInput, Tool, ToolMessage, UserMessage
+from ag_ui.core import AssistantMessage, Context, Event, FunctionCall, RunAgentInput, Tool, ToolMessage, UserMessage
+from ag_ui.core import ToolCall as MadeCall
 from ag_ui_validate.pytest_plugin import assert_valid_agui
+from jsonpatch import apply_patch
+from pydantic import TypeAdapter
 
 from segue.core.agents import Agent
+from segue.core.flows import BranchConfig, FlowConfig
 from segue.tools.registry import tool
-from tests.fakes import answer, call_tool
+from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan_json
+from tests.graphs.test_lifecycle import task, tasks
 
 from .serving import ALPHA, BETA, KEYS, Held, Json, Served, ServerSettings, wait_until
 from .shop import refund, reply
@@ -52,13 +57,35 @@ def body(text: str, run_id: str, thread_id: str = "t", **fields: Any) -> Json:
     return form
 
 
-def run(client: httpx.Client, form: Json, **options: Any) -> list[Json]:
-    """The events of a run, which break no rule of the protocol."""
-    answered = client.post("/ag-ui/shop", json=form, **options)
+EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+
+
+ANNOUNCED_BEFORE = {"AGUI207": "off"}
+"""The validator knows one run; the call of an approval is announced by one, and its result comes in the next."""
+
+
+def run(
+    client: httpx.Client, form: Json, agent: str = "shop", rules: dict[str, str] | None = None, **options: Any
+) -> list[Json]:
+    """The events of a run, which are the protocol's, without other fields, and break no rule of it."""
+    answered = client.post(f"/ag-ui/{agent}", json=form, **options)
     assert answered.status_code == 200, answered.text
     events = [json.loads(line.removeprefix("data: ")) for line in answered.text.splitlines() if line.startswith("data")]
-    assert_valid_agui(events)
+    assert_valid_agui(events, severity_overrides=rules)
+    for event in events:
+        assert EVENT.validate_python(event).model_extra == {}
     return events
+
+
+def states(events: list[Json]) -> list[Json]:
+    """The state after its snapshot, and after each delta."""
+    found: list[Json] = []
+    for event in events:
+        if event["type"] == "STATE_SNAPSHOT":
+            found.append(event["snapshot"])
+        elif event["type"] == "STATE_DELTA":
+            found.append(apply_patch(found[-1], event["delta"]))
+    return found
 
 
 def types(events: list[Json]) -> list[str]:
@@ -87,10 +114,13 @@ def test_a_run_streams_its_rounds_thoughts_calls_and_answer(client: httpx.Client
 
 
 def test_a_plan_is_the_state(client: httpx.Client) -> None:
-    form = body("帮我规划一个北京3日游", "r1", forwarded_props={"mode": "plan"})
-    answered = client.post("/ag-ui/travel", json=form)
-    states = [json.loads(line[6:]) for line in answered.text.splitlines() if "STATE_SNAPSHOT" in line]
-    assert {step["status"] for step in states[-1]["snapshot"]["plan"]["steps"]} == {"done"}
+    events = run(client, body("帮我规划一个北京3日游", "r1", forwarded_props={"mode": "plan"}), "travel")
+    first, *_, last = states(events)
+    assert "plan" not in first and types(events).count("STATE_SNAPSHOT") == 1
+    assert {step["status"] for step in last["plan"]["steps"]} == {"done"}
+    assert last["task"] == {"task_id": events[-1]["result"]["task_id"], "status": "done", "mode": "plan"}
+    statuses = {state["plan"]["steps"][0]["status"] for state in states(events) if "plan" in state}
+    assert {"pending", "running", "done"} <= statuses
 
 
 @tool(needs_approval=True, keywords=("refund",))
@@ -103,9 +133,10 @@ def test_a_run_that_goes_on_has_the_plan_from_its_beginning(database: Path) -> N
     planner = Agent(agent_id="shop", model="offline", tools=(pay_back,), mode="plan")
     with Served(database, OPEN, agents=[planner]) as served, served.client() as client:
         first = run(client, body("please refund it", "r1"))
-        second = run(client, resumed(first, "r2", {"verdict": "approve"}))
+        second = run(client, resumed(first, "r2", {"approved": True}))
     assert types(second)[:2] == ["RUN_STARTED", "STATE_SNAPSHOT"]
-    plans = [event["snapshot"]["plan"]["steps"] for event in second if event["type"] == "STATE_SNAPSHOT"]
+    assert states(first)[-1]["task"]["status"] == "waiting"
+    plans = [state["plan"]["steps"] for state in states(second)]
     assert [step["status"] for step in plans[0]] == ["pending", "pending"]
     assert {step["status"] for step in plans[-1]} == {"done"}
 
@@ -113,25 +144,27 @@ def test_a_run_that_goes_on_has_the_plan_from_its_beginning(database: Path) -> N
 @pytest.mark.parametrize(
     ("payload", "status", "ran"),
     [
-        ({"verdict": "approve"}, "resolved", 1),
-        ({"reason": "too expensive"}, "resolved", 0),
-        ({"verdict": "reject", "reason": "yes"}, "resolved", 0),
+        ({"approved": True}, "resolved", 1),
+        ({"approved": True, "editedArgs": {"amount": 4}}, "resolved", 1),
+        ({"approved": False, "reason": "yes"}, "resolved", 0),
         (None, "cancelled", 0),
     ],
 )
 def test_an_approval_is_an_interrupt(client: httpx.Client, payload: Any, status: str, ran: int) -> None:
     events = run(client, body("please refund", "r1"))
     (interrupt,) = events[-1]["outcome"]["interrupts"]
-    assert (interrupt["reason"], interrupt["message"]) == ("approval", "Approve refund(amount=5)?")
+    assert (interrupt["reason"], interrupt["message"]) == ("tool_call", "Approve refund(amount=5)?")
+    started = [event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_START"]
+    assert [interrupt["toolCallId"]] == started
     answer = resumed(events, "r2", payload, status)
     after = run(client, answer)
     assert text(after) == "Settled, 好的."
-    started = [event["toolCallId"] for event in events + after if event["type"] == "TOOL_CALL_START"]
     ended = [event["toolCallId"] for event in after if event["type"] == "TOOL_CALL_RESULT"]
-    assert started == ended * 2  # one call, announced in each run by the same id
+    assert started == ended
     assert run(client, answer)[-1] == {**after[-1], "timestamp": pytest.approx(after[-1]["timestamp"], abs=60_000)}
     trace = client.get(f"/api/tasks/{after[-1]['result']['task_id']}").json()
-    assert len(trace["calls"]) == ran
+    changed = (payload or {}).get("editedArgs") or {"amount": 5}
+    assert [call["arguments"] for call in trace["calls"]] == [changed] * ran
     closed = client.post("/ag-ui/shop", json=resumed(events, "r3", payload, status))
     assert (closed.status_code, closed.json()["error"]["type"]) == (409, "QuestionClosed")
 
@@ -154,7 +187,7 @@ def test_a_paused_run_is_resumed(client: httpx.Client, served: Served, held: Hel
         response.read()
     wait_until(lambda: client.get(f"/api/tasks/{task_id}").json()["task"]["status"] == "paused")
     events = run(client, body("please hold", "r1"))
-    assert events[-1]["outcome"]["interrupts"][0]["reason"] == "paused"
+    assert events[-1]["outcome"]["interrupts"][0]["reason"] == "segue:paused"
     assert text(run(client, resumed(events, "r2", None))) == "Settled, 好的."
     assert held.effects == ["one"]
 
@@ -177,9 +210,9 @@ def test_a_thread_survives_a_restart_and_is_its_tenants_own(held: Held, database
         events = run(client, body("please refund", "r1"))
     with Served(database, settings, agents=[shop(held)]) as served, served.client() as client:
         assert client.post("/ag-ui/shop", json=body("hi", "r1")).status_code == 401
-        stolen = client.post("/ag-ui/shop", json=resumed(events, "r2", {"verdict": "approve"}), headers=BETA)
+        stolen = client.post("/ag-ui/shop", json=resumed(events, "r2", {"approved": True}), headers=BETA)
         assert stolen.status_code == 422 and "no run" in stolen.json()["error"]["message"]
-        answered = run(client, resumed(events, "r2", {"verdict": "approve"}), headers=ALPHA)
+        answered = run(client, resumed(events, "r2", {"approved": True}), headers=ALPHA)
         assert text(answered) == "Settled, 好的."
 
 
@@ -200,7 +233,8 @@ def test_a_tool_of_the_front_end_ends_the_run_and_its_result_goes_on_after_a_res
         events = run(client, body("please show", "r1", tools=[SHOW]))
     call = next(event for event in events if event["type"] == "TOOL_CALL_ARGS")
     assert json.loads(call["delta"]) == {"page": "cart"} and types(events).count("TOOL_CALL_START") == 1
-    assert "TOOL_CALL_RESULT" not in types(events) and events[-1]["outcome"] == {"type": "success"}
+    assert "TOOL_CALL_RESULT" not in types(events)
+    assert events[-1]["outcome"] == {"type": "success", "pendingToolCallIds": [call["toolCallId"]]}
     with Served(database, OPEN, agents=[shop(held)]) as served, served.client() as client:
         other = result_of(events, "r2", "shown the cart")
         other["messages"][0]["toolCallId"] = "none"
@@ -258,8 +292,9 @@ def test_the_context_is_read_with_the_message_and_the_state_comes_back(client: h
     context = [Context(description="the basket", value="kiwis")]
     events = run(client, body("apples", "r1", context=context, state={"theme": "dark"}))
     assert text(events) == "Heard apples, kiwis."
-    (snapshot,) = [event["snapshot"] for event in events if event["type"] == "STATE_SNAPSHOT"]
-    assert snapshot == {"theme": "dark"}
+    assert states(events)[-1]["theme"] == "dark" and states(events)[-1]["memory"] == []
+    later = run(client, body("pears", "r2", state={**states(events)[-1], "plan": {}}))
+    assert states(later)[-1].keys() == {"theme", "task", "memory"}
 
 
 def test_calls_of_the_front_end_wait_together(database: Path) -> None:
@@ -278,6 +313,73 @@ def test_calls_of_the_front_end_wait_together(database: Path) -> None:
     assert [call["outcome"] for call in made] == [{"success": "shown 1"}, {"success": "shown 2"}]
 
 
+def snapshot(events: list[Json]) -> list[tuple[str, Any]]:
+    """The roles and contents of the messages of the one snapshot."""
+    (sent,) = [event["messages"] for event in events if event["type"] == "MESSAGES_SNAPSHOT"]
+    return [(message["role"], message["content"]) for message in sent]
+
+
+def test_a_new_client_is_given_the_messages_of_the_thread(client: httpx.Client) -> None:
+    assert "MESSAGES_SNAPSHOT" not in types(run(client, body("apples", "r1")))
+    turn = [("user", "apples"), ("assistant", "Heard apples.")]
+    asked = run(client, body("please refund", "r2"))
+    assert snapshot(asked) == [*turn, ("user", "please refund")]
+    settled = run(client, {**resumed(asked, "r3", {"approved": True}), "messages": []})
+    assert snapshot(settled) == [*turn, ("user", "please refund")]
+    assert types(settled).count("TOOL_CALL_START") == 1
+
+
+def test_a_call_that_the_client_has_is_not_announced_again(client: httpx.Client) -> None:
+    asked = run(client, body("please refund", "r1"))
+    (call_id,) = [event["toolCallId"] for event in asked if event["type"] == "TOOL_CALL_START"]
+    call = MadeCall(id=call_id, function=FunctionCall(name="refund", arguments="{}"))
+    answer = resumed(asked, "r2", {"approved": True})
+    answer["messages"].append(
+        json.loads(AssistantMessage(id=call_id, tool_calls=[call]).model_dump_json(by_alias=True))
+    )
+    after = run(client, answer, rules=ANNOUNCED_BEFORE)
+    assert "TOOL_CALL_START" not in types(after) and "MESSAGES_SNAPSHOT" not in types(after)
+    assert [event["toolCallId"] for event in after if event["type"] == "TOOL_CALL_RESULT"] == [call_id]
+
+
+def test_a_stream_that_broke_off_is_followed_again_without_what_it_had_sent(client: httpx.Client) -> None:
+    first = run(client, body("apples", "r1"))
+    form = body("apples", "r1")
+    (begun,) = {event["messageId"] for event in first if event["type"] == "TEXT_MESSAGE_START"}
+    form["messages"].append({"id": begun, "role": "assistant", "content": "Heard a"})
+    again = run(client, form)
+    assert again[-1]["result"] == first[-1]["result"]
+    assert snapshot(again) == [("user", "apples")]
+    assert begun not in {event["messageId"] for event in again if event["type"] == "TEXT_MESSAGE_START"}
+
+
+def test_each_call_of_an_approval_is_an_interrupt(database: Path) -> None:
+    def pay_twice(messages: Any) -> str:
+        if "rejected" in str(messages):
+            return answer("Settled.")
+        return call_tool(("refund", {"amount": 1}), ("refund", {"amount": 2}))
+
+    agent = Held().agent("shop", pay_twice, tools=(refund,))
+    with Served(database, OPEN, agents=[agent]) as served, served.client() as client:
+        events = run(client, body("pay both", "r1"))
+        interrupts = events[-1]["outcome"]["interrupts"]
+        assert [each["message"] for each in interrupts] == [f"Approve refund(amount={n})?" for n in (1, 2)]
+        entries = [
+            {"interruptId": each["id"], "status": "resolved", "payload": {"approved": n == 0}}
+            for n, each in enumerate(interrupts)
+        ]
+        for given, why in (
+            (entries[:1], "one entry for each interrupt"),
+            ([entries[0], {**entries[1], "payload": {"verdict": "approve"}}], '{"approved": true}'),
+        ):
+            refused = client.post("/ag-ui/shop", json=body("", "r2", resume=given))
+            assert (refused.status_code, why in refused.json()["error"]["message"]) == (422, True), refused.text
+        rest = run(client, body("", "r2", resume=entries))
+        assert text(rest) == "Settled."
+        (call,) = client.get(f"/api/tasks/{rest[-1]['result']['task_id']}").json()["calls"]
+    assert call["outcome"] == {"success": "refunded 1"}
+
+
 @pytest.mark.parametrize(
     "changed",
     [
@@ -291,3 +393,50 @@ def test_a_run_id_is_of_one_request(client: httpx.Client, changed: Json) -> None
     assert run(client, body("apples", "r1"))[-1]["result"] == first[-1]["result"]
     other = client.post("/ag-ui/shop", json=body("apples", "r1", **changed))
     assert (other.status_code, other.json()["error"]["type"]) == (409, "KeyUsed")
+
+
+PAY = ("pay_back", {"amount": 5})
+STEPS = [{"action": PAY[0], "params": PAY[1], "description": "pay"}]
+APPROVALS = {
+    "react": [call_tool(PAY), answer("done")],
+    "plan": [plan_json("g", STEPS), "done"],
+    "plan_react": [plan_json("g", STEPS), call_tool(PAY), answer("done")],
+    "controller": [plan_json("g", STEPS), choose("pay_back", amount=5), choose("finish", summary="ok")],
+    "lifecycle": [tasks(task("a")), call_tool(PAY), answer("done")],
+}
+
+
+@pytest.mark.parametrize("mode", APPROVALS)
+def test_an_approval_names_its_call_in_every_mode(mode: str, database: Path) -> None:
+    payer = Agent(agent_id="shop", model=ScriptedChatModel(APPROVALS[mode]), tools=(pay_back,))
+    with Served(database, OPEN, agents=[payer]) as served, served.client() as client:
+        asked = run(client, body("pay it", "r1", forwarded_props={"mode": mode}))
+        announced = [event["toolCallId"] for event in asked if event["type"] == "TOOL_CALL_START"]
+        (interrupt,) = asked[-1]["outcome"]["interrupts"]
+        assert [interrupt[name] for name in ("toolCallId",) if name in interrupt] == announced
+        assert interrupt["reason"] == ("tool_call" if announced else "confirmation")
+        assert announced or mode == "plan"  # which asks about all calls of a wave before it makes any
+        paid = run(client, resumed(asked, "r2", {"approved": True}))
+    assert [event["content"] for event in paid if event["type"] == "TOOL_CALL_RESULT"] == ['{"success":"refunded 5"}']
+    assert states(paid)[-1]["task"]["status"] == "done"
+
+
+def test_an_agent_that_works_for_a_flow_is_an_activity(database: Path) -> None:
+    clerk = Agent(agent_id="clerk", model=ScriptedChatModel([answer("looked")]), mode="direct")
+    script = [
+        plan_json("g", [{"description": "look"}]),
+        choose("clerk", goal="look"),
+        choose("finish", summary="ok"),
+    ]
+    desk = FlowConfig(
+        name="desk",
+        subflows_config={"Executor": {"branches": {"clerk": BranchConfig(agent="clerk", description="A clerk")}}},
+    )
+    shop = Agent(agent_id="shop", model=ScriptedChatModel(script), mode="desk")
+    with Served(database, OPEN, agents=[shop, clerk], modes={"desk": desk}) as served, served.client() as client:
+        events = run(client, body("look", "r1"))
+    (begun,) = [event for event in events if event["type"] == "ACTIVITY_SNAPSHOT"]
+    (ended,) = [event for event in events if event["type"] == "ACTIVITY_DELTA"]
+    content = apply_patch(begun["content"], ended["patch"])
+    assert (begun["messageId"], content["branch"], content["kind"]) == (ended["messageId"], "clerk", "agent")
+    assert "looked" in str(content["result"])

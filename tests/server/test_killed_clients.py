@@ -33,8 +33,8 @@ def test_an_ag_ui_run_goes_on_after_a_kill(pages: Shell, serve: Callable[..., Pr
     with serve().client() as client:
         events = run(client, body(ASKED, "r1"))
         assert seen["toolCallId"] in [event.get("toolCallId") for event in events]
-        assert events[-1]["outcome"]["interrupts"][0]["reason"] == "approval"
-        answered = run(client, resumed(events, "r2", {"verdict": "approve"}))
+        assert "refund" in events[-1]["outcome"]["interrupts"][0]["message"]
+        answered = run(client, resumed(events, "r2", {"approved": True}))
     assert "TOOL_CALL_RESULT" in types(answered) and answered[-1]["outcome"] == {"type": "success"}
     assert effects(pages) == REFUNDED, "nothing ran twice"
 

@@ -17,6 +17,7 @@ from ..core.events import (
     Fallback,
     Lifecycle,
     ModelCalled,
+    ModeSelected,
     NotesTaken,
     Observe,
     PlanUpdate,
@@ -143,6 +144,8 @@ class Projection:
     """Whether the thread went back to an older state."""
     partial: str = ""
     """What a cancelled task had written of its answer."""
+    mode: str = ""
+    """The mode that carries it."""
     phase: str = ""
     """The state of the lifecycle engine."""
     context: dict[str, list[str]] = field(default_factory=dict)
@@ -235,7 +238,12 @@ class Projection:
     @fold.register
     def _(self, event: Fallback) -> None:
         """The mode that takes over makes a plan of its own."""
+        self.mode = event.to_mode
         self.goal, self.plan, self.running, self.unknown_steps = "", {}, {}, frozenset()
+
+    @fold.register
+    def _(self, event: ModeSelected) -> None:
+        self.mode = event.mode
 
     @fold.register
     def _(self, event: ApprovalRequested) -> None:

@@ -1,11 +1,13 @@
 """A task's events as AG-UI's."""
 
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from typing import Any
 
 from ag_ui.core import (
+    PROTOCOL_VERSION,
+    ActivityDeltaEvent,
+    ActivitySnapshotEvent,
     BaseEvent,
     Interrupt,
     ReasoningEndEvent,
@@ -17,8 +19,10 @@ from ag_ui.core import (
     RunFinishedCancelledOutcome,
     RunFinishedEvent,
     RunFinishedInterruptOutcome,
+    RunFinishedOutcome,
     RunFinishedSuccessOutcome,
     RunStartedEvent,
+    StateDeltaEvent,
     StateSnapshotEvent,
     StepFinishedEvent,
     StepStartedEvent,
@@ -32,8 +36,10 @@ from ag_ui.core import (
     ToolCallStartEvent,
 )
 from ag_ui.encoder import EventEncoder
+from jsonpatch import make_patch
 
-from ...core.events import Event, ToolCall, ToolResult
+from ...core.errors import MemoryUnavailable
+from ...core.events import BranchEnd, BranchStart, Event, ToolCall, ToolResult
 from ...core.records import Json, Task
 from ...prompts.language import Language
 from ...prompts.protocols import answer_schema, question_text, stop_notice
@@ -43,20 +49,34 @@ from ...runtime.reply_stream import (
     CallClosed,
     CallOpened,
     Closed,
+    Discarded,
     Kind,
     Opened,
     Part,
-    PlanChanged,
     ReplyStream,
     RoundOpened,
 )
-from ..readers.ag_ui import PAUSED, RunInput
+from ..readers.ag_ui import PAUSED, RunInput, interrupt_ids
 from ..readers.client_tools import waiting_calls
 from ..service import Service
 from ..sse.stream import events_of, unbroken
 from ..sse.truncation import readable
 from ..tenants import Tenant
 from ..views import outcome, plan_view
+from .ag_ui_thread import ClientThread
+
+TURNS = 50
+"""How many earlier turns a client is given that has none of them."""
+APPROVAL = {
+    "type": "object",
+    "properties": {
+        "approved": {"type": "boolean"},
+        "editedArgs": {"type": "object", "description": "other arguments, all of them"},
+        "reason": {"type": "string", "description": "why not"},
+    },
+    "required": ["approved"],
+}
+"""The schema of what a person decides about a call."""
 
 
 class Translation:
@@ -66,30 +86,58 @@ class Translation:
         self._run = run
         self._row = row
         self._language: Language = row.language or "en"
+        self._thread = ClientThread(run, row)
         self._message_id, self._round = "", ""
-        self._count = 0
-        self._announced: set[str] = set()
+        self._count = len(run.messages)
+        self._memory: Sequence[str] = ()
+        self._state: Json = {}
+        self._branches: dict[str, Json] = {}
         self._reply = ReplyStream({spec["function"]["name"] for spec in row.client_tools})
 
-    def start(self, before: Iterable[Event]) -> Iterator[BaseEvent]:
-        """The events that begin the run: with the state, and the plan where the task made one in an earlier run."""
-        yield RunStartedEvent(thread_id=self._run.thread_id, run_id=self._run.run_id)
-        self._reply.recall(before)
-        if self._reply.task.plan or self._run.own_state:
-            yield self._state()
+    def start(self, before: Sequence[Event], earlier: Sequence[Task], memory: Sequence[str]) -> Iterator[BaseEvent]:
+        """The events that begin the run, with the state, and the messages where the client lacks some or has too many.
 
-    def _state(self) -> BaseEvent:
+        `before` are the task's events in earlier runs, `earlier` as in `ClientThread.corrected`, `memory` the names
+        of the user's memory files.
+        """
+        yield RunStartedEvent(thread_id=self._run.thread_id, run_id=self._run.run_id, protocol_version=PROTOCOL_VERSION)
+        self._reply.recall(before)
+        self._memory = memory
+        self._state = self._state_of(self._status)
+        yield StateSnapshotEvent(snapshot=self._state)
+        yield from self._thread.corrected(earlier, goes_on=bool(before))
+
+    @property
+    def _status(self) -> str:
+        statuses = self._reply.task.statuses
+        return statuses[-1].new if statuses else str(self._row.status)
+
+    def _state_of(self, status: str) -> Json:
         task = self._reply.task
         plan = {"plan": plan_view(task)} if task.plan else {}
-        return StateSnapshotEvent(snapshot={**self._run.own_state, **plan})
+        about = {"task_id": self._row.task_id, "status": status, "mode": task.mode or self._row.mode}
+        return {**self._run.own_state, "task": about, **plan, "memory": [*self._memory]}
+
+    def _update(self, status: str) -> Iterator[BaseEvent]:
+        """What changed of the state."""
+        before, self._state = self._state, self._state_of(status)
+        if before and (patch := make_patch(before, self._state).patch):
+            yield StateDeltaEvent.model_validate({"delta": patch})
 
     def of(self, event: Event) -> Iterator[BaseEvent]:
         """An event as AG-UI's."""
         for part in self._reply.of(event):
-            yield from self._of(part)
+            yield from self._sent(part)
+        if event.durable:
+            yield from self._update(self._status)
+
+    def _sent(self, part: Part) -> Iterator[BaseEvent]:
+        for event in self._of(part):
+            self._thread.add(event)
+            yield event
 
     def _of(self, part: Part) -> Iterator[BaseEvent]:
-        """A part as AG-UI's events; after what is discarded, which cannot be taken back, a new message begins."""
+        """A part as AG-UI's events."""
         match part:
             case Opened(kind):
                 yield from self._open(kind)
@@ -99,58 +147,78 @@ class Translation:
                 yield ReasoningMessageContentEvent(message_id=self._message_id, delta=text)
             case Closed(kind):
                 yield from self._close(kind)
+            case Discarded():
+                yield from self._retract()
             case RoundOpened(iteration):
                 yield from self._begin_round(f"round {iteration}")
             case CallOpened(call):
-                yield from self._begin_call(call)
+                yield from self._begin_call(_call_id(call), call.name, call.arguments)
             case CallClosed(result):
                 yield self._end_call(result)
-            case PlanChanged():
-                yield self._state()
+            case BranchStart() | BranchEnd():
+                yield from self._branch(part)
 
-    def finish(self, result: Json) -> Iterator[BaseEvent]:
-        """The events that end the run."""
+    def finish(self, result: Json, memory: Sequence[str] | None = None) -> Iterator[BaseEvent]:
+        """The events that end the run; `memory` as in `start`, None where it is not known."""
         for part in self._reply.end(str(result["answer"])):
-            yield from self._of(part)
-        for call in waiting_calls(result):
-            yield from self._send_call(call["id"], call["name"], call["arguments"])
+            yield from self._sent(part)
+        pending = waiting_calls(result)
+        for call in pending:
+            yield from self._begin_call(call["id"], call["name"], call["arguments"])
         yield from self._end_round()
+        self._memory = self._memory if memory is None else memory
+        yield from self._update(result["status"])
+        usage = _usage(result)
         if result["status"] == "error":
-            yield RunErrorEvent(message=str(result.get("error") or ""), code="task_failed")
+            yield RunErrorEvent(message=str(result.get("error") or ""), code="task_failed", usage=usage)
             return
-        usage = result.get("usage") or {}
         yield RunFinishedEvent(
             thread_id=self._run.thread_id,
             run_id=self._run.run_id,
-            outcome=self._outcome(result),
+            outcome=self._outcome(result, [call["id"] for call in pending]),
             result={name: result.get(name) for name in ("task_id", "session_id", "status", "mode")},
-            usage=[TokenUsage(input_tokens=usage["input"], output_tokens=usage["output"])] if usage else None,
+            usage=usage,
         )
 
-    def _outcome(self, result: Json) -> Any:
-        if result["status"] == "done" or waiting_calls(result):
-            return RunFinishedSuccessOutcome()
+    def _outcome(self, result: Json, pending: list[str]) -> RunFinishedOutcome:
+        if result["status"] == "done" or pending:
+            return RunFinishedSuccessOutcome(pending_tool_call_ids=pending or None)
         if result["status"] == "cancelled":
             return RunFinishedCancelledOutcome()
-        if result["status"] == "waiting":
-            asked = result["question"]
-            interrupt = Interrupt(
-                id=asked["interrupt_id"],
-                reason=asked["kind"],
-                message=question_text(asked, self._language),
-                response_schema=answer_schema(asked),
-                metadata={"calls": asked["calls"]} if asked["kind"] == "approval" else None,
-            )
-        else:
+        if result["status"] != "waiting":
             message = stop_notice(result["status"], self._language)
-            interrupt = Interrupt(id=f"{PAUSED}{self._row.task_id}", reason="paused", message=message)
-        return RunFinishedInterruptOutcome(interrupts=[interrupt])
+            paused = Interrupt(id=f"{PAUSED}{self._row.task_id}", reason="segue:paused", message=message)
+            return RunFinishedInterruptOutcome(interrupts=[paused])
+        asked = result["question"]
+        ids = interrupt_ids(asked)
+        if asked["kind"] == "approval":
+            return RunFinishedInterruptOutcome(interrupts=[*map(self._approval, ids, asked["calls"])])
+        question = Interrupt(
+            id=ids[0],
+            reason="input_required",
+            message=question_text(asked, self._language),
+            response_schema=answer_schema(asked),
+        )
+        return RunFinishedInterruptOutcome(interrupts=[question])
+
+    def _approval(self, interrupt_id: str, call: Json) -> Interrupt:
+        """The interrupt of a call to approve, which was announced by the id of its place in the task."""
+        decided = reversed(self._reply.task.running.values())
+        place = next((each for each in decided if (each.index, each.name) == (call["index"], call["name"])), None)
+        return Interrupt(
+            id=interrupt_id,
+            reason="tool_call" if place else "confirmation",
+            tool_call_id=_call_id(place) if place else None,
+            message=question_text({"kind": "approval", "calls": [call]}, self._language),
+            response_schema=APPROVAL,
+            metadata={"call": call},
+        )
 
     # The answer, the thinking, the rounds.
 
     def _new_id(self, kind: str) -> str:
         self._count += 1
-        return f"{self._run.run_id}-{kind}-{self._count}"
+        return f"{self._run.prefix}{kind}:{self._count}"
 
     def _open(self, kind: Kind) -> Iterator[BaseEvent]:
         if kind is Kind.TEXT:
@@ -168,6 +236,15 @@ class Translation:
             yield ReasoningMessageEndEvent(message_id=self._message_id)
             yield ReasoningEndEvent(message_id=self._message_id)
 
+    def _retract(self) -> Iterator[BaseEvent]:
+        """Take back the messages of the text that was discarded; one that is open goes on as a new message."""
+        is_open = self._thread.is_open
+        if is_open:
+            yield TextMessageEndEvent(message_id=self._message_id)
+        yield from self._thread.retracted(len(self._reply.text))
+        if is_open:
+            yield from self._open(Kind.TEXT)
+
     def _begin_round(self, name: str) -> Iterator[BaseEvent]:
         yield from self._end_round()
         self._round = name
@@ -180,21 +257,30 @@ class Translation:
 
     # Calls and the plan.
 
-    def _begin_call(self, event: ToolCall | ToolResult) -> Iterator[BaseEvent]:
-        """Announce a call once in a run; where it waited for approval, the next run announces it by the same id."""
-        if (named := _call_id(event)) in self._announced:
+    def _begin_call(self, named: str, name: str, arguments: Json) -> Iterator[BaseEvent]:
+        """Announce a call unless the client knows it: one that waited for approval was announced by an earlier run."""
+        if self._thread.knows_call(named):
             return
-        self._announced.add(named)
-        yield from self._send_call(named, event.name, event.arguments)
-
-    def _send_call(self, named: str, name: str, arguments: Json) -> Iterator[BaseEvent]:
         yield ToolCallStartEvent(tool_call_id=named, tool_call_name=name)
         yield ToolCallArgsEvent(tool_call_id=named, delta=readable(arguments))
         yield ToolCallEndEvent(tool_call_id=named)
 
     def _end_call(self, event: ToolResult) -> BaseEvent:
-        named, content = _call_id(event), readable(event.result)
-        return ToolCallResultEvent(message_id=f"{named}-result", tool_call_id=named, content=content, role="tool")
+        content = readable(event.result)
+        return ToolCallResultEvent(message_id=self._new_id("result"), tool_call_id=_call_id(event), content=content)
+
+    def _branch(self, event: BranchStart | BranchEnd) -> Iterator[BaseEvent]:
+        """An agent or a graph that works for a flow, as an activity, which ends with its result."""
+        if event.kind == "built_in":
+            return
+        named = f"{event.task_id}:branch:{event.trace_id}"
+        if isinstance(event, BranchStart):
+            self._branches[named] = {"branch": event.branch, "kind": event.kind, "arguments": event.arguments}
+            yield ActivitySnapshotEvent(message_id=named, activity_type="branch", content=self._branches[named])
+        elif named in self._branches:
+            patch = [{"op": "add", "path": "/result", "value": event.result}]
+            about = {"message_id": named, "activity_type": "branch"}
+            yield ActivityDeltaEvent.model_validate({**about, "patch": patch})
 
 
 def _call_id(event: ToolCall | ToolResult) -> str:
@@ -202,25 +288,44 @@ def _call_id(event: ToolCall | ToolResult) -> str:
     return ":".join(map(str, (event.task_id, *call_id(event))))
 
 
+def _usage(result: Json) -> list[TokenUsage] | None:
+    used = result.get("usage")
+    if not used:
+        return None
+    return [TokenUsage(model=result.get("model"), input_tokens=used["input"], output_tokens=used["output"])]
+
+
 def frames(service: Service, tenant: Tenant, run: RunInput, row: Task, after: int) -> AsyncGenerator[bytes, None]:
     """The frames of a run's stream."""
     translation = Translation(run, row)
-    whole = _frames(service, tenant, translation, row, after)
+    whole = _frames(service, tenant, translation, run, row, after)
     return unbroken(whole, tenant, row, lambda result: _encoded(translation.finish({**result, "status": "error"})))
 
 
 async def _frames(
-    service: Service, tenant: Tenant, translation: Translation, row: Task, after: int
+    service: Service, tenant: Tenant, translation: Translation, run: RunInput, row: Task, after: int
 ) -> AsyncGenerator[bytes, None]:
-    before = await service.app.tasks.events(row.task_id, limit=after) if after else []
-    for frame in _encoded(translation.start(before)):
+    tasks = service.app.tasks
+    before = await tasks.events(row.task_id, limit=after) if after else []
+    known = run.knows_thread
+    earlier = [] if known else await tasks.list(session_id=row.thread_id, before=row.task_id, limit=TURNS)
+    for frame in _encoded(translation.start(before, earlier[::-1], await _memory_of(service, row))):
         yield frame
     async with aclosing(events_of(service, row.task_id, after, so_far=True)) as events:
         async for event in events:
             for frame in _encoded(translation.of(event)):
                 yield frame
-    for frame in _encoded(translation.finish(await outcome(service.app, tenant, row.task_id))):
+    result = await outcome(service.app, tenant, row.task_id)
+    for frame in _encoded(translation.finish(result, await _memory_of(service, row))):
         yield frame
+
+
+async def _memory_of(service: Service, row: Task) -> list[str]:
+    """The names of the user's memory files; none where they cannot be read."""
+    try:
+        return [file["name"] for file in await service.app.memory.files(user_id=row.user_id)]
+    except MemoryUnavailable:
+        return []
 
 
 def _encoded(translated: Iterator[BaseEvent]) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from ...core.question import CLIENT_CALLS
 from ...core.records import RequestKey, Task
 from ...core.task_status import ENDED
 from ...prompts.language import Language
-from ...prompts.protocols import answer_of, client_result, verdict_of
+from ...prompts.protocols import answer_of, client_result, declined
 from ...runtime.message_files import fingerprint
 from ..errors import not_found
 from ..request_body import LONGEST, NAME, Items
@@ -77,13 +77,23 @@ class MessagePart(BaseModel):
         return file_of(source.url, named if isinstance(named, str) else "")
 
 
+class MadeCall(BaseModel):
+    """A call in the message that made it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str
+
+
 class RunMessage(BaseModel):
     """A message of the thread; the session knows the earlier ones."""
 
-    model_config = _CAMEL
+    model_config = ConfigDict(**_CAMEL, extra="allow")
 
+    id: str = ""
     role: str
     content: str | Items[MessagePart] | dict[str, Any] | None = None
+    tool_calls: Items[MadeCall] | None = Field(default=None, description="the calls that an assistant's message made")
     tool_call_id: str | None = Field(default=None, description="of a tool's message: the call that it is the result of")
     error: str | None = Field(default=None, description="of a tool's message: why the call failed")
 
@@ -112,7 +122,9 @@ class ResumeEntry(BaseModel):
 
     interrupt_id: str
     status: Literal["resolved", "cancelled"]
-    payload: Any = Field(default=None, description="to an approval {verdict, reason}, to a question {answer} or a text")
+    payload: Any = Field(
+        default=None, description="to an approval {approved, editedArgs, reason}, to a question {answer} or a text"
+    )
 
 
 class FrontendTool(BaseModel):
@@ -154,8 +166,28 @@ class RunInput(BaseModel):
     resume: Items[ResumeEntry] | None = None
     tools: Items[FrontendTool] | None = None
     context: Items[ContextEntry] | None = Field(default=None, description="goes along with the message as a file")
-    state: Any = Field(default=None, description="an object is part of each STATE_SNAPSHOT")
+    state: Any = Field(default=None, description="an object is part of the state of the run's events")
     forwarded_props: ForwardedProps | None = None
+
+    @property
+    def prefix(self) -> str:
+        """What the ids of the messages begin with that the run makes."""
+        return f"{self.run_id}:"
+
+    @property
+    def known(self) -> list[RunMessage]:
+        """The messages without what a stream of this run that broke off left of it, which is sent again."""
+        return [message for message in self.messages if not message.id.startswith(self.prefix)]
+
+    @property
+    def knows_thread(self) -> bool:
+        """Whether the client has messages of the thread beside the new one."""
+        return len(self.known) > (0 if self.resume else 1)
+
+    @property
+    def latest(self) -> RunMessage | None:
+        """The last message that the client itself made."""
+        return next((each for each in reversed(self.known) if each.role in ("user", "tool")), None)
 
     @property
     def context_file(self) -> list[File]:
@@ -165,12 +197,17 @@ class RunInput(BaseModel):
 
     @property
     def own_state(self) -> dict[str, Any]:
-        """The application's state, where it is an object."""
-        return self.state if isinstance(self.state, dict) else {}
+        """The application's part of the state, where that is an object."""
+        state = self.state if isinstance(self.state, dict) else {}
+        return {name: value for name, value in state.items() if name not in SEGUE_STATE}
 
 
+SEGUE_STATE = ("task", "plan", "memory")
+"""The parts of the state that the session itself has."""
 PAUSED = "paused:"
 """Begins the id of the interrupt that a paused task ends a run with; the task's id follows."""
+CALL = "#"
+"""Stands in the id of the interrupt of a call between that of its approval and the call's number."""
 NO_RUN = "Nothing can be resumed: this thread has no run."
 
 
@@ -191,15 +228,17 @@ async def begin(service: Service, tenant: Tenant, agent: str, run: RunInput, ask
     key = replace(asked, also=key) if asked else key
     latest = await app.tasks.newest(thread_id)
     if run.resume:
-        return await _resume(service, tenant, _checked(latest, run.resume), run.resume[0], key)
-    last = run.messages[-1] if run.messages else None
-    if last is None or last.role not in ("user", "tool"):
+        if latest is None:
+            raise InvalidMessage(NO_RUN)
+        return await _resume(service, tenant, latest, run.resume, key)
+    last = run.latest
+    if last is None or last is not run.known[-1]:
         raise InvalidMessage("The last message is not the user's: send the user's message last, or resume.")
     if last.role == "tool" and latest is None:
         raise InvalidMessage(NO_RUN)
     if latest and (latest.status == "waiting" or last.role == "tool"):
         refuse_files(last.files)
-        return await _answer(service, tenant, latest, run.messages, key)
+        return await _answer(service, tenant, latest, run.known, key)
     message, files = last.text, last.files
     if latest is None or latest.status in ENDED:
         files += run.context_file
@@ -221,7 +260,8 @@ def _content(agent: str, run: RunInput) -> str:
     """What makes a run the same as another of its id; the history before the last message does not."""
     said = [
         (each.role, each.text, each.tool_call_id, each.error, *map(fingerprint, each.files))
-        for each in run.messages[-1:]
+        for each in (run.latest,)
+        if each and not run.resume
     ]
     about = run.model_dump(include={"resume", "tools", "context", "forwarded_props"}, exclude_none=True)
     return json.dumps([agent, said, about], default=repr)
@@ -251,27 +291,54 @@ async def _answer(
     return await bring_results(service, tenant, task, sent, last.text if last.role == "user" else "", key)
 
 
-def _checked(latest: Task | None, entries: Sequence[ResumeEntry]) -> Task:
-    """The task to resume."""
-    if latest is None:
-        raise InvalidMessage(NO_RUN)
-    if len(entries) != 1:
-        raise InvalidAnswer("A run ends with one interrupt: resume exactly that one.")
-    return latest
-
-
-async def _resume(service: Service, tenant: Tenant, task: Task, entry: ResumeEntry, key: RequestKey) -> Begun:
-    """Go on with the task as the entry says."""
-    task_id = task.task_id
-    if entry.interrupt_id == f"{PAUSED}{task_id}":
+async def _resume(
+    service: Service, tenant: Tenant, task: Task, entries: Sequence[ResumeEntry], key: RequestKey
+) -> Begun:
+    """Go on with the task as the entries say: one for each interrupt that the last run ended with."""
+    first = entries[0]
+    if first.interrupt_id == f"{PAUSED}{task.task_id}":
         return await service.take_up(tenant, task, key)
-    question = await service.app.tasks.open_question(task_id, entry.interrupt_id)
-    return await service.answer(tenant, task, question, _read(entry, question, task), key)
+    named, _, _ = first.interrupt_id.partition(CALL)
+    question = await service.app.tasks.open_question(task.task_id, named)
+    asked = sorted(interrupt_ids(question))
+    if sorted(entry.interrupt_id for entry in entries) != asked:
+        raise InvalidAnswer(
+            "`resume` has one entry for each interrupt of the last run, which are: {ids}.", ids=", ".join(asked)
+        )
+    if question["kind"] == "approval":
+        language: Language = task.language or "en"
+        by_id = {entry.interrupt_id: entry for entry in entries}
+        verdicts = [_verdict(by_id[_call_interrupt(question, call)], call, language) for call in question["calls"]]
+        return await service.answer(tenant, task, question, {"verdicts": verdicts}, key)
+    payload = first.payload if isinstance(first.payload, dict) else {"answer": first.payload}
+    cancelled = first.status == "cancelled"
+    answer = {"manual_finish": True} if cancelled else {"answer": payload.get("answer")}
+    return await service.answer(tenant, task, question, answer, key)
 
 
-def _read(entry: ResumeEntry, question: Mapping[str, Any], task: Task) -> Any:
-    """The answer that an entry is."""
-    payload = entry.payload if isinstance(entry.payload, dict) else {"answer": entry.payload, "verdict": entry.payload}
+def interrupt_ids(question: Mapping[str, Any]) -> list[str]:
+    """The ids of the interrupts that a question is: one for each call to approve, in their order."""
     if question["kind"] != "approval":
-        return {"manual_finish": True} if entry.status == "cancelled" else {"answer": payload.get("answer")}
-    return verdict_of(question, payload, task.language or "en", accepted=entry.status == "resolved")
+        return [question["interrupt_id"]]
+    return [_call_interrupt(question, call) for call in question["calls"]]
+
+
+def _call_interrupt(question: Mapping[str, Any], call: Mapping[str, Any]) -> str:
+    return f"{question['interrupt_id']}{CALL}{call['index']}"
+
+
+def _verdict(entry: ResumeEntry, call: Mapping[str, Any], language: Language) -> dict[str, Any]:
+    """The verdict on a call that an entry is; whatever its reason says, only `approved` approves.
+
+    Raises:
+        InvalidAnswer: a resolved entry says neither.
+    """
+    payload = entry.payload if isinstance(entry.payload, dict) else {"approved": entry.payload}
+    if entry.status == "resolved" and not isinstance(payload.get("approved"), bool):
+        raise InvalidAnswer('The payload of an approval is {{"approved": true}} or {{"approved": false}}.')
+    verdict: dict[str, Any] = {"index": call["index"], "verdict": "approve"}
+    if entry.status == "cancelled" or not payload["approved"]:
+        reason = str(payload.get("reason") or "") or declined(language)
+        return {**verdict, "verdict": "reject", "reason": reason}
+    edited = payload.get("editedArgs")
+    return verdict if edited in (None, call["arguments"]) else {**verdict, "verdict": "edit", "arguments": edited}
