@@ -1,7 +1,7 @@
-"""A task as its events describe it: its rounds, calls, plan, statuses and usage."""
+"""A task as its events describe it: its rounds, calls, plan, statuses, usage and trace."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 from typing import Any
 
@@ -10,16 +10,21 @@ from ..core.events import (
     Action,
     ApprovalGiven,
     ApprovalRequested,
+    BranchEnd,
+    BranchStart,
     CallPermitted,
     Cancelled,
+    Durable,
     ErrorRaised,
     Event,
     Fallback,
+    FlowEnd,
     Lifecycle,
     ModelCalled,
     ModeSelected,
     NotesTaken,
     Observe,
+    PermissionGranted,
     PlanUpdate,
     QuestionAnswered,
     Recovered,
@@ -29,6 +34,7 @@ from ..core.events import (
     StateChanged,
     Steered,
     StepUpdate,
+    TaskEvent,
     Thought,
     ToolCall,
     ToolResult,
@@ -121,6 +127,87 @@ class Answered:
 
 
 @dataclass
+class Entry:
+    """A part of a task's trace: an event, a step of a plan or what a person was asked or said, and what it contains."""
+
+    of: Durable | PlanItem | Answered | None = None
+    """None is the task."""
+    entries: list["Entry"] = field(default_factory=list)
+
+    def add(self, of: Durable | PlanItem | Answered) -> "Entry":
+        """Append an entry; returns it."""
+        self.entries.append(Entry(of))
+        return self.entries[-1]
+
+
+class Trace:
+    """Puts events into a tree: modes, rounds or steps, branches, and what happened in each."""
+
+    def __init__(self) -> None:
+        self.root = Entry()
+        self._mode = self._newest = self.root
+        """`_newest` is where the newest event is: events of the whole task are put there."""
+        self._rounds: dict[str, Entry] = {}
+        self._branches: dict[str, Entry] = {}
+        """The open branches of flows, by the round that chose them."""
+        self._steps: dict[str, Entry] = {}
+
+    def add(self, event: Durable) -> None:
+        """Append an event to its round, its step or the mode."""
+        if not isinstance(event, TaskEvent):
+            self._newest = self._place(event)
+        self._newest.add(event)
+
+    def _place(self, event: Durable) -> Entry:
+        return self._rounds.get(event.trace_id) or self._steps.get(event.step_id) or self._mode
+
+    def add_mode(self, event: ModeSelected) -> None:
+        self._newest = self._mode = self.root.add(event)
+
+    def add_fallback(self, event: Fallback) -> None:
+        self._mode.add(event)
+        self._steps = {}
+        self.add_mode(ModeSelected(task_id=event.task_id, mode=event.to_mode, reason=""))
+
+    def add_round(self, event: RecursionStart | RoundStart) -> None:
+        place = self._branches.get(event.parent_id) or self._steps.get(event.step_id) or self._mode
+        self._newest = self._rounds[event.trace_id] = place.add(event)
+
+    def add_branch(self, event: BranchStart) -> None:
+        self._newest = self._branches[event.trace_id] = self._place(event).add(event)
+
+    def add_to_branch(self, event: BranchEnd | QuestionAnswered) -> None:
+        self._newest = self._place(event)
+        (self._branches.get(event.trace_id) or self._newest).add(event)
+
+    def add_flow_end(self, event: FlowEnd) -> None:
+        (self._branches.get(event.parent_id) or self._mode).add(event)
+
+    def add_plan(self, event: PlanUpdate, plan: Mapping[str, PlanItem]) -> None:
+        self._newest = self._place(event)
+        written = self._newest.add(event)
+        self._steps = {step_id: written.add(item) for step_id, item in plan.items()}
+
+    def add_step(self, event: StepUpdate, item: PlanItem) -> None:
+        """Append a step that is not in the plan as it was written."""
+        if event.step_id not in self._steps:
+            self._steps[event.step_id] = self._place(event).add(item)
+
+    def add_approval(self, event: ApprovalRequested | ApprovalGiven, asked: Mapping[int, Mapping[str, Any]]) -> None:
+        """Append an approval to each of the steps that its calls are of; `asked` are the calls by their index."""
+        rows = event.calls if isinstance(event, ApprovalRequested) else event.verdicts
+        by_step: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            by_step.setdefault(str(asked.get(row["index"], {}).get("step_id", "")), []).append(row)
+        for step_id, some in by_step.items():
+            self._newest = self._steps.get(step_id) or self._newest
+            if isinstance(event, ApprovalRequested):
+                self._newest.add(replace(event, calls=some))
+            else:
+                self._newest.add(Answered(replace(event, verdicts=some), [asked.get(row["index"], {}) for row in some]))
+
+
+@dataclass
 class Projection:
     """Folds events in their order, durable ones from the log or the live stream."""
 
@@ -134,7 +221,7 @@ class Projection:
     model_calls: list[ModelCalled] = field(default_factory=list)
     results: list[ToolResult] = field(default_factory=list)
     """Those of all calls, in the order of their arrival."""
-    notes: list[Steered] = field(default_factory=list)
+    steered: list[Steered] = field(default_factory=list)
     """What a person added to the task."""
     notes_taken: list[NotesTaken] = field(default_factory=list)
     answers: list[Answered] = field(default_factory=list)
@@ -162,11 +249,18 @@ class Projection:
     """The calls that a person was last asked to approve, by their index."""
     unknown_steps: frozenset[str] = frozenset()
     """The steps with a call of unknown outcome."""
+    trace: Trace = field(default_factory=Trace)
 
     @singledispatchmethod
     def fold(self, event: Event) -> None:
-        """Take an event in; deltas and most kinds change nothing here."""
-        self._round(event)
+        """Take an event in; deltas change nothing here."""
+        self._append(event)
+
+    def _append(self, event: Event) -> Round | None:
+        """Append an event to the trace; returns its round, if it has one."""
+        if isinstance(event, Durable):
+            self.trace.add(event)
+        return self._round(event)
 
     def _round(self, event: Event) -> Round | None:
         """The round that the event belongs to, if any."""
@@ -178,29 +272,54 @@ class Projection:
 
     @fold.register
     def _(self, event: RecursionStart | RoundStart) -> None:
+        self.trace.add_round(event)
         if kept := self._round(event):
             kept.opened = True
 
     @fold.register
+    def _(self, event: ModeSelected) -> None:
+        self.mode = event.mode
+        self.trace.add_mode(event)
+
+    @fold.register
+    def _(self, event: BranchStart) -> None:
+        self._round(event)
+        self.trace.add_branch(event)
+
+    @fold.register
+    def _(self, event: BranchEnd) -> None:
+        self._round(event)
+        self.trace.add_to_branch(event)
+
+    @fold.register
+    def _(self, event: FlowEnd) -> None:
+        self._round(event)
+        self.trace.add_flow_end(event)
+
+    @fold.register
+    def _(self, event: PermissionGranted) -> None:
+        self._round(event)
+
+    @fold.register
     def _(self, event: Observe) -> None:
-        if kept := self._round(event):
+        if kept := self._append(event):
             kept.observe = event.text
 
     @fold.register
     def _(self, event: Thought) -> None:
         self.thoughts.append(event.text)
-        if kept := self._round(event):
+        if kept := self._append(event):
             kept.thought = event.text
 
     @fold.register
     def _(self, event: Action) -> None:
-        if kept := self._round(event):
+        if kept := self._append(event):
             kept.action = event
             kept.step_id = event.step_id or kept.step_id
 
     @fold.register
     def _(self, event: ErrorRaised) -> None:
-        if kept := self._round(event):
+        if kept := self._append(event):
             kept.errors.append(event.message)
 
     @fold.register
@@ -220,14 +339,14 @@ class Projection:
     @fold.register
     def _(self, event: ToolCall) -> None:
         self.running[call_id(event)] = event
-        if kept := self._round(event):
+        if kept := self._append(event):
             kept.calls.append(event)
 
     @fold.register
     def _(self, event: ToolResult) -> None:
         self.running.pop(call_id(event), None)
         self.results.append(event)
-        if kept := self._round(event):
+        if kept := self._append(event):
             kept.results.append(event)
         if CallResult.of(event.result).unknown:
             self.unknown_steps |= {event.step_id}
@@ -239,29 +358,32 @@ class Projection:
     def _(self, event: Fallback) -> None:
         """The mode that takes over makes a plan of its own."""
         self.mode = event.to_mode
+        self.trace.add_fallback(event)
         self.goal, self.plan, self.running, self.unknown_steps = "", {}, {}, frozenset()
-
-    @fold.register
-    def _(self, event: ModeSelected) -> None:
-        self.mode = event.mode
 
     @fold.register
     def _(self, event: ApprovalRequested) -> None:
         self.asked = {call["index"]: call for call in event.calls}
+        self.trace.add_approval(event, self.asked)
 
     @fold.register
     def _(self, event: ApprovalGiven | QuestionAnswered) -> None:
         self._round(event)
         self.answers.append(Answered(event, [*self.asked.values()]))
+        if isinstance(event, ApprovalGiven):
+            self.trace.add_approval(event, self.asked)
+        else:
+            self.trace.add_to_branch(event)
 
     @fold.register
     def _(self, event: CallPermitted) -> None:
-        self._round(event)
+        self._append(event)
         self.permitted[event.name] = None
 
     @fold.register
     def _(self, event: Steered) -> None:
-        self.notes.append(event)
+        self._append(event)
+        self.steered.append(event)
 
     @fold.register
     def _(self, event: NotesTaken) -> None:
@@ -270,10 +392,12 @@ class Projection:
 
     @fold.register
     def _(self, event: Recovered) -> None:
+        self._append(event)
         self.recovered = True
 
     @fold.register
     def _(self, event: Cancelled) -> None:
+        self._append(event)
         self.partial = event.partial
 
     @fold.register
@@ -283,6 +407,7 @@ class Projection:
         self.unknown_steps &= finished
         self.goal = event.goal
         self.plan = {str(step["step_id"]): self._item(step) for step in event.steps}
+        self.trace.add_plan(event, self.plan)
 
     def _item(self, step: dict[str, Any]) -> PlanItem:
         """A step of a new plan; one that is finished keeps its calls."""
@@ -305,6 +430,7 @@ class Projection:
         self._round(event)
         unknown = event.step_id in self.unknown_steps
         item = self.plan.setdefault(event.step_id, PlanItem(event.step_id, event.description, unknown_outcome=unknown))
+        self.trace.add_step(event, item)
         item.status, item.note = event.status, event.note
         if event.status == "running":
             item.started = event.timestamp
@@ -334,6 +460,7 @@ class Projection:
     @fold.register
     def _(self, event: Resumed) -> None:
         """The time since a crash was not worked."""
+        self._append(event)
         for item in self._under_way():
             item.started = event.timestamp
 

@@ -10,7 +10,6 @@ from rich.text import Text
 from ...core.calls import CallResult
 from ...core.environment import without_password
 from ...core.events import (
-    ApprovalGiven,
     AttemptRestarted,
     BranchEnd,
     BranchStart,
@@ -215,13 +214,10 @@ def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Sig
             return Text.assemble((rejected, "red"), _call(name, original), (why, "red"))
 
 
-def approval_lines(event: ApprovalGiven | CallPermitted, task: Projection, signs: Signs, language: str) -> list[Text]:
-    """What a person decided on calls, or the call that ran by a permission."""
-    if isinstance(event, CallPermitted):
-        line = Text.assemble((f"{signs.ok} {word('approved', language)} ", "green"), (one_line(event.name), "bold"))
-        return [line.append(sentence(f"permitted_{event.scope}", language), style="dim")]
-    calls = [task.asked.get(verdict["index"], {}) for verdict in event.verdicts]
-    return [verdict_line(verdict, call, signs, language) for verdict, call in zip(event.verdicts, calls, strict=True)]
+def permitted_line(event: CallPermitted, signs: Signs, language: str) -> Text:
+    """A call that ran by a permission."""
+    line = Text.assemble((f"{signs.ok} {word('approved', language)} ", "green"), (one_line(event.name), "bold"))
+    return line.append(sentence(f"permitted_{event.scope}", language), style="dim")
 
 
 def notice_lines(part: Part, task: Projection, signs: Signs, language: str) -> list[Text]:
@@ -242,9 +238,10 @@ def notice_lines(part: Part, task: Projection, signs: Signs, language: str) -> l
         case Steered():
             return [steered_line(part, language)]
         case Approved(given):
-            return [Text("  ") + line for line in approval_lines(given, task, signs, language)]
+            asked = [(verdict, task.asked.get(verdict["index"], {})) for verdict in given.verdicts]
+            return [Text("  ") + verdict_line(verdict, call, signs, language) for verdict, call in asked]
         case CallPermitted():
-            return [Text("  ") + line for line in approval_lines(part, task, signs, language)]
+            return [Text("  ") + permitted_line(part, signs, language)]
     return _other_lines(part, signs, language)
 
 

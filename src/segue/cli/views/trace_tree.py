@@ -1,7 +1,7 @@
 """A task's trace as a tree: task, modes, recursions or steps, their calls, and the ledger."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import singledispatchmethod
 
 from rich.text import Text
@@ -33,7 +33,6 @@ from ...core.events import (
     Resumed,
     RoundStart,
     Steered,
-    StepUpdate,
     Thought,
     ToolCall,
     ToolResult,
@@ -44,7 +43,7 @@ from ...core.task_status import ACTIVE
 from ...prompts.catalogue import sentence
 from ...prompts.language import Language
 from ...prompts.words import label, word
-from ...runtime.projection import CallId, Projection, call_id
+from ...runtime.projection import Answered, CallId, Entry, PlanItem, Projection, call_id, project
 from . import lines
 from .lines import UNKNOWN_STYLE, Signs, outcome_sign
 from .sanitize import arguments_line, one_line, result_line
@@ -52,24 +51,23 @@ from .tables import status_text, when
 
 MOST = 160
 """Columns of one entry."""
+STOPS = Paused | Resumed | Cancelled | Recovered
 
 
 def trace_tree(
     trace: TaskTrace, signs: Signs = lines.SIGNS, language: Language = "en", *, interrupted: bool = False
 ) -> Tree:
     """Draw the trace of a task; `interrupted` by the end of its process."""
-    task = trace.task
-    drawing = _Drawing(Tree(_task_label(task, language, interrupted)), trace.calls, signs, language)
-    for event in trace.events:
-        drawing.add(event)
-    drawing.end()
-    _add_prompts(drawing.root, drawing.task, language)
+    task, known = trace.task, project(trace.events)
+    root = Tree(_task_label(task, language, interrupted))
+    _Drawing(trace, signs, language).draw(known.trace.root, root)
+    _add_prompts(root, known, language)
     if trace.calls:
         under_way = task.status in ACTIVE and not interrupted
-        _add_ledger(drawing.root, trace, under_way, signs, language)
+        _add_ledger(root, trace, under_way, signs, language)
     if task.error:
-        drawing.root.add(Text(label("error", language) + one_line(task.error, MOST), style="red"))
-    return drawing.root
+        root.add(Text(label("error", language) + one_line(task.error, MOST), style="red"))
+    return root
 
 
 def _add_prompts(root: Tree, task: Projection, language: str) -> None:
@@ -90,227 +88,170 @@ def _task_label(task: Task, language: str, interrupted: bool) -> Text:
 
 
 class _Drawing:
-    """Adds events to the tree in their order, each where it belongs."""
+    """Draws the entries of a trace, each as a line with its own entries below."""
 
-    def __init__(self, root: Tree, ledger: Sequence[Call], signs: Signs, language: str) -> None:
-        self.root = root
-        self._ledger = ledger
+    def __init__(self, trace: TaskTrace, signs: Signs, language: str) -> None:
+        self._calls = trace.calls
+        self._stops = [event.timestamp for event in trace.events if isinstance(event, STOPS)]
         self._signs = signs
         self._language = language
-        self._mode = root
-        self._here = root
-        """The place of the newest event: what has no place of its own happened there."""
-        self._recursions: dict[str, Tree] = {}
-        self._in_steps: set[str] = set()
-        """Recursions that are drawn below the step that they carry out."""
-        self._decided: dict[CallId, tuple[ToolCall, Tree]] = {}
-        """Calls that are not drawn yet, since nothing is known of them, and where they belong."""
-        self._open: dict[str, Tree] = {}
-        """The branches of flows, by the round that chose them: what happens in one is drawn below it."""
-        self.task = Projection()
-        self._steps: dict[str, Tree] = {}
+        self._names_steps = False
+        """Whether a line names the step that it is for: those below a step need not."""
 
-    def add(self, event: Event) -> None:
-        self.task.fold(event)
-        self._add(event)
+    def draw(self, place: Entry, tree: Tree, in_step: bool = False) -> None:
+        """Draw what a place contains; `in_step` if that is a step of the plan or part of one."""
+        undrawn: dict[CallId, ToolCall] = {}
+        for entry in place.entries:
+            event = entry.of
+            if isinstance(event, ToolCall):
+                undrawn[call_id(event)] = event
+                continue
+            if isinstance(event, ToolResult | STOPS):
+                self._draw_begun(undrawn, tree, max((at for at in self._stops if at <= event.timestamp), default=0.0))
+            if isinstance(event, ToolResult):
+                undrawn.pop(call_id(event), None)
+            self._names_steps = isinstance(place.of, RecursionStart | RoundStart) and not in_step
+            if line := self._line(event):
+                self._draw_below(entry, tree.add(line), in_step)
+        self._draw_begun(undrawn, tree, math.inf)
+        for call in undrawn.values():
+            tree.add(lines.decided_line(call, self._signs, self._language))
 
-    def end(self) -> None:
-        """Draw the calls that have no result."""
-        self._draw_begun(math.inf)
-        for call, place in self._decided.values():
-            place.add(lines.decided_line(call, self._signs, self._language))
+    def _draw_begun(self, undrawn: dict[CallId, ToolCall], tree: Tree, before: float) -> None:
+        """Draw the calls without a result that began before a time."""
+        for key, call in list(undrawn.items()):
+            if _begun_at(self._calls, key, call.timestamp) < before:
+                tree.add(lines.call_line(call, self._signs))
+                del undrawn[key]
 
-    def _draw_begun(self, before: float) -> None:
-        """Draw the calls that were under way at a time."""
-        for key, (call, place) in list(self._decided.items()):
-            if _begun_at(self._ledger, key, call.timestamp) < before:
-                place.add(lines.call_line(call, self._signs))
-                del self._decided[key]
+    def _draw_below(self, entry: Entry, tree: Tree, in_step: bool) -> None:
+        match entry.of:
+            case ApprovalRequested(calls=calls):
+                for call in calls:
+                    tree.add(lines.asked_line(call, self._signs))
+            case Answered(given=ApprovalGiven(verdicts=verdicts), calls=calls):
+                for verdict, call in zip(verdicts, calls, strict=True):
+                    tree.add(lines.verdict_line(verdict, call, self._signs, self._language))
+            case CallPermitted():
+                tree.add(lines.permitted_line(entry.of, self._signs, self._language))
+            case Cancelled(partial=str(partial)) if partial:
+                tree.add(self._named("written so far", partial))
+        self.draw(entry, tree, in_step or isinstance(entry.of, PlanItem))
 
-    def _place(self, event: Event) -> Tree:
-        """The recursion or the step that the event belongs to, else the mode."""
-        self._here = self._recursions.get(event.trace_id) or self._steps.get(event.step_id) or self._mode
-        return self._here
+    def _step(self, event: Action | ToolResult) -> str:
+        named = self._names_steps and event.step_id
+        return f"  {word('step', self._language)} {one_line(event.step_id)}" if named else ""
 
-    def _step_of(self, event: Event) -> str:
-        """The plan's step that an event of a round is for, unless the round is drawn below it."""
-        below = event.trace_id not in self._recursions or event.trace_id in self._in_steps
-        return "" if below or not event.step_id else f"  {word('step', self._language)} {one_line(event.step_id)}"
-
-    def _round(self, event: RecursionStart | RoundStart, more: str = "") -> Text:
-        """The label of a round."""
-        number = sentence("round", self._language, n=event.iteration)
-        trace = f"  {word('trace', self._language)} {event.trace_id[:8]}"
-        return Text.assemble((number, "bold cyan"), (f"{more}{trace}", "dim"))
-
-    def _interrupt(self, event: Event, line: Text) -> Tree:
-        """Draw what came between, below the calls that it interrupted."""
-        self._draw_begun(event.timestamp)
-        return self._here.add(line)
-
-    def _branches(self, title: str, entries: Iterable[tuple[str, Text]]) -> None:
-        """Draw lines below a title, in each of the steps that they are of, or at the place of the newest event."""
-        branches: dict[str, Tree] = {}
-        for step_id, line in entries:
-            if step_id not in branches:
-                self._here = self._steps.get(step_id) or self._here
-                branches[step_id] = self._here.add(Text(title, style="yellow"))
-            branches[step_id].add(line)
+    def _named(self, name: str, text: str) -> Text:
+        return Text.assemble((label(name, self._language), "dim"), one_line(text, MOST))
 
     @singledispatchmethod
-    def _add(self, event: Event) -> None:
-        """What the tree shows otherwise, or not at all."""
+    def _line(self, what: object) -> Text | None:
+        """The line of an entry; None for one that the tree does not show."""
+        return None
 
-    @_add.register
-    def _(self, event: Uttered) -> None:
-        utterance = Utterance.of(event.utterance)
-        if text := spoken(utterance):
-            self._mode.add(Text.assemble((PREFIXES[utterance.role], "bold"), f" {one_line(text, MOST)}"))
+    @_line.register
+    def _(self, what: Thought | Observe) -> Text:
+        return self._named(what.type, what.text)
 
-    @_add.register
-    def _(self, event: ConversationEnd) -> None:
-        ended = sentence("conversation_ended", self._language, reason=event.reason, turns=event.turns)
-        self._mode.add(Text(ended, style="dim"))
+    @_line.register
+    def _(self, what: Answer) -> Text:
+        return self._named("answer", what.answer)
 
-    @_add.register
-    def _(self, event: ModeSelected) -> None:
-        self._here = self._mode = self.root.add(lines.mode_line(event, self._language))
+    @_line.register
+    def _(self, what: Action) -> Text:
+        return self._named("action", what.action_type + self._step(what))
 
-    @_add.register
-    def _(self, event: Fallback) -> None:
-        self._mode.add(lines.fallback_line(event, self._language))
-        mode = ModeSelected(task_id=event.task_id, mode=event.to_mode, reason="")
-        self._here = self._mode = self.root.add(lines.mode_line(mode, self._language))
-        self._steps = {}
+    @_line.register
+    def _(self, what: PlanUpdate) -> Text:
+        return self._named("plan", what.goal)
 
-    @_add.register
-    def _(self, event: RecursionStart) -> None:
-        place = self._open.get(event.parent_id) or self._steps.get(event.step_id) or self._mode
-        if event.step_id in self._steps:
-            self._in_steps.add(event.trace_id)
-        self._here = self._recursions[event.trace_id] = place.add(self._round(event))
+    @_line.register
+    def _(self, what: PlanItem) -> Text:
+        return lines.item_line(what, self._signs)
 
-    @_add.register
-    def _(self, event: RoundStart) -> None:
-        place = self._open.get(event.parent_id) or self._mode
-        flow = f"  {word('flow', self._language)} {one_line(event.flow)}"
-        self._here = self._recursions[event.trace_id] = place.add(self._round(event, flow))
+    @_line.register
+    def _(self, what: QuestionAsked) -> Text:
+        return self._named("question", what.question)
 
-    @_add.register
-    def _(self, event: BranchStart) -> None:
-        self._open[event.trace_id] = self._here = self._place(event).add(lines.branch_line(event, self._signs))
+    @_line.register
+    def _(self, what: QuestionAnswered) -> Text:
+        return self._named("answered", what.answer)
 
-    @_add.register
-    def _(self, event: BranchEnd) -> None:
-        branch = self._open.get(event.trace_id) or self._place(event)
-        branch.add(lines.branch_end_line(event, self._signs, MOST))
-        self._place(event)
+    @_line.register
+    def _(self, what: Uttered) -> Text | None:
+        utterance = Utterance.of(what.utterance)
+        text = spoken(utterance)
+        return Text.assemble((PREFIXES[utterance.role], "bold"), f" {one_line(text, MOST)}") if text else None
 
-    @_add.register
-    def _(self, event: FlowEnd) -> None:
-        place = self._open.get(event.parent_id) or self._mode
-        place.add(lines.flow_end_line(event, self._language, MOST))
+    @_line.register
+    def _(self, what: ConversationEnd) -> Text:
+        return Text(sentence("conversation_ended", self._language, reason=what.reason, turns=what.turns), style="dim")
 
-    @_add.register
-    def _(self, event: QuestionAsked) -> None:
-        self._here.add(_named("question", event.question, self._language))
+    @_line.register
+    def _(self, what: ModeSelected) -> Text:
+        return lines.mode_line(what, self._language)
 
-    @_add.register
-    def _(self, event: QuestionAnswered) -> None:
-        (self._open.get(event.trace_id) or self._place(event)).add(_named("answered", event.answer, self._language))
+    @_line.register
+    def _(self, what: Fallback) -> Text:
+        return lines.fallback_line(what, self._language)
 
-    @_add.register
-    def _(self, event: Observe) -> None:
-        self._place(event).add(_named("observe", event.text, self._language))
+    @_line.register
+    def _(self, what: RecursionStart | RoundStart) -> Text:
+        number = sentence("round", self._language, n=what.iteration)
+        flow = f"  {word('flow', self._language)} {one_line(what.flow)}" if isinstance(what, RoundStart) else ""
+        trace = f"  {word('trace', self._language)} {what.trace_id[:8]}"
+        return Text.assemble((number, "bold cyan"), (f"{flow}{trace}", "dim"))
 
-    @_add.register
-    def _(self, event: Thought) -> None:
-        self._place(event).add(_named("thought", event.text, self._language))
+    @_line.register
+    def _(self, what: BranchStart) -> Text:
+        return lines.branch_line(what, self._signs)
 
-    @_add.register
-    def _(self, event: Action) -> None:
-        self._place(event).add(_named("action", f"{event.action_type}{self._step_of(event)}", self._language))
+    @_line.register
+    def _(self, what: BranchEnd) -> Text:
+        return lines.branch_end_line(what, self._signs, MOST)
 
-    @_add.register
-    def _(self, event: PlanUpdate) -> None:
-        plan = self._place(event).add(_named("plan", event.goal, self._language))
-        self._steps = {key: plan.add(lines.item_line(item, self._signs)) for key, item in self.task.plan.items()}
+    @_line.register
+    def _(self, what: FlowEnd) -> Text:
+        return lines.flow_end_line(what, self._language, MOST)
 
-    @_add.register
-    def _(self, event: StepUpdate) -> None:
-        item = self.task.plan[event.step_id]
-        line = lines.item_line(item, self._signs)
-        if event.step_id in self._steps:
-            self._steps[event.step_id].label = line
-        else:
-            self._steps[event.step_id] = self._place(event).add(line)
+    @_line.register
+    def _(self, what: ToolResult) -> Text:
+        return lines.outcome_line(what, self._signs, self._language, MOST, self._step(what))
 
-    @_add.register
-    def _(self, event: ToolCall) -> None:
-        self._decided[call_id(event)] = event, self._place(event)
+    @_line.register
+    def _(self, what: ErrorRaised) -> Text:
+        return Text(label("error", self._language) + one_line(what.message, MOST), style="red")
 
-    @_add.register
-    def _(self, event: ToolResult) -> None:
-        self._decided.pop(call_id(event), None)
-        self._place(event).add(lines.outcome_line(event, self._signs, self._language, MOST, self._step_of(event)))
+    @_line.register
+    def _(self, what: Paused) -> Text:
+        return Text(label("paused", self._language) + one_line(what.reason, MOST), style="yellow")
 
-    @_add.register
-    def _(self, event: Answer) -> None:
-        self._place(event).add(_named("answer", event.answer, self._language))
+    @_line.register
+    def _(self, what: Resumed) -> Text:
+        how = "resumed with a changed agent" if what.agent_changed else "resumed"
+        return Text(word(how, self._language), style="yellow")
 
-    @_add.register
-    def _(self, event: ErrorRaised) -> None:
-        place = self._place(event) if event.trace_id or event.step_id else self._here
-        place.add(Text(label("error", self._language) + one_line(event.message, MOST), style="red"))
+    @_line.register
+    def _(self, what: Steered) -> Text:
+        return lines.steered_line(what, self._language, MOST)
 
-    @_add.register
-    def _(self, event: Paused) -> None:
-        self._interrupt(event, Text(label("paused", self._language) + one_line(event.reason, MOST), style="yellow"))
+    @_line.register
+    def _(self, what: ApprovalRequested) -> Text:
+        return Text(word("approval requested", self._language), style="yellow")
 
-    @_add.register
-    def _(self, event: Resumed) -> None:
-        how = "resumed with a changed agent" if event.agent_changed else "resumed"
-        self._interrupt(event, Text(word(how, self._language), style="yellow"))
+    @_line.register
+    def _(self, what: Answered | CallPermitted) -> Text:
+        return Text(word("approval given", self._language), style="yellow")
 
-    @_add.register
-    def _(self, event: Steered) -> None:
-        self._here.add(lines.steered_line(event, self._language, MOST))
+    @_line.register
+    def _(self, what: Cancelled) -> Text:
+        return Text(word("cancelled", self._language), style="yellow")
 
-    @_add.register
-    def _(self, event: ApprovalRequested) -> None:
-        asked = ((str(call.get("step_id", "")), lines.asked_line(call, self._signs)) for call in event.calls)
-        self._branches(word("approval requested", self._language), asked)
-
-    @_add.register
-    def _(self, event: ApprovalGiven) -> None:
-        calls = [self.task.asked.get(verdict["index"], {}) for verdict in event.verdicts]
-        self._branches(
-            word("approval given", self._language),
-            (
-                (str(call.get("step_id", "")), lines.verdict_line(verdict, call, self._signs, self._language))
-                for verdict, call in zip(event.verdicts, calls, strict=True)
-            ),
-        )
-
-    @_add.register
-    def _(self, event: CallPermitted) -> None:
-        said = lines.approval_lines(event, self.task, self._signs, self._language)
-        self._branches(word("approval given", self._language), ((event.step_id, line) for line in said))
-
-    @_add.register
-    def _(self, event: Cancelled) -> None:
-        cancelled = self._interrupt(event, Text(word("cancelled", self._language), style="yellow"))
-        if event.partial:
-            cancelled.add(_named("written so far", event.partial, self._language))
-
-    @_add.register
-    def _(self, event: Recovered) -> None:
-        line = lines.recovered_line(event, self._language, MOST)
-        self._interrupt(event, line.append(f"  ({one_line(event.checkpoint_id)})", style="dim"))
-
-
-def _named(name: str, text: str, language: str) -> Text:
-    return Text.assemble((label(name, language), "dim"), one_line(text, MOST))
+    @_line.register
+    def _(self, what: Recovered) -> Text:
+        line = lines.recovered_line(what, self._language, MOST)
+        return line.append(f"  ({one_line(what.checkpoint_id)})", style="dim")
 
 
 def _begun_at(calls: Sequence[Call], key: CallId, after: float) -> float:

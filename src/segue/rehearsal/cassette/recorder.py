@@ -118,7 +118,7 @@ def _turn(trace: TaskTrace, *, named: bool) -> Turn:
         user=task.user_id,
         created_at=task.created_at,
         trace_ids=tuple(each.trace_id for each in known.rounds.values() if each.opened),
-        notes=tuple(note.message for note in known.notes),
+        notes=tuple(note.message for note in known.steered),
         taken_notes=tuple(_taken(event, known.model_calls, paired.values()) for event in known.notes_taken),
         answers=tuple(_answers(known.answers, task.answer or {})),
         permitted=tuple(known.permitted),
