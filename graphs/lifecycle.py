@@ -5,11 +5,11 @@ from langgraph.graph import END, START
 from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.core.lifecycle import Coordinator
-from segue.nodes.lifecycle.carry_out import carry_out
 from segue.nodes.lifecycle.completed import completed
 from segue.nodes.lifecycle.context_fetching import context_fetching
 from segue.nodes.lifecycle.decomposing import Decompose, decomposing
 from segue.nodes.lifecycle.error import error
+from segue.nodes.lifecycle.execute_subtask import execute_subtask
 from segue.nodes.lifecycle.executing import executing
 from segue.nodes.lifecycle.gate import stepwise
 from segue.nodes.lifecycle.paused import paused
@@ -50,7 +50,7 @@ def build_lifecycle(
     graph.add_node("DECOMPOSING", stepwise(decomposing(decompose)))
     graph.add_node("SCHEDULING", stepwise(scheduling, holds=True))
     graph.add_node("EXECUTING", stepwise(executing(concurrency), holds=True))
-    graph.add_node("CARRY_OUT", stepwise(carry_out(react_graph)), input_schema=SubTaskWork)
+    graph.add_node("EXECUTE_SUBTASK", stepwise(execute_subtask(react_graph)), input_schema=SubTaskWork)
     graph.add_node("PAUSED", stepwise(paused(restored)))
     graph.add_node("COMPLETED", stepwise(completed))
     graph.add_node("ERROR", stepwise(error))
@@ -61,8 +61,8 @@ def build_lifecycle(
     graph.add_conditional_edges("DECOMPOSING", after_decomposing)
     graph.add_conditional_edges("SCHEDULING", after_scheduling)
     graph.add_conditional_edges("PAUSED", after_paused)
-    graph.add_conditional_edges("EXECUTING", after_executing, ["CARRY_OUT", "PAUSED", "COMPLETED", "ERROR"])
-    graph.add_edge("CARRY_OUT", "EXECUTING")
+    graph.add_conditional_edges("EXECUTING", after_executing, ["EXECUTE_SUBTASK", "PAUSED", "COMPLETED", "ERROR"])
+    graph.add_edge("EXECUTE_SUBTASK", "EXECUTING")
     graph.add_edge("COMPLETED", END)
     graph.add_edge("ERROR", END)
     return graph

@@ -67,7 +67,7 @@ def abandoned() -> dict[str, int]:
         return dict(Counter(_left.values()))
 
 
-def left_a_thread(task: "asyncio.Task[Any]") -> bool:
+def has_running_thread(task: "asyncio.Task[Any]") -> bool:
     """Whether the task was cancelled while it waited for a thread, which may have gone on."""
     return task in _leavers
 

@@ -43,7 +43,7 @@ _DEFAULTS: Mapping[str, Any] = {
 # A string, a cast, or a value's place or name.
 _TOKEN = re.compile(r"'(?:[^']|'')*'|::\w+|\?|:([a-z_]+)")
 _NOW = b"SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
-_NOTIFY = b"SELECT pg_notify(channel, payload) FROM unnest($1::text[], $2::text[]) AS told (channel, payload)"
+_NOTIFY = b"SELECT pg_notify(channel, payload) FROM unnest($1::text[], $2::text[]) AS notices (channel, payload)"
 
 
 class Row(tuple[Any, ...]):
@@ -63,7 +63,7 @@ class Row(tuple[Any, ...]):
 class PostgresConnection:
     """A connection, in autocommit mode: transactions begin and end where they are written.
 
-    `raw` is psycopg's, for statements of others. `told` is what is to be notified of once the transaction is committed.
+    `raw` is psycopg's, for statements of others. `notices` are sent once the transaction is committed.
     """
 
     for_update: ClassVar[str] = " FOR UPDATE"
@@ -72,7 +72,7 @@ class PostgresConnection:
 
     def __init__(self, raw: "psycopg.Connection[Any]") -> None:
         self.raw = raw
-        self.told: dict[str, None] = {}
+        self.notices: dict[str, None] = {}
 
     @property
     def state(self) -> PostgresState:
@@ -96,7 +96,7 @@ class PostgresConnection:
     def notify(self, task_id: str, thread_id: str) -> None:
         payload = json.dumps({name: value for name, value in (("task", task_id), ("thread", thread_id)) if value})
         if len(payload) <= LONGEST_PAYLOAD:
-            self.told[payload] = None
+            self.notices[payload] = None
 
     def announce(self, deltas: Sequence[str] = ()) -> None:
         """Send deltas, which are ASCII, then the notifications.
@@ -105,10 +105,10 @@ class PostgresConnection:
         process ended before, finds the change when it looks again.
         """
         sent = [delta for delta in deltas if len(delta) <= LONGEST_PAYLOAD]
-        if sent or self.told:
-            channels = [STREAMS] * len(sent) + [CHANNEL] * len(self.told)
-            RawCursor(self.raw).execute(_NOTIFY, (channels, [*sent, *self.told]))
-            self.told.clear()
+        if sent or self.notices:
+            channels = [STREAMS] * len(sent) + [CHANNEL] * len(self.notices)
+            RawCursor(self.raw).execute(_NOTIFY, (channels, [*sent, *self.notices]))
+            self.notices.clear()
 
     def now(self) -> float:
         row = self.raw.execute(_NOW).fetchone()

@@ -134,7 +134,7 @@ class PostgresSession:
         cursor = connection.raw.execute(_BEGIN)
         cursor.nextset()
         self._transaction = cursor.fetchone() or ("", "")
-        connection.told.clear()
+        connection.notices.clear()
 
     def _begin_again(self) -> None:
         try:

@@ -130,7 +130,7 @@ _EVENTS = "SELECT event FROM events WHERE task_id = ? ORDER BY seq"
 
 
 @dataclass(frozen=True)
-class Cut:
+class SnapshotScope:
     """What of a thread belongs to a snapshot of it.
 
     Where the snapshot is still the newest, that is everything. Else it is what had been stored when the snapshot was
@@ -187,10 +187,10 @@ def fork(
 
     now = time.time()
     add_key(connection, key, new_thread_id)
-    cut, newest = _fork(connection, thread_id, checkpoint_id, new_thread_id, now, blocked)
+    scope, newest = _fork(connection, thread_id, checkpoint_id, new_thread_id, now, blocked)
     connection.execute(_NAME, {"old": thread_id, "new": new_thread_id})
     for other, copy in beside:
-        last = (_LAST, (other,)) if cut.until is None else (_LAST_UNTIL, (other, cut.until))
+        last = (_LAST, (other,)) if scope.until is None else (_LAST_UNTIL, (other, scope.until))
         if at := connection.execute(*last).fetchone()[0]:
             _fork(connection, other, at, copy, now)
     return newest
@@ -216,46 +216,46 @@ def _fork(
     new_thread_id: str,
     now: float,
     blocked: bool = False,
-) -> tuple[Cut, str | None]:
+) -> tuple[SnapshotScope, str | None]:
     """What was copied, and the id of the copy's newest task."""
     refuse_damaged(connection, thread_id)
-    cut = _cut(connection, find(connection, thread_id, checkpoint_id))
+    scope = _scope_of(connection, find(connection, thread_id, checkpoint_id))
     refuse_taken(connection, new_thread_id)
-    tasks = _tasks(connection, cut)
-    unfinished = unfinished_task(connection, find(connection, thread_id, cut.snapshot.path[""]), tasks)
+    tasks = _tasks(connection, scope)
+    unfinished = unfinished_task(connection, find(connection, thread_id, scope.snapshot.path[""]), tasks)
     renaming = Renaming(row["task_id"] for row in tasks)
     for row in tasks:
         new = {"thread_id": new_thread_id, "copy_of": row["task_id"], "requested": None, "rating": None}
         insert_row(connection, "tasks", renaming.row(row) | new)
-    _copy_log(connection, cut, renaming, new_thread_id, unfinished["task_id"] if unfinished else None)
+    _copy_log(connection, scope, renaming, new_thread_id, unfinished["task_id"] if unfinished else None)
     with decoding(thread_id):
         check_thread(connection, thread_id)
-        checkpoints, writes = _checkpoints(connection, cut), _writes(connection, cut)
+        checkpoints, writes = _checkpoints(connection, scope), _writes(connection, scope)
         renamed = map(renaming.checkpoint, checkpoints), map(renaming.write, writes)
         put_rows(connection, new_thread_id, *renamed)
     if not tasks:
-        return cut, None
+        return scope, None
     newest = renaming.new[tasks[-1]["task_id"]]
     connection.execute(_TOUCH, (now, newest))
     if unfinished:
-        _reopen(connection, cut, unfinished, newest, new_thread_id, blocked)
-    return cut, newest
+        _reopen(connection, scope, unfinished, newest, new_thread_id, blocked)
+    return scope, newest
 
 
-def _cut(connection: Connection, snapshot: Checkpoint) -> Cut:
+def _scope_of(connection: Connection, snapshot: Checkpoint) -> SnapshotScope:
     thread_id = snapshot.thread_id
     newest = {inside: connection.execute(_NEWEST, (thread_id, inside)).fetchone()[0] for inside in snapshot.path}
     if newest == snapshot.path:
-        return Cut(snapshot, whole=True)
+        return SnapshotScope(snapshot, whole=True)
     leaves = connection.execute(_LEAVES, (thread_id, snapshot.checkpoint_id)).fetchall()
-    return Cut(snapshot, whole=False, leaves=frozenset(row[0] for row in leaves))
+    return SnapshotScope(snapshot, whole=False, leaves=frozenset(row[0] for row in leaves))
 
 
-def _tasks(connection: Connection, cut: Cut) -> list[Json]:
+def _tasks(connection: Connection, scope: SnapshotScope) -> list[Json]:
     """The thread's tasks up to the snapshot's, oldest first."""
-    thread_id, last = cut.snapshot.thread_id, math.inf
-    if not cut.whole:
-        row = connection.execute(_POSITION, (thread_id, task_of(connection, cut.snapshot))).fetchone()
+    thread_id, last = scope.snapshot.thread_id, math.inf
+    if not scope.whole:
+        row = connection.execute(_POSITION, (thread_id, task_of(connection, scope.snapshot))).fetchone()
         last = row["position"] if row else 0
     return [row for row in stored_rows(connection, "tasks", thread_id) if row["position"] <= last]
 
@@ -270,60 +270,64 @@ def unfinished_task(connection: Connection, outermost: Checkpoint | None, tasks:
     return last if last["status"] in OPEN else None
 
 
-def _copy_log(connection: Connection, cut: Cut, renaming: Renaming, new_thread_id: str, unfinished: str | None) -> None:
+def _copy_log(
+    connection: Connection, scope: SnapshotScope, renaming: Renaming, new_thread_id: str, unfinished: str | None
+) -> None:
     """Copy the calls and events that belong to the snapshot, of the tasks that get new ids."""
-    thread_id = cut.snapshot.thread_id
+    thread_id = scope.snapshot.thread_id
     for row in stored_rows(connection, "calls", thread_id):
-        if row["task_id"] in renaming.new and (row["task_id"] != unfinished or row["started_at"] <= cut.at):
+        if row["task_id"] in renaming.new and (row["task_id"] != unfinished or row["started_at"] <= scope.at):
             insert_row(connection, "calls", renaming.row(row) | {"thread_id": new_thread_id, "fence": 0})
     numbers = dict.fromkeys(renaming.new, 0)
     for row in stored_rows(connection, "events", thread_id):
         task_id = row["task_id"]
-        if task_id in numbers and (task_id != unfinished or _has_event(cut, row)):
+        if task_id in numbers and (task_id != unfinished or _has_event(scope, row)):
             numbers[task_id] += 1
             insert_row(connection, "events", renaming.row(row) | {"thread_id": new_thread_id, "seq": numbers[task_id]})
 
 
-def _has_event(cut: Cut, row: Mapping[str, Any]) -> bool:
+def _has_event(scope: SnapshotScope, row: Mapping[str, Any]) -> bool:
     """An event of a node names the checkpoint that it ran on; one of the runner names none and goes by its time."""
     if row["source"] is None:
-        return bool(json.loads(row["event"])["timestamp"] <= cut.at)
-    return cut.has_written(row["source"][:36])
+        return bool(json.loads(row["event"])["timestamp"] <= scope.at)
+    return scope.has_written(row["source"][:36])
 
 
-def _checkpoints(connection: Connection, cut: Cut) -> Iterator[CheckpointRow]:
+def _checkpoints(connection: Connection, scope: SnapshotScope) -> Iterator[CheckpointRow]:
     """Those that belong to the snapshot; its own notes where it came from."""
-    snapshot = cut.snapshot
+    snapshot = scope.snapshot
     for row in checkpoint_rows(connection, snapshot.thread_id):
         if (row.inside, row.checkpoint_id) == (snapshot.inside, snapshot.checkpoint_id):
             origin = {"thread_id": snapshot.thread_id, "checkpoint_id": snapshot.checkpoint_id}
             noted = json.dumps({**snapshot.metadata, "segue_fork": origin}, ensure_ascii=False)
             yield replace(row, metadata=noted)
-        elif cut.has(row.checkpoint_id):
+        elif scope.has(row.checkpoint_id):
             yield row
 
 
-def _writes(connection: Connection, cut: Cut) -> Iterator[WriteRow]:
+def _writes(connection: Connection, scope: SnapshotScope) -> Iterator[WriteRow]:
     return (
         row
-        for row in write_rows(connection, cut.snapshot.thread_id)
-        if cut.has_written(row.checkpoint_id) and row.channel != RESUME
+        for row in write_rows(connection, scope.snapshot.thread_id)
+        if scope.has_written(row.checkpoint_id) and row.channel != RESUME
     )
 
 
-def _reopen(connection: Connection, cut: Cut, row: Json, task_id: str, new_thread_id: str, blocked: bool) -> None:
+def _reopen(
+    connection: Connection, scope: SnapshotScope, row: Json, task_id: str, new_thread_id: str, blocked: bool
+) -> None:
     """Set the newest task to its status at the snapshot, and end its event log with that."""
-    waits = cut.whole and row["status"] == _S.WAITING
+    waits = scope.whole and row["status"] == _S.WAITING
     status = (_S.WAITING if waits else _S.PAUSED).value
     requested = "cancel" if blocked else None if waits else "pause"
     events = [json.loads(each["event"]) for each in connection.execute(_EVENTS, (task_id,)).fetchall()]
     steered = sum(event["type"] == Steered.type for event in events)
-    notes = row["notes"] if cut.whole else json.dumps(json.loads(row["notes"])[:steered])
+    notes = row["notes"] if scope.whole else json.dumps(json.loads(row["notes"])[:steered])
     connection.execute(_REOPEN, {"task": task_id, "status": status, "requested": requested, "notes": notes})
     changes = (event["data"]["new"] for event in reversed(events) if event["type"] == StateChanged.type)
     old = next(changes, _S.PENDING.value)
     if old != status:
         insert_event(connection, new_thread_id, StateChanged(task_id=task_id, old=old, new=status))
     if not waits:
-        reason = f"forked from session '{cut.snapshot.thread_id}'"
+        reason = f"forked from session '{scope.snapshot.thread_id}'"
         insert_event(connection, new_thread_id, Paused(task_id=task_id, reason=reason))

@@ -25,7 +25,7 @@ SHOWN = ("result", "summary", "status", "steps", "records", "added", "round", "u
 def controller_executor(graph: FlowGraph, mode: str) -> Node[ControllerState, ControllerState]:
     """The node over this flow, which carries the mode of that name."""
 
-    async def carry_out(state: ControllerState, runtime: NodeRuntime) -> ControllerState:
+    async def run_flow(state: ControllerState, runtime: NodeRuntime) -> ControllerState:
         """Run the flow; its answer, or why it is unfinished, ends the task."""
         work, task_id = node_context(runtime), state["task_id"]
         inherited: dict[str, Any] = {name: state[name] for name in ("task_id", "language", "usage", "started_at")}
@@ -50,7 +50,7 @@ def controller_executor(graph: FlowGraph, mode: str) -> Node[ControllerState, Co
             "events": announce(*end_task(state, result, failure=error)),
         }
 
-    return carry_out
+    return run_flow
 
 
 def _logs(state: ControllerState, work: NodeContext) -> str:

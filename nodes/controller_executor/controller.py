@@ -40,7 +40,7 @@ def controller(config: FlowConfig) -> FlowNode:
     async def node(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
         """Ask for a decision; a reply that cannot be read is asked for again with a hint on its form."""
         work = flow_context(runtime, config)
-        added = await _take_up(state, work)
+        added = await _add_steering(state, work)
         state = {**state, **added}
         branches = branches_of(config, work, state["language"])
         asking = request(config, state, work, branches)
@@ -60,7 +60,7 @@ def controller(config: FlowConfig) -> FlowNode:
     return node
 
 
-async def _take_up(state: FlowState, work: NodeContext) -> FlowUpdate:
+async def _add_steering(state: FlowState, work: NodeContext) -> FlowUpdate:
     """What a person added to the task since the last look."""
     fresh = [*(await work.services.notes(state["task_id"]))][len(state["added"]) :]
     if not fresh:

@@ -43,7 +43,7 @@ def subgraph(name: str, branch: BranchConfig, graph: BranchGraph, config: FlowCo
         arguments = call["arguments"]
         out: Mapping[str, Any] = {}
         try:
-            given = _given(takes, arguments, state, name)
+            given = _graph_input(takes, arguments, state, name)
             context = branch_context(state, work, branch.agent)
             out = await _carried_out(graph, given, context)
             result = _result(out)
@@ -70,7 +70,7 @@ def subgraph(name: str, branch: BranchConfig, graph: BranchGraph, config: FlowCo
     return node
 
 
-def _given(takes: Collection[str], arguments: Mapping[str, Any], state: FlowState, name: str) -> dict[str, Any]:
+def _graph_input(takes: Collection[str], arguments: Mapping[str, Any], state: FlowState, name: str) -> dict[str, Any]:
     """The graph's input: the arguments, or their goal as a message; a graph of Segue's also gets the task's id."""
     given = {**arguments}
     if "messages" in takes and "messages" not in given:

@@ -6,7 +6,7 @@ from ..shared.task import TaskState
 class DirectState(TaskState, total=False):
     """INIT resets every channel that belongs to a task."""
 
-    notes: int
+    notes_taken: int
     """How many additions the objective holds. INIT, ANSWER."""
     gave_up: str
     """ANSWER."""

@@ -72,10 +72,10 @@ def _text(item: Any) -> str:
 
 def _bounded(found: Mapping[str, list[str]], most_tokens: int) -> dict[str, list[str]]:
     """The texts as prompts will show them: each truncated to its length, and no more of them than fit."""
-    return {kind: list(_that_fit(texts, most_tokens // SHARE)) for kind, texts in found.items()}
+    return {kind: list(_within_budget(texts, most_tokens // SHARE)) for kind, texts in found.items()}
 
 
-def _that_fit(texts: Iterable[str], room: int) -> Iterable[str]:
+def _within_budget(texts: Iterable[str], room: int) -> Iterable[str]:
     for text in texts:
         shown = truncate(text.encode("utf-8", "replace").decode("utf-8"), MOST_CHARS)
         room -= tokens(shown)

@@ -72,7 +72,7 @@ def decomposing(decompose: Decompose | None) -> LifecycleNode:
         update: LifecycleState = {"asked": state["asked"] + 1}
         also: list[Durable] = []
         try:
-            tasks = await _given(decompose, state) if decompose else await _asked(state, work, update, also)
+            tasks = await _from_function(decompose, state) if decompose else await _asked(state, work, update, also)
         except Undecomposable as error:
             update |= {"failure": {"error": str(error), "phase": state["phase"]}}
         except (InvalidPlan, UnreadableReply) as error:
@@ -84,7 +84,7 @@ def decomposing(decompose: Decompose | None) -> LifecycleNode:
     return node
 
 
-async def _given(decompose: Decompose, state: LifecycleState) -> tuple[SubTask, ...]:
+async def _from_function(decompose: Decompose, state: LifecycleState) -> tuple[SubTask, ...]:
     text = "\n\n".join(part for part in (state["objective"], state["complaint"]) if part)
     try:
         given = await decompose(text)

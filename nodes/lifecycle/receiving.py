@@ -41,7 +41,7 @@ def entered(state: LifecycleState, runtime: NodeRuntime, restored: Restored | No
     return {
         **cast(LifecycleState, begin(state["messages"], state.get("assignment"), runtime)),
         **_reset(restored or {}),
-        "notes": len(additions(state["messages"])),
+        "notes_taken": len(additions(state["messages"])),
     }
 
 
@@ -74,7 +74,7 @@ def _refused(state: LifecycleState, work: NodeContext, error: str) -> LifecycleS
         "started_at": work.services.clock(),
         "usage": {},
         "result": None,
-        "notes": 0,
+        "notes_taken": 0,
         "phase": EngineState.RECEIVING.value,
         "failure": {"error": error, "phase": EngineState.RECEIVING.value},
         "events": announce(changed(task_id, EngineState.IDLE, EngineState.RECEIVING)),

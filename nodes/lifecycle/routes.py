@@ -59,7 +59,7 @@ def after_executing(state: LifecycleState) -> list[Send] | Literal["PAUSED", "CO
         return "ERROR"
     if state["held"]:
         return "PAUSED"
-    return [Send("CARRY_OUT", _work(state, task_id)) for task_id in state["wave"]] or "COMPLETED"
+    return [Send("EXECUTE_SUBTASK", _work(state, task_id)) for task_id in state["wave"]] or "COMPLETED"
 
 
 def _work(state: LifecycleState, task_id: str) -> SubTaskWork:

@@ -26,7 +26,7 @@ class LifecycleState(TaskState, total=False):
     RECEIVING, or PAUSED for a restored run, resets every channel that belongs to a task.
     """
 
-    notes: int
+    notes_taken: int
     """How many additions were taken up. RECEIVING, PAUSED, DECOMPOSING, COMPLETED."""
     phase: str
     """The engine's state. Every node that ends a phase names the next one."""
@@ -42,7 +42,7 @@ class LifecycleState(TaskState, total=False):
     """The ids of the tasks under way. EXECUTING."""
     outcomes: Records
     """One a task that was carried out: {step_id, answer, error, history, calls, unknown, usage}; `unknown` are
-    lines about calls of unknown outcome. CARRY_OUT."""
+    lines about calls of unknown outcome. EXECUTE_SUBTASK."""
     folded: int
     """How many of the outcomes are in `steps` and `results` already. EXECUTING."""
     results: dict[str, str]
@@ -56,7 +56,7 @@ class LifecycleState(TaskState, total=False):
 
 
 class SubTaskWork(TypedDict):
-    """What one CARRY_OUT is sent: all that a task sees, and nothing of the others."""
+    """What one EXECUTE_SUBTASK is sent: all that a task sees, and nothing of the others."""
 
     task_id: str
     language: str

@@ -28,7 +28,7 @@ from ..shared.task import (
     unfinished,
 )
 from .state import PlanState, PlanUpdate
-from .steps import behind, emit_thoughts, in_doubt, thought_through, unmended
+from .steps import behind, emit_thoughts, in_doubt, thought_through, unrepaired
 
 MOST_EMPTY = 3
 """How often the answer is asked for while it is empty."""
@@ -112,7 +112,7 @@ def _close(steps: tuple[Step, ...], state: PlanState) -> tuple[tuple[Step, ...],
     A call of unknown outcome is no failure, and the answer mentions it; the steps that need it did not run.
     """
     doubtful = in_doubt(state)
-    failed = {step.step_id for step in unmended(steps, state)} - doubtful
+    failed = {step.step_id for step in unrepaired(steps, state)} - doubtful
     blocked = behind(steps, doubtful)
     why = "it needs a step that failed" if failed else "the budget was spent before it"
     steps = thought_through(steps)

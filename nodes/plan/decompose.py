@@ -26,8 +26,8 @@ async def decompose(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     try:
         new = _steps(draft["steps"])
         merged, repeated = _without_repeats(keep_finished(old, new, failed=True), old, state, work.tools)
-        mended = [step.step_id for step in merged if step.status is Status.ERROR]
-        left = tuple(step for step in merged if step.step_id not in mended or step.step_id in repeated)
+        repaired = [step.step_id for step in merged if step.status is Status.ERROR]
+        left = tuple(step for step in merged if step.step_id not in repaired or step.step_id in repeated)
         validate(Plan(goal=goal, steps=left), work.tools)
     except InvalidPlan as error:
         event = ErrorRaised(task_id=state["task_id"], message=str(error))
@@ -36,7 +36,7 @@ async def decompose(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     banner = phrase("plan_made", state["language"], goal=goal, n=len(steps))
     work.emit(Phase(task_id=state["task_id"], content=banner))
     updated = PlanUpdated(task_id=state["task_id"], goal=goal, steps=steps)
-    update: PlanUpdate = {"goal": goal, "plan": steps, "mended": mended, "draft": None, "asked": 0, "complaint": ""}
+    update: PlanUpdate = {"goal": goal, "plan": steps, "repaired": repaired, "draft": None, "asked": 0, "complaint": ""}
     return {**update, "events": announce(updated)}
 
 

@@ -11,14 +11,14 @@ from segue.core.plan import Step, ready
 from segue.core.tools import CallKey
 from segue.prompts.catalogue import phrase
 
-from ..shared.approval import because
+from ..shared.approval import reason_clause
 from ..shared.call_runner import CallRunner, call_events
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.plan_progress import begin_steps, end_steps, step_events
 from ..shared.task import joined, take_up
 from ..shared.tool_messages import Settled, exchange
 from .state import PlannedCall, PlanState, PlanUpdate, StepWork
-from .steps import DanglingReference, call_of, emit_thoughts, resolved, thought_through, unmended
+from .steps import DanglingReference, call_of, emit_thoughts, resolved, thought_through, unrepaired
 
 MOST_REPLANS = 2
 """How often a plan is revised after a failed step."""
@@ -37,7 +37,7 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     before, settled = settled, _thoughts_before(chosen, settled)
     wave, broken = _wave(chosen, state)
     begun = _failed(settled, broken)
-    failed = [] if state["replans"] >= MOST_REPLANS else unmended(begun, state)
+    failed = [] if state["replans"] >= MOST_REPLANS else unrepaired(begun, state)
     pairs = _exchange(state["task_id"], len(state["outcomes"]) - len(ran), ran)
     update: PlanUpdate = {
         "messages": [*pairs, *added.get("messages", ())],
@@ -77,15 +77,15 @@ async def _approved(wave: list[PlannedCall], runner: CallRunner) -> tuple[list[P
 def _complaint(failed: Sequence[Step], added: PlanUpdate, outcomes: Sequence[Mapping[str, Any]], language: str) -> str:
     """Why the plan has to be revised: what failed, what a person rejected, what they added."""
     last = {outcome["step_id"]: outcome for outcome in outcomes}
-    wrong = [_what_is_wrong(step, last.get(step.step_id, {}), language) for step in failed]
+    wrong = [_failure_text(step, last.get(step.step_id, {}), language) for step in failed]
     notes = "; ".join(message.text for message in added.get("messages", ()))
     return "; ".join([*wrong, *([phrase("user_added", language, notes=notes)] if notes else [])])
 
 
-def _what_is_wrong(step: Step, outcome: Mapping[str, Any], language: str) -> str:
+def _failure_text(step: Step, outcome: Mapping[str, Any], language: str) -> str:
     if not _rejected(outcome):
         return f"step {step.step_id} ({step.description}) failed: {step.note}"
-    about = {"step": step.step_id, "description": step.description, "why": because(outcome["rejected"], language)}
+    about = {"step": step.step_id, "description": step.description, "why": reason_clause(outcome["rejected"], language)}
     return phrase("rejected_step", language, **about)
 
 

@@ -25,7 +25,7 @@ class PlanState(TaskState, total=False):
 
     origin: str
     """What the idempotency keys of the calls are made of; a fork keeps it. INIT."""
-    notes: int
+    notes_taken: int
     """How many additions the objective holds. INIT, MAKE_PLAN, SCHEDULE, ANSWER."""
     draft: dict[str, Any] | None
     """The plan as the model wrote it: {goal, steps}; None while it cannot be read. MAKE_PLAN."""
@@ -39,7 +39,7 @@ class PlanState(TaskState, total=False):
     """DECOMPOSE."""
     plan: list[dict[str, Any]]
     """Steps. DECOMPOSE, SCHEDULE, ANSWER."""
-    mended: list[str]
+    repaired: list[str]
     """Failed steps that the plan goes around: they stay in it as they are. DECOMPOSE."""
     wave: list[PlannedCall]
     """Calls of the steps that are under way. SCHEDULE."""

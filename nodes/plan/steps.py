@@ -108,9 +108,9 @@ def behind(steps: Sequence[Step], step_ids: set[str]) -> set[str]:
     return found - step_ids
 
 
-def unmended(steps: Sequence[Step], state: PlanState) -> list[Step]:
+def unrepaired(steps: Sequence[Step], state: PlanState) -> list[Step]:
     """The failed steps that no new plan goes around."""
-    return [step for step in steps if step.status is Status.ERROR and step.step_id not in state["mended"]]
+    return [step for step in steps if step.status is Status.ERROR and step.step_id not in state["repaired"]]
 
 
 class DanglingReference(Exception):

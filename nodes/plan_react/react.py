@@ -15,7 +15,7 @@ NAME = "plan_react"
 def react(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Node[PlannedTask, PlannedTask]:
     """The node over this react graph."""
 
-    async def carry_out(state: PlannedTask, runtime: NodeRuntime) -> PlannedTask:
+    async def run_react(state: PlannedTask, runtime: NodeRuntime) -> PlannedTask:
         """Run the react graph with the plan preloaded, and count the planning's tokens in."""
         given = state["messages"]
         inherited = {"task_id": state["task_id"], "language": state["language"], "plan": state["plan"]}
@@ -25,4 +25,4 @@ def react(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Node[PlannedTask, Pl
         fresh = [message.model_copy(update={"id": None}) for message in out["messages"][len(given) :]]
         return {"messages": fresh, "result": result, "events": announce(*end_task(state, result, answered=False))}
 
-    return carry_out
+    return run_react

@@ -16,7 +16,7 @@ async def init(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     done = (assignment or {}).get("done") or []
     return {
         **cast(ReactUpdate, begin(state["messages"], assignment, runtime)),
-        "notes": len(additions(state["messages"])),
+        "notes_taken": len(additions(state["messages"])),
         "iteration": 0,
         "trace_id": "",
         "spent": "",

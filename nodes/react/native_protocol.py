@@ -67,10 +67,10 @@ def _live(state: ReactState, work: NodeContext, memory: Iterable[str]) -> dict[s
     snapshot = current_state(state, work, memory, ())
     counted, context, last = snapshot["global"], snapshot["context"], snapshot["last_recursion"]
     limits = {name: counted[name] for name in ("iteration", "max_iteration")}
-    told = {name: context[name] for name in ("plan", "memory") if context[name]}
+    shown = {name: context[name] for name in ("plan", "memory") if context[name]}
     if context["constraints"]["tool_calls_left"] <= FEW:
-        told["constraints"] = context["constraints"]
-    live = {"context": told} if told else {}
+        shown["constraints"] = context["constraints"]
+    live = {"context": shown} if shown else {}
     if last["failed"] or "edited_by_user" in last:
         live["last_recursion"] = {name: value for name, value in last.items() if name != "trace_id"}
     near = limits["max_iteration"] - limits["iteration"] < FEW

@@ -42,7 +42,7 @@ def _cost(work: NodeContext, language: str) -> PromptSize:
         state["iteration"] = number + 1
         sizes.append(sent.add(protocol.request(state, work)))
         call = RequestedCall(name=tool, arguments={"number": number}, call_id=f"call_{number}")
-        _carry_out(state, call, Decision(action_type=ActionType.CALL_TOOL, tool_calls=(call,)))
+        _record_call(state, call, Decision(action_type=ActionType.CALL_TOOL, tool_calls=(call,)))
     return PromptSize(sum(size.chars for size in sizes), sum(size.prefix_chars for size in sizes))
 
 
@@ -64,7 +64,7 @@ def _begun(work: NodeContext, language: str) -> ReactState:
     }
 
 
-def _carry_out(state: ReactState, call: RequestedCall, decision: Decision) -> None:
+def _record_call(state: ReactState, call: RequestedCall, decision: Decision) -> None:
     """Add the round of a call to the state."""
     result: dict[str, Any] = {"success": "x" * RESULT_CHARS}
     outcome = {"index": 0, "ref": f"{ids_of(state)['task_id'][:8]}.{state['iteration']}", "result": result}

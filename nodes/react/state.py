@@ -11,7 +11,7 @@ from ..shared.task import TaskState
 class ReactState(TaskState, total=False):
     """Channels are thread-scoped: INIT resets every one that belongs to a task."""
 
-    notes: int
+    notes_taken: int
     """How many additions it holds. INIT, CALL_LLM."""
     iteration: int
     """1…max_iteration. INPUT."""

@@ -133,7 +133,7 @@ def decided(call: PendingCall, verdict: Verdict, task_id: str, tool: Tool) -> Pe
     return after
 
 
-def given_events(calls: Calls, verdicts: Mapping[int, Verdict], work: NodeContext, **ids: Any) -> list[Durable]:
+def approval_events(calls: Calls, verdicts: Mapping[int, Verdict], work: NodeContext, **ids: Any) -> list[Durable]:
     """What a person decided, and the tools that they allowed from here on."""
     given = [(call, verdicts[call["index"]]) for call in calls]
     allowed = dict.fromkeys(
@@ -161,6 +161,6 @@ def _entries(calls: Calls, verdicts: Mapping[int, Verdict]) -> list[dict[str, An
     return entries
 
 
-def because(reason: str, language: str) -> str:
+def reason_clause(reason: str, language: str) -> str:
     """A person's reason as the end of a sentence; empty where none was given."""
     return phrase("why", language, reason=reason.rstrip(".。 ")) if reason else ""

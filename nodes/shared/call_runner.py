@@ -18,7 +18,16 @@ from segue.tools.adapters.client import ClientTool, Results, ask_client, client_
 from segue.tools.bound_tool import BadArguments, idempotency_key
 from segue.tools.calls.run import TOOLS
 
-from .approval import all_arguments, approved, ask_person, because, decided, given_events, is_outdated, question_of
+from .approval import (
+    all_arguments,
+    approval_events,
+    approved,
+    ask_person,
+    decided,
+    is_outdated,
+    question_of,
+    reason_clause,
+)
 from .context import NodeContext
 from .prompt_budget import as_json, truncate_result
 from .tool_messages import kept, recall_ref
@@ -83,7 +92,7 @@ class CallRunner:
         questions = [self._question(call, unknown) for call in waiting]
         outdated = [call["name"] for call in waiting if self._is_outdated(call, grants)]
         verdicts = ask_person(questions, self.tools, self.language, outdated)
-        given = given_events(questions, verdicts, self.work, **self.ids)
+        given = approval_events(questions, verdicts, self.work, **self.ids)
         return [self._decided(call, verdicts) for call in calls], given
 
     def _is_outdated(self, call: PendingCall, grants: Sequence[Grant]) -> bool:
@@ -285,7 +294,7 @@ def _brief(value: Any) -> str:
 
 def rejection(name: str, reason: str, language: str) -> CallResult:
     """The result of a call that a person rejected."""
-    error = phrase("rejected", language, tool=name, why=because(reason, language))
+    error = phrase("rejected", language, tool=name, why=reason_clause(reason, language))
     return CallResult(status=CallStatus.REJECTED, error=error)
 
 

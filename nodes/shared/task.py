@@ -252,7 +252,7 @@ class Added(TypedDict, total=False):
 
     messages: list[Any]
     objective: str
-    notes: int
+    notes_taken: int
     events: list[dict[str, Any]]
     """That they were taken up; they go before the node's own."""
 
@@ -262,7 +262,7 @@ State = TypeVar("State", bound=Mapping[str, Any])
 
 async def take_up(state: Mapping[str, Any], work: NodeContext) -> Added:
     """What was added since the last look: the objective with it, and the messages for the history."""
-    taken = state["notes"]
+    taken = state["notes_taken"]
     fresh = (await work.services.notes(state["task_id"]))[taken:]
     if not fresh:
         return {}
@@ -270,7 +270,7 @@ async def take_up(state: Mapping[str, Any], work: NodeContext) -> Added:
     return {
         "messages": [HumanMessage(note, additional_kwargs={STEER: True}) for note in fresh],
         "objective": "\n".join([state["objective"], *fresh]),
-        "notes": taken + len(fresh),
+        "notes_taken": taken + len(fresh),
         "events": announce(NotesTaken(count=taken + len(fresh), **ids)),
     }
 

@@ -265,15 +265,6 @@ class App:
         """
         return (await self.tasks.get(task_id)).json()
 
-    async def find_task(self, text: str) -> str:
-        """The id of the task that `text` is, or the beginning of.
-
-        Raises:
-            UnknownTask: there is none.
-            TaskError: there are several, or `text` is too short to tell.
-        """
-        return await self.tasks.find(text)
-
     async def resumable(self) -> list[Json]:
         """Every task to resume, oldest first: paused, or `interrupted` by the end of its process."""
         return [found.json() for found in await self.tasks.resumable()]
@@ -347,16 +338,6 @@ class App:
             UnknownThread, DamagedSession.
         """
         return [entry.json() for entry in await self.rewind.timeline(session_id, limit)]
-
-    async def find_snapshot(self, text: str) -> Json:
-        """{"session_id", "checkpoint_id"} of SESSION/ID, of ID, or of SESSION, which stands for its newest snapshot.
-
-        Raises:
-            UnknownThread, UnknownSnapshot.
-            TaskError: the text names several.
-        """
-        place = await self.rewind.find(text)
-        return {"session_id": place.thread_id, "checkpoint_id": place.checkpoint_id}
 
     async def effects(self, session_id: str, checkpoint_id: str) -> list[Json]:
         """The calls after a snapshot that are not read-only: their effects stay, whoever goes back to it.

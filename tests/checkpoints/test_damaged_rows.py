@@ -110,13 +110,13 @@ NEEDED = ("task_id", "agent_id", "mode", "model", "status", "message")
 async def test_a_damaged_task_stops_no_list_and_its_session_goes_on(
     sound: Sound, tmp_path: Path, column: str, value: str
 ) -> None:
-    path, public = sound.copy(tmp_path), "wanted" if column == "requested" else column
+    path = sound.copy(tmp_path)
     damage(path, f"UPDATE tasks SET {column} = {value} WHERE task_id = '{sound.paused}'")
     async with Work().opened(path) as app:
         shown, other = await app.tasks()
         assert (other, shown["status"]) == (sound.tasks[1], "error")
-        known = {name: val for name, val in sound.tasks[0].items() if name not in (public, "status", "error")}
-        assert known.items() <= left(shown, public).items()
+        known = {name: val for name, val in sound.tasks[0].items() if name not in (column, "status", "error")}
+        assert known.items() <= left(shown, column).items()
         where = "`segue doctor` says" if column == "thread_id" else "segue recover s repairs it"
         assert f"{column} " in shown["error"]
         assert where in shown["error"]
@@ -140,7 +140,7 @@ async def test_a_damaged_task_stops_no_list_and_its_session_goes_on(
         task = await app.task(sound.paused)
         lost = column in NEEDED
         assert task["status"] == ("error" if lost else "paused")
-        kept = (public, "status", "error", "created_at", "updated_at")
+        kept = (column, "status", "error", "created_at", "updated_at")
         assert left(task, *kept) == left(sound.tasks[0], *kept)
         assert left(await app.recover("s"), "checkpoint_id", "created_at") == {
             "readable": True,

@@ -49,7 +49,7 @@ async def test_a_created_task_is_pending_and_the_same_when_read(store: Store, cl
         "language": None,
         "error": None,
         "result": None,
-        "wanted": None,
+        "requested": None,
         "notes": [],
         "answer": None,
         "rating": None,

@@ -35,7 +35,7 @@ class CommandProcess:
             if file := streams.get(name):
                 Path(folder, file).write_bytes(b"")
         orders = (arguments, str(folder), environ, patched or {}, streams)
-        self._process = ForkServerProcess(target=_carry_out, args=orders)
+        self._process = ForkServerProcess(target=_run_commands, args=orders)
         self._process.start()
 
     @property
@@ -61,7 +61,7 @@ class CommandProcess:
         return code
 
 
-def _carry_out(
+def _run_commands(
     arguments: tuple[str, ...], folder: str, environ: dict[str, str], patched: Patches, streams: dict[str, str]
 ) -> None:
     """What the process does: `terminal` is what it reads and writes, or else `out` and `err` are what it writes to."""

@@ -203,7 +203,9 @@ def test_a_paused_task_is_steered(pages: Shell, let_go: Callable[[], None]) -> N
 
 @pytest.mark.slow
 def test_a_task_that_runs_elsewhere_is_taken_over_by_who_steers_it(pages: Shell, let_go: Callable[[], None]) -> None:
-    patient = {"segue.cli.dialog.conversation.TAKING_UP": SECONDS}  # however slow the machine, it does not decide
+    patient = {
+        "segue.cli.dialog.conversation.TAKEOVER_SECONDS": SECONDS
+    }  # however slow the machine, it does not decide
     process = begin(pages, "--json", patched=patient)
     task_id = latest(pages)
     steering = pages.at_terminal("chat", "and quickly", *AGENTS, "--session", "s1", "--steer")

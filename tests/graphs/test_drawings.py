@@ -49,7 +49,7 @@ def test_the_page_shows_the_true_diagram(name: str) -> None:
                 ("RECEIVING", "ERROR"), ("CONTEXT_FETCHING", "DECOMPOSING"), ("CONTEXT_FETCHING", "ERROR"),
                 ("DECOMPOSING", "DECOMPOSING"), ("DECOMPOSING", "SCHEDULING"), ("DECOMPOSING", "ERROR"),
                 ("SCHEDULING", "EXECUTING"), ("SCHEDULING", "PAUSED"), ("SCHEDULING", "ERROR"),
-                ("EXECUTING", "CARRY_OUT"), ("CARRY_OUT", "EXECUTING"), ("EXECUTING", "COMPLETED"),
+                ("EXECUTING", "EXECUTE_SUBTASK"), ("EXECUTE_SUBTASK", "EXECUTING"), ("EXECUTING", "COMPLETED"),
                 ("EXECUTING", "PAUSED"), ("EXECUTING", "ERROR"), ("PAUSED", "SCHEDULING"), ("PAUSED", "EXECUTING"),
                 ("COMPLETED", "__end__"), ("ERROR", "__end__"),
             },

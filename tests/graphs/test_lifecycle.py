@@ -73,7 +73,9 @@ async def test_a_second_turn_begins_anew_and_knows_what_was_said(bed: Make) -> N
     assert "the first colour" not in str(test.model.calls[3])
 
 
-@pytest.mark.parametrize("node", ["RECEIVING", "DECOMPOSING", "SCHEDULING", "EXECUTING", "CARRY_OUT", "CALL_TOOL"])
+@pytest.mark.parametrize(
+    "node", ["RECEIVING", "DECOMPOSING", "SCHEDULING", "EXECUTING", "EXECUTE_SUBTASK", "CALL_TOOL"]
+)
 async def test_paused_behind_any_node_it_goes_on_without_repeating(bed: Make, node: str) -> None:
     script = [tasks(task("a"), task("b", "a")), call_tool(("note", {"text": "x"})), answer("one"), answer("two")]
     with (test := bed(build_lifecycle, script)).model:

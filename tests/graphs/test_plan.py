@@ -103,7 +103,7 @@ async def test_a_failure_that_cannot_be_mended_is_told_and_what_needs_it_is_skip
 async def test_a_failed_step_stays_in_the_mended_plan_and_is_not_asked_about_again(bed: Make) -> None:
     first = plan_json("g", [step("double", {"number": 1}), step("fail", {"reason": "x"}), step("note", {"text": "a"})])
     second = plan_json("g", [step("double", {"number": 1}, step="1"), step("note", {"text": "b"}, step="2")])
-    with (test := bed(build_plan, [first, second, "mended"])).model:
+    with (test := bed(build_plan, [first, second, "repaired"])).model:
         out = await test.send("go")
     kept = [("1", "double", "done"), ("2", "fail", "error"), ("3", "note", "done")]
     assert [(s["step_id"], s["action"], s["status"]) for s in out["result"]["plan"]] == kept
@@ -119,7 +119,7 @@ async def test_what_needs_a_failed_step_that_is_not_written_again_cannot_run(bed
     first = plan_json("g", [step("fail", {"reason": "x"}), step("note", {"text": "a"})])
     needing = plan_json("g", [step("note", {"text": "b"}, step="3", depends_on=[1])])
     second = plan_json("g", [step("note", {"text": "b"}, step="3", depends_on=[])])
-    with (test := bed(build_plan, [first, needing, second, "mended"])).model:
+    with (test := bed(build_plan, [first, needing, second, "repaired"])).model:
         out = await test.send("go")
     assert "step 3 depends on '1', which is no step" in str(test.model.calls[2][0].content)
     assert [(s["step_id"], s["status"]) for s in out["result"]["plan"]] == [("1", "error"), ("3", "done")]

@@ -18,7 +18,7 @@ class Mutant:
 
 
 CONVERSATION = "src/segue/lifecycle/engine.py"
-CARRY_OUT = "nodes/lifecycle/carry_out.py"
+EXECUTE_SUBTASK = "nodes/lifecycle/execute_subtask.py"
 SUBTASKS = "src/segue/core/lifecycle.py"
 
 LIFECYCLE = (
@@ -101,7 +101,7 @@ LIFECYCLE = (
     ),
     Mutant(
         "a task is not carried out but slept through",
-        CARRY_OUT,
+        EXECUTE_SUBTASK,
         "await graph.ainvoke(given, context=context, output_keys=SHOWN)",
         'await asyncio.sleep(0.01, {"messages": [], "result": dict(success=True, answer="", history=[], usage={})})',
         f"{DOCUMENT}::test_tasks_are_really_carried_out_with_tools",
@@ -123,7 +123,7 @@ LIFECYCLE = (
     ),
     Mutant(
         "a task's timeout is never enforced",
-        CARRY_OUT,
+        EXECUTE_SUBTASK,
         "asyncio.timeout(task.timeout)",
         "asyncio.timeout(None)",
         f"{DOCUMENT}::test_a_tasks_timeout_is_enforced",
@@ -137,7 +137,7 @@ LIFECYCLE = (
     ),
     Mutant(
         "a failed task stops the others",
-        CARRY_OUT,
+        EXECUTE_SUBTASK,
         "        except Failed as failed:\n",
         "        except ZeroDivisionError as failed:\n",
         f"{ENGINE}test_run.py::test_one_failure_stops_only_what_needs_it",

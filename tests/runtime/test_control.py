@@ -102,10 +102,10 @@ async def test_pausing_is_seen_at_once_and_taken_between_two_calls(app: App, oth
     assert types([event async for event in app.follow(task_id)])[-1] == "paused"
     assert counter.effects == [1]
     task = (await other.trace(task_id))["task"]
-    assert (task["status"], task["wanted"]) == ("paused", "pause")
+    assert (task["status"], task["requested"]) == ("paused", "pause")
     result = await app.resume(task_id)
     assert (result["answer"], result["status"], counter.effects) == ("both", "done", [1, 2])
-    assert (await app.trace(task_id))["task"]["wanted"] is None
+    assert (await app.trace(task_id))["task"]["requested"] is None
 
 
 async def test_only_what_runs_can_be_paused(app: App) -> None:
@@ -237,7 +237,7 @@ async def test_closing_pauses_without_a_wish_and_a_wish_is_kept(database: Path) 
         asyncio.get_running_loop().call_later(0.1, counter.gate.set)
     async with segue.open(database) as second:
         (row,) = await second.resumable()
-        assert (row["task_id"], row["status"], row["wanted"], row["interrupted"]) == (task_id, "paused", None, False)
+        assert (row["task_id"], row["status"], row["requested"], row["interrupted"]) == (task_id, "paused", None, False)
 
 
 async def test_a_task_in_another_process_is_followed_by_its_durable_events(app: App, other: App) -> None:

@@ -59,7 +59,7 @@ async def test_a_task_that_the_database_failed_is_resumed_with_all_others(
         pass
     (task,) = await world.app.resumable()
     assert task["status"] in statuses
-    assert task["wanted"] is None
+    assert task["requested"] is None
     await world.app._storage.database.write(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchall())
     assert (await world.app.resume(task["task_id"]))["answer"] == "all noted"
     assert set(world.noted) == {1}

@@ -13,7 +13,7 @@ from openai.types.responses import Response
 import segue
 from segue.core.agents import Agent
 from segue.server.errors import Problem
-from segue.server.readers.client_tools import bring_results
+from segue.server.readers.client_tools import submit_results
 from segue.server.service import Service
 from segue.server.tenants import Tenant
 from segue.telemetry.metrics import Metrics
@@ -93,7 +93,7 @@ class Chat:
         self.messages.append(message)
         return message
 
-    def carry_out(self) -> str:
+    def answer_calls(self) -> str:
         """Carry out what is called until there is an answer."""
         while calls := self.messages[-1].get("tool_calls"):
             self.batches.append(len(calls))
@@ -141,10 +141,10 @@ def test_a_completion_calls_and_the_results_go_on(
     first = chat.ask(text)
     (*_, call) = first["tool_calls"]
     assert len(call["id"]) == 40 and (call["type"], call["function"]["name"]) == ("function", "weather")
-    assert chat.carry_out() == f"It is {said or 'sun, rain, snow'}."
+    assert chat.answer_calls() == f"It is {said or 'sun, rain, snow'}."
     assert chat.batches == batches
     again = chat.ask("And Tokyo at once?")
-    assert chat.carry_out().startswith("It is") and again is not None
+    assert chat.answer_calls().startswith("It is") and again is not None
     with served.client() as http:
         tasks = http.get(f"/api/sessions/ann-{stream}-{len(text)}/tasks").json()["items"]
     assert [task["message"] for task in tasks] == ["And Tokyo at once?", text]
@@ -153,7 +153,7 @@ def test_a_completion_calls_and_the_results_go_on(
 def test_without_parallel_calls_there_is_one_at_a_time(client: openai.OpenAI) -> None:
     chat = Chat(client, parallel_tool_calls=False, user="bob")
     chat.ask("Paris, Tokyo at once?")
-    assert (chat.carry_out(), chat.batches) == ("It is sun, rain.", [1, 1])
+    assert (chat.answer_calls(), chat.batches) == ("It is sun, rain.", [1, 1])
 
 
 def test_results_may_come_one_by_one(client: openai.OpenAI) -> None:
@@ -161,7 +161,7 @@ def test_results_may_come_one_by_one(client: openai.OpenAI) -> None:
     paris, tokyo = chat.ask("Paris, Tokyo at once?")["tool_calls"]
     chat.messages.append(told(tokyo))
     assert [call["id"] for call in chat.complete()["tool_calls"]] == [paris["id"]]
-    assert chat.carry_out() == "It is sun, rain."
+    assert chat.answer_calls() == "It is sun, rain."
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -188,7 +188,7 @@ def test_the_same_results_again_are_the_same_answer_and_others_are_refused(clien
     chat = Chat(client, user="eve")
     (call,) = chat.ask("Paris?")["tool_calls"]
     asked = list(chat.messages)
-    chat.carry_out()
+    chat.answer_calls()
     for stream in (False, True):
         again = Chat(client, stream, user="eve")
         again.messages = [*asked, told(call)]
@@ -205,7 +205,7 @@ def test_results_that_come_with_an_idempotency_key_belong_to_the_conversation(
     chat.ask("Paris?")
     keyed = Chat(client, user="ida", extra_headers={"Idempotency-Key": "results-of-ida"})
     keyed.messages = chat.messages
-    assert keyed.carry_out() == "It is sun."
+    assert keyed.answer_calls() == "It is sun."
     chat.ask("And Tokyo at once?")
     with served.client() as http:
         tasks = http.get("/api/sessions/ida/tasks").json()["items"]
@@ -218,7 +218,7 @@ async def test_a_message_to_calls_that_wait_no_longer_is_a_conflict() -> None:
         asked = await app.ask("please refund", agent="a")
         service = Service(app, OPEN, Metrics(app))
         with pytest.raises(Problem, match="ResultGiven"):
-            await bring_results(service, Tenant(), await app.tasks.get(asked["task_id"]), {}, "never mind", None)
+            await submit_results(service, Tenant(), await app.tasks.get(asked["task_id"]), {}, "never mind", None)
 
 
 def test_a_call_that_is_not_known_or_another_tenants_is_refused(database: Path) -> None:
@@ -239,7 +239,9 @@ def test_a_call_that_is_not_known_or_another_tenants_is_refused(database: Path) 
         with served.client(headers=ALPHA) as http:
             (waiting,) = http.get("/api/waiting").json()["items"]
         assert "weather" in waiting["question"]
-        assert chat.carry_out() if chat.complete().get("tool_calls") else chat.messages[-1]["content"] == "It is sun."
+        assert (
+            chat.answer_calls() if chat.complete().get("tool_calls") else chat.messages[-1]["content"] == "It is sun."
+        )
 
 
 def test_a_message_without_the_result_goes_on_as_well(client: openai.OpenAI, served: Served) -> None:
@@ -269,7 +271,7 @@ def test_text_beside_a_call_is_said_once(database: Path) -> None:
         with Served(database, OPEN, agents=[agent]) as served, stock(served) as client:
             chat = Chat(client, stream, user=str(stream))
             assert chat.ask("Paris?")["content"].strip() == text
-            assert chat.carry_out() == "It is sun."
+            assert chat.answer_calls() == "It is sun."
 
 
 @pytest.mark.parametrize(

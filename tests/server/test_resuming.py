@@ -23,10 +23,10 @@ from .serving import Held, Served, chat, ending, follow, wait_until
 from .test_streams import from_last
 
 
-def interrupted(database: Path, agent_id: str = "a", wanted: str | None = None, status: str = "running") -> str:
+def interrupted(database: Path, agent_id: str = "a", requested: str | None = None, status: str = "running") -> str:
     """A task whose process is gone, as it is in the database; returns its id."""
     task_id, now = str(uuid.uuid4()), time.time()
-    values = (task_id, f"s-{task_id}", agent_id, "default", "react", "", status, "hello", now, now, wanted)
+    values = (task_id, f"s-{task_id}", agent_id, "default", "react", "", status, "hello", now, now, requested)
     with sqlite3.connect(database) as connection:
         connection.execute(
             "INSERT INTO tasks (task_id, thread_id, agent_id, user_id, mode, model, status, message, created_at,"
@@ -51,17 +51,17 @@ def database(tmp_path: Path) -> Path:
 
 def test_what_was_cut_off_goes_on_at_the_start_a_few_at_a_time(database: Path, held: Held) -> None:
     ids = [interrupted(database) for _ in range(resuming.AT_ONCE + 3)]
-    lost, wanted = interrupted(database, "an-agent-that-is-gone"), interrupted(database, wanted="pause")
+    lost, requested = interrupted(database, "an-agent-that-is-gone"), interrupted(database, requested="pause")
     ids.append(interrupted(database, status="paused"))  # as a task is left that a storage error stopped
     with Served(database, agents=[held.agent("a", from_last)]) as served, served.client() as client:
         for task_id in ids[::-1]:
             assert ending([form for _, form in follow(client, task_id)])["status"] == "done", "a stream waits for it"
         wait_until(lambda: not served.service.resuming)
-        assert [status(client, task_id) for task_id in (lost, wanted)] == ["running", "running"]
+        assert [status(client, task_id) for task_id in (lost, requested)] == ["running", "running"]
 
 
 def test_what_is_cut_off_later_goes_on_then(database: Path, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resuming, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(resuming, "POLL_SECONDS", 0.02)
     with Served(database, agents=[held.agent("a", from_last)]) as served, served.client() as client:
         task_id = interrupted(database)
         wait_until(lambda: status(client, task_id) == "done")
@@ -76,7 +76,7 @@ def test_what_was_left_to_workers_that_are_gone_goes_on_here(
     with Served(database, agents=agents) as served, served.client() as client:
         assert not served.service.resuming, "after one look, a worker may be about to start anew"
         assert status(client, task_id) == "pending"
-    monkeypatch.setattr(resuming, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(resuming, "POLL_SECONDS", 0.02)
     with Served(database, agents=agents) as served, served.client() as client:
         wait_until(lambda: status(client, task_id) == "done")
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from segue.tools.bound_tool import abandoned, left_a_thread, run_in_thread
+from segue.tools.bound_tool import abandoned, has_running_thread, run_in_thread
 from tests.polling import SECONDS, until
 
 SEEN = contextvars.ContextVar("SEEN", default="nothing")
@@ -32,7 +32,7 @@ async def test_the_result_of_a_daemon_that_sees_the_context() -> None:
     found = await run_in_thread("look", lambda: (SEEN.get(), threading.current_thread()))
     assert found[0] == "this"
     assert (found[1].name, found[1].daemon) == ("tool look", True)
-    assert not left_a_thread(asyncio.current_task() or pytest.fail("no task"))
+    assert not has_running_thread(asyncio.current_task() or pytest.fail("no task"))
 
 
 async def test_what_the_thread_sets_stays_in_it() -> None:
@@ -59,7 +59,7 @@ async def test_a_thread_that_was_given_up_counts_until_it_ends() -> None:
     for task in waiting:
         task.cancel("stop")
     await asyncio.wait(waiting)
-    assert all(task.cancelled() and left_a_thread(task) for task in waiting)
+    assert all(task.cancelled() and has_running_thread(task) for task in waiting)
     assert abandoned() == {"slow": 2, "late": 1}
     go.set()
     await until(lambda: abandoned() == {})

@@ -111,7 +111,7 @@ class Session:
         except MCPError as error:
             if error.code == REFUSED:
                 raise MessageTooLarge(error.message) from error
-            if not _says_lost(error.code, error.message):
+            if not _is_session_lost(error.code, error.message):
                 raise
             if self._client is client:
                 self._client = None
@@ -140,7 +140,7 @@ class Session:
         seconds = self.server.timeout or CONNECT_SECONDS
         self._leave, self._refused = asyncio.Event(), ""
         owner = self._owner = asyncio.create_task(self._hold(opened, stderr), name=f"mcp {self.server.name}")
-        owner.add_done_callback(_look_at)
+        owner.add_done_callback(_retrieve_exception)
         either: set[asyncio.Future[Any]] = {owner, opened}
         try:
             await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -238,7 +238,7 @@ def _revealed(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
     return {name: secret.get_secret_value() for name, secret in secrets.items()}
 
 
-def _says_lost(code: int, message: str) -> bool:
+def _is_session_lost(code: int, message: str) -> bool:
     """Whether an error means that the session is over; an HTTP server that was restarted answers 404."""
     from mcp.types import CONNECTION_CLOSED
 
@@ -262,7 +262,7 @@ def _invalid(error: ValidationError) -> str:
     return f"the server sent a result that is not valid: {error.error_count():,} faults"
 
 
-def _look_at(owner: asyncio.Task[None]) -> None:
+def _retrieve_exception(owner: asyncio.Task[None]) -> None:
     """A broken session is reopened when it is needed; asyncio need not warn of it."""
     if not owner.cancelled():
         owner.exception()

@@ -17,7 +17,7 @@ from segue.core.calls import CallResult, CallStatus, Execution
 from segue.core.errors import listed
 from segue.core.tools import Tool, is_repeatable
 
-from ..bound_tool import NOT_DONE, BadArguments, BoundTool, CallContext, current_call, left_a_thread
+from ..bound_tool import NOT_DONE, BadArguments, BoundTool, CallContext, current_call, has_running_thread
 from .json_values import json_value
 
 STACK_CHARS = 2_000
@@ -238,7 +238,7 @@ async def _timed_out(tool: Tool, running: "asyncio.Task[CallResult]", seconds: f
     if running.done() and not running.cancelled() and running.result().success:
         return running.result()  # it finished when it was cancelled
     late = f"{tool.name} took longer than {seconds:g} s"
-    stopped = running.done() and not left_a_thread(running)
+    stopped = running.done() and not has_running_thread(running)
     if stopped or is_repeatable(tool):
         return CallResult.failed(f"{late} and was cancelled.")
     return unknown_outcome(f"{late} and cannot be stopped, so it may still be running and take effect later")

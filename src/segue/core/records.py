@@ -114,9 +114,8 @@ class Task(NewTask):
         return str((self.result or {}).get("model") or self.model)
 
     def json(self) -> Json:
-        """The public form, in which `requested` is called `wanted`, and `model` is the one that was used."""
-        named = {"wanted" if name == "requested" else name: value for name, value in _plain(self).items()}
-        return {**named, "model": self.used_model}
+        """The public form, in which `model` is the one that was used."""
+        return {**_plain(self), "model": self.used_model}
 
 
 @dataclass(frozen=True)

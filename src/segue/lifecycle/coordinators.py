@@ -101,7 +101,7 @@ class FolderCoordinator:
             self.skipped.pop(name, None)
             self._index.remove(name)
         for name in sorted(now.keys() - self._stamps.keys()):
-            self._take_in(name)
+            self._read(name)
             self._stamps[name] = now[name]
 
     def _files(self) -> dict[str, stat_result]:
@@ -116,7 +116,7 @@ class FolderCoordinator:
                 found[inside.as_posix()] = path.stat()
         return found
 
-    def _take_in(self, name: str) -> None:
+    def _read(self, name: str) -> None:
         try:
             text, whole = read_text(self._folder / name)
         except Unreadable as error:

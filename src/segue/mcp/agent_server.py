@@ -118,7 +118,7 @@ class AgentServer:
                 answer = await self._ask(ctx, task, question)
                 if not isinstance(answer, ElicitResult):
                     return answer
-                task, after = await self._take(ctx, task, question, answer)
+                task, after = await self._submit_answer(ctx, task, question, answer)
         except ValidationError as error:
             fault = error.errors()[0]
             return _failed(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}")
@@ -162,9 +162,9 @@ class AgentServer:
         answer = (params.input_responses or {}).get(_ANSWER)
         if task.status != TaskStatus.WAITING or not isinstance(answer, ElicitResult):
             return task, 0
-        return await self._take(ctx, task, await self._app.question(task.task_id), answer)
+        return await self._submit_answer(ctx, task, await self._app.question(task.task_id), answer)
 
-    async def _take(self, ctx: Context, task: Task, question: Json, answer: ElicitResult) -> tuple[Task, int]:
+    async def _submit_answer(self, ctx: Context, task: Task, question: Json, answer: ElicitResult) -> tuple[Task, int]:
         """Give the task what a person answered."""
         content = answer.content or {}
         if question["kind"] == "approval":

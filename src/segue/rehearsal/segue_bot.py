@@ -56,13 +56,13 @@ class SegueBot:
         while result["status"] == TaskStatus.WAITING:
             question = result.get("question") or await self._app.question(result["task_id"])
             if question["kind"] != API_CALL:
-                told = {"turn": conversation.turn, "task_id": result["task_id"], "id": question["interrupt_id"]}
+                question_ref = {"turn": conversation.turn, "task_id": result["task_id"], "id": question["interrupt_id"]}
                 text = str(question.get("question", ""))
-                return BotOutput(action_type=BotOutputType.RESPONSE, text=text, state={"asked": [*asked, told]})
+                return BotOutput(action_type=BotOutputType.RESPONSE, text=text, state={"asked": [*asked, question_ref]})
             (call,) = question["calls"]
             if (known := _result_of(conversation, call["call_id"])) is None:
                 return _action(call)
-            result = await _outside(self._given(result["task_id"], question, known))
+            result = await _outside(self._submit_result(result["task_id"], question, known))
         if result["status"] == TaskStatus.PAUSED:
             interrupt({"kind": PAUSE})
         return BotOutput(
@@ -84,7 +84,7 @@ class SegueBot:
         if asked and asked[-1]["turn"] == conversation.turn - 1:
             return await self._replied(asked[-1], conversation)
         if len(tasks) == begun:
-            return await self._gone_on(tasks[0])
+            return await self._continue(tasks[0])
         if missing := begun - 1 - len(tasks):
             raise ConfigurationError(
                 "The bot's session {session_id} lacks {missing} turns of the conversation: import it under this name.",
@@ -110,10 +110,10 @@ class SegueBot:
         if task["status"] == TaskStatus.WAITING:
             question = await self._app.question(task["task_id"])
             if question["interrupt_id"] == asked["id"]:
-                return await self._given(task["task_id"], question, {"answer": _said(conversation)})
-        return await self._gone_on(task)
+                return await self._submit_result(task["task_id"], question, {"answer": _said(conversation)})
+        return await self._continue(task)
 
-    async def _gone_on(self, task: Json) -> Json:
+    async def _continue(self, task: Json) -> Json:
         """The result of a task that began before, perhaps in another process."""
         task_id = task["task_id"]
         if started := self._app.tasks.started(task_id):
@@ -124,7 +124,7 @@ class SegueBot:
             return {**task["result"], "status": task["status"], "task_id": task_id}
         return await self._result(await self._app.tasks.resume(task_id))
 
-    async def _given(self, task_id: str, question: Json, result: Json) -> Json:
+    async def _submit_result(self, task_id: str, question: Json, result: Json) -> Json:
         """What the task comes to with the result of its call."""
         answer = {"interrupt_id": question["interrupt_id"], "value": result}
         return await self._result(await self._app.tasks.resume_with(task_id, answer))

@@ -245,9 +245,9 @@ class Control:
             changed = known not in (None, changes["agent_digest"])
             events = [] if began else [Resumed(task_id=task_id, agent_changed=changed)]
             row = await self._runner.move(row, status, events=events, key=key, release=leaves, **changes)
-            return self.leave_to_worker(row) if leaves else (row, begin(row))
+            return self.submit_to_worker(row) if leaves else (row, begin(row))
 
-    def leave_to_worker(self, row: Task) -> Started:
+    def submit_to_worker(self, row: Task) -> Started:
         """A task that was left to a worker, together with its lease."""
         self._runner.forget(row.thread_id)
         return row, None

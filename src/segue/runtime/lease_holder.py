@@ -160,7 +160,7 @@ class LeaseHolder:
         Raises:
             ThreadBusy: another owner still has it, or it is `promised` to a worker.
         """
-        fence = await self._take(thread_id, wait, promised)
+        fence = await self._wait_for(thread_id, wait, promised)
         self._heartbeat.hold(thread_id, fence)
         return fence
 
@@ -174,7 +174,7 @@ class LeaseHolder:
         self._heartbeat.hold(thread_id, fence)
         return fence
 
-    async def _take(self, thread_id: str, wait: float, promised: Promised | None) -> int:
+    async def _wait_for(self, thread_id: str, wait: float, promised: Promised | None) -> int:
         try:
             return await self._try(thread_id, promised=promised)
         except ThreadBusy:

@@ -164,7 +164,7 @@ class Runner:
             ThreadBusy: another owner runs a task on the thread, or will, even after `wait` seconds.
         """
         self._check_loop()
-        fence = await (self.leases.take_first(thread_id) if first else self._take(thread_id, wait, promised))
+        fence = await (self.leases.take_first(thread_id) if first else self._acquire(thread_id, wait, promised))
         await self._end_stale(thread_id)
         self.saver.hold(thread_id, fence)
         begun = False
@@ -190,7 +190,7 @@ class Runner:
         if watching and not watching.done() and watching.get_loop() is not asyncio.get_running_loop():
             raise ConfigurationError("The app runs tasks in another event loop: use one app in each loop.")
 
-    async def _take(self, thread_id: str, wait: float, promised: Promised | None) -> int:
+    async def _acquire(self, thread_id: str, wait: float, promised: Promised | None) -> int:
         try:
             return await self.leases.take(thread_id, wait, promised)
         except ThreadBusy:

@@ -248,7 +248,7 @@ class Starter:
             fence, key = self._runner.saver.fence(thread_id), request.key
             creating = self._runner.tasks.create(new, fence=fence, key=key, release=leaves)
             row = await self._created(asyncio.create_task(creating), leaves)
-            return self.control.leave_to_worker(row) if leaves else (row, begin(row))
+            return self.control.submit_to_worker(row) if leaves else (row, begin(row))
 
     async def _promised(self, thread_id: str) -> bool:
         """Whether a worker will go on with a session's task, so that nobody else begins one."""

@@ -29,7 +29,7 @@ from .service import Service
 from .settings import ServerSettings
 
 AT_ONCE = 4
-LOOK_EVERY = 30.0
+POLL_SECONDS = 30.0
 """Seconds between two looks for tasks of other processes that are gone: their leases take that long to run out."""
 _LIVE_ONLY = 2**62
 """After this event there are none in the log."""
@@ -79,7 +79,7 @@ class AutoResume:
                 for task_id in ids:
                     self._tried.add(task_id)
                     group.create_task(self._resume(task_id), name=f"resuming {task_id}")
-                await asyncio.sleep(LOOK_EVERY)
+                await asyncio.sleep(POLL_SECONDS)
                 ids = await self.find(paused=False)
 
     async def _resume(self, task_id: str) -> None:

@@ -204,7 +204,7 @@ class Talk:
     def _named(self, task_id: str) -> str:
         """The id of the task that is named, or of the session's last one; empty where there is none."""
         if task_id:
-            return str(self._loop.run(self._talk.app.find_task(task_id)))
+            return str(self._loop.run(self._talk.app.tasks.find(task_id)))
         latest = self._latest()
         return latest.task_id if latest else ""
 

@@ -191,7 +191,7 @@ def _server(settings: Settings, language: Language) -> Iterator[Finding]:
     if found.mixed:
         yield Finding(None, "workers", finding("workers_differ", language, agents=", ".join(found.mixed)))
     if ok and found.is_current:
-        yield from _left_tasks(settings, language)
+        yield from _unfinished_tasks(settings, language)
 
 
 def _existing_database(settings: Settings, file: Path, language: Language) -> Iterator[Finding]:
@@ -217,10 +217,10 @@ def _existing_database(settings: Settings, file: Path, language: Language) -> It
     else:
         yield Finding(True, "database", finding("no_damage", language, file=file, version=version))
         yield from _message_files(file, language)
-        yield from _left_tasks(settings, language)
+        yield from _unfinished_tasks(settings, language)
 
 
-def _left_tasks(settings: Settings, language: Language) -> Iterator[Finding]:
+def _unfinished_tasks(settings: Settings, language: Language) -> Iterator[Finding]:
     """The unfinished tasks that no process runs, and what continues them."""
 
     async def found() -> Sequence[list[str]]:
@@ -266,7 +266,7 @@ def _damaged_sessions(
     sessions = [*dict.fromkeys((*rows, *unreadable))]
     for session in sessions[:THREADS]:
         damaged = rows.get(session, [])
-        what = _what_is_damaged(damaged, unreadable.get(session), language)
+        what = _damage_text(damaged, unreadable.get(session), language)
         if not damaged and unreadable[session].lost:
             yield Finding(False, "database", unreadable[session].lost)
         elif session:
@@ -280,7 +280,7 @@ def _damaged_sessions(
         yield Finding(False, "database", finding("sessions_beside", language, n=len(more)))
 
 
-def _what_is_damaged(rows: Sequence[ReadRow], checkpoint: Unreadable | None, language: Language) -> str:
+def _damage_text(rows: Sequence[ReadRow], checkpoint: Unreadable | None, language: Language) -> str:
     """The first damaged rows of a session, and its newest checkpoint if that cannot be read."""
     what = [row.described for row in rows[:MOST_ROWS]]
     if len(rows) > MOST_ROWS:

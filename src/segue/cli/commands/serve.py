@@ -31,7 +31,7 @@ REHEARSALS = "SEGUE_REHEARSALS"
 METRICS = "PROMETHEUS_MULTIPROC_DIR"
 SUPERVISOR = "SEGUE_SUPERVISOR"
 """The process id that workers live as long as."""
-LOOK_EVERY = 1.0
+POLL_SECONDS = 1.0
 WATCHABLE = "150"
 """Characters a second of the offline planner, so that people can watch, pause and steer it."""
 NEEDED = ("ag_ui", "fastapi", "uvicorn", "structlog", "markdown_it", "nh3", "prometheus_client")
@@ -176,10 +176,10 @@ async def _try(settings: Settings, require_model: bool) -> None:
         )
 
 
-def _leave_with(supervisor: int) -> None:
+def _exit_with(supervisor: int) -> None:
     """Stop this worker when its supervisor is gone, so that the port is free for the next one."""
     while os.getppid() == supervisor:
-        time.sleep(LOOK_EVERY)
+        time.sleep(POLL_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -189,7 +189,7 @@ def application() -> "FastAPI":
 
     configure_logs()
     if supervisor := os.environ.get(SUPERVISOR):
-        threading.Thread(target=_leave_with, args=(int(supervisor),), name="supervisor", daemon=True).start()
+        threading.Thread(target=_exit_with, args=(int(supervisor),), name="supervisor", daemon=True).start()
     settings = Settings(os.environ[DATABASE], os.environ.get(AGENTS, ""))
     server_settings = from_environment(default_agent=settings.chosen_agent())
     return create_app(
@@ -239,11 +239,11 @@ def work(settings: Settings, concurrency: int, grace: float, metrics_host: str, 
 
 
 async def _work(settings: Settings, concurrency: int, grace: float, metrics_host: str, metrics_port: int) -> None:
-    from ..dialog.interrupts import taken_over
+    from ..dialog.interrupts import handling_signals
 
     async with settings.opened(max_running=concurrency, serving=True) as app:
         worker = app.worker(concurrency)
-        with _metrics(app, metrics_host, metrics_port), taken_over(worker.stop):
+        with _metrics(app, metrics_host, metrics_port), handling_signals(worker.stop):
             remark(settings.say("worker_ready", agents=", ".join(app.agents), n=concurrency))
             await worker.run(grace)
     remark(settings.say("worker_stopped"))

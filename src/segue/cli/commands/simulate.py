@@ -104,7 +104,7 @@ def simulate(
     who = {"user_mode": user, "bot_mode": bot, "api_mode": api, "bot_agent": agent, "bot_model": model or None}
     script = {"user_model": user_model, "goal": goal, "persona": persona, "script": say or None}
     course = {"conversation_turn_limit": turns, "workflow": workflow, "scenario": scenario, "seed": seed}
-    values = who | script | course | {"language": _given(context, "language") or None}
+    values = who | script | course | {"language": _given_option(context, "language") or None}
     with report_errors(settings):
         from ...core.conversation import config_of, load_config
 
@@ -126,7 +126,7 @@ def _check_batch(settings: Settings, n: int | None, batch: "Json", single: "Json
         raise typer.BadParameter(settings.say("needs_n") if n is None else own, param_hint=hint)
 
 
-def _given(context: typer.Context, option: str) -> str:
+def _given_option(context: typer.Context, option: str) -> str:
     """An option's value on the command line; empty where it comes from the environment or is the default."""
     source = context.get_parameter_source(option)
     return str(context.params[option]) if source and source.name == "COMMANDLINE" else ""

@@ -40,9 +40,9 @@ LIFECYCLE = "lifecycle"
 """The mode whose tasks are shown as a table of their subtasks."""
 PATIENCE = 0.5
 """Seconds after which a message is reported as waiting."""
-TAKING_UP = 2.0
+TAKEOVER_SECONDS = 2.0
 """Seconds that whoever steers a task from elsewhere may need to take it up, once it is paused."""
-LOOK_EVERY = 0.1
+POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -200,14 +200,16 @@ class Conversation:
                     ):
                         view.notice(self.settings.say("pausing_requested"))
                     paused = isinstance(event, Paused) or (paused and isinstance(event, StateChanged))
-                task = await self._until_taken_up(task_id, interrupts) if paused else await self.app.tasks.get(task_id)
+                task = (
+                    await self._wait_for_takeover(task_id, interrupts) if paused else await self.app.tasks.get(task_id)
+                )
         except BaseException:
             view.finish()
             raise
         self.seconds += time.monotonic() - began
         self.stopped |= interrupts.stopped
         if paused and task.status not in ("paused", "cancelled"):
-            return self._leave_to_other_process(task)
+            return self._report_taken_over(task)
         turn = await self._judge(task, interrupted=interrupts.count > 0)
         if following := self.following:
             self.following = None
@@ -221,10 +223,10 @@ class Conversation:
         if self.framed or not isinstance(view, LiveView):
             yield
             return
-        with typing(lambda line: self._take(task_id, line), view.echo):
+        with typing(lambda line: self._handle_input(task_id, line), view.echo):
             yield
 
-    def _take(self, task_id: str, line: str) -> None:
+    def _handle_input(self, task_id: str, line: str) -> None:
         """Add a line to the task that runs, after those that were typed before it, or cancel it."""
         command, _, text = line.partition(" ")
         if command == "/cancel":
@@ -268,16 +270,16 @@ class Conversation:
                     yield event
                 return
 
-    async def _until_taken_up(self, task_id: str, interrupts: Interrupts) -> Task:
+    async def _wait_for_takeover(self, task_id: str, interrupts: Interrupts) -> Task:
         """A task that is paused; one that was not paused from here may be taken up elsewhere in a moment."""
-        deadline = time.monotonic() + TAKING_UP
+        deadline = time.monotonic() + TAKEOVER_SECONDS
         while True:
             task = await self.app.tasks.get(task_id)
             if task.status != "paused" or interrupts.count or time.monotonic() > deadline:
                 return task
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_SECONDS)
 
-    def _leave_to_other_process(self, task: Task) -> Turn:
+    def _report_taken_over(self, task: Task) -> Turn:
         view = self._shown()
         view.finish()
         if isinstance(view, JsonView):
@@ -310,7 +312,7 @@ class Conversation:
             return Turn(WAITING)
         else:
             self._conclude(task)
-        return Turn(self._print_what_it_needs(task, question))
+        return Turn(self._report_unfinished(task, question))
 
     def _conclude(self, task: Task) -> None:
         self.console.print()
@@ -327,17 +329,17 @@ class Conversation:
         self.console.print(Text(heading, style="dim"))
         self.console.print(Text(printable(command)), soft_wrap=True)
 
-    def leave_waiting(self, task: Task, question: Json) -> int:
+    def report_waiting(self, task: Task, question: Json) -> int:
         """Say that a task waits, and how to answer it; returns the exit code."""
         remark(sentence("waiting", self._language(task)), *answer_hints(self.settings, task.task_id, question))
         return WAITING
 
-    def _print_what_it_needs(self, task: Task, question: Json | None) -> int:
+    def _report_unfinished(self, task: Task, question: Json | None) -> int:
         """Say what a task that is not done needs, and return the exit code."""
         language = self._language(task)
         resume = task_command(self.settings, "resume", task.task_id) if self.framed else "/resume"
         if question:
-            return self.leave_waiting(task, question)
+            return self.report_waiting(task, question)
         match task.status:
             case "done":
                 if (task.result or {}).get("malformed"):

@@ -59,12 +59,12 @@ class Interrupts:
 def listening(app: Stoppable, task_ids: Collection[str], say: Callable[[str], None]) -> Iterator[Interrupts]:
     """Take the signals over while the tasks run; `say` takes the name of a sentence."""
     interrupts = Interrupts(app, task_ids, say)
-    with taken_over(interrupts):
+    with handling_signals(interrupts):
         yield interrupts
 
 
 @contextmanager
-def taken_over(act: Callable[[], None]) -> Iterator[None]:
+def handling_signals(act: Callable[[], None]) -> Iterator[None]:
     """Have the signals call `act`; where that is not possible they keep their usual effect."""
     loop = asyncio.get_running_loop()
     taken = []
@@ -89,7 +89,7 @@ async def unless_interrupted(doing: Coroutine[Any, Any, T], patience: float, on_
         interrupted = True
         work.cancel()
 
-    with taken_over(leave):
+    with handling_signals(leave):
         done, _ = await asyncio.wait({work}, timeout=patience)
         if not done:
             on_delay()

@@ -76,7 +76,7 @@ class ConversationLoop:
                 return turn
             except InvalidAnswer as error:
                 complain(sentence_of(error, talk.settings))
-        return Turn(talk.leave_waiting(task, question))
+        return Turn(talk.report_waiting(task, question))
 
     def __exit__(self, *_: object) -> None:
         self.run(self._open.aclose())

@@ -223,7 +223,7 @@ def _fits(cards: Sequence[Card], text: str, before: Sequence[str], turns: Sequen
     named = {name: places(hit for hit in found if not _is_within(hit, spans)) for name, found in hits.items()}
     fits = [Fit(card, text, named[card.name], r) for card in cards if named[card.name] for r in readings(card, text)]
     fits = [_with_known(fit, before, turns, reply) for fit in fits]
-    return [fit for fit in fits if not any(_gives_way(fit, other) for other in fits)]
+    return [fit for fit in fits if not any(_yields_to(fit, other) for other in fits)]
 
 
 def _is_within(hit: Found, spans: Iterable[tuple[int, int]]) -> bool:
@@ -231,7 +231,7 @@ def _is_within(hit: Found, spans: Iterable[tuple[int, int]]) -> bool:
     return any(start <= hit.start and hit.end <= end and end - start > hit.end - hit.start for start, end in spans)
 
 
-def _gives_way(fit: Fit, other: Fit) -> bool:
+def _yields_to(fit: Fit, other: Fit) -> bool:
     """Whether the evidence for a tool fits another one too, and fits that one better."""
     if fit.card.words and fit.named < other.named:  # `todo` in `add todo`
         return True

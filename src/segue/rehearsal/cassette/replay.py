@@ -151,11 +151,11 @@ class _Player:
         """Wait until the run stops; it is cancelled where it was cancelled then."""
         if run is None:
             return
-        cut_short = asyncio.create_task(self._tape.cut_short.wait())
-        await asyncio.wait({run, cut_short}, return_when=asyncio.FIRST_COMPLETED)
+        stopped = asyncio.create_task(self._tape.stopped.wait())
+        await asyncio.wait({run, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if not run.done():
             await self._app.cancel(task_id)
-        cut_short.cancel()
+        stopped.cancel()
 
     async def _lived(self, task: Task) -> LiveTurn:
         answer = (task.result or {}).get("answer") or task.error or ""

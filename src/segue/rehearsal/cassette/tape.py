@@ -41,7 +41,7 @@ class Tape:
         self.number = number
         self.turn = self.cassette.turns[number - 1]
         self.elapsed = 0.0
-        self.cut_short = asyncio.Event()
+        self.stopped = asyncio.Event()
         """Set where a cancelled task reaches what was under way when it was cancelled."""
         self._asked: list[int] = [*range(len(self.turn.model_calls))]
         self._called: list[ToolCall] = [*self.turn.tool_calls]
@@ -177,7 +177,7 @@ class Tape:
 
     async def _stop(self) -> NoReturn:
         """Wait to be cancelled."""
-        self.cut_short.set()
+        self.stopped.set()
         await asyncio.Event().wait()
         raise AssertionError("nothing sets this event")
 

@@ -136,11 +136,11 @@ class PersonaUser:
         settled = kinds.count(STATEMENT) - 1
         if settled < len(self._persona.requests):
             return self._persona.requests[settled]
-        if settled < PATIENCE and not self._questions.is_closing(replies[-1]) and self._untold(replies):
+        if settled < PATIENCE and not self._questions.is_closing(replies[-1]) and self._unstated(replies):
             return rehearsed("waits", self._workflow.language)
         return f"{rehearsed('thanks', self._workflow.language)}\n{END}"
 
-    def _untold(self, replies: list[str]) -> set[str]:
+    def _unstated(self, replies: list[str]) -> set[str]:
         """The facts that nobody has asked for: without them its request can hardly be settled."""
         asked = {name for reply in replies for name in self._asked(reply)}
         return self._persona.facts.keys() - asked - {*self._persona.volunteers}

@@ -49,7 +49,7 @@ class DialogueState:
         self._answered: set[str] = set()
         self._last = Reply("")
         for utterance in utterances:
-            self._take(utterance)
+            self._record(utterance)
 
     def move(self) -> Call | Reply:
         """What to do next."""
@@ -59,7 +59,7 @@ class DialogueState:
                 return move
         return Reply(self._answer("closing"), settles=True)
 
-    def _take(self, utterance: Utterance) -> None:
+    def _record(self, utterance: Utterance) -> None:
         if utterance.role is Role.USER:
             self._read_slots(utterance.text)
         elif utterance.role is Role.API:

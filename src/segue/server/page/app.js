@@ -11,7 +11,7 @@ import { html, render } from "./vendor/htm-preact.js";
 import { effect, untracked } from "./vendor/signals-core.js";
 
 /** Milliseconds between two looks at what other tabs and terminals did. */
-const LOOK_EVERY = 4_000;
+const POLL_SECONDS = 4_000;
 
 effect(() => {
   const { value: theme } = store.theme;
@@ -61,7 +61,7 @@ async function showIcons() {
 }
 
 void attempt(showIcons);
-setInterval(() => document.visibilityState === "visible" && refusedKey.value === null && void look(), LOOK_EVERY);
+setInterval(() => document.visibilityState === "visible" && refusedKey.value === null && void look(), POLL_SECONDS);
 document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && void look());
 
 render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")));

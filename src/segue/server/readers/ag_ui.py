@@ -23,7 +23,7 @@ from ..errors import not_found
 from ..request_body import LONGEST, NAME, Items
 from ..service import Begun, Service
 from ..tenants import Tenant
-from .client_tools import asked_calls, bring_results
+from .client_tools import asked_calls, submit_results
 from .messages import File, file_of, refuse_files
 
 _CAMEL = ConfigDict(alias_generator=to_camel, populate_by_name=True)
@@ -288,7 +288,7 @@ async def _answer(
         for each in messages
         if each.tool_call_id in waiting and each.tool_call_id
     }
-    return await bring_results(service, tenant, task, sent, last.text if last.role == "user" else "", key)
+    return await submit_results(service, tenant, task, sent, last.text if last.role == "user" else "", key)
 
 
 async def _resume(

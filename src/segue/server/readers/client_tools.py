@@ -78,7 +78,7 @@ async def asked_calls(service: Service, task_id: str) -> dict[str, Json]:
     return {call["id"]: call for calls in asked for call in calls}
 
 
-async def bring_results(
+async def submit_results(
     service: Service, tenant: Tenant, task: Task, sent: Mapping[str, str], message: str, key: RequestKey | None
 ) -> Begun:
     """Go on with a task by the results that its client sent, by the ids of their calls.
@@ -168,7 +168,7 @@ async def bring(
     """Go on with a task by results of its calls.
 
     Raises:
-        Those of `bring_results`, and Problem: the task has no such call.
+        Those of `submit_results`, and Problem: the task has no such call.
     """
     asked = {tool_call_id(task.task_id, call_id): call_id for call_id in await asked_calls(service, task.task_id)}
     for named in results:
@@ -176,4 +176,4 @@ async def bring(
             raise not_found("call", named)
     language: Language = task.language or "en"
     sent = {asked[named]: client_result(text, "", language) for named, text in results.items()}
-    return await bring_results(service, tenant, task, sent, message, key)
+    return await submit_results(service, tenant, task, sent, message, key)

@@ -18,7 +18,7 @@ from ...prompts.protocols import answer_of
 from ..request_body import Items, Texts
 from ..service import Begun, Service
 from ..tenants import Tenant
-from .client_tools import FunctionTool, OfAgent, OwnTools, bring, bring_results, task_of_results
+from .client_tools import FunctionTool, OfAgent, OwnTools, bring, submit_results, task_of_results
 from .continuation import Attempts, Conversation, Said, fork_after, free_session, is_awaited, rejoin
 from .messages import ChatMessage, File, refuse_files
 
@@ -119,7 +119,7 @@ class CompletionTasks:
     async def _answer(self, task: Task, message: str, key: RequestKey) -> Begun:
         question = await self._app.question(task.task_id)
         if CLIENT_CALLS in question:
-            return await bring_results(self._service, self._tenant, task, {}, message, key)
+            return await submit_results(self._service, self._tenant, task, {}, message, key)
         return await self._service.answer(self._tenant, task, question, answer_of(question, message), key)
 
     async def _bring(self, conversation: Conversation, key: RequestKey | None) -> Begun:

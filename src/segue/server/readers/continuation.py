@@ -101,11 +101,11 @@ class Conversation:
     @property
     def first_message(self) -> str:
         """The new message for a session that knows nothing of what was said before."""
-        told = ""
+        context = ""
         if self.earlier:
             lines = "\n".join(f"{role}: {text}" for role, text, *_ in self.earlier if text)
-            told = f"<conversation>\n{lines}\n</conversation>\n\n"
-        return instructed(self.instructions) + told + self.message
+            context = f"<conversation>\n{lines}\n</conversation>\n\n"
+        return instructed(self.instructions) + context + self.message
 
 
 def instructed(instructions: str) -> str:

@@ -20,7 +20,7 @@ from ..errors import Problem, not_found
 from ..request_body import LONGEST, NAME, Items, RequestBody, refuse_many_fields
 from ..service import Begun, Service
 from ..tenants import Tenant
-from .client_tools import FunctionSpec, OfAgent, OwnTools, bring, bring_results, task_of_results
+from .client_tools import FunctionSpec, OfAgent, OwnTools, bring, submit_results, task_of_results
 from .continuation import Attempts, Conversation, fork_after, is_awaited, rejoin
 from .messages import ChatMessage, ContentPart, FileData, ImageUrl, refuse_files, with_contents
 from .segment import Segment, last_segment, own_segment, response_id, segment_of
@@ -342,7 +342,7 @@ class ResponseTasks:
             refuse_files(files)
             question = await self.service.app.question(latest.task_id)
             if CLIENT_CALLS in question:
-                return await bring_results(self.service, self.tenant, latest, {}, said.message, key)
+                return await submit_results(self.service, self.tenant, latest, {}, said.message, key)
             return await self.service.answer(self.tenant, latest, question, answer_of(question, said.message), key)
         options = {"session_id": thread_id, "steer": latest is not None, "files": files, **self.options}
         return await self.service.start(self.tenant, said.first_message, key, **options)

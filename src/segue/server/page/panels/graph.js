@@ -12,7 +12,7 @@ import { taskPanel } from "./parts/task.js";
 /** @typedef {{ task_id: string | null, inside: string, nodes: string[], next: string[] }} Snapshot */
 
 /** Nodes that run a graph of another name than theirs. */
-const GRAPH_OF = /** @type {Record<string, string>} */ ({ CARRY_OUT: "react", REACT: "react" });
+const GRAPH_OF = /** @type {Record<string, string>} */ ({ EXECUTE_SUBTASK: "react", REACT: "react" });
 const OUTERMOST = "chat";
 /** How many of the session's newest snapshots are looked at. */
 const NEWEST = 300;

@@ -1,4 +1,4 @@
-"""CARRY_OUT: one subtask, in a context of its own, by the react graph."""
+"""EXECUTE_SUBTASK: one subtask, in a context of its own, by the react graph."""
 
 import asyncio
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class Failed(Exception):
     """The subtask could not be carried out; the message says why."""
 
 
-def carry_out(graph: ReactGraph) -> Node[SubTaskWork, LifecycleState]:
+def execute_subtask(graph: ReactGraph) -> Node[SubTaskWork, LifecycleState]:
     """The node over this react graph."""
 
     async def node(state: SubTaskWork, runtime: NodeRuntime) -> LifecycleState:
