@@ -175,3 +175,15 @@ def test_tools_and_processes_that_the_service_starts_see_no_key() -> None:
     environ = {"SEGUE_API_KEY": f"alpha:{API}"}
     from_environment(environ)
     assert API not in json.dumps(environ)
+
+
+def test_a_log_goes_to_what_is_standard_error_when_it_is_written(
+    logs: Callable[[], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = StringIO(), StringIO()
+    monkeypatch.setattr("sys.stderr", first)
+    configure_logs()
+    first.close()
+    monkeypatch.setattr("sys.stderr", second)
+    logging.getLogger("segue.server").info("still here")
+    assert [json.loads(line)["event"] for line in second.getvalue().splitlines()] == ["still here"]

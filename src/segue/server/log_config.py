@@ -31,13 +31,24 @@ def configure_logs(stream: TextIO | None = None) -> None:
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
         structlog.processors.JSONRenderer(),
     ]
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = logging.StreamHandler(stream) if stream else _StandardError()
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=processors, processors=rendering))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+class _StandardError(logging.StreamHandler[TextIO]):
+    """Writes to what is standard error at the time: the stream of one moment may be closed later."""
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, stream: TextIO) -> None: ...
 
 
 def _without_colours(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
