@@ -1,5 +1,6 @@
 """Commands on tasks: resume, answer, pause, cancel, rate, and the list of those that wait for a person."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +15,8 @@ from ..views.consoles import output, write_json
 from ..views.sanitize import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from rich.console import Console
 
     from ...app import App
@@ -102,12 +105,7 @@ def pause(
     """Pause a task at its next checkpoint."""
     settings, name = Settings(db, agents), named(task_id, last)
 
-    async def paused(app: "App") -> "Task":
-        found = await find_task(app, name)
-        await app.pause(found)
-        return await app.tasks.get(found)
-
-    task = ask(settings, paused)
+    task = ask(settings, lambda app: _after(app, name, app.pause))
     said = {"paused": "task_paused", "done": "task_ended"}.get(task.status, "task_pausing")
     typer.echo(settings.say(said, task_id=task.task_id))
     if task.status != "done":
@@ -123,12 +121,7 @@ def cancel(
     """Cancel a task, whether it runs or not."""
     settings, name = Settings(db, agents), named(task_id, last)
 
-    async def cancelled(app: "App") -> "Task":
-        found = await find_task(app, name)
-        await app.cancel(found)
-        return await app.tasks.get(found)
-
-    task = ask(settings, cancelled)
+    task = ask(settings, lambda app: _after(app, name, app.cancel))
     typer.echo(settings.say("session_accepts_next", task_id=task.task_id, session=task.thread_id))
     if unknown := (task.result or {}).get("unknown_outcomes"):
         typer.echo(settings.say("check_calls", names=", ".join(printable(call["name"]) for call in unknown)))
@@ -143,12 +136,15 @@ def rate(
     """Rate a task's answer from 1 to 5."""
     settings, name = Settings(db), named(task_id, last)
 
-    async def rated(app: "App") -> str:
-        found = await find_task(app, name)
-        await app.rate(found, rating)
-        return found
+    task = ask(settings, lambda app: _after(app, name, partial(app.rate, rating=rating)))
+    typer.echo(settings.say("rated", task_id=task.task_id, rating=rating))
 
-    typer.echo(settings.say("rated", task_id=ask(settings, rated), rating=rating))
+
+async def _after(app: "App", name: str, request: "Callable[[str], Awaitable[None]]") -> "Task":
+    """The task after a request."""
+    task_id = await find_task(app, name)
+    await request(task_id)
+    return await app.tasks.get(task_id)
 
 
 def waiting(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False) -> None:

@@ -126,12 +126,12 @@ class _Drawing:
 
     def _draw_below(self, entry: Entry, tree: Tree, in_step: bool) -> None:
         match entry.of:
-            case ApprovalRequested(calls=calls):
-                for call in calls:
+            case ApprovalRequested(calls=asked):
+                for call in asked:
                     tree.add(lines.asked_line(call, self._signs))
             case Answered(given=ApprovalGiven(verdicts=verdicts), calls=calls):
-                for verdict, call in zip(verdicts, calls, strict=True):
-                    tree.add(lines.verdict_line(verdict, call, self._signs, self._language))
+                for verdict, about in zip(verdicts, calls, strict=True):
+                    tree.add(lines.verdict_line(verdict, about, self._signs, self._language))
             case CallPermitted():
                 tree.add(lines.permitted_line(entry.of, self._signs, self._language))
             case Cancelled(partial=str(partial)) if partial:
