@@ -21,8 +21,8 @@ _TABLES = (
     # what a person said to the question that it waited with: {"interrupt_id", "value"}. `copy_of` is the ended task
     # that this one repeats, in a thread that was forked or imported: it did not run here. `agents_file` is the absolute
     # path of the agents file that the task was started with, `attachments` a list of the files of its message, whose
-    # contents are beside the database, `client_tools` the tools that its client carries out. `agent_digest` identifies
-    # the definition of the agent that the task began with.
+    # contents are beside the database, `client_tools` the tools that its client carries out, `reply_options` what it
+    # asks of the reply. `agent_digest` identifies the definition of the agent that the task began with.
     """CREATE TABLE tasks (
         position {position},
         task_id {key} NOT NULL UNIQUE,
@@ -46,6 +46,7 @@ _TABLES = (
         agents_file TEXT,
         attachments TEXT NOT NULL DEFAULT '[]',
         client_tools TEXT NOT NULL DEFAULT '[]',
+        reply_options TEXT NOT NULL DEFAULT '{}',
         agent_digest TEXT
     )""",
     "CREATE INDEX tasks_of_thread ON tasks (thread_id, position)",

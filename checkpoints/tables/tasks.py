@@ -37,7 +37,8 @@ _GET = "SELECT * FROM tasks WHERE task_id = ?"
 _UPDATE = """
     UPDATE tasks
     SET status = :status, model = :model, result = :result, error = :error, requested = :requested, notes = :notes,
-        answer = :answer, agents_file = :agents_file, agent_digest = :agent_digest, updated_at = :now
+        answer = :answer, agents_file = :agents_file, agent_digest = :agent_digest, reply_options = :reply_options,
+        updated_at = :now
     WHERE task_id = :task_id
     RETURNING *
 """
@@ -121,7 +122,7 @@ _UNNAME = "DELETE FROM titles WHERE thread_id = :thread_id"
 EMPTY: Json = {
     **dict.fromkeys(field.name for field in fields(Task)),
     **dict.fromkeys(("task_id", "thread_id", "agent_id", "user_id", "mode", "model", "message"), ""),
-    **{"notes": [], "attachments": [], "client_tools": [], "created_at": 0.0, "updated_at": 0.0},
+    **{"notes": [], "attachments": [], "client_tools": [], "reply_options": {}, "created_at": 0.0, "updated_at": 0.0},
 }
 """What is shown where nothing can be read."""
 

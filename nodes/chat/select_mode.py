@@ -75,7 +75,7 @@ def select_mode(modes: Collection[str]) -> ChatNode:
 
 async def _pick(state: ChatState, work: NodeContext) -> ChatUpdate:
     """Pick by the rules; where they do not tell, ask the model if the agent is set so."""
-    known = rule_for(state["objective"])
+    known = DEFAULT if work.services.reply_options.required_tool else rule_for(state["objective"])
     if known is None and work.agent.auto == "model" and work.model.is_language_model:
         return await _ask(state, work)
     selected = ModeSelected(task_id=state["task_id"], mode=known or DEFAULT, reason=ModeReason.PICKED.value)

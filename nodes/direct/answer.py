@@ -13,7 +13,7 @@ from segue.prompts.load import agent_prompt, render
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.live_reply import LiveText
-from ..shared.model_call import ask_model, refused_call, whole_answer
+from ..shared.model_call import ask_model, is_truncated, refused_call, whole_answer
 from ..shared.task import amended, compose_result, end_task, joined, take_up
 from .state import DirectState, DirectUpdate
 
@@ -30,11 +30,12 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     except ModelRefused as error:
         return joined(added, _given_up(error, await refused_call(work, request, error, ids)))
     try:
-        text = whole_answer(asked.reply, state["language"])
+        text = whole_answer(work, asked.reply, state["language"])
     except UnreadableReply as error:
         given_up: DirectUpdate = {**_given_up(error, asked.event), "usage": asked.usage}
         return joined(added, given_up)
-    result = compose_result("direct", text, reasoning="[Direct Mode]", usage=asked.usage)
+    truncated = is_truncated(work, asked.reply)
+    result = compose_result("direct", text, reasoning="[Direct Mode]", usage=asked.usage, truncated=truncated)
     update: DirectUpdate = {
         "messages": [*added.get("messages", ()), AIMessage(text)],
         "usage": asked.usage,

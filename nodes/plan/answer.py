@@ -14,7 +14,7 @@ from segue.prompts.load import agent_prompt, render
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.live_reply import LiveText
-from ..shared.model_call import CompletedCall, ask_model, whole_answer
+from ..shared.model_call import CompletedCall, ask_model, is_truncated, whole_answer
 from ..shared.plan_progress import step_events
 from ..shared.prompt_budget import as_json, conversation, truncate_result, truncate_together
 from ..shared.task import (
@@ -46,8 +46,9 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     work.emit(Phase(task_id=task_id, content=phrase("plan_4", language)))
     calls = await _ask_until_answered(state, work)
     asked = calls[-1]
-    if asked.reply.text.strip():
-        written = whole_answer(asked.reply, language)
+    truncated = is_truncated(work, asked.reply)
+    if asked.reply.text.strip() or truncated:
+        written = whole_answer(work, asked.reply, language)
     else:
         why = phrase("spent_unreadable", language, n=MOST_EMPTY)
         written, error = unfinished(state["outcomes"], why, language), "; ".join(filter(None, [error, why]))
@@ -64,6 +65,7 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
         plan=plan,
         usage=asked.usage,
         error=error,
+        truncated=truncated,
     )
     moved = step_events(old, steps, {"task_id": task_id})
     update: PlanUpdate = {
@@ -79,7 +81,7 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
 async def _ask_until_answered(state: PlanState, work: NodeContext) -> list[CompletedCall]:
     """The calls: one, or more where the first ones came to nothing."""
     calls = [await _ask(state, work, state["usage"])]
-    while not calls[-1].reply.text.strip() and len(calls) < MOST_EMPTY:
+    while not calls[-1].reply.text.strip() and not is_truncated(work, calls[-1].reply) and len(calls) < MOST_EMPTY:
         calls.append(await _ask(state, work, calls[-1].usage))
     return calls
 

@@ -21,6 +21,8 @@ async def answer(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     ids = ids_of(state)
     whole = whole_answer(state, text)
     result = react_result({**state, "plan": plan}, whole, chars, decision.thought)
+    if decision.truncated:
+        result["truncated"] = True
     if decision.malformed:
         result["malformed"] = True
     if decision.refused:

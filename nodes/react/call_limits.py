@@ -90,6 +90,8 @@ def prose_answer(reply: ModelReply, state: ReactState, work: NodeContext) -> Dec
     """The last unreadable reply's text as the answer, if it is plain text."""
     if unreadable_in_a_row(state) + 1 < MOST_UNREADABLE or reply.tool_calls or not reply.text.strip():
         return None
+    if work.services.reply_options.required_tool:
+        return None
     if work.agent.protocol == "json" and holds_object(reply.text):
         return None
-    return Decision(action_type=ActionType.ANSWER, answer=whole_answer(reply, state["language"]), malformed=True)
+    return Decision(action_type=ActionType.ANSWER, answer=whole_answer(work, reply, state["language"]), malformed=True)

@@ -12,7 +12,7 @@ from segue.core.plan import Step
 from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
-from ..shared.model_call import CompletedCall, ask_model
+from ..shared.model_call import CompletedCall, ask_model, is_truncated
 from ..shared.plan_progress import begin_steps, step_events
 from ..shared.task import amended, joined, take_up
 from .call_limits import MOST_UNREADABLE, prose_answer
@@ -30,7 +30,7 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     request = protocol.request(state, work)
     asked = await ask_model(work, request, protocol.listen, state["usage"], ids, state["language"])
     try:
-        decision = protocol.read(asked.reply, state, work)
+        decision = _decision(asked, state, work)
         errors: list[ErrorRaised] = []
     except UnreadableReply as error:
         prose = prose_answer(asked.reply, state, work)
@@ -57,6 +57,26 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     if decision.action_type is ActionType.REFLECT:
         update["records"] = [record_of(state, "REFLECT", decision)]
     return joined(added, update)
+
+
+def _decision(asked: CompletedCall, state: ReactState, work: NodeContext) -> Decision:
+    """The decision of a reply; what was shown of one that ended at the client's limit of tokens is the answer.
+
+    Raises:
+        UnreadableReply: it cannot be read, or it does not call what the client requires, or calls what it forbids.
+    """
+    if is_truncated(work, asked.reply):
+        return Decision(action_type=ActionType.ANSWER, answer=asked.streamed, truncated=True)
+    decision = protocol_of(work).read(asked.reply, state, work)
+    options, called = work.services.reply_options, {call.name for call in decision.tool_calls}
+    if options.tool_choice == "none" and called & work.services.client_tools.keys():
+        raise UnreadableReply("The tools of the client are not available now: nothing was run. Answer without them.")
+    if not options.required_tool or asked.reply.finish_reason == REFUSAL:
+        return decision
+    if decision.action_type is ActionType.ANSWER:
+        required = options.required_tool if options.required_tool != "required" else "one of the client's tools"
+        raise UnreadableReply(f"An answer is not possible now: call {required}.")
+    return decision
 
 
 def _unreadable(asked: CompletedCall, why: str, state: ReactState, work: NodeContext) -> ReactUpdate:

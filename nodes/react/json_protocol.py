@@ -20,7 +20,7 @@ from ..shared.prompt_budget import as_json, conversation, tokens, truncate, trun
 from ..shared.task import attachments_of, before_objective, objective_message
 from ..shared.tool_schemas import described, envelope_schema
 from .call_limits import stuck
-from .prompt_state import MEMORY_SHARE, current_state, has_truncated, line_of, tools_at_hand
+from .prompt_state import MEMORY_SHARE, current_state, has_truncated, line_of, offered, tools_at_hand
 from .state import ReactState
 
 
@@ -30,19 +30,19 @@ def request(state: ReactState, work: NodeContext) -> ModelRequest:
     Agents with `state="last"` get a static system prompt first and the state in a closing user message; `system_first`
     agents get the system first.
     """
-    budget, tools = work.agent.budget, tools_at_hand(state, work)
+    budget, tools = work.agent.budget, offered(tools_at_hand(state, work), work)
     past = window(before_objective(state["messages"]), budget.prompt_tokens // 4, budget.result_chars)
     spoken = conversation(past, budget.result_chars)
     rendered, records = work.services.renderings.each, state["records"]
     first = kept_from(rendered(_size, records, budget.result_chars), _room(state, work, tools, spoken))
     texts = rendered(record_text, records[first:], budget.result_chars)
     if not first and not has_truncated(past, budget.result_chars) and not any(_TRUNCATED in text for text in texts):
-        tools = work.tools
+        tools = offered(work.tools, work)
     memory = map(line_of, reversed(records[:first]))
     return ModelRequest(
         purpose="decide",
         messages=_ordered(state, work, tools, (memory, spoken), [AIMessage(text) for text in texts]),
-        schema=envelope_schema(tools, _offered(state), planned=bool(state["plan"])),
+        schema=envelope_schema(tools, _offered(state, work), planned=bool(state["plan"])),
         tools=[tool.spec for tool in tools.values()],
         nudge=template("nudge", state["language"])
         if texts and not (work.agent.system_first or work.state_last)
@@ -58,11 +58,16 @@ def _size(record: dict[str, Any], result_chars: int) -> int:
     return tokens(record_text(record, result_chars))
 
 
-def _offered(state: ReactState) -> tuple[str, ...]:
-    """The actions that make sense now: no plan after a plan, no repair where nothing failed, no endless repeats."""
+def _offered(state: ReactState, work: NodeContext) -> tuple[str, ...]:
+    """The actions that make sense now: no plan after a plan, no repair where nothing failed, no endless repeats.
+
+    Where the client requires a call there is nothing else.
+    """
+    last = state["records"][-1] if state["records"] else {"action_type": "", "error": ""}
+    if work.services.reply_options.required_tool:
+        return ("CALL_TOOL", *(("REMEND",) if last["error"] else ()))
     if stuck(state):
         return ("ANSWER",)
-    last = state["records"][-1] if state["records"] else {"action_type": "", "error": ""}
     plan = () if last["action_type"] == "PLAN" and not last["error"] else ("PLAN",)
     return ("CALL_TOOL", *plan, *(("REMEND",) if last["error"] else ()), "ANSWER")
 

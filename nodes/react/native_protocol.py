@@ -22,7 +22,7 @@ from ..shared.history_window import Exchange, latest, shown_text, split
 from ..shared.prompt_budget import as_json, ref_of, tokens
 from ..shared.task import attachments_of
 from ..shared.tool_schemas import CONTROL_TOOLS
-from .prompt_state import LINE_CHARS, current_state, has_truncated, tools_at_hand, with_refs
+from .prompt_state import LINE_CHARS, current_state, has_truncated, offered, tools_at_hand, with_refs
 from .state import ReactState
 
 FEW = 3
@@ -31,7 +31,7 @@ FEW = 3
 
 def request(state: ReactState, work: NodeContext) -> ModelRequest:
     """The prompt and the bound tools; where there is something to say of the state, it comes last."""
-    budget, tools = work.agent.budget, tools_at_hand(state, work)
+    budget, tools = work.agent.budget, offered(tools_at_hand(state, work), work)
     system = render(
         "native", state["language"], agent_prompt=agent_prompt(work.agent, state["language"], state["objective"])
     )
@@ -42,19 +42,20 @@ def request(state: ReactState, work: NodeContext) -> ModelRequest:
     shown = latest(left_out, kept)
     live = _live(state, work, map(_line, reversed(left_out)))
     if not left_out and not has_truncated(shown, budget.result_chars):
-        specs = _specs(work.tools, state, work)
+        specs = _specs(offered(work.tools, work), state, work)
     messages: list[BaseMessage] = [
         SystemMessage(system),
         *(_shown(message, budget.result_chars) for message in shown),
         *([HumanMessage(render("native_state", state["language"], current_state=as_json(live)))] if live else []),
     ]
-    return ModelRequest(purpose="decide", messages=messages, tools=specs, native=True)
+    choice = work.services.reply_options.required_tool
+    return ModelRequest(purpose="decide", messages=messages, tools=specs, native=True, tool_choice=choice)
 
 
 def _specs(tools: Mapping[str, Tool], state: ReactState, work: NodeContext) -> list[Mapping[str, Any]]:
     """The tools and what of `plan` and `remend` makes sense now: both go with every request."""
     own = [tool.spec for tool in tools.values()]
-    if not work.tools:
+    if not work.tools or work.services.reply_options.required_tool:
         return own
     failed = any(record["error"] for record in state["records"])
     begins = not any(record["results"] for record in state["records"])

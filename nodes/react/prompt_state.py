@@ -110,6 +110,14 @@ def tools_at_hand(state: ReactState, work: NodeContext) -> Mapping[str, Tool]:
     return {**work.tools, "recall": recall_tool(look_up, work.agent.budget.result_chars // 2)}
 
 
+def offered(tools: Mapping[str, Tool], work: NodeContext) -> Mapping[str, Tool]:
+    """The tools that a prompt offers: those that the client's choice leaves."""
+    options, clients = work.services.reply_options, work.services.client_tools
+    if options.tool_choice == "none":
+        return {name: tool for name, tool in tools.items() if name not in clients}
+    return {name: tool for name, tool in tools.items() if name == options.required_tool} or tools
+
+
 def has_truncated(messages: Sequence[AnyMessage], result_chars: int) -> bool:
     """Whether results in a window of messages are truncated in the prompt, or others were left out of it."""
     most = min(result_chars, KEPT_CHARS)

@@ -2,11 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from langchain_core.messages import BaseMessage, SystemMessage
 from langgraph.types import interrupt
 
 from segue.core.agents import Budget
@@ -30,6 +31,7 @@ from segue.core.usage import Usage, add_usages, usage_of
 from segue.models.request_text import digest, request_text
 from segue.prompts.catalogue import phrase
 from segue.prompts.errors import rendered
+from segue.prompts.load import render
 
 from .attached_files import with_files
 from .context import NodeContext
@@ -63,7 +65,7 @@ async def ask_model(
     Raises:
         ModelError: the call failed for good.
     """
-    request = await with_files(work, _seeded(work, request))
+    request = await with_files(work, as_asked(work, request))
     started, received, live = time.monotonic(), _Received(), LiveReply(work, ids, language)
     listener = listen(live)
     try:
@@ -184,11 +186,11 @@ async def refused_call(
     work: NodeContext, request: ModelRequest, error: ModelError, ids: Mapping[str, Any]
 ) -> ModelCalled:
     """The event of a call that the model refused, for a node that goes on without it."""
-    return _called(work, await with_files(work, request), ids, {"error": str(error)})
+    return _called(work, await with_files(work, as_asked(work, request)), ids, {"error": str(error)})
 
 
 def _called(work: NodeContext, request: ModelRequest, ids: Mapping[str, Any], reply: dict[str, Any]) -> ModelCalled:
-    sent = digest(request_text(_seeded(work, request), work.model.name, work.agent, work.services.renderings))
+    sent = digest(request_text(request, work.model.name, work.agent, work.services.renderings))
     size = work.services.prompts.add(request)
     return ModelCalled(
         purpose=request.purpose,
@@ -204,17 +206,54 @@ def _called(work: NodeContext, request: ModelRequest, ids: Mapping[str, Any], re
     )
 
 
-def _seeded(work: NodeContext, request: ModelRequest) -> ModelRequest:
-    """The request with the agent's seed, where it has none of its own."""
-    return replace(request, seed=work.agent.seed) if request.seed is None else request
+def as_asked(work: NodeContext, request: ModelRequest) -> ModelRequest:
+    """The request as the task's message asks for it: its settings and instructions, and the form of an answer.
+
+    The seed is the request's own, else the message's, else the agent's. A reply in JSON is not stopped by a text in it,
+    and only one that may be the answer has the message's limit of tokens.
+    """
+    options = work.services.reply_options
+    settings = options.settings.given()
+    seed = settings.pop("seed", work.agent.seed)
+    if request.schema is not None:
+        settings.pop("stop", None)
+    if not request.may_answer:
+        settings.pop("max_tokens", None)
+    instructions, form = [*options.instructions], options.answer_format
+    if form and request.may_answer:
+        schema = as_json(form.json_schema)
+        instructions.append(render("answer_format", work.context.language or "en", schema=schema))
+        if request.schema is None and not (request.native and request.tools):
+            request = replace(request, schema=form.json_schema, strict=form.strict)
+    return replace(
+        request,
+        seed=seed if request.seed is None else request.seed,
+        settings=settings,
+        messages=_instructed(request.messages, instructions),
+    )
 
 
-def whole_answer(reply: ModelReply, language: str) -> str:
-    """The reply as an answer, with a note if it was truncated at its length limit.
+def _instructed(messages: Sequence[BaseMessage], instructions: Sequence[str]) -> Sequence[BaseMessage]:
+    """The messages with system messages behind the agent's own prompt."""
+    if not instructions:
+        return messages
+    place = max((place + 1 for place, message in enumerate(messages) if message.type == "system"), default=0)
+    return [*messages[:place], *map(SystemMessage, instructions), *messages[place:]]
+
+
+def is_truncated(work: NodeContext, reply: ModelReply) -> bool:
+    """Whether a reply ended at the limit of tokens that the task's message sets, so that it is the answer."""
+    return reply.finish_reason == "length" and work.services.reply_options.settings.max_tokens is not None
+
+
+def whole_answer(work: NodeContext, reply: ModelReply, language: str) -> str:
+    """The reply as an answer, with a note if it was truncated at a length limit that nobody asked for.
 
     Raises:
         UnreadableReply: it is empty.
     """
+    if is_truncated(work, reply):
+        return reply.text
     if not reply.text.strip():
         raise UnreadableReply("The model's answer is empty: resume the task to ask again.")
     return reply.text + (phrase("truncated", language) if reply.finish_reason == "length" else "")

@@ -34,7 +34,15 @@ def nested_services(whole: Services, ledger: Ledger | None, *, step_id: str = ""
     def announced(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return [{**event, **ids, "data": _of_part(event)} for event in events if event["type"] not in OF_THE_WHOLE]
 
-    return replace(whole, ledger=ledger, emit=emit, notes=notes, announced=announced, prompts=SentPrompts())
+    return replace(
+        whole,
+        ledger=ledger,
+        emit=emit,
+        notes=notes,
+        announced=announced,
+        prompts=SentPrompts(),
+        reply_options=whole.reply_options.for_part,
+    )
 
 
 def _as_thought(event: Event) -> Event:

@@ -222,8 +222,9 @@ def compose_result(
     plan: Sequence[Mapping[str, Any]] = (),
     usage: Mapping[str, Any] | None = None,
     error: str = "",
+    truncated: bool = False,
 ) -> dict[str, Any]:
-    """`{success, answer, mode, reasoning{text, total_steps, tools_used}, history, plan?, usage, error?}`.
+    """`{success, answer, mode, reasoning{text, total_steps, tools_used}, history, plan?, usage, error?, truncated?}`.
 
     A history entry is {step, phase, action, result, description}; `tools_used` keeps the order of first use.
     """
@@ -244,6 +245,8 @@ def compose_result(
         result["plan"] = [dict(step) for step in plan]
     if error:
         result["error"] = error
+    if truncated:
+        result["truncated"] = True
     return result
 
 

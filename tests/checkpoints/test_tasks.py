@@ -58,6 +58,7 @@ async def test_a_created_task_is_pending_and_the_same_when_read(store: Store, cl
         "agent_digest": None,
         "attachments": [],
         "client_tools": [],
+        "reply_options": {},
         "created_at": 1000.0,
         "updated_at": 1000.0,
     }

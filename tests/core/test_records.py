@@ -25,6 +25,7 @@ TASK: dict[str, Any] = {
     "agent_digest": None,
     "attachments": [{"digest": "a" * 64, "name": "a.png", "media_type": "image/png", "size": 3, "tokens": 1000}],
     "client_tools": [{"type": "function", "function": {"name": "show"}}],
+    "reply_options": {"tool_choice": "show"},
 }
 CALL: dict[str, Any] = {
     **{"thread_id": "s", "task_id": "t", "scope": "r", "idx": 0, "name": "add", "arguments": {"n": 1}, "state": "done"},

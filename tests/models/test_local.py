@@ -50,8 +50,7 @@ class ScriptedEngine:
         self,
         messages: Sequence[Message],
         schema: Mapping[str, Any] | None,
-        max_tokens: int,
-        temperature: float,
+        settings: Mapping[str, Any],
         on_text: Callable[[str], bool],
     ) -> Completion:
         self.messages.append(messages)

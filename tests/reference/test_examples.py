@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from segue.core.agents import Agent
+from tests.fakes import ScriptedChatModel
 from tests.loopback import LoopbackServer, Text
 from tests.loopback_script import Scripted
 from tests.server.serving import Served
@@ -21,6 +23,7 @@ REPLIES: dict[str, Sequence[Scripted]] = {
 }
 """What a language model says to the examples of a page that need one."""
 SERVICE = "http://127.0.0.1:8000"
+SHIPPED = '{"order_id": 17, "status": "shipped"}'
 SERVED = ("docs/guides/openai-clients.md",)
 """Pages whose examples call the service."""
 PROCESSES = ("docs/guides/mcp.md",)
@@ -51,7 +54,7 @@ def test_the_examples_of_a_page_run(page: Path, reader: Reader, monkeypatch: pyt
             monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         blocks = list(blocks_of(page))
         if place(page) in SERVED:
-            with Served() as served:
+            with Served(agents=[Agent(agent_id="support", model=ScriptedChatModel(lambda _: SHIPPED))]) as served:
                 monkeypatch.setenv("NO_PROXY", "127.0.0.1")
                 reader.follow([replace(block, text=block.text.replace(SERVICE, served.url)) for block in blocks])
         else:

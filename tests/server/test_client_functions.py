@@ -280,9 +280,10 @@ def test_text_beside_a_call_is_said_once(database: Path) -> None:
         ({"tools": [{"type": "function", "function": {**WEATHER, "name": "refund"}}]}, "two tools called refund"),
         ({"tools": [{"type": "function", "function": {**WEATHER, "name": "a b"}}]}, "cannot be called 'a b'"),
         ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "tools.0.type"),
-        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": "required", "model": "a:direct"}, "tool_choice"),
+        ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"tools": [{"name": "x"}]}}}, "tool_choice is x"),
         ({"extra_headers": {"x-stainless-retry-count": "9" * 400}}, "retry-count"),
-        ({"tool_choice": {"type": "function", "function": {"name": "weather"}}}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "function": {"name": "refund"}}}, "tool_choice is refund"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(client: openai.OpenAI, fields: Any, why: str) -> None:
@@ -297,8 +298,7 @@ def test_no_tool_is_called_where_none_may_be(client: openai.OpenAI) -> None:
     (call,) = waiting.ask("Paris?")["tool_calls"]
     final = Chat(client, tool_choice="none", user="ida")
     final.messages = [*waiting.messages, told(call)]
-    with pytest.raises(openai.UnprocessableEntityError, match="tool_choice 'none'"):
-        final.complete()
+    assert final.complete()["content"] == "It is sun."
 
 
 # Responses.
@@ -375,9 +375,7 @@ def test_outputs_of_other_calls_are_refused(client: openai.OpenAI) -> None:
     ):
         with pytest.raises(openai.NotFoundError, match="no call"):
             respond(client, given, **options)
-    with pytest.raises(openai.UnprocessableEntityError, match="tool_choice 'none'"):
-        respond(client, outputs(first), tool_choice="none")
-    with pytest.raises(openai.UnprocessableEntityError, match=r"tools\.0\.type"):
+    with pytest.raises(openai.UnprocessableEntityError, match=r"tools\.0: .*web_search"):
         respond(client, "Paris?", tools=[{"type": "web_search"}])
     assert respond(client, "never mind", previous_response_id=first.id).output_text == "It is sun."
 

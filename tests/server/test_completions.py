@@ -75,7 +75,9 @@ def test_only_the_new_message_of_a_conversation_is_taken(client: openai.OpenAI, 
     (session,) = sessions(served)
     with served.client() as http:
         tasks = http.get(f"/api/sessions/{session}/tasks").json()["items"]
-    assert [task["message"] for task in tasks] == ["pears", "<instructions>\nBe brief.\n</instructions>\n\napples"]
+    assert [task["message"] for task in tasks] == ["pears", "apples"]
+    stored = served.do(served.service.app.tasks.list(session_id=session))
+    assert [task.reply_options for task in stored] == [{"instructions": ["Be brief."]}] * 2
 
 
 def test_a_stream_has_the_thinking_the_answer_and_the_usage(client: openai.OpenAI) -> None:
@@ -273,7 +275,10 @@ def test_a_task_that_fails_is_an_error_and_is_tried_again(client: openai.OpenAI,
         ({"logprobs": True}, "logprobs"),
         ({"modalities": ["text", "audio"]}, "modalities"),
         ({"n": 2}, "body.n"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "json_schema"}}, "response_format"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": 1}}}}, "schema"),
+        ({"temperature": 3}, "temperature"),
+        ({"stop": "x"}, "are JSON"),
         ({"messages": [{"role": "assistant", "content": "hi"}]}, "neither the user's nor a tool's"),
         ({"messages": []}, "messages"),
     ],

@@ -18,6 +18,7 @@ from .memory import Memory
 from .models import Model
 from .participants import Participants
 from .prompt_size import Renderings, SentPrompts
+from .reply_options import ReplyOptions
 from .tools import Ledger, Tool
 
 ThreadId = NewType("ThreadId", str)
@@ -154,6 +155,8 @@ class Services:
     """A node's durable events as they are stored: a part of a task says which one it is."""
     client_tools: Mapping[str, Tool] = field(default_factory=dict)
     """Those that the task's client carries out."""
+    reply_options: ReplyOptions = field(default_factory=ReplyOptions)
+    """What the task's message asks of its reply."""
     prompts: SentPrompts = field(default_factory=SentPrompts)
     """The last prompts of this run."""
     renderings: Renderings = field(default_factory=Renderings)

@@ -2,6 +2,7 @@
 
 SegueError                  a RuntimeError, so that servers pass its sentence on
 ├── InvalidMessage          the message is empty or too long, or a file of it cannot be sent: send another
+│   └── InvalidReplyOption  something that a message asks of its reply cannot be done: leave it out
 ├── AppClosed               the app was used after it was closed: open it again
 ├── ConfigurationError      something is missing or misspelt: set it
 │   ├── UnknownAgent · UnknownMode · UnknownTool · UnknownLanguage · UnknownOption · UnknownModel · UnknownField
@@ -66,6 +67,14 @@ def listed(names: Iterable[str]) -> str:
 
 class InvalidMessage(SegueError):
     """The message cannot be sent: it is empty or longer than the budget allows."""
+
+
+class InvalidReplyOption(InvalidMessage):
+    """Something that a message asks of its reply cannot be done; `option` names it."""
+
+    @property
+    def option(self) -> str:
+        return str(self.params["option"])
 
 
 class AppClosed(SegueError):

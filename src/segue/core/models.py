@@ -23,6 +23,8 @@ class ModelRequest:
     `schema` is the JSON schema of the reply, or None for prose. `tools` are OpenAI-format function specs, each with a
     `segue` key: {"keywords": [...], "title": str, "read_only": bool}. `native` binds the tools as function calls
     instead of asking for a schema.
+    `strict`: an endpoint that can keeps to the schema. `tool_choice` is empty where the model decides, `required`, or
+    the name of the tool to call. `settings` replace the model's own, by their names in chat completions.
     `nudge` is a user's message to close with, for an endpoint that refuses to go on from an assistant's. `seed` is
     sent to endpoints that take one. `files` are the contents, by digest, of the files that messages name and that are
     sent as parts.
@@ -36,6 +38,14 @@ class ModelRequest:
     nudge: str = ""
     seed: int | None = None
     files: Mapping[str, bytes] = field(default_factory=dict)
+    strict: bool = False
+    tool_choice: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether the reply may be the answer of the task."""
+        return self.purpose == "answer" or (self.purpose == "decide" and (self.native or self.schema is not None))
 
 
 @dataclass(frozen=True)

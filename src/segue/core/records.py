@@ -62,7 +62,8 @@ class NewTask:
 
     `agents_file` is the path of the file that its agents come from, None where they come from none; `agent_digest`
     identifies the agent's definition, None in a row of an earlier release. `attachments` are the message's files, in
-    the form of `Attachment.json`, `client_tools` the specifications of tools that its client carries out.
+    the form of `Attachment.json`, `client_tools` the specifications of tools that its client carries out, and
+    `reply_options` the form of `ReplyOptions.json`.
     """
 
     task_id: Name
@@ -80,6 +81,9 @@ class NewTask:
     ] = field(default_factory=list)
     client_tools: Annotated[Annotated[list[Json], BeforeValidator(lambda forms: forms or [])], STORED_AS_JSON] = field(
         default_factory=list
+    )
+    reply_options: Annotated[Annotated[Json, BeforeValidator(lambda form: form or {})], STORED_AS_JSON] = field(
+        default_factory=dict
     )
 
 

@@ -62,10 +62,13 @@ class ChatObject:
         Raises:
             ModelRefused: it takes no tools.
         """
+        settings = dict(request.settings)
         if not request.native or not request.tools:
-            return self.chat
+            return self.chat.bind(**settings) if settings else self.chat
+        if request.tool_choice:
+            settings["tool_choice"] = "any" if request.tool_choice == "required" else request.tool_choice
         try:
-            return self.chat.bind_tools(plain_specs(request.tools))
+            return self.chat.bind_tools(plain_specs(request.tools), **settings)
         except NotImplementedError as error:
             raise ModelRefused(
                 'The model "{name}" takes no tools: set protocol="json" on the agent.', name=self.name

@@ -46,11 +46,12 @@ class Engine(Protocol):
         self,
         messages: Sequence[Message],
         schema: Mapping[str, Any] | None,
-        max_tokens: int,
-        temperature: float,
+        settings: Mapping[str, Any],
         on_text: Callable[[str], bool],
     ) -> Completion:
         """Write the reply; `on_text` gets each piece and returns whether to stop.
+
+        `settings` are named as in chat completions.
 
         Raises:
             ValueError, RuntimeError: it cannot, with the reason.
@@ -70,15 +71,13 @@ class LlamaEngine:
         self,
         messages: Sequence[Message],
         schema: Mapping[str, Any] | None,
-        max_tokens: int,
-        temperature: float,
+        settings: Mapping[str, Any],
         on_text: Callable[[str], bool],
     ) -> Completion:
         form = {"type": "json_schema", "json_schema": {"name": "reply", "schema": dict(schema)}} if schema else None
         request = {
             "messages": [dict(message) for message in messages],
-            "max_tokens": max_tokens,
-            "temperature": temperature,
+            **settings,
             "stream": True,
             "stream_options": {"include_usage": True},
             **({"response_format": form} if form else {}),
@@ -188,8 +187,9 @@ class LocalModel:
                 'The model "{name}" takes no bound tools: set protocol="json" on the agent.', name=self.name
             )
         messages = in_template_order(request.messages)
+        settings = {"max_tokens": self._max_tokens, "temperature": self._temperature, **request.settings}
         first = second = ModelReply("")
-        async with aclosing(self._attempt(messages, request.schema)) as pieces:
+        async with aclosing(self._attempt(messages, request.schema, settings)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ModelReply):
                     first = piece
@@ -199,7 +199,7 @@ class LocalModel:
             yield first
             return
         yield Retry(2, Clause("it requested a call whose result it has"))
-        async with aclosing(self._attempt(messages, answer_only(request.schema))) as pieces:
+        async with aclosing(self._attempt(messages, answer_only(request.schema), settings)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ModelReply):
                     second = piece
@@ -208,7 +208,7 @@ class LocalModel:
         yield _with_usage_of(first, second)
 
     async def _attempt(
-        self, messages: Sequence[Message], schema: Mapping[str, Any] | None
+        self, messages: Sequence[Message], schema: Mapping[str, Any] | None, settings: Mapping[str, Any]
     ) -> AsyncGenerator[ModelPiece, None]:
         """Stream one completion; the engine stops at its next token once there is no listener."""
         pieces: asyncio.Queue[str | None] = asyncio.Queue()
@@ -220,9 +220,7 @@ class LocalModel:
                 loop.call_soon_threadsafe(pieces.put_nowait, text)
             return left.is_set()
 
-        run = asyncio.create_task(
-            asyncio.to_thread(self._engine.complete, messages, schema, self._max_tokens, self._temperature, on_text)
-        )
+        run = asyncio.create_task(asyncio.to_thread(self._engine.complete, messages, schema, settings, on_text))
         run.add_done_callback(lambda _: pieces.put_nowait(None))
         try:
             while (text := await pieces.get()) is not None:
@@ -244,8 +242,9 @@ class LocalModel:
 
 
 def in_template_order(messages: Sequence["BaseMessage"]) -> list[Message]:
-    """Roles and texts, the system messages first: some chat templates refuse or ignore them elsewhere."""
-    system = [{"role": "system", "content": m.text} for m in messages if m.type == "system"]
+    """Roles and texts, the system messages first and as one: some chat templates refuse or ignore others."""
+    prompts = [m.text for m in messages if m.type == "system"]
+    system = [{"role": "system", "content": "\n\n".join(prompts)}] if prompts else []
     spoken = [{"role": _ROLES.get(m.type, "user"), "content": m.text} for m in messages if m.type != "system"]
     return [*system, *spoken]
 

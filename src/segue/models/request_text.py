@@ -34,13 +34,17 @@ def digest(text: str) -> str:
 def _lines(request: ModelRequest, model: str, agent: Agent, renderings: Renderings) -> Iterator[str]:
     yield f"model: {model}"
     for name in _SETTINGS:
-        if (value := getattr(agent, name)) is not None:
+        if name not in request.settings and (value := getattr(agent, name)) is not None:
             yield f"{name}: {value}"
     if agent.extra_body:
         yield f"extra_body: sha256 {digest(_json(agent.extra_body))[:16]}"
     if request.seed is not None:
         yield f"seed: {request.seed}"
+    for name, value in request.settings.items():
+        yield f"{name}: {_json(value)}"
     yield f"purpose: {request.purpose}{', native tools' if request.native else ''}"
+    if request.tool_choice:
+        yield f"tool_choice: {request.tool_choice}"
     for message in request.messages:
         yield from _message(message)
     if request.nudge:

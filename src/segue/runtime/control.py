@@ -9,6 +9,7 @@ from typing import Any
 
 from ..checkpoints.storage import Storage
 from ..checkpoints.tables.request_keys import RequestKeys
+from ..core.agents import Agent
 from ..core.errors import (
     DatabaseDamaged,
     IllegalTransition,
@@ -20,6 +21,7 @@ from ..core.errors import (
 from ..core.events import Event, Resumed, Token, Waiting
 from ..core.question import CLIENT_CALLS, read_answer, read_results
 from ..core.records import Json, KnownRequest, RequestKey, Task
+from ..core.reply_options import ReplyOptions
 from ..core.result import Result
 from ..core.task_status import ACTIVE, ENDED, TaskStatus
 from ..graphs.chat import MODES
@@ -158,6 +160,13 @@ async def known_request(requests: RequestKeys, key: RequestKey | None) -> KnownR
     return known
 
 
+def _renewed(row: Task, options: ReplyOptions, agent: Agent) -> ReplyOptions:
+    """The options of a task that goes on: of new ones without instructions, the task's own stay."""
+    renewed = options.after(ReplyOptions.of(row.reply_options))
+    renewed.check(agent, row.mode, [spec["function"]["name"] for spec in row.client_tools])
+    return renewed
+
+
 class Control:
     """Works on tasks that were started: resumes, answers, pauses and cancels them."""
 
@@ -210,20 +219,31 @@ class Control:
         interrupt_id: str = "",
         wait: float = 0.0,
         key: RequestKey | None = None,
+        reply_options: ReplyOptions | None = None,
     ) -> Started:
         """Go on with a task, with a person's answer if one is given; `model` replaces the one that it began with.
 
         `interrupt_id` is the question that the answer is for; without it, it is for the one that is open now.
+        `reply_options` take the place of the task's.
         """
 
         async def resume() -> Started:
             checked = None if answer is None else await self._checked(task_id, answer, interrupt_id)
-            return await self.resume_with(task_id, checked, model=model, wait=wait, key=key)
+            return await self.resume_with(
+                task_id, checked, model=model, wait=wait, key=key, reply_options=reply_options
+            )
 
         return await self.once(key, resume)
 
     async def resume_with(
-        self, task_id: str, checked: Json | None, *, model: str = "", wait: float = 0.0, key: RequestKey | None = None
+        self,
+        task_id: str,
+        checked: Json | None,
+        *,
+        model: str = "",
+        wait: float = 0.0,
+        key: RequestKey | None = None,
+        reply_options: ReplyOptions | None = None,
     ) -> Started:
         """As `resume`, with an answer in the form that is stored."""
         row = await self._runner.tasks.get(task_id)
@@ -236,6 +256,8 @@ class Control:
             await self.check_resumable(row, checked)
             self._registry.model_for(agent, model or row.model)
             changes = {"model": model or row.model, "answer": checked or row.answer, "requested": None}
+            if reply_options is not None:
+                changes["reply_options"] = _renewed(row, reply_options, agent).json()
             changes["agents_file"] = self._registry.agents_file or row.agents_file
             known, ours = row.agent_digest, self._registry.digest(agent)
             leaves = row.mode in self._modes and await self._dispatch.to_worker(row.agent_id, row.mode, known, ours)

@@ -28,6 +28,7 @@ from ..core.errors import (
 from ..core.events import ApprovalRequested, Cancelled, Durable, ErrorRaised, Event, Paused, QuestionAsked, Waiting
 from ..core.question import API_CALL, CLIENT_CALLS
 from ..core.records import Json, RequestKey, Task
+from ..core.reply_options import ReplyOptions
 from ..core.task_status import ACTIVE, ENDED, TaskStatus
 from ..graphs.chat import build_chat
 from ..memory.folder import MemoryFolder
@@ -408,6 +409,7 @@ class Runner:
             files=self._storage.files.get,
             memory=self.memory.of(row.user_id, self._storage.sync),
             client_tools=client_tools(row.client_tools, row.language or "en"),
+            reply_options=ReplyOptions.of(row.reply_options),
         )
         names = {"agent": row.agent_id, "mode": row.mode, "user_id": row.user_id, "model": row.model}
         return AppContext.carrying(self._registry.for_run(services), **names, language=row.language or "")

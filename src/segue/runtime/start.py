@@ -1,18 +1,16 @@
 """The start of a task: a message with its options, what is checked before it is stored, and its typed answer."""
 
 import asyncio
-import json
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import sha256
 from typing import Any, Self, TypedDict, TypeVar
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from ..checkpoints.storage import Storage
 from ..core.agents import Agent, Prices
@@ -24,16 +22,16 @@ from ..core.errors import (
     TaskUnfinished,
     UnknownMode,
     UnknownOption,
-    UnreadableReply,
 )
 from ..core.events import Steered
 from ..core.models import Model, ModelReply, ModelRequest
 from ..core.records import NewTask, RequestKey, Session, Task
+from ..core.reply_options import ReplyOptions
 from ..core.result import Result
 from ..core.task_status import ACTIVE, ENDED, OPEN, TaskStatus
 from ..core.usage import Usage, add_usages, usage_of
+from ..nodes.shared.extraction import extract
 from ..prompts.language import language_of
-from ..prompts.load import render
 from ..registry import CONTROL_NAMES, Registry
 from ..tools.adapters.client import client_tool_specs
 from .control import STOP_SECONDS, Control, Started
@@ -73,6 +71,8 @@ class MessageOptions(TypedDict, total=False):
     client_tools: Sequence[Mapping[str, Any]]
     """Tools that the caller carries out, each {"name", "description", "parameters"}: a call waits as a question, whose
     answer is the result."""
+    reply_options: ReplyOptions
+    """What is asked of the reply: instructions, the form of the answer, a required call, a model's settings."""
 
 
 _TEXTS = ("session_id", "agent", "mode", "user_id", "model", "language")
@@ -95,6 +95,7 @@ class Request:
     files: Sequence[FileInput] = ()
     language: str = ""
     client_tools: Sequence[Mapping[str, Any]] = ()
+    reply_options: ReplyOptions = field(default_factory=ReplyOptions)
 
     @classmethod
     def of(cls, message: Any, options: Mapping[str, Any]) -> Self:
@@ -125,50 +126,27 @@ class Request:
 
 
 T = TypeVar("T", bound=BaseModel)
-MOST_ASKS = 3
 
 
-async def extract(
+async def typed_answer(
     model: Model, answer: str, response_model: type[T], prices: Prices | None = None
 ) -> tuple[T, Sequence[Usage]]:
-    """The answer as an object, and what each call for it used.
-
-    An answer that is such an object already costs no call.
-
-    Raises:
-        UnreadableReply: the model did not manage it in three tries.
-        ModelError: the model cannot be asked, or cannot write one.
-    """
+    """The answer as an object, and what each call for it used; errors as `extract`."""
     usages: list[Usage] = []
-    try:
-        return response_model.model_validate(read_object(answer)), usages
-    except (UnreadableReply, ValidationError):
-        pass
-    messages = _prompt(answer, response_model)
-    for _ in range(MOST_ASKS):
-        reply = await _ask(model, messages, response_model)
+
+    async def ask(request: ModelRequest) -> ModelReply:
+        reply = ModelReply(text="")
+        async for piece in model.stream(request):
+            if isinstance(piece, ModelReply):
+                reply = piece
         usages.append(usage_of(reply, prices, model))
-        try:
-            return response_model.model_validate(read_object(reply.text)), usages
-        except (UnreadableReply, ValidationError) as error:
-            messages = [*messages, AIMessage(reply.text), HumanMessage(f"{error}")]
-    raise UnreadableReply(
-        f"The model did not write a {response_model.__name__} in {MOST_ASKS} tries; its answer is kept."
-    )
+        return reply
 
+    def read(text: str) -> T:
+        return response_model.model_validate(read_object(text))
 
-def _prompt(answer: str, response_model: type[BaseModel]) -> list[BaseMessage]:
-    schema = json.dumps(response_model.model_json_schema(), ensure_ascii=False)
-    return [SystemMessage(render("extract", language_of(answer), schema=schema)), HumanMessage(answer)]
-
-
-async def _ask(model: Model, messages: list[BaseMessage], response_model: type[BaseModel]) -> ModelReply:
-    schema: Mapping[str, Any] = response_model.model_json_schema()
-    reply = ModelReply(text="")
-    async for piece in model.stream(ModelRequest(purpose="extract", messages=messages, schema=schema)):
-        if isinstance(piece, ModelReply):
-            reply = piece
-    return reply
+    schema = response_model.model_json_schema()
+    return await extract(ask, answer, response_model.__name__, schema, read), usages
 
 
 class Starter:
@@ -221,6 +199,7 @@ class Starter:
         offered = (
             await asyncio.to_thread(client_tool_specs, request.client_tools, taken) if request.client_tools else []
         )
+        request.reply_options.check(agent, mode, [spec["function"]["name"] for spec in offered])
         if request.steer and (steered := await self._steered(thread_id, request)):
             return steered
         digest = self._registry.digest(agent)
@@ -244,6 +223,7 @@ class Starter:
                 agent_digest=digest,
                 attachments=attachments,
                 client_tools=offered,
+                reply_options=request.reply_options.json(),
             )
             fence, key = self._runner.saver.fence(thread_id), request.key
             creating = self._runner.tasks.create(new, fence=fence, key=key, release=leaves)
@@ -262,7 +242,7 @@ class Starter:
             return result
         agent = self._registry.agent(row.agent_id)
         model = self._registry.model_for(agent, row.model)
-        made, usages = await extract(model, result["answer"], response_model, agent.prices)
+        made, usages = await typed_answer(model, result["answer"], response_model, agent.prices)
         return Result({**result, "object": made, "usage": add_usages([result["usage"], *usages])})
 
     async def _mode(self, request: Request, agent: Agent) -> str:
@@ -278,9 +258,10 @@ class Starter:
         message = request.message
         if not message.strip():
             raise InvalidMessage("The message is empty: write what you want to be done.")
-        if any("\ud800" <= char <= "\udfff" for char in message):
+        whole = "".join([message, *request.reply_options.instructions])
+        if any("\ud800" <= char <= "\udfff" for char in whole):
             raise InvalidMessage("The message is not valid text: send it as UTF-8.")
-        if (size := len(message.encode())) > (most := agent.budget.message_bytes):
+        if (size := len(whole.encode())) > (most := agent.budget.message_bytes):
             raise InvalidMessage(
                 "The message has {size} bytes; the limit is {most}: shorten it, or raise the agent's "
                 "budget.message_bytes.",

@@ -10,6 +10,7 @@ from ..core.errors import StorageError, TaskError
 from ..core.events import Event
 from ..core.question import ANSWER_FORMS, API_CALL
 from ..core.records import Json, KnownRequest, RequestKey, StatusTally, Task, TaskTrace, WaitingTask, Worker
+from ..core.reply_options import ReplyOptions
 from ..core.result import Result
 from ..core.task_status import TaskStatus
 from ..core.usage import add_usages
@@ -253,12 +254,15 @@ class Tasks:
         answer: Any = None,
         interrupt_id: str = "",
         key: RequestKey | None = None,
+        reply_options: ReplyOptions | None = None,
     ) -> Started:
         """Go on with a task in the background, with a person's answer if one is given; errors as in `App.resume`.
 
-        `model` takes the place of the one that it began with, and `interrupt_id` names the question that is answered.
+        `model` takes the place of the one that it began with, `reply_options` of what was asked of its reply, and
+        `interrupt_id` names the question that is answered.
         """
-        return await self._control.resume(task_id, model=model, answer=answer, interrupt_id=interrupt_id, key=key)
+        about = {"answer": answer, "interrupt_id": interrupt_id, "key": key, "reply_options": reply_options}
+        return await self._control.resume(task_id, model=model, **about)
 
     async def resume_with(self, task_id: str, checked: Json) -> Started:
         """Go on with a task, with an answer in the form that is stored: {"interrupt_id", "value"}."""

@@ -1,9 +1,11 @@
 """Errors as answers: a status, one sentence, and an id that leads to the log."""
 
 import logging
+import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
+from itertools import takewhile
 from typing import Any, Literal
 
 from fastapi import Request
@@ -206,7 +208,9 @@ async def answer_segue_error(request: Request, error: Exception) -> JsonResponse
     )
     headers = {"Retry-After": str(error.retry_after)} if isinstance(error, errors.TooManyTasks) else {}
     task_id = await _conflicting_task(request, error)
-    return respond(request.scope, status, type(error).__name__, sentence, headers, task_id=task_id, cause=error)
+    param = error.option if isinstance(error, errors.InvalidReplyOption) else None
+    about = {"task_id": task_id, "param": param}
+    return respond(request.scope, status, type(error).__name__, sentence, headers, cause=error, **about)
 
 
 async def _conflicting_task(request: Request, error: errors.SegueError) -> str:
@@ -237,7 +241,12 @@ def _release(error: Exception) -> None:
 
 def _param(error: Mapping[str, Any]) -> str:
     """The field of a body, or the parameter, that an error is about."""
-    return ".".join(map(str, error["loc"][1:]))
+    fields = takewhile(lambda part: not _TAG.search(str(part)), error["loc"][1:])
+    return ".".join(map(str, fields))
+
+
+_TAG = re.compile(r"^[A-Z]|\[|^(?:str|list|dict|int|float|bool)$")
+"""What pydantic names in a place beside fields: the arm of a union."""
 
 
 async def answer_http(request: Request, error: Exception) -> JsonResponse:

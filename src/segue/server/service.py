@@ -14,6 +14,7 @@ from ..core.agents import Agent
 from ..core.errors import TaskError, UnknownTask
 from ..core.events import Steered
 from ..core.records import Json, RequestKey, Task
+from ..core.reply_options import ReplyOptions
 from ..rehearsal.segue_bot import ConversationExecutor
 from ..runtime.start import Request
 from ..telemetry.metrics import Metrics
@@ -173,10 +174,17 @@ class Service:
         return await self.known(key) or (row, await self._steered_at(row) if options.get("steer") else 0)
 
     async def answer(
-        self, tenant: Tenant, task: Task, question: Mapping[str, Any], answer: Any, key: RequestKey | None
+        self,
+        tenant: Tenant,
+        task: Task,
+        question: Mapping[str, Any],
+        answer: Any,
+        key: RequestKey | None,
+        reply_options: ReplyOptions | None = None,
     ) -> Begun:
         """Answer the question that a task of the tenant's waits with."""
-        return await self.take_up(tenant, task, key, answer=answer, interrupt_id=question["interrupt_id"])
+        about = {"interrupt_id": question["interrupt_id"], "reply_options": reply_options}
+        return await self.take_up(tenant, task, key, answer=answer, **about)
 
     async def take_up(self, tenant: Tenant, task: Task, key: RequestKey | None, **options: Any) -> Begun:
         """Go on with a task of the tenant's."""

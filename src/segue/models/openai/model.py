@@ -106,7 +106,7 @@ def _blames(fault: Fault, words: tuple[str, ...]) -> bool:
 
 
 def asks_for_format(request: ModelRequest, capabilities: Capabilities) -> bool:
-    return request.schema is not None and not request.native and FORMATS[capabilities.format_level] != "prompt"
+    return request.schema is not None and FORMATS[capabilities.format_level] != "prompt"
 
 
 def response_format(request: ModelRequest, capabilities: Capabilities) -> Mapping[str, Any]:
@@ -115,8 +115,15 @@ def response_format(request: ModelRequest, capabilities: Capabilities) -> Mappin
         return {}
     if FORMATS[capabilities.format_level] == "json_object":
         return {"response_format": {"type": "json_object"}}
-    schema = {"name": request.purpose, "schema": request.schema, "strict": False}
+    schema = {"name": request.purpose, "schema": request.schema, "strict": request.strict}
     return {"response_format": {"type": "json_schema", "json_schema": schema}}
+
+
+def tool_choice(request: ModelRequest) -> Mapping[str, Any]:
+    """The part of the request's body that requires a call; empty where the model decides."""
+    if request.tool_choice in ("", "required"):
+        return {"tool_choice": request.tool_choice} if request.tool_choice else {}
+    return {"tool_choice": {"type": "function", "function": {"name": request.tool_choice}}}
 
 
 class OpenAIModel:
@@ -198,9 +205,12 @@ class OpenAIModel:
                 "use_responses_api": False,
                 "cache": False,
                 **({} if request.seed is None else {"seed": request.seed}),
+                **request.settings,
             }
         )
-        return copy.bind(tools=plain_specs(request.tools)) if request.native and request.tools else copy
+        if not request.native or not request.tools:
+            return copy
+        return copy.bind(tools=plain_specs(request.tools), **tool_choice(request))
 
     def _end(self, request: ModelRequest, fault: Fault, attempt: int) -> ModelError | None:
         """The error that the call ends with, unless there is another attempt."""

@@ -52,7 +52,7 @@ class AnswerMessage(BaseModel):
 
     role: Literal["assistant"]
     content: str | None
-    refusal: None
+    refusal: str | None
     annotations: list[Any]
     reasoning_content: str | None = None
     tool_calls: list[CallView] | None = None
@@ -64,7 +64,7 @@ class Choice(BaseModel):
     index: Literal[0]
     message: AnswerMessage
     logprobs: None
-    finish_reason: Literal["stop", "tool_calls"]
+    finish_reason: Literal["stop", "tool_calls", "length"]
 
 
 class TaskOfCompletion(BaseModel):
@@ -104,6 +104,8 @@ class Completion:
     def __post_init__(self) -> None:
         self._reply = ReplyStream({spec["function"]["name"] for spec in self.row.client_tools})
         self._reply.recall(self.before)
+        self._as_json = "answer_format" in self.row.reply_options
+        """Whether the answer is JSON, which is sent once it is known to fit."""
 
     def deltas(self, event: Event) -> Iterator[Json]:
         """What an event adds to the answer, or to the thinking before it."""
@@ -112,6 +114,8 @@ class Completion:
 
     def _delta(self, part: Part) -> Iterator[Json]:
         match part:
+            case Added(Kind.TEXT) | Discarded() if self._as_json:
+                pass
             case Added(Kind.TEXT, text):
                 yield {"content": text}
             case Added(Kind.THOUGHT, text):
@@ -127,6 +131,8 @@ class Completion:
 
     def rest(self, result: Json) -> str:
         """What of the text that the task ends with was not sent yet."""
+        if self._as_json:
+            return self._text(result)
         parts = self._reply.end(self._text(result))
         return "".join(delta["content"] for part in parts for delta in self._delta(part))
 
@@ -147,7 +153,7 @@ class Completion:
         calls = self.calls(result)
         if calls:
             yield self.chunk({"tool_calls": [{"index": place, **call} for place, call in enumerate(calls)]})
-        yield self.chunk({}, "tool_calls" if calls else "stop", segue=task_of(result))
+        yield self.chunk({}, _finish_reason(calls, result), segue=task_of(result))
 
     def _text(self, result: Json) -> str:
         """The answer; of a task that has none, what was written of it and what it waits for."""
@@ -173,17 +179,21 @@ class Completion:
     def whole(self, result: Json) -> Json:
         """The completion of a request that does not stream."""
         reasoning = {"reasoning_content": self.reasoning} if self.reasoning else {}
-        content: Json = {"content": self._text(result), "refusal": None, "annotations": []}
+        text, refused = self._text(result), bool(result.get("refused"))
+        content: Json = {"content": None if refused else text, "refusal": text if refused else None, "annotations": []}
         message: Json = {"role": "assistant", **content, **reasoning}
         if calls := self.calls(result):
-            message |= {"content": message["content"].strip() or None, "tool_calls": calls}
-        reason = "tool_calls" if calls else "stop"
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
+            message |= {"content": text.strip() or None, "tool_calls": calls}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(calls, result)}
         about = {"usage": _usage(result), "segue": task_of(result)}
         return {**self._head("chat.completion"), "choices": [choice], **about}
 
     def _head(self, kind: str) -> Json:
         return {"id": f"chatcmpl-{self.row.task_id}", "object": kind, "created": self.created, "model": self.model}
+
+
+def _finish_reason(calls: Sequence[Json], result: Json) -> str:
+    return "tool_calls" if calls else "length" if result.get("truncated") else "stop"
 
 
 def chunks(

@@ -12,7 +12,6 @@ from ...core.errors import TaskError
 from ...core.events import ApprovalGiven, Event, ModelCalled, QuestionAnswered, Steered, ToolResult
 from ...core.records import Json
 from ..readers.client_tools import tool_call_id
-from ..readers.continuation import instructed
 from ..readers.responses import ConversationName
 from ..readers.segment import ASKING, Segment, segment_of
 from ..service import Service
@@ -21,9 +20,24 @@ from ..sse.truncation import encoded
 from ..tenants import Tenant
 from .responses import Output, items_of
 
-_SAMPLING = {"top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "top_logprobs": 0}
-"""OpenAI's defaults of what an agent does not set; the schema requires numbers."""
-_UNUSED = ("max_output_tokens", "max_tool_calls", "prompt", "safety_identifier", "prompt_cache_key")
+_DEFAULTS: Json = {
+    "background": False,
+    "frequency_penalty": 0.0,
+    "instructions": None,
+    "max_output_tokens": None,
+    "metadata": {},
+    "presence_penalty": 0.0,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "safety_identifier": None,
+    "store": True,
+    "tool_choice": "auto",
+    "top_p": 1.0,
+    "truncation": "disabled",
+    "user": None,
+}
+"""OpenAI's defaults of what a request may say; the schema requires numbers."""
+_FIXED: Json = {"max_tool_calls": None, "prompt": None, "service_tier": "default", "top_logprobs": 0}
 _TERMINAL = {"completed": "completed", "failed": "failed", "incomplete": "incomplete", "cancelled": "incomplete"}
 
 
@@ -59,23 +73,14 @@ def head_of(segment: Segment, tenant: Tenant) -> Json:
         "object": "response",
         "created_at": int(began),
         "model": about.get("model") or row.agent_id,
-        "background": about.get("background", False),
+        **{name: about.get(name, default) for name, default in _DEFAULTS.items()},
+        **_FIXED,
         "conversation": {"id": tenant.shown(row.thread_id)},
-        "instructions": about.get("instructions"),
-        "metadata": about.get("metadata") or {},
-        "previous_response_id": about.get("previous_response_id"),
-        "user": about.get("user"),
         "parallel_tool_calls": all(spec.get("parallel", True) for spec in row.client_tools),
-        "store": True,
-        "text": {"format": {"type": "text"}},
-        "tool_choice": "auto",
+        "reasoning": {"effort": None, "summary": None, **about.get("reasoning", {})},
+        "temperature": about.get("temperature", segment.temperature),
+        "text": {"format": {"type": "text"}, **about.get("text", {})},
         "tools": [{"type": "function", **spec["function"], "strict": None} for spec in row.client_tools],
-        "truncation": "disabled",
-        "reasoning": {"effort": None, "summary": None},
-        "service_tier": "default",
-        "temperature": segment.temperature,
-        **_SAMPLING,
-        **dict.fromkeys(_UNUSED),
     }
 
 
@@ -137,8 +142,7 @@ def input_items(segment: Segment) -> list[Json]:
     if results := segment.results_of:
         return [*_results(segment, place, results)]
     if not segment.start:
-        text = str(segment.row.message).removeprefix(instructed(str(segment.about.get("instructions") or "").strip()))
-        return [_message(place, text, segment.row.attachments)]
+        return [_message(place, str(segment.row.message), segment.row.attachments)]
     first: Event | None = next((e for e in segment.events if isinstance(e, _INPUTS)), None)
     match first:
         case Steered():

@@ -54,6 +54,8 @@ class Output:
         self._written = 0
         """How many characters were numbered since the task was resumed last."""
         self._restarted = False
+        self._as_json = "answer_format" in segment.row.reply_options
+        """Whether the answer is JSON, which is sent once it is known to fit; texts before calls are thoughts."""
 
     def of(self, event: Event) -> Iterator[Json]:
         """What an event of the task adds to the stream."""
@@ -63,9 +65,9 @@ class Output:
     def _of(self, part: Part) -> Iterator[Json]:
         match part:
             case Added(Kind.TEXT, text):
-                yield from self._add_text(text)
+                yield from self._add_text(text) if not self._as_json else ()
             case Completed(Kind.TEXT, text):
-                yield from self._say(text)
+                yield from self._reason(text) if self._as_json else self._say(text)
             case Completed(Kind.THOUGHT, text):
                 yield from self._reason(text)
             case Discarded():

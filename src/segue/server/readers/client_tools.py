@@ -1,74 +1,21 @@
-"""Tools that a client carries out: how it declares them, the calls, and their results."""
+"""Tools that a client carries out: their calls and results."""
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, Field
-
-from ...core.errors import InvalidMessage, KeyUsed
+from ...core.errors import KeyUsed
 from ...core.events import QuestionAsked
 from ...core.question import CLIENT_CALLS
 from ...core.records import Json, RequestKey, Task
+from ...core.reply_options import ReplyOptions
 from ...prompts.language import Language
 from ...prompts.protocols import client_result, with_message
 from ..errors import Problem, not_found
 from ..service import Begun, Service
 from ..tenants import Tenant
-
-
-def _refuse(value: object) -> object:
-    if value not in (None, False, [], {}):
-        raise ValueError("it is not supported here, since the agent decides it: leave it out")
-    return value
-
-
-OfAgent = Annotated[Any, AfterValidator(_refuse)]
-"""What belongs to the agent."""
-
-
-class FunctionSpec(BaseModel):
-    """What the model reads of a function."""
-
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = Field(default=None, description="a JSON schema of an object")
-    strict: bool | None = Field(default=None, description="accepted: arguments are checked in any case")
-
-
-class FunctionTool(BaseModel):
-    """A function that the client carries out."""
-
-    type: Literal["function"]
-    function: FunctionSpec
-
-
-class OwnTools(BaseModel):
-    """Whether the agent may call the client's tools, and whether several at once."""
-
-    tool_choice: Literal["auto", "none"] | None = None
-    parallel_tool_calls: bool | None = None
-
-    def offered(self, functions: Iterable[FunctionSpec]) -> list[dict[str, Any]]:
-        """The functions as tools of a task; none where none may be called."""
-        if self.tool_choice == "none":
-            return []
-        parallel = {"parallel": self.parallel_tool_calls is not False}
-        return [{**each.model_dump(include={"name", "description", "parameters"}), **parallel} for each in functions]
-
-    def check_with_result(self) -> None:
-        """Refuse what a request cannot have that brings results.
-
-        Raises:
-            InvalidMessage.
-        """
-        if self.tool_choice == "none":
-            raise InvalidMessage(
-                "tool_choice 'none' cannot be honoured with a tool's result: its task was begun with tools."
-            )
 
 
 async def asked_calls(service: Service, task_id: str) -> dict[str, Json]:
@@ -79,7 +26,13 @@ async def asked_calls(service: Service, task_id: str) -> dict[str, Json]:
 
 
 async def submit_results(
-    service: Service, tenant: Tenant, task: Task, sent: Mapping[str, str], message: str, key: RequestKey | None
+    service: Service,
+    tenant: Tenant,
+    task: Task,
+    sent: Mapping[str, str],
+    message: str,
+    key: RequestKey | None,
+    reply_options: ReplyOptions | None = None,
 ) -> Begun:
     """Go on with a task by the results that its client sent, by the ids of their calls.
 
@@ -108,7 +61,7 @@ async def submit_results(
         results |= {call_id: client_result(None, "", language) for call_id in waiting if call_id not in results}
         last = [*results][-1]
         results[last] = with_message(results[last], message, language)
-    return await service.answer(tenant, task, question, {"results": results}, key)
+    return await service.answer(tenant, task, question, {"results": results}, key, reply_options)
 
 
 def _named_by_results(
@@ -163,7 +116,13 @@ async def task_of_results(service: Service, tenant: Tenant, results: Mapping[str
 
 
 async def bring(
-    service: Service, tenant: Tenant, task: Task, results: Mapping[str, str], message: str, key: RequestKey | None
+    service: Service,
+    tenant: Tenant,
+    task: Task,
+    results: Mapping[str, str],
+    message: str,
+    key: RequestKey | None,
+    reply_options: ReplyOptions,
 ) -> Begun:
     """Go on with a task by results of its calls.
 
@@ -176,4 +135,4 @@ async def bring(
             raise not_found("call", named)
     language: Language = task.language or "en"
     sent = {asked[named]: client_result(text, "", language) for named, text in results.items()}
-    return await submit_results(service, tenant, task, sent, message, key)
+    return await submit_results(service, tenant, task, sent, message, key, reply_options)

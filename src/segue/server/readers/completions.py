@@ -5,22 +5,24 @@ Source: OpenAI's API reference, "Create chat completion".
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ...core.question import CLIENT_CALLS
 from ...core.records import Json, RequestKey, Task
+from ...core.reply_options import AnswerFormat, ReplyOptions
 from ...core.task_status import ACTIVE, TaskStatus
 from ...prompts.protocols import answer_of
 from ..request_body import Items, Texts
 from ..service import Begun, Service
 from ..tenants import Tenant
-from .client_tools import FunctionTool, OfAgent, OwnTools, bring, submit_results, task_of_results
+from .client_tools import bring, submit_results, task_of_results
 from .continuation import Attempts, Conversation, Said, fork_after, free_session, is_awaited, rejoin
 from .messages import ChatMessage, File, refuse_files
+from .reply_options import Effort, FunctionSpec, Ignored, JsonSchema, OfAgent, ReplyFields, Tokens, Verbosity
 
 
 class StreamOptions(BaseModel):
@@ -29,17 +31,30 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
+class FunctionTool(BaseModel):
+    """A function that the client carries out."""
+
+    type: Literal["function"]
+    function: FunctionSpec
+
+
 class ResponseFormat(BaseModel):
     """The form of the answer."""
 
-    type: Literal["text"]
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+    @model_validator(mode="after")
+    def _has_schema(self) -> Self:
+        if self.type == "json_schema" and self.json_schema is None:
+            raise ValueError("it has no json_schema")
+        return self
 
 
-class CompletionRequest(OwnTools):
+class CompletionRequest(ReplyFields):
     """A conversation whose last message is new.
 
-    `model` is an agent, or an agent and a mode: `support` or `support:plan`. Temperature and other settings of
-    sampling belong to the agent and are ignored here.
+    `model` is an agent, or an agent and a mode: `support` or `support:plan`.
     """
 
     model_config = ConfigDict(
@@ -58,15 +73,37 @@ class CompletionRequest(OwnTools):
     response_format: ResponseFormat | None = None
     modalities: Items[Literal["text"]] | None = None
     tools: Items[FunctionTool] | None = None
+    max_tokens: Tokens = None
+    max_completion_tokens: Tokens = None
+    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
+    stop: str | Annotated[list[str], Field(max_length=4)] | None = None
+    reasoning_effort: Effort | None = None
+    verbosity: Verbosity | None = None
+    store: Ignored = None
     functions: OfAgent = None
+    function_call: OfAgent = None
     logprobs: OfAgent = None
+    logit_bias: OfAgent = None
     audio: OfAgent = None
     web_search_options: OfAgent = None
 
-    @property
-    def client_tools(self) -> list[dict[str, Any]]:
-        """The tools that the client carries out, as `App.start` takes them."""
-        return self.offered(tool.function for tool in self.tools or ())
+    def _functions(self) -> Sequence[FunctionSpec]:
+        return [tool.function for tool in self.tools or ()]
+
+    def _answer_format(self) -> AnswerFormat | None:
+        form = self.response_format
+        if form is None or form.type == "text":
+            return None
+        return form.json_schema.answer_format if form.json_schema else AnswerFormat()
+
+    def _settings(self) -> Mapping[str, Any]:
+        return {
+            "seed": self.seed,
+            "stop": [self.stop] if isinstance(self.stop, str) else self.stop or None,
+            "max_tokens": self.max_completion_tokens or self.max_tokens,
+            "reasoning_effort": self.reasoning_effort,
+            "verbosity": self.verbosity,
+        }
 
 
 class CompletionTasks:
@@ -93,11 +130,11 @@ class CompletionTasks:
         attempts = self._attempts(conversation, conversation.said)
         count = await attempts.count()
         last = await attempts.known(count - 1) if count else None
-        key = RequestKey(attempts.key(count), self._digest_of_tools())
+        key = RequestKey(attempts.key(count), self._digest_of_options())
         key = replace(asked, also=key) if asked else key
         if conversation.results:
             return await self._bring(conversation, key if last is None else asked)
-        if last and last.digest == self._digest_of_tools():
+        if last and last.digest == self._digest_of_options():
             task = await self._app.tasks.get(last.task_id)
             over = task.is_over
             if not over or await is_awaited(self._service, task, task.task_id, retries, over=over):
@@ -119,22 +156,28 @@ class CompletionTasks:
     async def _answer(self, task: Task, message: str, key: RequestKey) -> Begun:
         question = await self._app.question(task.task_id)
         if CLIENT_CALLS in question:
-            return await submit_results(self._service, self._tenant, task, {}, message, key)
-        return await self._service.answer(self._tenant, task, question, answer_of(question, message), key)
+            return await submit_results(self._service, self._tenant, task, {}, message, key, self._reply_options)
+        answer = answer_of(question, message)
+        return await self._service.answer(self._tenant, task, question, answer, key, self._reply_options)
+
+    @property
+    def _reply_options(self) -> ReplyOptions:
+        options: ReplyOptions = self._options["reply_options"]
+        return options
 
     async def _bring(self, conversation: Conversation, key: RequestKey | None) -> Begun:
         """Go on with the task whose calls the conversation has results of, and that may have stopped since."""
         refuse_files(conversation.new_files)
         task = await task_of_results(self._service, self._tenant, conversation.results)
         given = self._service, self._tenant, task, conversation.results, conversation.message
-        row, after = await bring(*given, key)
+        row, after = await bring(*given, key, self._reply_options)
         if row.status not in ACTIVE:
             row = await rejoin(self._service, self._tenant, await self._app.tasks.get(row.task_id))
         return row, after
 
-    def _digest_of_tools(self) -> str:
-        tools = self._options["client_tools"]
-        return hashlib.sha256(json.dumps(tools, sort_keys=True).encode()).hexdigest() if tools else ""
+    def _digest_of_options(self) -> str:
+        asked = [self._options["client_tools"], self._reply_options.json()]
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest() if any(asked) else ""
 
     def _attempts(self, conversation: Conversation, said: Said) -> Attempts:
         """The requests with these messages."""

@@ -30,7 +30,7 @@ class Conversation:
     """The session that the client names; empty if none."""
     agent: str
     said: Said
-    instructions: str
+    instructions: Sequence[str]
     """The texts of its system messages."""
     files: Mapping[str, File] = field(default_factory=dict)
     """By digest."""
@@ -49,7 +49,7 @@ class Conversation:
         said = tuple((each.role, each.text, *_calls_of(each), *files) for each, files in spoken)
         system = [each.text for each in messages if each.role in ("system", "developer")]
         files = {digest: file for _, found in spoken for digest, file in found.items()}
-        return cls(name, agent, said, "\n\n".join(system).strip(), files)
+        return cls(name, agent, said, system, files)
 
     @property
     def message(self) -> str:
@@ -105,12 +105,7 @@ class Conversation:
         if self.earlier:
             lines = "\n".join(f"{role}: {text}" for role, text, *_ in self.earlier if text)
             context = f"<conversation>\n{lines}\n</conversation>\n\n"
-        return instructed(self.instructions) + context + self.message
-
-
-def instructed(instructions: str) -> str:
-    """What a message begins with that brings instructions along."""
-    return f"<instructions>\n{instructions}\n</instructions>\n\n" if instructions else ""
+        return context + self.message
 
 
 def _by_digest(files: Sequence[File]) -> dict[str, File]:

@@ -4,25 +4,27 @@ Source: OpenAI's API reference, "Responses" and "Conversations".
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from ...core.context import Ids
 from ...core.errors import InvalidAnswer
 from ...core.question import CLIENT_CALLS
 from ...core.records import Json, RequestKey, Task
+from ...core.reply_options import AnswerFormat, ReplyOptions
 from ...core.task_status import ENDED
 from ...prompts.protocols import answer_of
 from ..errors import Problem, not_found
 from ..request_body import LONGEST, NAME, Items, RequestBody, refuse_many_fields
 from ..service import Begun, Service
 from ..tenants import Tenant
-from .client_tools import FunctionSpec, OfAgent, OwnTools, bring, submit_results, task_of_results
+from .client_tools import bring, submit_results, task_of_results
 from .continuation import Attempts, Conversation, fork_after, is_awaited, rejoin
 from .messages import ChatMessage, ContentPart, FileData, ImageUrl, refuse_files, with_contents
+from .reply_options import Effort, FunctionSpec, Ignored, JsonSchema, OfAgent, ReplyFields, Tokens, Verbosity
 from .segment import Segment, last_segment, own_segment, response_id, segment_of
 
 Metadata = Annotated[
@@ -37,17 +39,6 @@ def _no_items(value: object) -> object:
     if value:
         raise ValueError("a conversation is created empty: send its first message with its first response")
     return value
-
-
-def _must_store(value: bool | None) -> bool | None:
-    if value is False:
-        raise ValueError(
-            "a response is a task, which is stored: leave it out, and delete the conversation when it is read"
-        )
-    return value
-
-
-Ignored = Annotated[Any, Field(description="accepted, without effect")]
 
 
 class Part(BaseModel):
@@ -118,24 +109,37 @@ class ConversationName(BaseModel):
     id: str = Field(pattern=NAME, max_length=LONGEST)
 
 
-class TextFormat(BaseModel):
-    """The form of the answer."""
+class PlainText(BaseModel):
+    """An answer in plain text."""
 
-    type: Literal["text"] = "text"
+    type: Literal["text"]
+
+
+class AnyObject(BaseModel):
+    """An answer that is a JSON object."""
+
+    type: Literal["json_object"]
+
+
+class SchemaFormat(JsonSchema):
+    """An answer that is a JSON object of a schema."""
+
+    type: Literal["json_schema"]
 
 
 class TextConfig(BaseModel):
     """The form of the answer."""
 
-    format: TextFormat | None = None
-    verbosity: Ignored = None
+    format: Annotated[PlainText | AnyObject | SchemaFormat, Field(discriminator="type")] | None = None
+    verbosity: Verbosity | None = None
 
 
 class ReasoningConfig(BaseModel):
-    """How the agent's thoughts are shown: as they are."""
+    """How much the model thinks; the agent's thoughts are shown as they are."""
 
-    effort: OfAgent = None
+    effort: Effort | None = None
     summary: Ignored = None
+    generate_summary: Ignored = None
 
 
 class ResponseTool(FunctionSpec):
@@ -144,7 +148,26 @@ class ResponseTool(FunctionSpec):
     type: Literal["function"]
 
 
-class ResponseRequest(RequestBody, OwnTools):
+class AgentTools(BaseModel):
+    """The tools of the agent itself, for clients that need to know them by a name before they approve calls."""
+
+    type: Literal["mcp"]
+    server_label: str = Field(description="the agent, as in `model`")
+
+
+Included = Literal[
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "reasoning.encrypted_content",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+]
+"""What there is of these is part of a response in any case."""
+
+
+class ResponseRequest(RequestBody, ReplyFields):
     """What is asked of an agent: a message, a person's decisions on the calls that wait, or results of its tools."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"model": "travel", "input": "你好"}]})
@@ -158,31 +181,52 @@ class ResponseRequest(RequestBody, OwnTools):
     conversation: Annotated[str, Field(pattern=NAME, max_length=LONGEST)] | ConversationName | None = None
     metadata: Metadata | None = None
     user: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
-    store: Annotated[bool | None, AfterValidator(_must_store)] = None
+    store: bool | None = Field(default=None, description="false: the response cannot be read again")
     text: TextConfig | None = None
     reasoning: ReasoningConfig | None = None
-    tools: Items[ResponseTool] | None = None
-    temperature: OfAgent = None
-    top_p: OfAgent = None
-    top_logprobs: OfAgent = None
-    max_output_tokens: OfAgent = None
+    tools: Items[Annotated[ResponseTool | AgentTools, Field(discriminator="type")]] | None = None
+    max_output_tokens: Tokens = None
     max_tool_calls: OfAgent = None
     prompt: OfAgent = None
     context_management: OfAgent = None
     moderation: OfAgent = None
-    include: Ignored = None
-    truncation: Ignored = None
-    service_tier: Ignored = None
-    safety_identifier: Ignored = None
-    prompt_cache_key: Ignored = None
+    include: Items[Included] | None = None
+    truncation: Literal["auto", "disabled"] | None = Field(
+        default=None, description="the service truncates a long conversation in either case"
+    )
     prompt_cache_options: Ignored = None
-    prompt_cache_retention: Ignored = None
     stream_options: Ignored = None
 
-    @property
-    def client_tools(self) -> list[dict[str, Any]]:
-        """The tools that the client carries out, as `App.start` takes them."""
-        return self.offered(self.tools or ())
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.background and self.store is False:
+            raise ValueError("a response in the background is read later: leave out store=false")
+        agent = self.model.partition(":")[0]
+        for tool in self.tools or ():
+            if isinstance(tool, AgentTools) and tool.server_label != agent:
+                raise ValueError(
+                    f"tools: the server_label of a tool of the type mcp is the agent, {agent}; other servers belong "
+                    "into the agents file"
+                )
+        return self
+
+    def _functions(self) -> Sequence[FunctionSpec]:
+        return [tool for tool in self.tools or () if isinstance(tool, ResponseTool)]
+
+    def _answer_format(self) -> AnswerFormat | None:
+        match self.text and self.text.format:
+            case SchemaFormat() as form:
+                return form.answer_format
+            case AnyObject():
+                return AnswerFormat()
+        return None
+
+    def _settings(self) -> Mapping[str, Any]:
+        return {
+            "max_tokens": self.max_output_tokens,
+            "reasoning_effort": self.reasoning and self.reasoning.effort,
+            "verbosity": self.text and self.text.verbosity,
+        }
 
     @property
     def session_id(self) -> str | None:
@@ -259,17 +303,20 @@ class ResponseTasks:
             return await self._decide(previous, decisions, key)
         if any(item.type == "function_call_output" for item in self._last_items):
             return await self._bring(previous, key)
-        message = await self._message(previous, items)
+        message = await self._message(items)
         if previous is None:
             thread_id = await self._session()
-            return await self._send(message, thread_id, await self._latest(thread_id), key)
+            latest = await self._latest(thread_id)
+            options = self._reply_options(message, latest and await last_segment(self.service, latest))
+            return await self._send(message, thread_id, latest, key, options)
+        options = self._reply_options(message, previous)
         latest = await self._latest(previous.row.thread_id)
         if latest and latest.task_id == previous.task_id and previous.is_last:
-            return await self._send(message, previous.row.thread_id, latest, key)
+            return await self._send(message, previous.row.thread_id, latest, key, options)
         if not previous.is_last or previous.row.status not in ENDED:
             raise Problem(409, "ResponseContinued", named=previous.id)
         task = await self.service.app.tasks.get(previous.task_id)
-        return await self._send(message, await fork_after(self.service, self.tenant, task), None, key)
+        return await self._send(message, await fork_after(self.service, self.tenant, task), None, key, options)
 
     async def _previous(self) -> tuple[Segment | None, Sequence[InputItem]]:
         """The response that the request continues, and what it adds to that.
@@ -308,22 +355,27 @@ class ResponseTasks:
         Raises:
             Problem: there is no such call, or it is not the previous response's, or the conversation's.
         """
-        self.body.check_with_result()
         said = Conversation.of([item.message for item in self._last_items], "", "")
         refuse_files(said.new_files)
         task = await task_of_results(self.service, self.tenant, said.results)
         elsewhere = previous and previous.task_id != task.task_id
         if elsewhere or (self.body.session_id and await self._session() != task.thread_id):
             raise not_found("call", next(iter(said.results)))
-        return await bring(self.service, self.tenant, task, said.results, said.message, key)
+        options = self._reply_options(said, None)
+        return await bring(self.service, self.tenant, task, said.results, said.message, key, options)
 
-    async def _message(self, previous: Segment | None, items: Sequence[InputItem]) -> Conversation:
-        """What is new, with the instructions, unless the earlier response had them."""
+    def _reply_options(self, said: Conversation | None, previous: Segment | None) -> ReplyOptions:
+        """What is asked of the reply. System messages stay for later responses, `instructions` are of one response."""
+        earlier = ReplyOptions.of(previous.row.reply_options).instructions if previous else []
+        if previous and (own := previous.about.get("instructions")) and earlier[:1] == [own]:
+            earlier = earlier[1:]
+        own = [self.body.instructions] if self.body.instructions else []
+        return self.body.reply_options([*own, *earlier, *(said.instructions if said else ())])
+
+    async def _message(self, items: Sequence[InputItem]) -> Conversation:
+        """What is new."""
         messages = [item.message for item in items if item.type == "message"]
         messages = await with_contents(self.service, self.tenant, messages)
-        instructions = self.body.instructions
-        if instructions and not (previous and previous.about.get("instructions") == instructions):
-            messages.insert(0, ChatMessage(role="system", content=instructions))
         return Conversation.of(messages or [ChatMessage(role="assistant")], "", "")
 
     async def _session(self) -> str:
@@ -335,16 +387,20 @@ class ResponseTasks:
     async def _latest(self, thread_id: str) -> Task | None:
         return await self.service.app.tasks.newest(thread_id)
 
-    async def _send(self, said: Conversation, thread_id: str, latest: Task | None, key: RequestKey) -> Begun:
+    async def _send(
+        self, said: Conversation, thread_id: str, latest: Task | None, key: RequestKey, asked: ReplyOptions
+    ) -> Begun:
         """Send a message to a session; to a task that waits it is the answer, whatever its instructions."""
         files = [*said.files.values()]
         if latest and latest.status == "waiting":
             refuse_files(files)
             question = await self.service.app.question(latest.task_id)
             if CLIENT_CALLS in question:
-                return await submit_results(self.service, self.tenant, latest, {}, said.message, key)
-            return await self.service.answer(self.tenant, latest, question, answer_of(question, said.message), key)
+                return await submit_results(self.service, self.tenant, latest, {}, said.message, key, asked)
+            answer = answer_of(question, said.message)
+            return await self.service.answer(self.tenant, latest, question, answer, key, asked)
         options = {"session_id": thread_id, "steer": latest is not None, "files": files, **self.options}
+        options["reply_options"] = asked
         return await self.service.start(self.tenant, said.first_message, key, **options)
 
     async def _decide(self, previous: Segment, decisions: Sequence[InputItem], key: RequestKey) -> Begun:
@@ -362,7 +418,8 @@ class ResponseTasks:
             asked, verdict = named[2], "approve" if decision.approve else "reject"
             verdicts.append({"index": int(named[3]), "verdict": verdict, "reason": decision.reason or ""})
         answer = {"verdicts": verdicts}
-        return await self.service.take_up(self.tenant, previous.row, key, answer=answer, interrupt_id=asked)
+        about = {"answer": answer, "interrupt_id": asked, "reply_options": self._reply_options(None, previous)}
+        return await self.service.take_up(self.tenant, previous.row, key, **about)
 
 
 def _response_of(named: str) -> str:

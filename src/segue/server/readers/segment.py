@@ -79,6 +79,8 @@ class Segment:
         if not self.is_last:
             return "completed"
         match self.row.status:
+            case "done" if (self.row.result or {}).get("truncated"):
+                return "incomplete"
             case "done" | "waiting":
                 return "completed"
             case "error":
@@ -95,6 +97,8 @@ class Segment:
     def incomplete_reason(self) -> str | None:
         if self.status != "incomplete":
             return None
+        if self.row.status == "done":
+            return "max_output_tokens"
         return "steered" if self.end else PAUSED
 
     @property

@@ -112,10 +112,8 @@ async def chat_completions(
     agent, mode = agent_and_mode(service, body.model)
     name = x_session_id or x_openwebui_chat_id or (body.metadata or {}).get("session_id") or body.user or ""
     conversation = Conversation.of(await with_contents(service, tenant, body.messages), name, agent)
-    if conversation.results:
-        body.check_with_result()
     options: Json = {"agent": agent, "mode": mode, "user_id": tenant.stored(body.user or "default")}
-    options["client_tools"] = body.client_tools
+    options |= {"client_tools": body.client_tools, "reply_options": body.reply_options(conversation.instructions)}
     tasks = CompletionTasks(service, tenant, options)
     service.open_stream(tenant)
     try:

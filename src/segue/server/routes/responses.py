@@ -33,7 +33,20 @@ _STREAM = {
     "description": "The response; with `stream` server-sent events.",
     "content": {"text/event-stream": {}},
 }
-_ABOUT = ("model", "instructions", "metadata", "previous_response_id", "background", "user")
+_ABOUT = {
+    *("model", "instructions", "metadata", "previous_response_id", "background", "user", "store", "text", "reasoning"),
+    *(
+        "tool_choice",
+        "truncation",
+        "max_output_tokens",
+        "safety_identifier",
+        "prompt_cache_key",
+        "temperature",
+        "top_p",
+    ),
+    *("presence_penalty", "frequency_penalty"),
+}
+"""What a response repeats of its request."""
 ResponseId = Annotated[str, Path(max_length=200, examples=["resp_2f1c9a52-6f1e-4f3e-9a55-0d2a4f5b6c7d"])]
 
 
@@ -55,7 +68,7 @@ async def create_response(
     if body.conversation and body.previous_response_id:
         raise Problem(422, "ConversationAndResponse")
     agent, mode = agent_and_mode(service, body.model)
-    about = {name: value for name in _ABOUT if (value := getattr(body, name)) is not None}
+    about = body.model_dump(mode="json", include=_ABOUT, exclude_none=True, by_alias=True)
     sent = key, sha256(await request.body()).hexdigest(), x_stainless_retry_count, about
     options: Json = {"agent": agent, "mode": mode, "user_id": tenant.stored(body.user or "default")}
     options["client_tools"] = body.client_tools

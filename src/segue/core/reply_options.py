@@ -1,0 +1,200 @@
+"""What a message may ask of its reply: instructions, the form of the answer, required calls, and a model's settings."""
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from .agents import Agent
+from .decision import check_storable, read_object
+from .errors import InvalidReplyOption, UnreadableReply
+from .json_depth import Outline
+
+MOST_SCHEMA_BYTES = 64 * 1024
+MOST_SCHEMA_VALUES = 5000
+_UNCHECKED = ("pattern", "format", "patternProperties")
+"""Keywords of a schema that are not checked: a regular expression from elsewhere may take forever."""
+_CALLING = ("react", "plan_react", "auto")
+"""Modes in which a reply can be required to call a tool."""
+_ONLY_OBJECTS = {"type": "object"}
+
+
+def check_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an answer, if it can be used.
+
+    Raises:
+        ValueError: it is not a JSON schema, it is too large, or it has patterns of names.
+    """
+    from jsonschema import Draft202012Validator, SchemaError
+
+    try:
+        check_storable(schema)
+        text = json.dumps(schema, ensure_ascii=False).encode()
+        if len(text) > MOST_SCHEMA_BYTES or Outline.of(text, MOST_SCHEMA_VALUES).values > MOST_SCHEMA_VALUES:
+            raise ValueError(f"it has more than {MOST_SCHEMA_BYTES} bytes or {MOST_SCHEMA_VALUES} values")
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        raise ValueError(f"it is not a JSON schema: {error.message[:200]}") from None
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"it is not a JSON schema: {error}") from None
+    if any("patternProperties" in part for part in _objects(schema)):
+        raise ValueError("patternProperties is not supported: name the properties")
+    return schema
+
+
+def check_choice(names: Iterable[str], client_tools: Collection[str]) -> None:
+    """Refuse a choice of tools that the request does not have.
+
+    Raises:
+        InvalidReplyOption.
+    """
+    for name in names:
+        if name not in client_tools:
+            raise InvalidReplyOption(
+                "The tool_choice is {name}, which is none of the tools of the request.", option="tool_choice", name=name
+            )
+
+
+class AnswerFormat(BaseModel):
+    """The JSON that the answer is to be: an object that fits `json_schema`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = "answer"
+    json_schema: Annotated[dict[str, Any], AfterValidator(check_schema)] = Field(
+        default_factory=lambda: dict(_ONLY_OBJECTS)
+    )
+    strict: bool = False
+    """Whether an endpoint that can is told to keep to the schema. The answer is checked in either case."""
+
+    def read(self, text: str) -> dict[str, Any]:
+        """The object of an answer.
+
+        Raises:
+            UnreadableReply: there is none, or it does not fit the schema; the message says why.
+        """
+        from jsonschema.exceptions import best_match
+        from referencing.exceptions import Unresolvable
+
+        found = read_object(text)
+        try:
+            error = best_match(_validator(self.json_schema).iter_errors(found))
+        except (Unresolvable, RecursionError) as unusable:
+            raise UnreadableReply(f"The schema of the answer cannot be used: {unusable}.") from unusable
+        if error is not None:
+            raise UnreadableReply(f"{error.json_path}: {error.message[:500]}")
+        return found
+
+
+def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Mapping):
+            yield part
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+
+
+def _validator(schema: Mapping[str, Any]) -> Any:
+    from referencing import Registry
+
+    return _rules()(schema, registry=Registry())  # type: ignore[var-annotated]
+
+
+@lru_cache(maxsize=1)
+def _rules() -> Any:
+    """A validator that fetches nothing and matches no patterns."""
+    from jsonschema import Draft202012Validator, validators
+
+    return validators.extend(Draft202012Validator, dict.fromkeys(_UNCHECKED, lambda *_: iter(())))
+
+
+class ModelSettings(BaseModel):
+    """Settings of the model calls of a task, in place of the agent's; None leaves one as it is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    temperature: float | None = None
+    top_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    seed: int | None = None
+    stop: list[str] | None = None
+    max_tokens: int | None = None
+    """Of each reply. An answer that reaches it ends there."""
+    reasoning_effort: str | None = None
+    verbosity: str | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Those that are set, by their names in chat completions."""
+        return self.model_dump(exclude_none=True)
+
+
+class ReplyOptions(BaseModel):
+    """What a message asks of its reply, for every model call of its task.
+
+    `tool_choice` is empty where the model decides, `none` where it may call none of the client's tools, `required`
+    where its reply has to call one of them, and the name of the one that it has to call.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    instructions: list[str] = []
+    """System messages that follow the agent's own prompt."""
+    answer_format: AnswerFormat | None = None
+    tool_choice: str = ""
+    settings: ModelSettings = ModelSettings()
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Self:
+        return cls.model_validate(stored)
+
+    def json(self) -> dict[str, Any]:  # type: ignore[override]
+        """The form in rows; empty where nothing is asked."""
+        return self.model_dump(exclude_defaults=True)
+
+    @property
+    def required_tool(self) -> str:
+        """`required`, the name of a tool, or empty where no call is required."""
+        return "" if self.tool_choice == "none" else self.tool_choice
+
+    @property
+    def for_part(self) -> Self:
+        """What holds for a part of the task, whose answer is not the task's."""
+        return self.model_copy(update={"answer_format": None, "tool_choice": ""})
+
+    def check(self, agent: Agent, mode: str, client_tools: Collection[str]) -> None:
+        """Refuse what cannot be done in a mode.
+
+        Raises:
+            InvalidReplyOption: naming it.
+        """
+        required = self.required_tool
+        if required and mode not in _CALLING:
+            raise InvalidReplyOption(
+                "The mode {mode} cannot be required to call a tool: use the mode react, or tool_choice auto.",
+                option="tool_choice",
+                mode=mode,
+            )
+        if required and not client_tools:
+            raise InvalidReplyOption(
+                "The tool_choice requires a call, and the request has no tools.", option="tool_choice"
+            )
+        if required not in ("", "required"):
+            check_choice([required], client_tools)
+        if self.settings.stop and agent.protocol == "json" and mode not in ("direct", "plan"):
+            raise InvalidReplyOption(
+                "The replies of agent {agent} in mode {mode} are JSON, which stop would truncate: leave it out, set "
+                'protocol = "native" on the agent, or use the mode direct.',
+                option="stop",
+                agent=agent.agent_id,
+                mode=mode,
+            )
+
+    def after(self, earlier: Self) -> Self:
+        """The options of a request that goes on with a task: its instructions stay unless there are new ones."""
+        return self if self.instructions else self.model_copy(update={"instructions": earlier.instructions})

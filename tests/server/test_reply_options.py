@@ -1,0 +1,304 @@
+"""What a request asks of its reply: it reaches every model call of its task, also after a restart, or is refused."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage
+from pydantic import BaseModel
+
+from segue.core.agents import Agent
+from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
+
+from .serving import Json, Served, ServerSettings
+from .shop import refund
+from .test_completions import stock
+
+OPEN = ServerSettings(chats_a_minute=6000)
+SHOW: Json = {"name": "show", "parameters": {"type": "object", "properties": {"page": {"type": "string"}}}}
+OTHER: Json = {"name": "other", "parameters": {"type": "object", "properties": {}}}
+SETTINGS: Json = {
+    "temperature": 0.3,
+    "top_p": 0.9,
+    "presence_penalty": 0.5,
+    "frequency_penalty": -0.5,
+    "seed": 7,
+    "reasoning_effort": "low",
+    "verbosity": "low",
+    "max_completion_tokens": 50,
+}
+SENT = {"temperature": 0.3, "top_p": 0.9, "presence_penalty": 0.5, "frequency_penalty": -0.5}
+MODES = ("direct", "react", "plan", "plan_react")
+
+
+class City(BaseModel):
+    name: str
+    people: int
+
+
+class World:
+    """An agent of each protocol whose models say what `reply` says, and what they were asked."""
+
+    def __init__(self) -> None:
+        self.reply: Callable[[list[BaseMessage], Json], str | AIMessage] = lambda *_: "Fine."
+        self.models = {name: ScriptedChatModel(self._replying(name)) for name in ("native", "json")}
+
+    def _replying(self, name: str) -> Callable[[Any], str | AIMessage]:
+        return lambda messages: self.reply(messages, self.models[name].call_kwargs[-1])
+
+    def agents(self) -> list[Agent]:
+        return [
+            Agent(agent_id=name, model=model, mode="react", protocol=name, tools=(refund,), accepts=("image",))  # type: ignore[arg-type]
+            for name, model in self.models.items()
+        ]
+
+    def kwargs(self, name: str) -> Json:
+        return self.models[name].call_kwargs[-1]
+
+    def systems(self, name: str) -> list[str]:
+        return [str(message.content) for message in self.models[name].calls[-1] if message.type == "system"]
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, world: World) -> Iterator[Served]:
+    with Served(tmp_path_factory.mktemp("options") / "segue.db", OPEN, agents=world.agents()) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def client(served: Served) -> Iterator[openai.OpenAI]:
+    with stock(served) as client:
+        yield client
+
+
+def written(messages: list[BaseMessage], kwargs: Json) -> str:
+    """A plan, a decision or prose, as the prompt asks for it."""
+    prompt = "\n".join(str(message.content) for message in messages)
+    if '"goal"' in prompt and '"steps"' in prompt:
+        return plan_json("say it", [{"action": "none", "description": "answer", "phase": "generation", "params": {}}])
+    return answer("Fine.") if '"action_type"' in prompt else "Fine."
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("protocol", ["native", "json"])
+def test_settings_and_system_messages_reach_the_model(
+    client: openai.OpenAI, world: World, protocol: str, mode: str
+) -> None:
+    world.reply = written
+    made = client.chat.completions.create(
+        model=f"{protocol}:{mode}",
+        messages=[
+            {"role": "system", "content": "Be brief."},
+            {"role": "developer", "content": f"In {mode}."},
+            {"role": "user", "content": f"Hello in {mode}."},
+        ],
+        **SETTINGS,
+    )
+    assert made.choices[0].message.content == "Fine."
+    kwargs = world.kwargs(protocol)
+    assert {name: kwargs[name] for name in SENT} == SENT
+    assert (kwargs["max_tokens"], kwargs["reasoning_effort"], kwargs["verbosity"]) == (50, "low", "low")
+    _, *asked = world.systems(protocol)
+    assert asked == ["Be brief.", f"In {mode}."]
+    (said,) = [str(m.content) for m in world.models[protocol].calls[-1] if m.type == "human" and "Hello" in m.text]
+    assert "Be brief." not in said
+
+
+def test_responses_ask_the_same(client: openai.OpenAI, world: World) -> None:
+    world.reply = lambda *_: "Fine."
+    first = client.responses.create(
+        model="native",
+        instructions="Be brief.",
+        input=[{"role": "developer", "content": "Say fine."}, {"role": "user", "content": "Hello."}],
+        temperature=0.3,
+        top_p=0.9,
+        max_output_tokens=64,
+        reasoning={"effort": "low"},
+        text={"verbosity": "low"},
+        metadata={"a": "b"},
+        truncation="auto",
+        include=["reasoning.encrypted_content"],
+    )
+    assert world.systems("native")[1:] == ["Be brief.", "Say fine."]
+    kwargs = world.kwargs("native")
+    assert (kwargs["temperature"], kwargs["top_p"], kwargs["max_tokens"]) == (0.3, 0.9, 64)
+    assert (kwargs["reasoning_effort"], kwargs["verbosity"]) == ("low", "low")
+    assert (first.temperature, first.top_p, first.max_output_tokens, first.truncation) == (0.3, 0.9, 64, "auto")
+    assert first.reasoning and first.reasoning.effort == "low" and first.metadata == {"a": "b"}
+    client.responses.create(model="native", previous_response_id=first.id, input="And now?", instructions="Be kind.")
+    assert world.systems("native")[1:] == ["Be kind.", "Say fine."], "instructions are of one response"
+
+
+def test_a_limit_of_tokens_ends_the_answer(client: openai.OpenAI, world: World) -> None:
+    world.reply = lambda *_: AIMessage("It was a", response_metadata={"finish_reason": "length"})
+    made = client.chat.completions.create(
+        model="native", messages=[{"role": "user", "content": "A tale."}], max_completion_tokens=3
+    )
+    assert (made.choices[0].message.content, made.choices[0].finish_reason) == ("It was a", "length")
+    response = client.responses.create(model="native", input="A tale.", max_output_tokens=3)
+    assert response.status == "incomplete" and response.output_text == "It was a"
+    assert response.incomplete_details and response.incomplete_details.reason == "max_output_tokens"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call_is_required(client: openai.OpenAI, world: World, stream: bool) -> None:
+    """A reply without one is asked for again; after its result the next request may require none."""
+
+    def reply(messages: list[BaseMessage], kwargs: Json) -> AIMessage:
+        assert kwargs.get("tool_choice") in (None, "any"), kwargs
+        if any(message.type == "tool" for message in messages):
+            return AIMessage("Shown.")
+        if any("An answer is not possible now" in str(message.content) for message in messages):
+            return AIMessage("", tool_calls=[{"name": "show", "args": {"page": "cart"}, "id": "c1"}])
+        return AIMessage("I would rather talk.")
+
+    world.reply = reply
+    tools: Any = [{"type": "function", **SHOW}]
+    text = f"Show it {stream}."
+    response = client.responses.create(model="native", input=text, tools=tools, tool_choice="required")
+    assert response.tool_choice == "required"
+    (call,) = [item for item in response.output if item.type == "function_call"]
+    assert world.kwargs("native")["tool_choice"] == "any"
+    done = client.responses.create(
+        model="native",
+        previous_response_id=response.id,
+        input=[{"type": "function_call_output", "call_id": call.call_id, "output": "ok"}],
+        tools=tools,
+    )
+    assert done.output_text == "Shown." and world.kwargs("native").get("tool_choice") is None
+
+
+@pytest.mark.parametrize("protocol", ["native", "json"])
+def test_a_named_function_is_called(client: openai.OpenAI, world: World, protocol: str) -> None:
+    def reply(messages: list[BaseMessage], kwargs: Json) -> AIMessage:
+        if protocol == "json":
+            return AIMessage(call_tool(("other", {})))
+        return AIMessage("", tool_calls=[{"name": "other", "args": {}, "id": "c1"}])
+
+    world.reply = reply
+    tools: Any = [{"type": "function", "function": each} for each in (SHOW, OTHER)]
+    made = client.chat.completions.create(
+        model=protocol,
+        messages=[{"role": "user", "content": f"Other, please, {protocol}."}],
+        tools=tools,
+        tool_choice={"type": "function", "function": {"name": "other"}},
+    )
+    assert made.choices[0].finish_reason == "tool_calls"
+    (call,) = made.choices[0].message.tool_calls or ()
+    assert call.type == "function" and call.function.name == "other"
+    if protocol == "native":
+        assert world.kwargs("native")["tool_choice"] == "other"
+        assert [tool["function"]["name"] for tool in world.kwargs("native")["tools"]] == ["other"]
+
+
+def test_only_allowed_functions_are_offered(client: openai.OpenAI, world: World) -> None:
+    world.reply = lambda *_: "Fine."
+    tools: Any = [{"type": "function", **each} for each in (SHOW, OTHER)]
+    choice: Any = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "show"}]}
+    response = client.responses.create(model="native", input="Allowed.", tools=tools, tool_choice=choice)
+    names = [tool["function"]["name"] for tool in world.kwargs("native")["tools"]]
+    assert "show" in names and "other" not in names
+    assert response.to_dict()["tool_choice"]["type"] == "allowed_tools"
+
+
+@pytest.mark.parametrize("mode", [*MODES, "lifecycle"])
+@pytest.mark.parametrize("protocol", ["native", "json"])
+def test_the_answer_is_json_of_the_schema(client: openai.OpenAI, world: World, protocol: str, mode: str) -> None:
+    """Prose is asked for again as JSON, and JSON that does not fit once more."""
+    replies: list[str] = []
+
+    def reply(messages: list[BaseMessage], kwargs: Json) -> str:
+        if "Rewrite the answer below" in str(messages[0].content):
+            replies.append("asked")
+            return '{"name": "Oslo"}' if len(replies) == 1 else '{"name": "Oslo", "people": 700000}'
+        prompt = "\n".join(str(message.content) for message in messages)
+        if '"tasks"' in prompt and '"action_type"' not in prompt and mode == "lifecycle":
+            return json.dumps({"goal": "city", "tasks": [{"task_id": "1", "description": "say it"}]})
+        return written(messages, kwargs)
+
+    world.reply = reply
+    made = client.chat.completions.parse(
+        model=f"{protocol}:{mode}",
+        messages=[{"role": "user", "content": f"A city, in {mode}."}],
+        response_format=City,
+    )
+    assert made.choices[0].message.parsed == City(name="Oslo", people=700000), made.choices[0].message
+    assert len(replies) == 2
+
+
+def test_json_that_fits_costs_no_other_call(client: openai.OpenAI, world: World) -> None:
+    world.reply = lambda *_: '{"name": "Oslo", "people": 700000}'
+    before = len(world.models["native"].calls)
+    response = client.responses.parse(model="native", input="A city.", text_format=City)
+    assert response.output_parsed == City(name="Oslo", people=700000)
+    assert len(world.models["native"].calls) == before + 1
+    assert "people" in world.systems("native")[-1], "the model is told the schema"
+    with client.responses.stream(model="native", input="A city, streamed.", text_format=City) as events:
+        assert events.get_final_response().output_parsed == response.output_parsed
+    follow = client.responses.create(model="native", input="Thanks.", previous_response_id=response.id)
+    assert follow.output_text and [m.text for m in world.models["native"].calls[-1] if m.type == "ai"] == [
+        '{"name": "Oslo", "people": 700000}'
+    ]
+
+
+def test_an_answer_that_never_fits_is_an_error(client: openai.OpenAI, world: World) -> None:
+    world.reply = lambda *_: "I do not know."
+    with pytest.raises(openai.InternalServerError, match="did not write a City"):
+        client.with_options(max_retries=0).chat.completions.parse(
+            model="native:direct", messages=[{"role": "user", "content": "No city."}], response_format=City
+        )
+
+
+def test_what_was_asked_is_there_after_a_restart(tmp_path: Path) -> None:
+    """A task that waits for a call's result goes on in another process with the same settings and schema."""
+    world = World()
+
+    def reply(messages: list[BaseMessage], kwargs: Json) -> AIMessage:
+        if any(message.type == "tool" for message in messages):
+            return AIMessage('{"name": "Oslo", "people": 700000}')
+        return AIMessage("", tool_calls=[{"name": "show", "args": {}, "id": "c1"}])
+
+    world.reply = reply
+    tools: Any = [{"type": "function", **SHOW}]
+    with Served(tmp_path / "segue.db", OPEN, agents=world.agents()) as served, stock(served) as client:
+        first = client.responses.create(
+            model="native", input="Show a city.", instructions="Be brief.", tools=tools, temperature=0.3
+        )
+    with Served(tmp_path / "segue.db", OPEN, agents=world.agents()) as served, stock(served) as client:
+        (call,) = [item for item in first.output if item.type == "function_call"]
+        given: Any = [{"type": "function_call_output", "call_id": call.call_id, "output": "shown"}]
+        done = client.responses.parse(
+            model="native", previous_response_id=first.id, input=given, text_format=City, temperature=0.3
+        )
+        assert done.output_parsed == City(name="Oslo", people=700000)
+    assert world.kwargs("native")["temperature"] == 0.3
+    assert world.systems("native")[1] == "Be brief."
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": {"type": "web_search"}}, "tool_choice"),
+        ({"model": "native:plan", "tools": [{"type": "function", **SHOW}], "tool_choice": "required"}, "tool_choice"),
+        ({"text": {"format": {"type": "json_schema", "name": "x", "schema": {"type": "what"}}}}, "text.format"),
+        ({"top_logprobs": 3}, "top_logprobs"),
+        ({"max_output_tokens": 0}, "max_output_tokens"),
+        ({"include": ["message.output_text.logprobs"]}, "include"),
+        ({"truncation": "never"}, "truncation"),
+        ({"temperature": 9}, "temperature"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_by_name(client: openai.OpenAI, fields: Json, param: str) -> None:
+    with pytest.raises(openai.UnprocessableEntityError) as caught:
+        client.responses.create(**{"model": "native", "input": "Hello.", **fields})
+    assert caught.value.type == "invalid_request_error"
+    assert str(caught.value.param).startswith(param)
