@@ -39,10 +39,11 @@ async def _formatted(state: ChatState, work: NodeContext, result: Mapping[str, A
     Raises:
         UnreadableReply: the model did not write it.
     """
-    ids, calls, usage = {"task_id": state["task_id"]}, list[ModelCalled](), dict(result.get("usage") or {})
+    task_id, usage = state["task_id"], dict(result.get("usage") or {})
+    calls: list[ModelCalled] = []
 
     async def ask(request: ModelRequest) -> ModelReply:
-        asked = await ask_model(work, request, Listener, usage, ids, state["language"])
+        asked = await ask_model(work, request, Listener, usage, {"task_id": task_id}, state["language"])
         calls.append(asked.event)
         usage.update(asked.usage)
         return asked.reply
@@ -53,7 +54,7 @@ async def _formatted(state: ChatState, work: NodeContext, result: Mapping[str, A
     return {
         "messages": [AIMessage(answer, id=last.id)],
         "result": {**result, "answer": answer, "usage": usage},
-        "events": announce(*calls, Answer(answer=answer, **ids)),
+        "events": announce(*calls, Answer(answer=answer, task_id=task_id)),
     }
 
 

@@ -102,7 +102,7 @@ def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
 def _validator(schema: Mapping[str, Any]) -> Any:
     from referencing import Registry
 
-    return _rules()(schema, registry=Registry())  # type: ignore[var-annotated]
+    return _rules()(schema, registry=Registry())
 
 
 @lru_cache(maxsize=1)
@@ -110,7 +110,8 @@ def _rules() -> Any:
     """A validator that fetches nothing and matches no patterns."""
     from jsonschema import Draft202012Validator, validators
 
-    return validators.extend(Draft202012Validator, dict.fromkeys(_UNCHECKED, lambda *_: iter(())))
+    unchecked = dict.fromkeys(_UNCHECKED, lambda *_: iter(()))
+    return validators.extend(Draft202012Validator, unchecked)  # type: ignore[no-untyped-call]
 
 
 class ModelSettings(BaseModel):

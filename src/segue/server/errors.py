@@ -209,8 +209,8 @@ async def answer_segue_error(request: Request, error: Exception) -> JsonResponse
     headers = {"Retry-After": str(error.retry_after)} if isinstance(error, errors.TooManyTasks) else {}
     task_id = await _conflicting_task(request, error)
     param = error.option if isinstance(error, errors.InvalidReplyOption) else None
-    about = {"task_id": task_id, "param": param}
-    return respond(request.scope, status, type(error).__name__, sentence, headers, cause=error, **about)
+    kind = type(error).__name__
+    return respond(request.scope, status, kind, sentence, headers, task_id=task_id, param=param, cause=error)
 
 
 async def _conflicting_task(request: Request, error: errors.SegueError) -> str:

@@ -307,7 +307,7 @@ class ResponseTasks:
         if previous is None:
             thread_id = await self._session()
             latest = await self._latest(thread_id)
-            options = self._reply_options(message, latest and await last_segment(self.service, latest))
+            options = self._reply_options(message, await last_segment(self.service, latest) if latest else None)
             return await self._send(message, thread_id, latest, key, options)
         options = self._reply_options(message, previous)
         latest = await self._latest(previous.row.thread_id)
