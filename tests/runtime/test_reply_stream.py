@@ -1,23 +1,23 @@
 """The parts of a reply, from the events of its task."""
 
-from collections.abc import Sequence
+import json
+import subprocess
+from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from segue.core.events import (
-    AttemptRestarted,
-    Event,
-    Fallback,
     ModelCalled,
     Phase,
     RecursionStart,
-    Resumed,
     Thinking,
     Thought,
     Token,
     ToolCall,
     ToolResult,
+    from_dict,
 )
 from segue.runtime.reply_stream import (
     Added,
@@ -29,9 +29,11 @@ from segue.runtime.reply_stream import (
     Ended,
     Kind,
     Opened,
+    Part,
     ReplyStream,
     RoundOpened,
 )
+from tests.node import command
 
 ONE: dict[str, Any] = {"task_id": "t", "trace_id": "r1"}
 TWO: dict[str, Any] = {"task_id": "t", "trace_id": "r2"}
@@ -39,7 +41,6 @@ SAID = "Let me see."
 ANSWER = f"{SAID}\n\nIt is blue."
 CALL = ToolCall(index=0, name="look", arguments={}, **ONE)
 RESULT = ToolResult(index=0, name="look", arguments={}, result={"success": 1}, **ONE)
-RESTARTED = AttemptRestarted(attempt=2, reason="cut", **TWO)
 
 
 def called(**ids: Any) -> ModelCalled:
@@ -47,47 +48,40 @@ def called(**ids: Any) -> ModelCalled:
     return ModelCalled(purpose="react", model="m", input=1, output=1, seconds=0, reply=reply, **{**ONE, **ids})
 
 
-def tokens(text: str, ids: dict[str, Any]) -> list[Event]:
-    return [Token(content=text[:3], **ids), Token(content=text[3:], **ids)]
-
-
 CALLED = [called(), CALL, RESULT]
-STREAMED = [*tokens(SAID, ONE), Token(content="\n\n", **ONE)]
-REPLIES: dict[str, tuple[Sequence[Event], str, str]] = {
-    "all of it streamed": ([*STREAMED, *CALLED, *tokens("It is blue.", TWO)], ANSWER, ANSWER),
-    "all of it stored": (CALLED, ANSWER, ANSWER),
-    "the end of a text lost": ([Token(content="Let ", **ONE), *CALLED, *tokens("It is", TWO)], ANSWER, ANSWER),
-    "followed from the middle": ([*CALLED, Token(task_id="t", content=f"{SAID}\n\nIt is")], ANSWER, ANSWER),
-    "another attempt after a text before calls": (
-        [*STREAMED, *CALLED, *tokens("It may", TWO), RESTARTED, *tokens("It is blue.", TWO)],
-        ANSWER,
-        f"{SAID}\n\nIt may|It is blue.",
-    ),
-    "an attempt that had streamed nothing": ([*STREAMED, *CALLED, RESTARTED], ANSWER, ANSWER),
-    "another mode": (
-        [*STREAMED, *CALLED, Fallback(task_id="t", from_mode="react", to_mode="direct", reason="")],
-        "It is blue.",
-        f"{SAID}\n\n|It is blue.",
-    ),
-    "a crash": (
-        [*tokens("It may", ONE), Resumed(task_id="t"), *tokens("It is blue.", ONE)],
-        "It is blue.",
-        "It may|It is blue.",
-    ),
-    "a text that a part of a task said": ([called(step_id="1"), called(parent_id="r")], "It is blue.", "It is blue."),
-    "another answer than was streamed": (tokens("It may", ONE), "It is blue.", "It may|It is blue."),
-    "no answer": (tokens("It may", ONE), "", "It may"),
-}
+SEQUENCES = Path(__file__).with_name("replies.json")
+REPLIES: dict[str, Any] = {each["name"]: each for each in json.loads(SEQUENCES.read_text(encoding="utf-8"))}
+"""Sequences of events, with the text after them, and what the pieces show of it. The page's fold reads them as well."""
 
 
 @pytest.mark.parametrize("name", REPLIES)
 def test_the_pieces_of_a_text_make_its_answer(name: str) -> None:
-    events, answer, expected = REPLIES[name]
+    told = REPLIES[name]
+    events = [from_dict({**form, "data": form}) for form in told["events"] if form["type"] != "joined"]
     reply = ReplyStream()
-    parts = [*(part for event in events for part in reply.of(event)), *reply.end(answer)]
-    shown = ["|" if part == Discarded() else part.text for part in parts if isinstance(part, Added | Discarded)]
-    assert "".join(shown) == expected
-    assert reply.text == expected.rpartition("|")[2] or answer == ANSWER == reply.text
+    parts = [part for event in events for part in reply.of(event)]
+    assert reply.text == told["text"]
+    parts += reply.end(told["answer"])
+    text = ["|" if part == Discarded() else part.text for part in parts if _shows(part, Kind.TEXT)]
+    assert "".join(text) == told["shown"]
+    thoughts = ["|" if isinstance(part, Opened) else part.text for part in parts if _shows(part, Kind.THOUGHT)]
+    assert "".join(thoughts).split("|")[1:] == told["thoughts"]
+    calls = [part.call.name for part in parts if isinstance(part, CallOpened)]
+    results = [part.result.result for part in parts if isinstance(part, CallClosed)]
+    assert [*zip_longest(calls, results)] == [*map(tuple, told["calls"])]
+
+
+def _shows(part: Part, kind: Kind) -> bool:
+    """Whether the part adds to what there is of that kind, begins a thought, or takes text back."""
+    if kind is Kind.TEXT and part == Discarded():
+        return True
+    return isinstance(part, Added | (Opened if kind is Kind.THOUGHT else Added)) and part.kind is kind
+
+
+@pytest.mark.slow
+def test_the_page_folds_the_same_sequences() -> None:
+    done = subprocess.run(command("fold.mjs", str(SEQUENCES)), check=False, capture_output=True, text=True)
+    assert done.stdout == f"{len(REPLIES)} sequences\n", done.stderr
 
 
 def test_texts_before_calls_of_an_earlier_reply_are_no_part_of_this_one() -> None:

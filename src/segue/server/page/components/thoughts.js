@@ -9,7 +9,7 @@ import { Icon } from "./icon.js";
 
 /** @param {{ shown: Turn }} props */
 export function Thoughts({ shown }) {
-  const text = shown.thinking.replace(/━+\n?/g, "").replace(/\n{3,}/g, "\n\n").trim();
+  const text = shown.thinking.replace(/\n{3,}/g, "\n\n").trim();
   const isThinking = ACTIVE.has(shown.status) && !shown.draft && !shown.answer;
   if (!text) return null;
   return html`<details class="thoughts">

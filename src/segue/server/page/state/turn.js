@@ -1,5 +1,6 @@
 // @ts-check
 /** A turn as its task's events describe it. */
+import { BREAK, NO_DRAFT, withCalled, withoutPending, withToken } from "./draft.js";
 
 /** @import { Call, Frame, LedgerCall, TaskRow, Trace, Turn } from "./types.js" */
 
@@ -27,7 +28,7 @@ export function turnOfRow(row) {
     status: row.status,
     answer: result.answer ?? "",
     html: row.html ?? "",
-    draft: "",
+    ...NO_DRAFT,
     thoughts: [],
     thinking: "",
     mark: 0,
@@ -64,6 +65,7 @@ export function turnOfTrace({ task, events, calls, question }) {
   const thoughts = folded.thoughts.length ? folded.thoughts : thoughtsOf(task);
   return {
     ...folded,
+    draft: "",
     calls: folded.calls.map((call) => withOutcome(call, calls)),
     thoughts,
     thinking: thoughts.join("\n\n"),
@@ -116,7 +118,7 @@ export function foldAll(turn, frames) {
  * @returns {Turn}
  */
 export function joined(turn) {
-  return { ...turn, connection: "live", draft: "", thinking: turn.thinking.slice(0, turn.mark) };
+  return { ...turn, connection: "live", ...NO_DRAFT, thinking: turn.thinking.slice(0, turn.mark) };
 }
 
 /** @type {Record<string, (turn: Turn, frame: Frame) => Turn>} */
@@ -131,12 +133,12 @@ const FOLDS = {
   fallback: (turn, { from_mode: from, to_mode: to, reason }) => ({
     ...turn,
     mode: to,
-    draft: "",
+    ...NO_DRAFT,
     steps: [],
     fallback: JSON.stringify({ from, to, reason }),
   }),
-  paused: (turn, { reason }) => ({ ...turn, draft: "", ...(/^forked/.test(reason) && begunNow(turn)) }),
-  resumed: (turn) => ({ ...turn, question: null, error: "", answer: "" }),
+  paused: (turn, { reason }) => ({ ...turn, ...NO_DRAFT, ...(/^forked/.test(reason) && begunNow(turn)) }),
+  resumed: (turn) => ({ ...withoutPending(turn), question: null, error: "", answer: "" }),
   cancelled: (turn, { partial }) => ({ ...turn, answer: partial || turn.answer, draft: "" }),
   steered: (turn, { message }) => ({
     ...turn,
@@ -160,11 +162,26 @@ const FOLDS = {
   step_update: (turn, frame) => ({ ...turn, steps: withStep(turn.steps, frame) }),
   answer: (turn, { answer }) => ({ ...turn, answer, draft: "" }),
   error: (turn, { message, final }) => (final ? { ...turn, error: message } : turn),
-  thinking: (turn, { content, call }) => (call ? turn : { ...turn, thinking: turn.thinking + content, waiting: "" }),
-  token: (turn, { content }) => (turn.answer ? turn : { ...turn, draft: turn.draft + content, waiting: "" }),
-  attempt_restarted: (turn) => ({ ...turn, draft: "", thinking: turn.thinking.slice(0, turn.mark) }),
+  recursion_start: withBreak,
+  thinking: (turn, { content, phase, call }) => {
+    if (call) return turn;
+    return phase ? withBreak(turn) : { ...turn, thinking: turn.thinking + content, waiting: "" };
+  },
+  token: (turn, { content, trace_id }) =>
+    turn.answer ? turn : { ...withToken(turn, content, trace_id), waiting: "" },
+  model_called: (turn, frame) => (turn.answer ? turn : withCalled(turn, frame)),
+  attempt_restarted: (turn, { trace_id }) => ({
+    ...withoutPending(turn, trace_id),
+    thinking: turn.thinking.slice(0, turn.mark),
+  }),
   waiting: (turn, { reason }) => ({ ...turn, waiting: reason }),
 };
+
+/** A round or a phase begins: what is thought next is a thought of its own. @param {Turn} turn */
+function withBreak(turn) {
+  const { thinking } = turn;
+  return thinking && !thinking.endsWith(BREAK) ? { ...turn, thinking: thinking + BREAK } : turn;
+}
 
 /** What a fork took over does not count as its time. @param {Turn} turn */
 const begunNow = (turn) => ({ createdAt: turn.updatedAt, idle: 0 });

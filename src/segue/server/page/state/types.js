@@ -29,13 +29,15 @@
  *   step: string, truncated: boolean }} Call
  * @typedef {{ id: string, description: string, status: string, note: string }} Step
  * @typedef {{ id: string, session: string, message: string, attachments: Attachment[], agent: string,
- *   mode: string, model: string, status: string, answer: string, html: string, draft: string, thoughts: string[],
- *   thinking: string, mark: number, calls: Call[],
+ *   mode: string, model: string, status: string, answer: string, html: string,
+ *   draft: string, kept: number, writer: string, thoughts: string[], thinking: string, mark: number, calls: Call[],
  *   goal: string, steps: Step[], notes: string[], pending: string[], question: Question | null, error: string,
  *   rating: number | null,
- *   usage: { input: number, output: number, calls: number, cost?: number | null, currency?: string } | null, createdAt: number, updatedAt: number, idle: number, waiting: string,
+ *   usage: { input: number, output: number, calls: number, cost?: number | null, currency?: string } | null,
+ *   createdAt: number, updatedAt: number, idle: number, waiting: string,
  *   fallback: string, malformed: boolean, seq: number, connection: "" | "live" | "lost", detailed: boolean }} Turn
- *   One message, and what came of it. `draft` is the answer while it streams, `thinking` what streamed of the thoughts,
+ *   One message, and what came of it. `draft` is the answer while it streams; of it `kept` characters
+ *   stay when the call of the round `writer` is repeated. `thinking` is what streamed of the thoughts,
  *   `mark` its length at the last durable event; `seq` numbers that event. `pending` are notes on their way.
  */
 export {};

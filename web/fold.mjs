@@ -1,0 +1,14 @@
+/** The page's fold over the sequences of events that the service's own is tested with. */
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { foldAll, joined, turnOfRow } from "../src/segue/server/page/state/turn.js";
+
+const sequences = JSON.parse(await readFile(process.argv[2], "utf8"));
+for (const { name, events, text, thoughts, calls } of sequences) {
+  const start = turnOfRow({ task_id: "t", status: "running" });
+  const turn = events.reduce((folded, event) => (event.type === "joined" ? joined(folded) : foldAll(folded, [event])), start);
+  assert.equal(turn.draft, text, name);
+  assert.deepEqual(turn.thinking.split("\n\n").filter(Boolean), thoughts, name);
+  assert.deepEqual(turn.calls.map((call) => [call.name, call.result]), calls, name);
+}
+console.log(`${sequences.length} sequences`);
