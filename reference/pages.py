@@ -10,7 +10,14 @@ import segue.core.errors
 
 from .commands import describe_commands
 from .events import describe_events, describe_ids
-from .fields import describe_agent, describe_budget, describe_mcp_server, describe_prices, describe_settings
+from .fields import (
+    describe_agent,
+    describe_budget,
+    describe_mcp_server,
+    describe_oauth,
+    describe_prices,
+    describe_settings,
+)
 from .routes import describe_routes, describe_schemas, describe_statuses
 
 ROOT = Path(__file__).parents[1]
@@ -22,6 +29,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "event-ids": describe_ids,
     "events": describe_events,
     "mcp-server": describe_mcp_server,
+    "oauth": describe_oauth,
     "prices": describe_prices,
     "routes": describe_routes,
     "schemas": describe_schemas,

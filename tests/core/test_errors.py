@@ -29,6 +29,8 @@ MADE = [
     errors.MissingKey("openai:gpt-4.1-mini"),
     errors.MissingExtra("The server", "serve"),
     errors.ToolServerUnavailable("shop", "its command was not found"),
+    errors.LoginRequired("shop"),
+    errors.LoginFailed("shop", "access_denied"),
     errors.IllegalTransition("done", "running"),
     errors.UnknownTask("t1"),
     errors.UnknownMemory("logs.md"),

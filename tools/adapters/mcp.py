@@ -14,7 +14,7 @@ from pydantic import SecretStr, ValidationError
 
 from segue.core.agents import McpServer
 from segue.core.environment import need_extra
-from segue.core.errors import ConfigurationError, ToolServerUnavailable, listed
+from segue.core.errors import ConfigurationError, LoginRequired, ToolServerUnavailable, listed
 from segue.core.json_depth import Outline
 from segue.core.json_schema import UnusableSchema, inlined
 
@@ -41,6 +41,13 @@ class ServerDown(Exception):
     """The server does not start or answer, or was lost during a call; the message says why."""
 
 
+class LoginNeeded(ServerDown):
+    """The server asks for a login, or for one with more scopes; the message says how to log in."""
+
+    def __init__(self, server: McpServer) -> None:
+        super().__init__(str(LoginRequired(server.name)))
+
+
 class InvalidResult(Exception):
     """The server sent a result that MCP does not know; the message counts its faults, which may be many."""
 
@@ -64,11 +71,13 @@ class Session:
         self._was_alone = False
         """Whether one call was pending when a message was refused: that message was its result."""
         self._pending = 0
+        self._login_needed = False
 
     async def tools(self) -> list["Tool"]:
         """The tools that the server offers.
 
         Raises:
+            LoginNeeded.
             ServerDown: it cannot be started or reached.
         """
         await self._live()
@@ -82,6 +91,7 @@ class Session:
         `repeat`: a call that the server died in is made once more; it must be one that may run twice.
 
         Raises:
+            LoginNeeded.
             ServerDown: the server was lost in the call, or does not come back.
             MessageTooLarge: its result is too large.
             InvalidResult.
@@ -91,8 +101,8 @@ class Session:
         client = await self._live()
         try:
             return await self._ask(client, name, arguments, meta)
-        except ServerDown:
-            if not repeat or client is not known:
+        except ServerDown as error:
+            if not repeat or client is not known or isinstance(error, LoginNeeded):
                 raise
         return await self._ask(await self._live(), name, arguments, meta)
 
@@ -104,6 +114,7 @@ class Session:
         from .mcp_limits import REFUSED
 
         self._pending += 1
+        self._login_needed = False
         try:
             return await client.call_tool(name, dict(arguments), meta=meta)
         except ValidationError as error:
@@ -111,6 +122,8 @@ class Session:
         except MCPError as error:
             if error.code == REFUSED:
                 raise MessageTooLarge(error.message) from error
+            if self._login_needed:
+                raise LoginNeeded(self.server) from error
             if not _is_session_lost(error.code, error.message):
                 raise
             if self._client is client:
@@ -138,7 +151,7 @@ class Session:
         opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         stderr = Tail()
         seconds = self.server.timeout or CONNECT_SECONDS
-        self._leave, self._refused = asyncio.Event(), ""
+        self._leave, self._refused, self._login_needed = asyncio.Event(), "", False
         owner = self._owner = asyncio.create_task(self._hold(opened, stderr), name=f"mcp {self.server.name}")
         owner.add_done_callback(_retrieve_exception)
         either: set[asyncio.Future[Any]] = {owner, opened}
@@ -150,6 +163,8 @@ class Session:
         if not opened.done():
             slow = not owner.done()
             await asyncio.wait({owner})
+            if self._login_needed:
+                raise LoginNeeded(self.server)
             said = await asyncio.to_thread(stderr.last)
             reason = self._refused or _reason(owner, said)
             raise ServerDown(f"it took longer than {seconds:g} s to start" if slow else reason)
@@ -164,7 +179,10 @@ class Session:
             self._client = None  # what is called from now on opens the session anew
             leave.set()
 
-        async with _connected(self.server, stderr, refuse) as client:
+        def need_login() -> None:
+            self._login_needed = True
+
+        async with _connected(self.server, stderr, refuse, need_login) as client:
             self._tools = await _all_tools(client)
             opened.set_result(client)
             await leave.wait()
@@ -187,7 +205,9 @@ class Session:
 
 
 @asynccontextmanager
-async def _connected(server: McpServer, stderr: "Tail", refuse: Callable[[str], None]) -> AsyncIterator["Client"]:
+async def _connected(
+    server: McpServer, stderr: "Tail", refuse: Callable[[str], None], need_login: Callable[[], None]
+) -> AsyncIterator["Client"]:
     from mcp import Client, StdioServerParameters
 
     from .mcp_limits import MOST_BYTES, limit_response, limited_stdio
@@ -201,12 +221,16 @@ async def _connected(server: McpServer, stderr: "Tail", refuse: Callable[[str], 
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
+    from .mcp_login import auth_for
+
     timeout = httpx2.Timeout(CONNECT_SECONDS, read=READ_SECONDS)
     headers = httpx2.Headers(_revealed(server.headers))
     headers["Accept-Encoding"] = "identity"
     hooks = {"response": [limit_response]}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks) as http,
+        httpx2.AsyncClient(
+            headers=headers, timeout=timeout, event_hooks=hooks, auth=auth_for(server, need_login)
+        ) as http,
         Client(streamable_http_client(server.url, http_client=http, max_sse_event_size=2 * MOST_BYTES)) as client,
     ):
         yield client
@@ -326,6 +350,8 @@ class McpTool(Marked):
 
         try:
             result = await self.session.call(self.name, arguments, _meta(), repeat=self.idempotent)
+        except LoginNeeded as error:
+            raise ServerToolError(str(error)) from error
         except ServerDown as error:
             raise ServerToolError(f"{error}; the next call tries to reach it again") from error
         except MessageTooLarge as error:
@@ -350,6 +376,7 @@ class McpTools:
 
         Raises:
             MissingExtra: the extra `mcp` is not installed.
+            LoginRequired.
             ToolServerUnavailable: a server does not start or answer.
             ConfigurationError: an agent asks for a tool that its server does not have.
         """
@@ -361,6 +388,8 @@ class McpTools:
         session = self._session(server)
         try:
             offered = {tool.name: tool for tool in await session.tools()}
+        except LoginNeeded as error:
+            raise LoginRequired(server.name) from error
         except ServerDown as error:
             from .mcp_limits import REFUSALS
 

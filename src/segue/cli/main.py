@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .commands import inspect, rewind, serve, sessions, start, tasks
+from .commands.mcp import mcp
 from .commands.preferences import memory, permissions, preferences
 from .commands.record import record, replay
 from .commands.simulate import report, simulate, workflows
@@ -115,7 +116,6 @@ for command in (
     replay,
     serve.serve,
     serve.worker,
-    serve.mcp,
 ):
     app.command()(command)
 app.command(cls=tasks.AnswerCommand)(tasks.answer)
@@ -123,3 +123,4 @@ app.command("import")(sessions.import_)
 app.command("threads", hidden=True)(inspect.sessions)
 app.add_typer(memory)
 app.add_typer(permissions)
+app.add_typer(mcp)

@@ -101,6 +101,33 @@ class Prices(BaseModel):
         return (self.input * input_tokens + self.output * output_tokens) / 1_000_000
 
 
+class OAuth(BaseModel):
+    """How Segue is known to the authorization server of an MCP server; by default it registers itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    client_id: str = ""
+    """The client that was registered for it."""
+    client_secret: SecretStr | None = None
+    """The client's secret, if it has one."""
+    client_metadata_url: str = Field(default="", pattern=r"^(https://[^/]+/.+)?$")
+    """The client's metadata document, for authorization servers that take its address as the client's id."""
+    redirect_port: int = Field(default=0, ge=0, le=65535)
+    """The port of the redirect address `http://127.0.0.1:PORT/callback`; 0 is a free one."""
+    grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
+    """A person logs in, or the client's secret is enough."""
+    issuer: str = ""
+    """The authorization server that may receive the secret; needed for client_credentials."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.client_secret and not self.client_id:
+            raise ValueError("client_secret goes with a client_id")
+        if self.grant == "client_credentials" and not (self.client_secret and self.issuer):
+            raise ValueError("client_credentials needs a client_id, a client_secret and an issuer")
+        return self
+
+
 class McpServer(BaseModel):
     """An MCP server whose tools an agent has: a command that communicates over stdin and stdout, or a URL."""
 
@@ -118,6 +145,8 @@ class McpServer(BaseModel):
     """The server's address, in place of a command."""
     headers: dict[str, SecretStr] = {}
     """Sent with each request to the url."""
+    oauth: OAuth = OAuth()
+    """For a url that asks for a login: see `segue mcp login`."""
     timeout: float | None = Field(default=None, gt=0)
     """Seconds of one call, instead of the agent's `tool_seconds`; and of connecting, instead of 30."""
     tools: Items[str] | None = None
@@ -131,8 +160,8 @@ class McpServer(BaseModel):
     def _one_way(self) -> Self:
         if bool(self.command) == bool(self.url):
             raise ValueError("give the MCP server either a command or a url")
-        if self.command and self.headers:
-            raise ValueError("headers go with a url")
+        if self.command and (self.headers or self.oauth != OAuth()):
+            raise ValueError("headers and oauth go with a url")
         if self.url and (self.args or self.env):
             raise ValueError("args and env go with a command")
         return self
@@ -300,7 +329,7 @@ def _agent_of(table: dict[str, Any], file: Path, number: int) -> Agent:
 def _fields_beside(inside: Sequence[str]) -> list[str]:
     """The fields that the table which is `inside` the agent's may have."""
     tables: dict[str, type[BaseModel]] = {"budget": Budget, "prices": Prices, "mcp": McpServer}
-    kind = tables[inside[0]] if inside else Agent
+    kind = OAuth if inside[-1:] == ["oauth"] else tables[inside[0]] if inside else Agent
     return [*kind.model_fields, *([] if inside else ["prompt_file"])]
 
 

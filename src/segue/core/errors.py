@@ -9,6 +9,7 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 │   ├── UnknownWorkflow · UnknownScenario · InvalidWorkflow
 │   ├── MissingKey · MissingExtra · InsideEventLoop
 │   └── ToolServerUnavailable   an MCP server does not start or answer
+│       └── LoginRequired · LoginFailed     it asks for a login: `segue mcp login`
 ├── ModelError              the model did not answer: check the endpoint, then resume
 │   ├── ModelUnreachable · ModelRefused
 │   └── UnreadableReply     the reply is not a valid decision: the model is asked again
@@ -213,6 +214,30 @@ class ToolServerUnavailable(ConfigurationError):
             "or remove it from the agent, then send the message again.",
             server=server,
             reason=reason.strip().rstrip(".") if isinstance(reason, str) else reason,
+        )
+
+
+class LoginRequired(ToolServerUnavailable):
+    """An MCP server asks for a login, or for one with more scopes."""
+
+    def __init__(self, server: str) -> None:
+        SegueError.__init__(
+            self,
+            "The MCP server '{server}' asks for a login: run `segue mcp login {server}`, then send the message again.",
+            server=server,
+        )
+        self.server = server
+
+
+class LoginFailed(ToolServerUnavailable):
+    """The login at an MCP server did not succeed."""
+
+    def __init__(self, server: str, reason: str) -> None:
+        SegueError.__init__(
+            self,
+            "The login at the MCP server '{server}' failed: {reason}. Try again, or set its key in `headers`.",
+            server=server,
+            reason=reason.strip().rstrip("."),
         )
 
 

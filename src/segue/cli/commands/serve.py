@@ -1,4 +1,4 @@
-"""Commands that serve: the HTTP service, workers, and the agents as an MCP server."""
+"""Commands that serve: the HTTP service, and workers."""
 
 import asyncio
 import logging
@@ -256,27 +256,3 @@ def _metrics(app: "App", host: str, port: int) -> AbstractContextManager[object]
     from ...telemetry.metrics import Metrics
 
     return Metrics(app).serving(port, host)
-
-
-# MCP.
-
-
-def mcp(agents: options.Agents = "", db: options.Database = DEFAULT_DATABASE) -> None:
-    """Serve the agents over MCP on standard input and output.
-
-    Each agent is a tool. `segue serve` serves them over HTTP, at /mcp.
-    """
-    settings = Settings(db, agents)
-    with report_errors(settings):
-        need_extra("segue mcp", "mcp", "mcp")
-        asyncio.run(_serve_stdio(settings))
-
-
-async def _serve_stdio(settings: Settings) -> None:
-    from mcp.server.stdio import stdio_server
-
-    from ...mcp.agent_server import AgentServer
-
-    async with settings.opened() as app, stdio_server() as (reading, writing):
-        server = AgentServer(app).server
-        await server.run(reading, writing, server.create_initialization_options())

@@ -4,7 +4,21 @@ from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
 from ..errors import JsonResponse
-from . import agents, chat, conversations, files, health, openai, rehearsals, responses, rewind, sessions, tasks, users
+from . import (
+    agents,
+    chat,
+    conversations,
+    files,
+    health,
+    mcp,
+    openai,
+    rehearsals,
+    responses,
+    rewind,
+    sessions,
+    tasks,
+    users,
+)
 
 _ROUTERS = (
     chat.router,
@@ -18,6 +32,7 @@ _ROUTERS = (
     files.attachments_router,
     users.router,
     agents.graphs_router,
+    mcp.router,
     tasks.markdown_router,
     files.router,
     rehearsals.router,

@@ -1,0 +1,1 @@
+"""MCP's own conformance suite, against Segue as a server and as a client."""

