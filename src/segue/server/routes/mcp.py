@@ -1,6 +1,7 @@
 """The route that begins a login at an MCP server."""
 
 import asyncio
+from typing import Any
 
 from starlette.responses import RedirectResponse
 
@@ -27,7 +28,8 @@ async def mcp_login(service: ServiceDep, _: TenantDep, name: str) -> RedirectRes
         former.cancel()
     link: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = service.logins[name] = asyncio.create_task(login(servers[name], link.set_result), name=f"login {name}")
-    await asyncio.wait({task, link}, return_when=asyncio.FIRST_COMPLETED)
+    either: set[asyncio.Future[Any]] = {task, link}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if task.done():
         task.result()
     task.add_done_callback(_look_at)
