@@ -12,7 +12,7 @@ from segue.core.decision import find_object, read_steps
 from segue.core.errors import UnreadableReply
 from segue.core.plan import lines_of, numbered_line, numbered_plan
 from segue.memory.entries import blocks_of
-from segue.memory.excerpt import pieces_of
+from segue.memory.folder import pieces_of
 from segue.models.offline import answers, arguments
 from segue.models.reply import ThinkTags
 from segue.nodes.chat.select_mode import rule_for

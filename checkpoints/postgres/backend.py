@@ -1,13 +1,194 @@
 """A PostgreSQL database as a backend of the storage."""
 
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import psycopg
+
+from segue.core.errors import DatabaseUnavailable
+from segue.core.records import Json, Unowned, Worker
 
 from ..ports import Connection
-from .connection import SCHEMA
+from .connection import CHANNEL, SCHEMA, STREAMS, conninfo
 from .database import LEASE_TTL, PostgresDatabase, open_database, reached
-from .schema import SCHEMA_VERSION, check_server, version_of
-from .workers import LIVE, QueueWorkers
+from .schema import QUEUED_TASK, SCHEMA_VERSION, check_server, queues_of, version_of
+
+if TYPE_CHECKING:
+    from procrastinate import App
+
+LIVE = 5.0
+"""Seconds after which a worker that did not report counts as gone."""
+KEPT = 3600.0
+"""Seconds after which its row is deleted."""
+POLL = 1.0
+"""Seconds between two looks into the queue where no notification came."""
+CONNECTIONS = 4
+"""Connections of a worker's queue at most."""
+QUIET = 30.0
+"""Seconds without a notification after which the connection is tried."""
+RECONNECT = 0.5
+CLEAN_EVERY = 30.0
+"""Seconds between two looks for the jobs of processes that are gone; their tasks are found by their leases."""
+
+_REPORT = """
+    INSERT INTO workers (owner, agents, modes, concurrency, running, started_at, seen_at)
+    VALUES (:owner, :agents, :modes, :concurrency, :running, :now, :now)
+    ON CONFLICT (owner) DO UPDATE
+        SET agents = excluded.agents, modes = excluded.modes, running = excluded.running, seen_at = excluded.seen_at
+"""
+_FORGET = "DELETE FROM workers WHERE seen_at < ?"
+_LEAVE = "DELETE FROM workers WHERE owner = ?"
+_LIST = "SELECT * FROM workers WHERE seen_at > ? ORDER BY started_at, owner"
+_QUEUED = "SELECT 1 FROM procrastinate_jobs WHERE queueing_lock = ? AND status = 'todo'"
+# A job in the queue of an agent that no worker has any more wakes nobody.
+_UNOWNED = """
+    SELECT task_id, thread_id, agent_id, agent_digest, mode, coalesce(owner, '') AS owner,
+        coalesce(expires_at, 0) <= :now AS expired, orphaned
+    FROM tasks LEFT JOIN leases USING (thread_id) CROSS JOIN LATERAL (
+        SELECT agent_digest IS NOT NULL AND NOT EXISTS (
+            SELECT 1 FROM workers WHERE seen_at > :live AND agents::json ->> agent_id = agent_digest
+        ) AS orphaned
+    ) AS version
+    WHERE status IN ('pending', 'running', 'pausing') AND (CAST(:queues AS text[]) IS NULL OR NOT EXISTS (
+        SELECT 1 FROM procrastinate_jobs
+        WHERE queueing_lock = task_id AND procrastinate_jobs.status = 'todo'
+            AND (NOT orphaned OR queue_name = ANY(CAST(:queues AS text[])))
+    ))
+    ORDER BY position
+"""
+_WAKE = "SELECT segue_wake(?, ?, ?, true)"
+
+
+class QueueWorkers:
+    """The processes that run the tasks of a database, woken by procrastinate's queue."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+        self._conninfo = conninfo(database.address)
+
+    async def report(self, worker: Worker) -> None:
+        values = {**worker.json(), "agents": json.dumps(dict(worker.agents)), "modes": json.dumps(worker.modes)}
+
+        def store(connection: Connection) -> None:
+            now = connection.now()
+            connection.execute(_REPORT, {**values, "now": now})
+            connection.execute(_FORGET, (now - KEPT,))
+
+        await self._database.write(store)
+
+    async def leave(self, owner: str) -> None:
+        await self._database.write(lambda connection: connection.execute(_LEAVE, (owner,)))
+
+    async def list(self) -> list[Worker]:
+        rows = await self._database.read(lambda connection: connection.fetched(_LIST, (connection.now() - LIVE,)))
+        return [
+            Worker(**{**row, "agents": json.loads(row["agents"]), "modes": json.loads(row["modes"])}) for row in rows
+        ]
+
+    async def is_queued(self, task_id: str) -> bool:
+        return bool(await self._database.read(lambda connection: connection.fetched(_QUEUED, (task_id,))))
+
+    async def unowned(self, agents: Mapping[str, str] | None = None) -> Iterable[Unowned]:
+
+        def read(connection: Connection) -> Any:
+            now, queues = connection.now(), None if agents is None else queues_of(agents)
+            return connection.fetched(_UNOWNED, {"now": now, "live": now - LIVE, "queues": queues})
+
+        return [Unowned(**row) for row in await self._database.read(read)]
+
+    async def wake(self, tasks: Iterable[Unowned]) -> None:
+        woken = [(task.task_id, task.agent_id, task.agent_digest) for task in tasks]
+
+        def wake(connection: Connection) -> None:
+            for values in woken:
+                connection.execute(_WAKE, values)
+
+        if woken:
+            await self._database.write(wake)
+
+    async def serve(self, agents: Mapping[str, str], concurrency: int, run: Callable[[str], Awaitable[None]]) -> None:
+        from procrastinate import App, PsycopgConnector
+        from procrastinate.exceptions import ConnectorException
+        from psycopg_pool import PoolTimeout
+
+        queue = App(connector=PsycopgConnector(conninfo=self._conninfo, min_size=1, max_size=CONNECTIONS))
+
+        @queue.task(name=QUEUED_TASK)
+        async def run_task(task_id: str) -> None:
+            await run(task_id)
+
+        try:
+            async with queue.open_async():
+                cleaning = asyncio.create_task(_clean(queue), name="stalled jobs")
+                try:
+                    await queue.run_worker_async(
+                        queues=queues_of(agents),
+                        concurrency=concurrency,
+                        fetch_job_polling_interval=POLL,
+                        shutdown_graceful_timeout=0,  # the task goes on; what waits for its end is cancelled
+                        delete_jobs="always",
+                        install_signal_handlers=False,
+                    )
+                finally:
+                    cleaning.cancel()
+                    await asyncio.gather(cleaning, return_exceptions=True)
+        except (ConnectorException, psycopg.Error, PoolTimeout) as error:
+            reason = " ".join(str(error.__cause__ or error).split())
+            raise DatabaseUnavailable("The queue of the workers cannot be used: {error}", error=reason) from error
+
+    def relay(self, deltas: Callable[[], Sequence[str]]) -> Callable[[], None]:
+        return self._database.relay(deltas)
+
+    async def listen(
+        self, tell: Callable[..., None], hear: Callable[[Json], None], connected: Callable[[bool], None]
+    ) -> None:
+        while True:
+            with suppress(psycopg.Error):
+                async with await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True) as connection:
+                    await connection.execute(f"LISTEN {CHANNEL}; LISTEN {STREAMS}".encode())
+                    connected(True)
+                    await _pass_on(connection, tell, hear)
+            connected(False)
+            await asyncio.sleep(RECONNECT)
+
+
+async def _pass_on(
+    connection: psycopg.AsyncConnection[Any], tell: Callable[..., None], hear: Callable[[Json], None]
+) -> None:
+    while True:
+        async for notification in connection.notifies(timeout=QUIET):
+            message = _read(notification.payload)
+            if notification.channel == STREAMS:
+                hear(message)
+            elif message:
+                tell(*(each for each in message.values() if isinstance(each, str)))
+        await connection.execute("SELECT 1")
+
+
+def _read(payload: str) -> Json:
+    """What a notification says; nothing where it is not a JSON object, which others may send."""
+    try:
+        message = json.loads(payload)
+    except (ValueError, RecursionError):
+        return {}
+    return message if isinstance(message, dict) else {}
+
+
+async def _clean(queue: "App") -> None:
+    """Delete the jobs that processes which are gone had fetched."""
+    from procrastinate.exceptions import ConnectorException
+    from procrastinate.jobs import Status
+
+    while True:
+        with suppress(ConnectorException):
+            for job in await queue.job_manager.get_stalled_jobs(task_name=QUEUED_TASK):
+                await queue.job_manager.finish_job_by_id_async(job.id or 0, Status.FAILED, delete_job=True)
+        await asyncio.sleep(CLEAN_EVERY)
+
 
 _TOUCH = "UPDATE schema_version SET version = version"
 # A row that is there is written again, so that a transaction which is about to delete it is waited for.

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from segue.core.context import MemoryEntry
 from segue.core.errors import MemoryUnavailable
 from segue.core.events import ErrorRaised
 from segue.core.flows import FlowConfig
-from segue.core.memory import MemoryEntry
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from .branches import ids_of

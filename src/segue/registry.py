@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from segue.core.context import Memory
+
 from .core.agents import Agent, agent_digest
 from .core.calls import Executor
 from .core.context import Ids, Services
@@ -13,7 +15,6 @@ from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLa
 from .core.events import Event
 from .core.flows import FlowConfig
 from .core.json_schema import plain_specs
-from .core.memory import Memory
 from .core.models import Model
 from .core.participants import REGISTERED
 from .core.plan import NO_TOOL

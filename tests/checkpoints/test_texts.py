@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 import segue
 from segue import Agent
 from segue.checkpoints.sqlite.connection import SqliteConnection
-from segue.checkpoints.sqlite.texts import StateReader, StateWriter, put_texts
+from segue.checkpoints.sqlite.state import StateReader, StateWriter, put_texts
 from segue.checkpoints.state.checksums import RETAINED
 from segue.checkpoints.state.serializer import SERDE, decompressed
 from segue.core.errors import DamagedCheckpoint

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from segue.checkpoints.sqlite import database
-from segue.core.memory import MemoryEntry
+from segue.core.context import MemoryEntry
 from segue.memory.files import MemoryFiles
 
 from . import clock, power

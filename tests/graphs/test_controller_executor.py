@@ -11,9 +11,9 @@ from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict
 
 from segue.core.agents import Budget
+from segue.core.context import Memory, MemoryEntry
 from segue.core.errors import ConfigurationError, MemoryUnavailable
 from segue.core.flows import BranchInput, ControllerDecision, EarlyExit
-from segue.core.memory import Memory, MemoryEntry
 from segue.core.prompt_size import tokens
 from segue.graphs.controller_executor import build_controller_executor
 from segue.memory.files import TransientMemory

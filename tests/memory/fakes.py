@@ -2,7 +2,7 @@
 
 from langchain_core.embeddings import Embeddings
 
-from segue.core.memory import MemoryEntry
+from segue.core.context import MemoryEntry
 
 NOON = 1_763_812_800.0
 """2025-11-22 12:00:00 UTC."""

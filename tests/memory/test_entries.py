@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from segue.core.memory import MemoryEntry
+from segue.core.context import MemoryEntry
 from segue.memory.entries import as_markdown, blocks_of
 
 from .fakes import NOON, entry

@@ -12,8 +12,8 @@ from textwrap import dedent
 import pytest
 from filelock import FileLock
 
+from segue.core.context import MemoryEntry
 from segue.core.errors import InvalidMemory, MemoryUnavailable, UnknownMemory
-from segue.core.memory import MemoryEntry
 from segue.memory import files as module
 from segue.memory.entries import as_markdown, blocks_of
 from segue.memory.files import Limits, MemoryFiles

@@ -6,7 +6,7 @@ import pytest
 
 import segue
 from segue.core.agents import Agent
-from segue.models.known_prices import known_cost
+from segue.models.openai.model import known_cost
 from tests.loopback import LoopbackServer, Text
 
 OPENAI = "https://api.openai.com/v1"

@@ -167,7 +167,7 @@ LIFECYCLE = (
 )
 
 FILES = "src/segue/memory/files.py"
-EXCERPT = "src/segue/memory/excerpt.py"
+EXCERPT = "src/segue/memory/folder.py"
 
 MEMORY = (
     Mutant(

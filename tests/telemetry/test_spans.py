@@ -13,8 +13,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 import segue
 from segue.core.agents import Agent, Budget
 from segue.core.records import TaskTrace
-from segue.telemetry.spans import spans_of, trace_id_of
-from segue.telemetry.trace_export import TraceExport, resource
+from segue.telemetry.trace_export import TraceExport, resource, spans_of, trace_id_of
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.polling import until
 

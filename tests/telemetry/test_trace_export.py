@@ -14,8 +14,7 @@ import segue
 from segue.cli import app as cli
 from segue.telemetry import trace_export
 from segue.telemetry.environment import exporter_name, wants_content
-from segue.telemetry.spans import trace_id_of
-from segue.telemetry.trace_export import TraceExport
+from segue.telemetry.trace_export import TraceExport, trace_id_of
 from tests.cli.conftest import Shell, pages, shell
 from tests.polling import until
 

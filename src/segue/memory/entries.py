@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from urllib.parse import quote, unquote
 
 from ..core.clause import Clause
+from ..core.context import MemoryEntry
 from ..core.errors import InvalidMemory
-from ..core.memory import MemoryEntry
 
 DEEPEST = 4
 """Folders and file in a name."""

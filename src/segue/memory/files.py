@@ -11,9 +11,9 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ..core.clause import Clause
+from ..core.context import MemoryEntry
 from ..core.errors import InvalidMemory, MemoryUnavailable, UnknownMemory
 from ..core.files import sync_folder
-from ..core.memory import MemoryEntry
 from ..core.prompt_size import tokens as count
 from ..passages import Unreadable, read_text
 from .entries import Block, as_markdown, blocks_of, parts_of

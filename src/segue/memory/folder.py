@@ -1,19 +1,237 @@
 """Memory files under one root, a folder for each user."""
 
 import asyncio
+import logging
+import re
 import tempfile
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import asdict
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from math import sqrt
+from operator import mul
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from ..core.context import MemoryEntry
 from ..core.errors import InvalidMemory, UnknownMemory
-from ..core.memory import MemoryEntry
+from ..core.prompt_size import tokens
 from ..core.records import Json
-from .entries import blocks_of, folder_of
-from .excerpt import Piece, Relevance, chosen, pieces_of, whole
+from ..passages import Passage, PassageIndex
+from .entries import Block, blocks_of, folder_of, heading
 from .files import MemoryFiles
+
+if TYPE_CHECKING:
+    from langchain_core.embeddings import Embeddings
+
+logger = logging.getLogger(__name__)
+
+LEAST_CHARS, MOST_CHARS = 100, 1_000
+"""Characters of a piece, by the budget."""
+NEWEST = 0.5
+"""The share of the budget that the newest entries have before what is relevant."""
+_GAP = "…"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of an entry or of free text, as long as it is chosen or left out whole."""
+
+    place: int
+    """Its place among all pieces."""
+    file: str
+    heading: str
+    """That of its entry; empty for free text."""
+    branch: str
+    block: int
+    first: bool
+    last: bool
+    text: str
+    created_at: float
+    """Of its entry; 0 for free text."""
+
+
+def pieces_of(texts: Iterable[tuple[str, str]], budget: int) -> list[Piece]:
+    """The pieces of files, given as names and texts."""
+    most = min(max(budget // 8, LEAST_CHARS), MOST_CHARS)
+    blocks = [(name, block) for name, text in texts for block in blocks_of(text)]
+    found: list[Piece] = []
+    for number, (name, block) in enumerate(blocks):
+        cut = list(_cut(block.text, most))
+        for index, text in enumerate(cut):
+            place = (index == 0, index == len(cut) - 1)
+            found.append(_piece(len(found), name, block, number, place, text))
+    return found
+
+
+def _piece(place: int, name: str, block: Block, number: int, ends: tuple[bool, bool], text: str) -> Piece:
+    entry = block.entry
+    title, branch, at = (heading(entry), entry.branch, entry.created_at) if entry else ("", "", 0.0)
+    return Piece(place, name, title, branch, number, *ends, text, at)
+
+
+def _cut(text: str, most: int) -> Iterator[str]:
+    """The text in parts of at most so many characters, at its paragraphs where they are short enough."""
+    part = ""
+    for paragraph in re.split(r"(?<=\n\n)(?!\n)", text):
+        if part and len(part) + len(paragraph) > most:
+            yield part
+            part = ""
+        part += paragraph
+        whole = max(0, (len(part) - 1) // most * most)
+        for start in range(0, whole, most):
+            yield part[start : start + most]
+        part = part[whole:]
+    yield part
+
+
+def newest_first(pieces: Sequence[Piece]) -> list[Piece]:
+    """Entries by their time, the newest first, each from its beginning; then free text from the last block on."""
+    return sorted(pieces, key=lambda piece: (-piece.created_at, -piece.block, piece.place))
+
+
+MOST_FOUND = 64
+"""Pieces that either way finds."""
+MOST_EMBEDDED = 512
+"""Pieces that are compared by their meaning, the newest."""
+MOST_KEPT = 4 * MOST_EMBEDDED
+_RANK = 60
+"""How little the first ranks stand out when both ways are put together."""
+
+Vector = Sequence[float]
+
+
+class Relevance:
+    """Ranks pieces. Vectors are kept for the next time."""
+
+    def __init__(self, embeddings: "Embeddings | None" = None) -> None:
+        self._embeddings = embeddings
+        self._vectors: dict[str, Vector] = {}
+
+    async def ranked(self, pieces: Sequence[Piece], goal: str) -> list[Piece]:
+        """The pieces that are relevant to the goal, the most relevant first."""
+        by_words = await asyncio.to_thread(_by_words, pieces, goal)
+        if self._embeddings is None:
+            return by_words
+        return _fused(by_words, await self._by_meaning(self._embeddings, pieces, goal))
+
+    async def _by_meaning(self, embeddings: "Embeddings", pieces: Sequence[Piece], goal: str) -> list[Piece]:
+        recent = newest_first(pieces)[:MOST_EMBEDDED]
+        try:
+            goal_vector = await embeddings.aembed_query(goal)
+            vectors = await self._embedded(embeddings, [piece.text for piece in recent])
+        except Exception as error:  # noqa: BLE001 - embeddings are anybody's code: without them the words decide
+            logger.warning("The embeddings failed, memory files are searched by words alone: %s", error)
+            return []
+        closeness = await asyncio.to_thread(_closeness, goal_vector, vectors)
+        order = sorted(range(len(recent)), key=lambda index: -closeness[index])
+        return [recent[index] for index in order[:MOST_FOUND]]
+
+    async def _embedded(self, embeddings: "Embeddings", texts: Sequence[str]) -> list[Vector]:
+        if new := [text for text in dict.fromkeys(texts) if text not in self._vectors]:
+            found = await embeddings.aembed_documents(new)
+            self._vectors.update(zip(new, found, strict=True))
+        vectors = [self._vectors[text] for text in texts]
+        for text in list(self._vectors)[:-MOST_KEPT]:
+            del self._vectors[text]
+        return vectors
+
+
+def _by_words(pieces: Sequence[Piece], goal: str) -> list[Piece]:
+    index = PassageIndex()
+    index.add("", (Passage(piece.branch, piece.text) for piece in pieces), len(pieces))
+    return [pieces[place] for place in index.places("", goal, MOST_FOUND)]
+
+
+def _closeness(goal: Vector, vectors: Sequence[Vector]) -> list[float]:
+    return [sum(map(mul, goal, vector)) / (_length(goal) * _length(vector) or 1.0) for vector in vectors]
+
+
+def _length(vector: Vector) -> float:
+    return sqrt(sum(map(mul, vector, vector)))
+
+
+def _fused(*rankings: Sequence[Piece]) -> list[Piece]:
+    """Reciprocal rank fusion: what several rankings have near their beginning comes first."""
+    scores: dict[int, float] = defaultdict(float)
+    found: dict[int, Piece] = {}
+    for ranking in rankings:
+        for rank, piece in enumerate(ranking):
+            scores[piece.place] += 1 / (_RANK + rank)
+            found[piece.place] = piece
+    return [found[place] for place in sorted(scores, key=lambda place: -scores[place])]
+
+
+class Excerpt:
+    """The pieces that were chosen so far; what they cost errs high."""
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self._chosen: dict[int, Piece] = {}
+        self._spent = 0
+
+    def add(self, pieces: Iterable[Piece], share: float = 1.0) -> bool:
+        """Choose pieces in their order while they fit into the share; False if one did not."""
+        for piece in pieces:
+            if piece.place in self._chosen:
+                continue
+            if self._spent + self._cost(piece) > self._budget * share:
+                return False
+            self._spent += self._cost(piece)
+            self._chosen[piece.place] = piece
+        return True
+
+    def _cost(self, piece: Piece) -> int:
+        """Tokens of the piece, with the headings that it brings and a gap on either side."""
+        open_files = {chosen.file for chosen in self._chosen.values()}
+        open_blocks = {chosen.block for chosen in self._chosen.values()}
+        cost = tokens(f"{_GAP}\n\n{piece.text}\n\n{_GAP}\n\n\n\n")
+        cost += tokens(_file_heading(piece.file)) if piece.file not in open_files else 0
+        return cost + (tokens(_entry_heading(piece)) if piece.block not in open_blocks else 0)
+
+    def render(self) -> str:
+        """The chosen pieces as Markdown, in the order of the files."""
+        chosen = [self._chosen[place] for place in sorted(self._chosen)]
+        return "".join(
+            _file_heading(file) + "".join(_block(list(block)) for _, block in groupby(group, lambda piece: piece.block))
+            for file, group in groupby(chosen, lambda piece: piece.file)
+        ).rstrip()
+
+
+def _file_heading(file: str) -> str:
+    return f"## {file}\n\n"
+
+
+def _entry_heading(piece: Piece) -> str:
+    return f"### {piece.heading}\n\n" if piece.heading else ""
+
+
+def _block(pieces: Sequence[Piece]) -> str:
+    """The chosen pieces of one block, with marks where something is left out."""
+    text = "" if pieces[0].first else f"{_GAP}\n\n"
+    for before, piece in zip([None, *pieces], pieces, strict=False):
+        if before and piece.place != before.place + 1:
+            text = f"{text.rstrip()}\n\n{_GAP}\n\n"
+        text += piece.text
+    end = "" if pieces[-1].last else f"{_GAP}\n\n"
+    return f"{_entry_heading(pieces[0])}{text.rstrip()}\n\n{end}"
+
+
+def whole(pieces: Sequence[Piece], budget: int) -> str | None:
+    """All pieces as Markdown; None if they do not fit."""
+    excerpt = Excerpt(budget)
+    return excerpt.render() if excerpt.add(pieces) else None
+
+
+def chosen(pieces: Sequence[Piece], relevant: Sequence[Piece], budget: int) -> str:
+    """The newest entries, then what is relevant, then what else is new, as Markdown."""
+    excerpt, newest = Excerpt(budget), newest_first(pieces)
+    excerpt.add(newest, NEWEST)
+    excerpt.add(relevant)
+    excerpt.add(newest)
+    return excerpt.render()
+
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings

@@ -28,9 +28,8 @@ from ..graphs.chat import MODES
 from ..nodes.chat.select_mode import AUTO
 from ..nodes.shared.approval import VERSIONS, check_answer, check_tools, versions_of
 from ..registry import Registry
-from .cancellation import stopped
 from .relay import POLL_SECONDS, Deltas, Notice, Queue
-from .run import question_of, state_at
+from .run import question_of, state_at, stopped
 from .runner import Runner, thread_config
 from .worker import Dispatch
 

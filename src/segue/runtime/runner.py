@@ -37,7 +37,6 @@ from ..prompts.errors import render
 from ..registry import Registry, services_of
 from ..tools.adapters.client import client_tools
 from ..tools.calls.run import left_open
-from .cancellation import cancelled_result, close_turn, stopped
 from .lease_holder import LeaseHolder, Promised
 from .projection import project
 from .relay import REQUESTS, Hub, Notices, Observer, Relay
@@ -47,12 +46,15 @@ from .run import (
     Capacity,
     Run,
     RunInput,
+    cancelled_result,
+    close_turn,
     initial_input,
     is_of_task,
     question_of,
     resume_input,
     retrieve_error,
     state_at,
+    stopped,
 )
 
 logger = logging.getLogger(__name__)

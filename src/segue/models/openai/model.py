@@ -1,9 +1,12 @@
 """Models behind OpenAI-compatible endpoints, with retries and fallbacks to what an endpoint supports."""
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import openai
@@ -15,9 +18,43 @@ from ...core.errors import ModelError, ModelRefused, ModelUnreachable
 from ...core.json_schema import plain_specs
 from ...core.models import ModelPiece, ModelRequest, Retry
 from ..chat_object import messages_with_parts
-from ..known_prices import known_cost
 from .faults import ATTEMPTS, MAX_RETRY_AFTER, AttemptFailed, Fault, Redactor, RetryPolicy
 from .transport import Transport
+
+
+async def known_cost(name: str, address: str, usage: Mapping[str, int]) -> float | None:
+    """What a call of the model at an endpoint's address cost, in US dollars; None where that is not known.
+
+    `usage` counts tokens as {"input", "output", "cached"}; `cached` is a part of the input.
+    """
+    if "input" not in usage or "output" not in usage:
+        return None
+    return await asyncio.to_thread(_cost, name, address, usage)
+
+
+def _cost(name: str, address: str, usage: Mapping[str, int]) -> float | None:
+    found = _model(name, address)
+    if found is None:
+        return None
+    from genai_prices import Usage
+
+    counted = Usage(
+        input_tokens=usage["input"], output_tokens=usage["output"], cache_read_tokens=usage.get("cached") or None
+    )
+    provider, model = found
+    return float(model.calc_price(counted, provider, genai_request_timestamp=datetime.now(UTC)).total_price)
+
+
+@cache
+def _model(name: str, address: str) -> Any:
+    """The provider and the model, or None."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    try:
+        return get_snapshot().find_provider_model(name, None, None, address)
+    except LookupError:
+        return None
+
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
