@@ -21,9 +21,9 @@ def template_of(error: SegueError) -> str:
     return known.get(error.template, named)
 
 
-def render(error: SegueError, language: Language) -> str:
+def render(error: SegueError, language: str) -> str:
     """The error's sentence in a language; free text from elsewhere stays as it is."""
-    if language == "en":
+    if language != "zh":
         return str(error)
     slots = {name: rendered(value, language) for name, value in error.params.items()}
     slots |= {name: word(slots[name], language) for name in _WORDS if name in slots}

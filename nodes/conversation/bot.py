@@ -25,9 +25,9 @@ async def bot(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
     controller = ""
     if output.action_type == BotOutputType.ACTION and _used_up(conversation):
         controller = ACTION_LIMIT
-        output = default_response(conversation, output, f"{output.action} was not called: the turn's limit is reached")
+        output = default_response(conversation, output, _said("call_limit", conversation, tool=output.action))
     elif output.action_type == BotOutputType.RESPONSE and not output.text.strip():
-        output = default_response(conversation, output, output.error or "the response is empty")
+        output = default_response(conversation, output, output.error or _said("empty_response", conversation))
     utterance = Utterance(
         index=len(conversation.utterances),
         turn=conversation.turn,
@@ -51,13 +51,17 @@ async def bot(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
     }
 
 
+def _said(name: str, conversation: Conversation, **values: object) -> str:
+    return phrase(name, conversation.language, **values)
+
+
 def _used_up(conversation: Conversation) -> bool:
     return len(conversation.actions) >= conversation.config.bot_action_limit
 
 
 def default_response(conversation: Conversation, output: BotOutput, why: str) -> BotOutput:
     """The response that is sent in place of an output that cannot be used."""
-    text = conversation.config.default_response or phrase("bot_default", conversation.language)
+    text = conversation.config.default_response or _said("bot_default", conversation)
     return replace(
         output, action_type=BotOutputType.RESPONSE, text=text, action="", action_input={}, call_id="", error=why
     )

@@ -13,6 +13,7 @@ from segue.core.errors import ConfigurationError, UnreadableReply
 from segue.core.models import ModelRequest
 from segue.core.participants import Setting
 from segue.prompts.catalogue import phrase
+from segue.prompts.errors import render
 
 from ..shared.context import NodeContext
 from ..shared.live_reply import Listener
@@ -53,10 +54,10 @@ async def complete(
         try:
             return Completion(read(done.reply.text), usage)
         except UnreadableReply as error:
-            why = str(error)
+            why = render(error, setting.language)
             hint = HumanMessage(phrase("reply_unread", setting.language, why=why))
             asked = [*asked, AIMessage(done.reply.text or "…"), hint]
-    return Completion(None, usage, f"no reply could be read in {setting.config.retry_limit} attempts: {why}")
+    return Completion(None, usage, phrase("none_read", setting.language, n=setting.config.retry_limit, why=why))
 
 
 def model_context(setting: Setting) -> NodeContext:

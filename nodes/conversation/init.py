@@ -7,15 +7,16 @@ from typing import Any, cast
 
 from langchain_core.messages import AnyMessage, HumanMessage
 
+from segue.core.agents import Agent
 from segue.core.conversation import Conversation, ConversationConfig, Role, config_of
 from segue.core.errors import ConfigurationError
 from segue.core.participants import Begins, completed
 from segue.prompts.language import language_of
 
 from ..shared.channels import replaced
-from ..shared.context import NodeContext, NodeRuntime, node_context
+from ..shared.context import NodeRuntime, node_context
 from ..shared.task import begin, objective_of
-from .roles import api_of, check_participants
+from .roles import agent_of, api_of, check_participants
 from .state import ConversationState
 
 
@@ -50,7 +51,8 @@ async def _first_state(
 ) -> ConversationState:
     work = node_context(runtime)
     fresh = begin(list(messages), assignment, runtime)
-    language = _language(config, work)
+    config = with_language(config, agent_of(Role.BOT, config, work))
+    language = config.language or work.context.language or "en"
     conversation = Conversation(conversation_id="", config=config, language=language, task_id=fresh["task_id"])
     await asyncio.to_thread(check_participants, conversation, work)
     api = await asyncio.to_thread(api_of, conversation, work)
@@ -80,8 +82,11 @@ def read_config(message: str) -> ConversationConfig:
     return config_of(values)
 
 
-def _language(config: ConversationConfig, work: NodeContext) -> str:
-    """The configured one, else that of the bot's agent, else that of what the configuration says in words."""
+def with_language(config: ConversationConfig, bot: Agent) -> ConversationConfig:
+    """The configuration with the language that it names, else that of the bot's agent, else that of its own words.
+
+    Where none of them decides, the user's first message will.
+    """
     words = " ".join([config.goal, config.persona, *config.script]).strip()
-    of_words = language_of(words) if words else work.context.language or "en"
-    return config.language or work.agent.language or of_words
+    language = config.language or bot.language or (language_of(words) if words else "")
+    return config.model_copy(update={"language": language}) if language else config

@@ -6,6 +6,7 @@ import time
 from segue.core.conversation import EndReason, Role, Utterance
 from segue.core.events import Uttered
 from segue.core.participants import output_of
+from segue.prompts.language import language_of
 
 from ..shared.context import NodeRuntime, announce, node_context
 from .roles import user_of
@@ -13,7 +14,10 @@ from .state import ConversationState, conversation_of, keeping
 
 
 async def user(state: ConversationState, runtime: NodeRuntime) -> ConversationState:
-    """Get the user's next message; a user whose attempts are all empty ends the conversation."""
+    """Get the user's next message; a user whose attempts are all empty ends the conversation.
+
+    Where the configuration has no language, the first message decides it.
+    """
     started = time.monotonic()
     conversation = conversation_of(state)
     participant = await asyncio.to_thread(user_of, conversation, node_context(runtime))
@@ -29,7 +33,9 @@ async def user(state: ConversationState, runtime: NodeRuntime) -> ConversationSt
         usage=output.usage,
         seconds=round(time.monotonic() - started, 3),
     )
+    decides = not (conversation.turn or conversation.config.language) and bool(output.said)
     return {
+        "language": language_of(output.said) if decides else state["language"],
         "utterances": [utterance.json()],
         "kept": keeping(state, Role.USER, output.state),
         "end_reason": EndReason.USER_FAILED.value if failed else EndReason.USER_ENDED.value if output.ends else "",

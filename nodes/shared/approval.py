@@ -13,6 +13,7 @@ from segue.core.errors import InvalidAnswer, listed
 from segue.core.events import ApprovalGiven, Durable, PermissionGranted
 from segue.core.tools import Tool
 from segue.prompts.catalogue import phrase
+from segue.prompts.errors import render
 from segue.tools.calls.run import misfit
 
 from .context import NodeContext
@@ -73,7 +74,7 @@ def ask_person(calls: Calls, tools: Mapping[str, Tool], language: str, outdated:
         try:
             return {verdict.index: verdict for verdict in check_answer(calls, tools, answer)}
         except InvalidAnswer as error:
-            problem = str(error)
+            problem = render(error, language)
 
 
 def _outdated(calls: Calls, answer: object) -> list[str]:

@@ -3,21 +3,25 @@
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 import httpx
 
 from segue.core.calls import Execution
-from segue.core.conversation import APIOutput, Conversation, Utterance
+from segue.core.conversation import APIOutput, Conversation, Utterance, as_text
 from segue.core.errors import ConfigurationError, listed
 from segue.core.participants import Setting
 from segue.core.tools import CallKey, Tool
+from segue.prompts.catalogue import phrase
 from segue.tools.adapters.client import argument_validator
 from segue.tools.bound_tool import Marked, Marks, idempotency_key
 from segue.tools.calls.run import TOOLS
 
 from ...shared.call_runner import run_once
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError as SchemaFault
 
 BAD_REQUEST = 400
 
@@ -39,30 +43,53 @@ def spec_of(api: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"type": "function", "function": function}
 
 
-def refused(specs: Sequence[Mapping[str, Any]], call: Utterance, *, simple: bool = False) -> APIOutput | None:
+def refused(
+    specs: Sequence[Mapping[str, Any]], call: Utterance, language: str, *, simple: bool = False
+) -> APIOutput | None:
     """Why a call does not fit the functions that are offered, as a result of status 400; None if it fits.
 
     `simple`: without references and patterns, for schemas that may come from elsewhere.
     """
     functions = {spec["function"]["name"]: spec["function"] for spec in specs}
     if call.action not in functions:
-        return APIOutput(
-            status_code=BAD_REQUEST, data=f"There is no API {call.action}; the APIs are: {listed(functions)}."
+        return _bad_request(
+            "no_api", language, tool=call.action, known=", ".join(functions) or phrase("no_tools", language)
         )
     schema = functions[call.action].get("parameters") or {}
-    faults = list(_faults(schema, call.action_input, simple=simple))
+    faults = dict.fromkeys(_faults(schema, call.action_input, language, simple=simple))
     if not faults:
         return None
-    return APIOutput(status_code=BAD_REQUEST, data=f"The arguments of {call.action} do not fit: {'; '.join(faults)}.")
+    return _bad_request("api_misfit", language, tool=call.action, faults="; ".join(faults))
 
 
-def _faults(schema: Mapping[str, Any], arguments: Mapping[str, Any], *, simple: bool) -> Iterable[str]:
+def _bad_request(name: str, language: str, **values: object) -> APIOutput:
+    return APIOutput(status_code=BAD_REQUEST, data=phrase(name, language, **values))
+
+
+def _faults(schema: Mapping[str, Any], arguments: Mapping[str, Any], language: str, *, simple: bool) -> Iterable[str]:
     from jsonschema import Draft202012Validator  # its import takes a quarter of a second
 
     validator = argument_validator() if simple else Draft202012Validator
     for error in validator(schema).iter_errors(dict(arguments)):
         where = ".".join(str(part) for part in error.absolute_path)
-        yield f"{where}: {error.message}" if where else error.message
+        said = _fault(error, language)
+        yield f"{where}: {said}" if where else said
+
+
+def _fault(error: "SchemaFault", language: str) -> str:
+    """What does not fit; of what there is no text for, what the validator says."""
+    expected = error.validator_value
+    match error.validator:
+        case "required":
+            names = ", ".join(name for name in expected if name not in error.instance)
+            return phrase("schema_required", language, names=names)
+        case "additionalProperties" if expected is False:
+            names = ", ".join(name for name in error.instance if name not in error.schema.get("properties", {}))
+            return phrase("schema_unknown", language, names=names)
+        case "type" | "enum" as rule:
+            values = ", ".join(map(as_text, expected)) if isinstance(expected, list) else as_text(expected)
+            return phrase(f"schema_{rule}", language, expected=values)
+    return str(error.message)
 
 
 FAILED = 500
@@ -82,7 +109,7 @@ class ToolsAPI:
     async def process(self, conversation: Conversation) -> APIOutput:
         call = conversation.pending
         assert call is not None
-        if refusal := refused(self.specs, call, simple=bool(self._setting.config.apis)):
+        if refusal := refused(self.specs, call, self._setting.language, simple=bool(self._setting.config.apis)):
             return refusal
         execution = Execution(
             key=(key := CallKey(conversation.task_id, f"call-{call.index}", 0)),
@@ -116,6 +143,7 @@ class HttpTool(Marked):
 
     api: Mapping[str, Any]
     timeout_seconds: float
+    language: str
     marks: Marks = field(init=False)
 
     def __post_init__(self) -> None:
@@ -144,19 +172,25 @@ class HttpTool(Marked):
         """
         slots = _SLOT.findall(str(self.api["url"]).partition("?")[0])
         if empty := next((name for name in slots if not str(arguments.get(name, ""))), None):
-            raise ValueError(f"the argument '{empty}' of the URL is empty: give it a value")
+            raise ValueError(phrase("url_argument_empty", self.language, argument=empty))
         url = _SLOT.sub(lambda slot: quote(str(arguments.get(slot[1], "")), safe=""), str(self.api["url"]))
         if segment := _dot_segment(url):
-            raise ValueError(
-                f"the arguments put '{segment}' into the URL, which leads to another path: give values without it"
-            )
+            raise ValueError(phrase("url_other_path", self.language, segment=segment))
         left = {name: value for name, value in arguments.items() if name not in _SLOT.findall(str(self.api["url"]))}
         given: dict[str, Any] = {"params": left} if self.method in _SAFE else {"json": left}
         async with (
             httpx.AsyncClient(timeout=self.timeout_seconds, follow_redirects=False) as client,
             client.stream(self.method, url, **given) as response,
         ):
-            return {"status_code": response.status_code, "data": _data(response, await _body(response))}
+            return {"status_code": response.status_code, "data": _data(response, await self._body(response))}
+
+    async def _body(self, response: httpx.Response) -> bytes:
+        body = b""
+        async for piece in response.aiter_bytes():
+            body += piece
+            if len(body) > MOST_BYTES:
+                raise ValueError(phrase("response_too_long", self.language, most=MOST_BYTES))
+        return body
 
 
 def _dot_segment(url: str) -> str:
@@ -166,15 +200,6 @@ def _dot_segment(url: str) -> str:
         path = unquote(path)
     segments = (re.split("[;?#]", segment)[0] for segment in re.split(r"[/\\]", path))
     return next((segment for segment in segments if segment in (".", "..")), "")
-
-
-async def _body(response: httpx.Response) -> bytes:
-    body = b""
-    async for piece in response.aiter_bytes():
-        body += piece
-        if len(body) > MOST_BYTES:
-            raise ValueError(f"the response has more than {MOST_BYTES} bytes")
-    return body
 
 
 def _data(response: httpx.Response, body: bytes) -> Any:
@@ -195,7 +220,9 @@ class HttpAPI(ToolsAPI):
         seconds = setting.config.api_timeout
         for api in setting.config.apis:
             _check(api, setting.config.allowed_hosts, setting.services.participants.restrictions.hosts)
-        tools: dict[str, Tool] = {str(api["name"]): HttpTool(api, seconds) for api in setting.config.apis}
+        tools: dict[str, Tool] = {
+            str(api["name"]): HttpTool(api, seconds, setting.language) for api in setting.config.apis
+        }
         self.tools = tools
 
     def output(self, value: Any) -> APIOutput:

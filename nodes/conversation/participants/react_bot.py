@@ -121,11 +121,13 @@ def _output(block: dict[str, str]) -> BotOutput:
 
 def _arguments(text: str | None) -> dict[str, Any]:
     if not text:
-        raise UnreadableReply("The Action Input is missing: write a JSON object, {} where there are no arguments.")
+        raise UnreadableReply(
+            "The Action Input is missing: write a JSON object, an empty one where there are no arguments."
+        )
     try:
         value = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise UnreadableReply(f"The Action Input is not valid JSON ({error}).") from error
+        raise UnreadableReply("The Action Input is not valid JSON ({error}).", error=error) from error
     if not isinstance(value, dict):
         raise UnreadableReply("The Action Input is not a JSON object.")
     return value

@@ -116,7 +116,7 @@ class SimulatedAPI:
     async def process(self, conversation: Conversation) -> APIOutput:
         call = conversation.pending
         assert call is not None
-        if refusal := refused(self.specs, call, simple=bool(self._setting.config.apis)):
+        if refusal := refused(self.specs, call, self._setting.language, simple=bool(self._setting.config.apis)):
             return refusal
         messages = [SystemMessage(self._system(conversation)), HumanMessage(_line(call))]
         done = await complete(self._setting, conversation, messages, _read_reply, schema=_REPLY)

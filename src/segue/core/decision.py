@@ -144,19 +144,23 @@ def find_object(text: str) -> tuple[dict[str, Any], str]:
             check_storable(found)
         except (ValueError, RecursionError) as error:
             begins = text[opening.start() : opening.start() + 200]
-            refusal = refusal or UnreadableReply(f"The reply's JSON cannot be read ({error}): {begins!r}.")
+            refusal = refusal or UnreadableReply(
+                "The reply's JSON cannot be read ({error}): {begins!r}.", error=error, begins=begins
+            )
             start, broken = _end_of_braces(text, opening.start()), broken + 1
             continue
         if _GOES_ON.match(text, start):
             after = text[start : start + 100]
-            raise UnreadableReply(f"The reply's JSON goes on after its last brace, check the braces: {after!r}.")
+            raise UnreadableReply(
+                "The reply's JSON goes on after its last brace, check the braces: {after!r}.", after=after
+            )
         if found:
             assert isinstance(found, dict)
             return found, text[opening.start() : start]
         empty = True
     if empty:
         return {}, ""
-    raise refusal or UnreadableReply(f"The reply holds no JSON object: {text.strip()[:200]!r}.")
+    raise refusal or UnreadableReply("The reply holds no JSON object: {text!r}.", text=text.strip()[:200])
 
 
 def _end_of_braces(text: str, start: int) -> int:

@@ -171,12 +171,12 @@ class BotRelease(Observer):
 
 def bot_agent(setting: Setting) -> Agent:
     """The agent of the setting with the functions of the API in place of its tools, under an id of its own."""
-    agent, seed = setting.agent, setting.config.seed
-    kept = json.dumps([setting.specs, seed], sort_keys=True, default=str)
+    agent, seed, language = setting.agent, setting.config.seed, setting.language
+    kept = json.dumps([setting.specs, seed, language], sort_keys=True, default=str)
     digest = sha256(kept.encode()).hexdigest()[:8]
     tools = [described(spec) for spec in setting.specs]
     changes = {"agent_id": f"{agent.agent_id[:50]}.{digest}", "tools": tuple(tools), "mcp": (), "seed": seed}
-    return agent.model_copy(update=changes)
+    return agent.model_copy(update={**changes, "language": language})
 
 
 def described(spec: Mapping[str, Any]) -> BoundTool:

@@ -4,14 +4,15 @@ from collections.abc import Awaitable, Callable
 
 from ..app import App
 from ..core.context import Ids, RunContext
-from ..core.conversation import MODE, Conversation, ConversationConfig, Utterance, bot_session
+from ..core.conversation import MODE, Conversation, ConversationConfig, Role, Utterance, bot_session
 from ..core.errors import ConfigurationError, ThreadExists, UnknownThread
 from ..core.events import Uttered
 from ..core.records import Json, RequestKey
 from ..core.task_status import ENDED, TaskStatus
-from ..nodes.conversation.init import read_config
+from ..nodes.conversation.init import read_config, with_language
 from ..nodes.conversation.roles import check_participants
 from ..nodes.shared.context import NodeContext
+from ..prompts.language import language_of
 from ..registry import services_of
 from ..runtime.control import Started
 from ..runtime.sessions import check_session
@@ -20,8 +21,8 @@ from .log import ending_of
 from .segue_bot import attach, release
 from .workflows import with_workflow
 
-Person = Callable[[Json], Awaitable[str | None]]
-"""Asks a person what they say; None if they leave."""
+Person = Callable[[Json], Awaitable[str | Json | None]]
+"""Asks a person what they say, or their verdicts on calls; None if they leave."""
 
 
 async def converse(
@@ -72,7 +73,9 @@ async def _begun(app: App, config: ConversationConfig, session_id: str) -> Start
         return await start_conversation(app, config, session_id)
     if task.mode != MODE:
         raise ThreadExists(session_id)
-    if config not in (read_config(task.message), ConversationConfig()):
+    stored = read_config(task.message)
+    given = config if config.language else config.model_copy(update={"language": stored.language})
+    if config != ConversationConfig() and given != stored:
         raise ConfigurationError(
             "The conversation {session_id} has another configuration: leave the options out to continue it, or "
             "choose another name.",
@@ -94,6 +97,7 @@ async def start_conversation(
         ThreadExists: there is a session of that id, or of the id that its bot has.
     """
     check_config(app, config)
+    config = with_language(config, app.agents.agent(config.bot_agent))
     for name in (session_id, bot_session(session_id))[: 1 + config.has_agent]:
         await _check_new(app, name)
     request = Request(
@@ -151,14 +155,16 @@ async def load_conversation(app: App, conversation_id: str) -> Conversation:
     if task is None or task.mode != MODE:
         raise UnknownThread(conversation_id)
     events = await app.tasks.events(task.task_id)
+    utterances = tuple(Utterance.of(event.utterance) for event in events if isinstance(event, Uttered))
     ended: Json = (task.result or {}).get("conversation", {})
     config = read_config(task.message)
+    first = next((u.text for u in utterances if u.role is Role.USER and u.text), "")
     return Conversation(
         conversation_id=conversation_id,
         config=config,
-        utterances=tuple(Utterance.of(event.utterance) for event in events if isinstance(event, Uttered)),
+        utterances=utterances,
         state=ended.get("state", {}),
         ending=ending_of(ended) if ended else None,
-        language=ended.get("language", config.language or "en"),
+        language=config.language or (language_of(first) if first else task.language or "en"),
         task_id=task.task_id,
     )

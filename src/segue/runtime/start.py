@@ -192,6 +192,7 @@ class Starter:
         )
         agent = self._registry.agent(request.agent or chosen.agent_id)
         mode, language = unlisted or await self._mode(request, agent), self._registry.language(request.language)
+        asked = language if unlisted and request.language else None  # a conversation's own, before its bot's agent's
         self._check(request, agent, thread_id)
         files = await self._read_files(request, agent)
         await self._registry.prepare(agent)
@@ -218,7 +219,7 @@ class Starter:
                 mode=mode,
                 model=request.model or self._registry.environment_model(agent),
                 message=request.message,
-                language=agent.language or language or language_of(request.message),
+                language=asked or agent.language or language or language_of(request.message),
                 agents_file=self._registry.agents_file or None,
                 agent_digest=digest,
                 attachments=attachments,

@@ -17,6 +17,7 @@ from ..views.consoles import complaints, output, read_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ...app import App
     from ...core.conversation import ConversationConfig, Utterance
     from ...core.records import Json
     from ...prompts.language import Language
@@ -200,7 +201,7 @@ async def _run(settings: Settings, config: "ConversationConfig", session: str, f
             config,
             conversation_id=session,
             on_utterance=show,
-            person=partial(_asked, shown.language or "en"),
+            person=partial(_asked, app, session),
         )
         status = (await app.tasks.get(conversation.task_id)).status
     write_log(conversation, file, time=time)
@@ -218,16 +219,19 @@ def _typed(utterance: "Utterance", config: "ConversationConfig") -> bool:
     return mode in _PEOPLE and sys.stdin.isatty()
 
 
-async def _asked(language: str, question: "Json") -> str | None:
+async def _asked(app: "App", session: str, question: "Json") -> "str | Json | None":
     """What a person types, as the role that is asked; None if they leave. Nothing else runs meanwhile."""
     from ...core.conversation import Role
-    from ..dialog.approval import print_question
+    from ...rehearsal import load_conversation
+    from ..dialog.approval import Questioner, can_ask, print_question
     from ..views.tables import prefix
 
     prompt = f"{prefix(Role(question.get('role', Role.USER)))} "
     if question["kind"] == "approval":
+        language = (await load_conversation(app, session)).language
+        if can_ask():
+            return Questioner(output(), language).ask(question)
         print_question(output(), question, language)
-        prompt = "approve / reject: "
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return read_line(prompt if sys.stdin.isatty() else "")

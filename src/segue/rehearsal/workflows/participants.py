@@ -131,6 +131,7 @@ class BackendAPI:
     def __init__(self, setting: Setting) -> None:
         self._workflow = workflow_of(setting.config)
         self._seed = setting.config.seed or 0
+        self._language = setting.language
         self._backend = backend_of(self._workflow)
 
     @property
@@ -144,7 +145,7 @@ class BackendAPI:
         call = conversation.pending
         if call is None:
             raise ConfigurationError("There is no call to carry out: the API follows a call of the bot.")
-        if misfit := refused(self.specs, call):
+        if misfit := refused(self.specs, call, self._language):
             return misfit
         state = conversation.state_of(Role.API) or self.initial_state()
         response = self._backend.call(state, call.action, call.action_input)
@@ -208,10 +209,19 @@ def with_workflow(config: ConversationConfig) -> ConversationConfig:
 
     Raises:
         UnknownWorkflow, UnknownScenario, InvalidWorkflow.
+        ConfigurationError: the workflow is in another language.
     """
     if not config.workflow:
         return config
     workflow = load_workflow(config.workflow)
+    if config.language not in ("", workflow.language):
+        raise ConfigurationError(
+            "The workflow {name} is in {own}, and the conversation would be in {language}: leave the language out, or "
+            "name a workflow in that language.",
+            name=config.workflow,
+            own=workflow.language,
+            language=config.language,
+        )
     added: dict[str, Any] = {
         "user_mode": "rule_user",
         "bot_mode": "rule_bot",
