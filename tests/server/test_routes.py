@@ -260,8 +260,10 @@ def test_the_language_of_a_message_is_that_of_its_errors(client: httpx.Client, b
 
 
 def test_modes_and_graphs(client: httpx.Client) -> None:
-    modes = ["direct", "react", "plan", "plan_react", "lifecycle", "controller", "auto"]
-    assert client.get("/api/modes").json()["items"] == modes
+    modes = ["direct", "react", "plan", "plan_react", "lifecycle", "controller", "auto", "conversation"]
+    listed = client.get("/api/modes").json()
+    assert listed["items"] == [mode["name"] for mode in listed["modes"]] == modes
+    assert all(mode["label"] != mode["name"] and mode["description"] for mode in listed["modes"])
     drawn = client.get("/api/graphs/react").json()
     assert drawn["mermaid"] == react_graph.get_graph().draw_mermaid()
     assert {node["name"] for node in drawn["nodes"]} == {*react_graph.get_graph().nodes}

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from segue import graphs
 
 from ...core.agents import Agent
+from ...core.conversation import MODE as CONVERSATION
 from ...core.errors import SegueError
 from ...core.models import OFFLINE
 from ...core.records import Json
@@ -180,7 +181,7 @@ class Drawing(BaseModel):
 @graphs_router.get("/api/modes", response_model=Modes)
 async def modes(service: ServiceDep, _: TenantDep, request: Request) -> JsonResponse:
     """The modes that a message may ask for."""
-    names, language = service.app.modes, language_of(request.scope)
+    names, language = [*service.app.modes, CONVERSATION], language_of(request.scope)
     described = [
         {"name": name, "label": mode_label(name, language), "description": mode_description(name, language)}
         for name in names

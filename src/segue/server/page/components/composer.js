@@ -2,6 +2,7 @@
 /** Where a person writes: a new message, something for the running task, or an answer. */
 import { cancel, openTurn, pause, say } from "../state/conversation.js";
 import { attach, withTables } from "../state/files.js";
+import { CONVERSATION } from "../state/participants.js";
 import { useRead } from "../state/signals.js";
 import { store } from "../state/store.js";
 import { ACTIVE } from "../state/turn.js";
@@ -19,6 +20,8 @@ export function Composer() {
   const turn = useRead(() => openTurn());
   const status = useRead(() => openTurn()?.value.status ?? "");
   const isApproval = useRead(() => openTurn()?.value.question?.kind === "approval");
+  const isWatched = useRead(() => openTurn()?.value.mode === CONVERSATION && !openTurn()?.value.question);
+  const isClosed = isApproval || isWatched;
   const agent = useRead(() => store.agent.value);
   const hasFiles = useRead(() => store.files.value.length > 0);
   const [isSending, setSending] = useState(false);
@@ -28,14 +31,15 @@ export function Composer() {
   const submit = async (/** @type {Event} */ event) => {
     event.preventDefault();
     const message = store.draft.value.trim();
-    if (!message || isSending || isApproval) return;
+    if (!message || isSending || isClosed) return;
     setSending(true);
     store.draft.value = "";
     if (await say(withTables(message))) store.files.value = [];
     else store.draft.value ||= message;
     setSending(false);
   };
-  const placeholder = isApproval ? t("composer.decide") : promptOf(status, agent);
+  const closed = t(isApproval ? "composer.decide" : "transcript.watched");
+  const placeholder = isClosed ? closed : promptOf(status, agent);
   return html`<form class="composer" onSubmit=${submit} ...${dropping}>
     ${hasFiles && html`<${Attachments} />`}
     <textarea
@@ -44,7 +48,7 @@ export function Composer() {
       aria-label=${status ? placeholder : t("composer.label")}
       placeholder=${placeholder}
       title=${t("composer.hint")}
-      disabled=${isApproval}
+      disabled=${isClosed}
       value=${draft}
       onInput=${(/** @type {any} */ event) => (store.draft.value = event.target.value)}
       onKeyDown=${sendOnEnter}
@@ -61,7 +65,7 @@ export function Composer() {
         class="send"
         aria-label=${t("composer.send")}
         title=${t("composer.send")}
-        disabled=${!draft.trim() || isSending || isApproval}
+        disabled=${!draft.trim() || isSending || isClosed}
       >
         <${Icon} name="send" />
       </button>

@@ -1,6 +1,7 @@
 // @ts-check
 /** The dialog that is open. A question that comes up in the shown session opens its own. */
 import { refusedKey } from "../state/api.js";
+import { CONVERSATION } from "../state/participants.js";
 import { useRead } from "../state/signals.js";
 import { store, turnOf } from "../state/store.js";
 import { html, useEffect } from "../vendor/htm-preact.js";
@@ -39,6 +40,7 @@ export function Dialogs() {
 function openQuestion() {
   const latest = store.turns.value.at(-1)?.value;
   if (!latest?.question || latest.status !== "waiting") return null;
+  if (latest.mode === CONVERSATION && latest.question.kind !== "approval") return null; // it is read above the composer
   return { task: latest.id, interrupt: latest.question.interrupt_id };
 }
 

@@ -1,7 +1,8 @@
 // @ts-check
 /** Everything that waits for a person, in any session. */
 import { goTo } from "../state/router.js";
-import { loadWaiting } from "../state/sessions.js";
+import { CONVERSATION } from "../state/participants.js";
+import { loadWaiting, titleOf } from "../state/sessions.js";
 import { useRead } from "../state/signals.js";
 import { store } from "../state/store.js";
 import { moment, t } from "../texts/index.js";
@@ -29,6 +30,8 @@ export function Inbox({ close }) {
 function Entry({ task, close }) {
   const names = namesOf(task.calls);
   const asks = task.kind === "approval" ? t("inbox.approval", { names }) : task.question || task.problem;
+  const row = store.sessions.value?.find((each) => each.session_id === task.session_id);
+  const about = row?.mode === CONVERSATION ? titleOf(row) : task.message;
   const show = () => {
     close();
     closeDrawer();
@@ -37,7 +40,7 @@ function Entry({ task, close }) {
   };
   return html`<button type="button" onClick=${show}>
     <${Icon} name=${task.kind === "approval" ? "tool" : "question"} />
-    <span class="menu-text"><span>${asks}</span><span class="about">${task.message}</span></span>
+    <span class="menu-text"><span>${asks}</span><span class="about">${about}</span></span>
     <span class="about">${moment(task.since)}</span>
   </button>`;
 }

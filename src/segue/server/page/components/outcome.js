@@ -1,6 +1,7 @@
 // @ts-check
 /** Where the task stands, when that is not plain: running, paused, waiting, failed, or without a connection. */
 import { resume } from "../state/conversation.js";
+import { CONVERSATION } from "../state/participants.js";
 import { store } from "../state/store.js";
 import { t, textOf } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
@@ -64,8 +65,12 @@ function working({ draft, answer, waiting, steps }) {
 }
 
 /** @param {Turn} shown */
-function asked({ question }) {
+function asked({ question, mode, utterances }) {
   if (!question) return t("turn.waiting");
+  if (mode === CONVERSATION && question.kind !== "approval") {
+    const role = ["USER", "API"].includes(utterances.at(-1)?.role ?? "") ? "BOT" : "USER";
+    return t("transcript.yourTurn", { role });
+  }
   if (question.kind !== "approval") return question.question ?? "";
   return t("approval.waits", { names: namesOf(question.calls ?? []) });
 }

@@ -1,6 +1,7 @@
 // @ts-check
 /** One message, what is done for it, its answer and its thoughts. */
 import { loadDetails } from "../state/conversation.js";
+import { CONVERSATION } from "../state/participants.js";
 import { useRead } from "../state/signals.js";
 import { ACTIVE } from "../state/turn.js";
 import { t } from "../texts/index.js";
@@ -8,6 +9,7 @@ import { html, useEffect } from "../vendor/htm-preact.js";
 import { Activity } from "./activity.js";
 import { Answer } from "./answer.js";
 import { Charts } from "./charts.js";
+import { lazy } from "./lazy.js";
 import { MessageFiles } from "./message-files.js";
 import { Outcome } from "./outcome.js";
 import { Thoughts } from "./thoughts.js";
@@ -15,14 +17,19 @@ import { TurnActions } from "./turn-actions.js";
 
 /** @typedef {import("../state/store.js").TurnSignal} TurnSignal */
 
+const Transcript = lazy(async () => (await import("./transcript.js")).Transcript);
+
 /** @param {{ turn: TurnSignal }} props */
 export function Turn({ turn }) {
   const shown = useRead(() => turn.value, [turn]);
   useEffect(() => void loadDetails(turn), [turn]);
   const isActive = ACTIVE.has(shown.status);
+  const isTalk = shown.mode === CONVERSATION;
   return html`<article class="turn" data-status=${shown.status}>
-    <div class="said"><h2 class="unseen">${t("turn.you")}</h2><p>${shown.message}</p>
-      <${MessageFiles} shown=${shown} /></div>
+    ${isTalk
+      ? html`<${Transcript} shown=${shown} />`
+      : html`<div class="said"><h2 class="unseen">${t("turn.you")}</h2><p>${shown.message}</p>
+          <${MessageFiles} shown=${shown} /></div>`}
     ${[...shown.notes, ...shown.pending].map(
       (note, place) => html`<div class="said note" key=${place} data-pending=${place >= shown.notes.length}>
         <span class="about">${t("turn.steered")}</span><p>${note}</p>
@@ -31,7 +38,7 @@ export function Turn({ turn }) {
     <div class="reply" aria-busy=${isActive}>
       <h2 class="unseen">${t("turn.agent")}</h2>
       <${Activity} shown=${shown} />
-      <${Answer} shown=${shown} />
+      ${!isTalk && html`<${Answer} shown=${shown} />`}
       <${Charts} calls=${shown.calls} />
       <${Outcome} turn=${turn} shown=${shown} />
       <${Thoughts} shown=${shown} />

@@ -2,16 +2,22 @@
 /** The list of sessions, the inbox, and what the service has to offer. */
 import { get, send } from "./api.js";
 import { attempt } from "./failures.js";
+import { CONVERSATION, participantsOf } from "./participants.js";
 import { goTo } from "./router.js";
 import { store } from "./store.js";
+import { t } from "../texts/index.js";
 
 /** @import { Agent, SessionRow } from "./types.js" */
 
 export const USER = "default";
+/** What the title of a fork begins with. */
+const FORK = "↳ ";
 
 /** @param {SessionRow} session */
-export function titleOf(session) {
-  return session.title || session.session_id;
+export function titleOf({ title, mode, message, session_id: id }) {
+  if (mode !== CONVERSATION || !title || !message.startsWith(title.replace(FORK, ""))) return title || id;
+  const fork = title.startsWith(FORK) ? FORK : "";
+  return fork + t("transcript.of", participantsOf(message));
 }
 
 /** Load the sessions that the search finds. */

@@ -33,6 +33,7 @@ export function turnOfRow(row) {
     thinking: "",
     mark: 0,
     calls: [],
+    utterances: [],
     goal: "",
     steps: (result.plan ?? []).map(stepOf),
     notes: [],
@@ -160,6 +161,10 @@ const FOLDS = {
   tool_result: (turn, frame) => ({ ...turn, calls: withCall(turn.calls, frame, frame.result ?? {}) }),
   plan_update: (turn, { goal, steps }) => ({ ...turn, goal, steps: (steps ?? []).map(stepOf) }),
   step_update: (turn, frame) => ({ ...turn, steps: withStep(turn.steps, frame) }),
+  utterance: (turn, { utterance }) => ({
+    ...turn,
+    utterances: [...turn.utterances.slice(0, utterance.index), utterance],
+  }),
   answer: (turn, { answer }) => ({ ...turn, answer, draft: "" }),
   error: (turn, { message, final }) => (final ? { ...turn, error: message } : turn),
   recursion_start: withBreak,

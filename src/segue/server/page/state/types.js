@@ -14,7 +14,7 @@
  * @typedef {{ scope: string, idx: number, name: string, outcome: Json | null }} LedgerCall
  * @typedef {{ task: TaskRow, events: Frame[], calls: LedgerCall[], question: Question | null,
  *   next: { after_event: number, after_call: number } | null }} Trace
- * @typedef {{ session_id: string, title: string, message: string, turns: number, status: string,
+ * @typedef {{ session_id: string, title: string, message: string, mode: string, turns: number, status: string,
  *   updated_at: number, default_agent: string }} SessionRow
  * @typedef {{ agent_id: string, description: string, mode: string, modes: string[], model: string, default: boolean,
  *   reads_files: boolean, tools: { name: string, title: string, description: string, needs_approval: boolean }[],
@@ -28,11 +28,13 @@
  * @typedef {{ key: string, index: number, name: string, arguments: Json, result: Json | null, seconds: number,
  *   step: string, truncated: boolean }} Call
  * @typedef {{ id: string, description: string, status: string, note: string }} Step
+ * @typedef {{ index: number, role: "USER" | "BOT" | "API", text?: string, action?: string, action_input?: Json,
+ *   status_code?: number, data?: unknown, controller?: string, seconds?: number }} Utterance
  * @typedef {{ id: string, session: string, message: string, attachments: Attachment[], agent: string,
  *   mode: string, model: string, status: string, answer: string, html: string,
  *   draft: string, kept: number, writer: string, thoughts: string[], thinking: string, mark: number, calls: Call[],
- *   goal: string, steps: Step[], notes: string[], pending: string[], question: Question | null, error: string,
- *   rating: number | null,
+ *   utterances: Utterance[], goal: string, steps: Step[], notes: string[], pending: string[],
+ *   question: Question | null, error: string, rating: number | null,
  *   usage: { input: number, output: number, calls: number, cost?: number | null, currency?: string } | null,
  *   createdAt: number, updatedAt: number, idle: number, waiting: string,
  *   fallback: string, malformed: boolean, seq: number, connection: "" | "live" | "lost", detailed: boolean }} Turn

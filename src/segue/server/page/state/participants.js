@@ -1,0 +1,15 @@
+// @ts-check
+/** Conversations between a user, a bot and an API, whose task's message is their configuration. */
+
+/** The mode of their tasks. */
+export const CONVERSATION = "conversation";
+
+/**
+ * Who takes part, by the configuration; what it leaves out is the service's default.
+ *
+ * @param {string} message the configuration as JSON
+ */
+export function participantsOf(message) {
+  const { user_mode: user = "dummy_user", bot_mode: bot = "dummy_bot", api_mode: api = "dummy_api" } = JSON.parse(message);
+  return { user, bot, api };
+}
