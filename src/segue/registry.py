@@ -129,6 +129,12 @@ class Registry(Mapping[str, Agent]):
         if executor is not None:
             self._executors[agent.agent_id] = executor
 
+    def forget(self, agent_id: str) -> None:
+        """Remove an agent, and what was built from it."""
+        for kept in (self._agents, self._tools, self._digests, self._executors):
+            kept.pop(agent_id, None)
+        self._models = {key: model for key, model in self._models.items() if key[0] != agent_id}
+
     def executor_of(self, agent_id: str) -> Executor | None:
         """What carries out the calls of the agent's tasks; None: the tools themselves."""
         return self._executors.get(agent_id)

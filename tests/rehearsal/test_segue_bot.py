@@ -1,12 +1,19 @@
 """A Segue agent as the bot: its model, its tools and its session."""
 
+import asyncio
 import json
+from typing import Any
+
+import pytest
 
 import segue
 from segue import Agent
 from segue.core.conversation import APIOutput, Conversation, ConversationConfig
-from segue.rehearsal import converse
+from segue.core.errors import ModelUnreachable
+from segue.rehearsal import converse, start_conversation
+from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.loopback import Call, LoopbackServer, Text, ToolCalls
+from tests.polling import until
 from tests.rehearsal.participants import Does
 
 LOOK = {"name": "look", "description": "Look", "parameters": {"type": "object", "properties": {"at": {}}}}
@@ -44,3 +51,63 @@ async def test_the_agent_sees_the_apis_functions_and_their_errors_and_its_model_
     assert "no" in results[0] and json.loads(results[1]) == {"seen": 1}
     assert [task["status"] for task in tasks] == ["done", "done"]
     assert conversation.utterances[-2].usage["calls"] == 1
+
+
+def fails(messages: Any) -> str:
+    raise ModelUnreachable("down")
+
+
+@pytest.mark.parametrize("how", ["ends", "is cancelled", "fails"])
+async def test_the_bots_agent_leaves_the_registry_when_its_conversation_ends(how: str) -> None:
+    waiting, go = asyncio.Event(), asyncio.Event()
+
+    async def hold(conversation: Conversation) -> APIOutput:
+        waiting.set()
+        await go.wait()
+        return APIOutput(data=1)
+
+    class Holds(Does):
+        async def process(self, conversation: Conversation) -> Any:
+            return await hold(conversation)
+
+    model = ScriptedChatModel(fails if how == "fails" else [call_tool(("look", {"at": 1})), answer("I looked.")])
+    async with segue.open(":memory:", agents=[Agent(agent_id="guide", model=model)]) as app:
+        own = [*app.agents]
+        app.agents.participants.apis.register("own", lambda setting: Holds(hold, [SPEC]))
+        config = ConversationConfig(
+            user_mode="scripted_user", script=["Look!"], bot_mode="segue:react", bot_agent="guide", api_mode="own"
+        )
+        task, run = await start_conversation(app, config, "talk")
+        if how != "fails":
+            await asyncio.wait_for(waiting.wait(), 20)
+            assert len(app.agents) == len(own) + 1
+        if how == "is cancelled":
+            await app.cancel(task.task_id)
+        go.set()
+        if how == "fails":
+            with pytest.raises(ModelUnreachable):
+                await app.tasks.result(task, run)
+        await until(lambda: [*app.agents] == own)
+        bots = await app.tasks(session_id="talk.bot")
+
+    assert [bot["status"] for bot in bots] == [{"ends": "done", "is cancelled": "cancelled", "fails": "error"}[how]]
+
+
+async def test_a_bot_stays_for_the_other_conversation_that_has_it() -> None:
+    model = ScriptedChatModel(lambda messages: answer("Yes."))
+    async with segue.open(":memory:", agents=[Agent(agent_id="guide", model=model)]) as app:
+        config = ConversationConfig(user_mode="input_user", bot_mode="segue:react", bot_agent="guide", language="en")
+        one, two, own = ["Hello."], ["Hello.", "END"], [*app.agents]
+
+        async def first(question: Any) -> str | None:
+            return one.pop() if one else None
+
+        async def second(question: Any) -> str:
+            return two.pop(0)
+
+        await converse(app, config, conversation_id="one", person=first)
+        assert (await converse(app, config, conversation_id="two", person=second)).ending
+        assert len(app.agents) == len(own) + 1
+        one.append("END")
+        assert (await converse(app, config, conversation_id="one", person=first)).ending
+        assert [*app.agents] == own

@@ -2,6 +2,7 @@
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import httpx
 import pytest
 
 import segue
-from segue.core.agents import Agent
+from segue.core.agents import Agent, Budget
 from segue.core.conversation import Role, Utterance
 from segue.core.errors import ConfigurationError
 from segue.core.participants import Restrictions
@@ -156,9 +157,9 @@ def test_a_chat_message_is_the_goal_of_a_user_whom_a_model_plays(client: httpx.C
         ({"bot_mode": "segue:react", "bot_agent": "nobody"}, "shop"),
         ({"bot_mode": "segue:nothing"}, "react"),
         ({"api_mode": "request", "apis": [{"name": "a", "url": "http://127.0.0.1:1/"}]}, "allowed_hosts"),
-        ({"bot_model": "local:/etc/passwd"}, "bot_model"),
-        ({"conversation_turn_limit": 201}, "less than or equal to 200"),
-        ({"api_timeout": 1e9}, "less than or equal to 300"),
+        ({"bot_model": "local:/etc/passwd"}, "reads no model files"),
+        ({"conversation_turn_limit": 201}, "allows at most 200"),
+        ({"api_timeout": 1e9}, "allows at most 300"),
         ({"bot": "x"}, ".bot: Extra"),
     ],
 )
@@ -237,7 +238,7 @@ def test_an_api_of_the_client_reads_no_files_and_needs_a_name(client: httpx.Clie
     looked_up = {"type": "object", "properties": {"x": {"$ref": secret.as_uri()}}}
     api = {"name": "look", "description": "looks", "parameters": looked_up}
     call = Utterance(role=Role.BOT, turn=0, index=0, action="look", action_input={"x": 1})
-    assert refused([spec_of(api)], call, simple=True) is None
+    assert refused([spec_of(api)], call, "en", simple=True) is None
     for wrong in ({}, {"name": 1}, {"name": "a", "parameters": []}):
         answer = client.post("/api/conversations", json={"api_mode": "llm", "apis": [wrong]})
         assert answer.status_code == 422, answer.text
@@ -263,3 +264,44 @@ def test_a_stored_configuration_is_not_edited_and_names_no_files(client: httpx.C
         with pytest.raises(ConfigurationError):
             limits.check(ConversationConfig(**fields))
     limits.check(ConversationConfig(workflow="travel_change", bot_model="offline"))
+
+
+async def test_limits_hold_for_an_imported_conversation(tmp_path: Path) -> None:
+    long, script = {"conversation_turn_limit": 201}, {"script": ["x" * 40_000]}
+    documents = []
+    async with segue.open(tmp_path / "segue.db") as app:
+        app.register(Agent(agent_id="roomy", model="offline", budget=Budget(message_bytes=100_000)))
+        for fields in (long, script):
+            config = ConversationConfig(user_mode="input_user", bot_agent="roomy", **fields)
+            made = await converse(app, config)
+            documents.append(await app.export(made.conversation_id))
+    with Served(":memory:", agents=[Agent(agent_id="roomy", model="offline")]) as served, served.client() as client:
+        for document, why in zip(documents, ("at most 200", "the limit is 32768"), strict=True):
+            made = client.post("/api/sessions/import", json={"document": document}).raise_for_status().json()
+            client.post(f"/api/tasks/{made['task_id']}/answer", json={"answer": "hi"}).raise_for_status()
+            talk = settled(client, made)
+            assert talk["status"] == "error" and why in talk["error"]
+
+
+def test_the_same_key_at_once_starts_one_conversation(served: Served) -> None:
+    def post(body: Json) -> httpx.Response:
+        with served.client(headers={**ALPHA, "Idempotency-Key": body["session_id"]}) as client:
+            return client.post("/api/conversations", json=body)
+
+    with ThreadPoolExecutor(4) as pool:
+        alike = [*pool.map(post, [{"session_id": "at-once", **SCRIPTED, "script": ["apples"]}] * 4)]
+        other = post({"session_id": "at-once", **SCRIPTED, "script": ["pears"]})
+    assert {answer.status_code for answer in alike} == {201}, [answer.text for answer in alike]
+    assert len({answer.json()["task_id"] for answer in alike}) == 1
+    assert other.json()["error"]["type"] == "KeyUsed"
+
+
+def test_a_cancelled_conversation_stops_its_bot(served: Served, client: httpx.Client, held: Held) -> None:
+    held.begun.clear(), held.go.clear()
+    talk = started(client, user_mode="scripted_user", script=["please hold"], **{**AGENT, "bot_mode": "segue:react"})
+    assert held.begun.wait(30)
+    client.post(f"/api/tasks/{talk['task_id']}/cancel").raise_for_status()
+    held.go.set()
+    app, session = served.service.app, bot_session(f"alpha:{talk['session_id']}")
+    wait_until(lambda: served.do(app.tasks(session_id=session))[0]["status"] == "cancelled")
+    wait_until(lambda: not [name for name in app.agents if name.startswith("shop.")])

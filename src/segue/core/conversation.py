@@ -143,7 +143,7 @@ class ConversationConfig(BaseModel):
     seed: int | None = None
     """Makes what is random reproducible; models are sent it."""
     language: Literal["", "zh", "en"] = ""
-    """The language of all texts; empty: the bot's agent's, else that of goal, persona and script, or the first message."""
+    """That of all texts; empty: the agent's, else that of goal, persona and script, else of the first message."""
     options: dict[str, Any] = {}
     """For participants of one's own."""
 

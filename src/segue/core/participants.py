@@ -138,13 +138,31 @@ class Restrictions:
     """The workflows that it may name; None: all, files too."""
     local_models: bool = True
     """Whether it may name model files of this machine."""
+    limits: Mapping[str, float] = field(default_factory=dict)
+    """The greatest values of its numbers, by the name of the field."""
+    most_bytes: int | None = None
+    """Bytes of the configuration as JSON."""
 
     def check(self, config: ConversationConfig) -> None:
-        """Refuse a workflow or a model that may not be named.
+        """Refuse a workflow or a model that may not be named, and what is over a limit.
 
         Raises:
             ConfigurationError: naming it.
         """
+        for name, most in self.limits.items():
+            if (value := getattr(config, name)) > most:
+                raise ConfigurationError(
+                    "{field} is {value}, and this service allows at most {most}.", field=name, value=value, most=most
+                )
+        if (
+            self.most_bytes is not None
+            and (size := len(config.model_dump_json(exclude_defaults=True).encode())) > self.most_bytes
+        ):
+            raise ConfigurationError(
+                "The conversation's configuration has {size} bytes; the limit is {most}: shorten it.",
+                size=size,
+                most=self.most_bytes,
+            )
         if config.workflow and self.workflows is not None and config.workflow not in self.workflows:
             raise UnknownWorkflow(config.workflow, sorted(self.workflows))
         for model in (config.user_model, config.bot_model, config.api_model):

@@ -5,7 +5,6 @@ import json
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
-from functools import partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -16,13 +15,12 @@ from langgraph.types import interrupt
 from ..app import App
 from ..core.agents import Agent
 from ..core.calls import CallResult, CallStatus, Execution
-from ..core.conversation import BotOutput, BotOutputType, Conversation, Role, as_text, bot_session
+from ..core.conversation import MODE, BotOutput, BotOutputType, Conversation, Role, as_text, bot_session
 from ..core.errors import ConfigurationError, TaskError, UnknownMode
-from ..core.events import ConversationEnd, Event
 from ..core.participants import Setting
 from ..core.question import API_CALL, PAUSE
 from ..core.records import Json, Task
-from ..core.task_status import OPEN, TaskStatus
+from ..core.task_status import ENDED, OPEN, TaskStatus
 from ..core.tools import Tool
 from ..nodes.conversation.roles import AGENT_BOT
 from ..runtime.control import Started
@@ -41,16 +39,15 @@ class SegueBot:
     with. What to do next is read from the database, so a bot can be rebuilt at any time.
     """
 
-    def __init__(self, app: App, setting: Setting) -> None:
-        self._app = app
+    def __init__(self, bots: "Bots", setting: Setting) -> None:
+        self._bots, self._app = bots, (app := bots.app)
         self._setting = setting
         if setting.argument and setting.argument not in app.modes:
             raise UnknownMode(setting.argument, app.modes)
         self._agent = bot_agent(setting)
 
     async def process(self, conversation: Conversation) -> BotOutput:
-        if self._agent.agent_id not in self._app.agents:
-            self._app.register(self._agent, ConversationExecutor())
+        self._bots.register(self._agent, conversation.conversation_id)
         asked = (conversation.state.get(Role.BOT) or {}).get("asked", [])
         result = await _outside(self._next(conversation, asked))
         while result["status"] == TaskStatus.WAITING:
@@ -132,40 +129,69 @@ class SegueBot:
     async def _result(self, started: Started) -> Json:
         """What a run comes to; it is paused at its next boundary where a pause of the conversation is requested."""
         ended = asyncio.create_task(self._app.tasks.result(*started))
-        while not ended.done() and not self._setting.services.pausing():
-            await asyncio.wait({ended}, timeout=POLL_SECONDS)
-        if not ended.done():
-            with suppress(TaskError):  # it may just have ended
-                await self._app.pause(started[0].task_id)
-        return await ended
+        try:
+            while not ended.done() and not self._setting.services.pausing():
+                await asyncio.wait({ended}, timeout=POLL_SECONDS)
+            if not ended.done():
+                with suppress(TaskError):  # it may just have ended
+                    await self._app.pause(started[0].task_id)
+            return await ended
+        finally:
+            ended.cancel()  # of a conversation that is cancelled; its bot's task is cancelled once that has ended
 
 
-def attach(app: App) -> None:
+def attach(app: App) -> "Bots":
     """Make the app's agents available as bots, under `segue:<mode>`."""
-    app.agents.participants.bots.register(AGENT_BOT, partial(SegueBot, app))
+    present = app.agents.participants.bots.find(AGENT_BOT)
+    if isinstance(present, Bots) and present.app is app:
+        return present
+    bots = Bots(app)
+    app.agents.participants.bots.register(AGENT_BOT, bots)
+    app.tasks.observe(bots)
+    return bots
 
 
-async def release(app: App, conversation_id: str) -> None:
-    """Cancel what the bot of a conversation that ended has left unfinished."""
-    for task in await app.tasks(session_id=bot_session(conversation_id), limit=1):
-        if task["status"] in OPEN:
-            await app.cancel(task["task_id"])
+class Bots(Observer):
+    """Builds the bots of an app's conversations, and takes their agents back once no conversation needs them.
 
-
-class BotRelease(Observer):
-    """Cancels what the bot of a conversation has left unfinished, as soon as the conversation ends."""
+    What a bot has left unfinished is cancelled with its conversation, or once that ended; where the conversation failed
+    it stays, since that may be resumed.
+    """
 
     def __init__(self, app: App) -> None:
-        self._app = app
+        self.app = app
+        self._conversations: dict[str, set[str]] = {}
         self._releasing: set[asyncio.Task[None]] = set()
 
-    def stored(self, task: Task, event: Event) -> None:
-        if isinstance(event, ConversationEnd):
-            releasing = asyncio.create_task(release(self._app, task.thread_id), name="releasing a bot")
+    def __call__(self, setting: Setting) -> SegueBot:
+        return SegueBot(self, setting)
+
+    def register(self, agent: Agent, conversation_id: str) -> None:
+        """Have an agent that is the bot of a conversation in the registry."""
+        if agent.agent_id not in self.app.agents:
+            self.app.register(agent, ConversationExecutor())
+        self._conversations.setdefault(agent.agent_id, set()).add(conversation_id)
+
+    def stopped(self, task: Task) -> None:
+        if task.mode == MODE and (task.status in ENDED or task.status == TaskStatus.ERROR):
+            releasing = asyncio.create_task(self._release(task), name="releasing a bot")
             self._releasing.add(releasing)
             releasing.add_done_callback(self._releasing.discard)
 
+    async def _release(self, conversation: Task) -> None:
+        if conversation.status in ENDED:
+            for task in await self.app.tasks.list(session_id=bot_session(conversation.thread_id), limit=1):
+                if task.status in OPEN:
+                    with suppress(TaskError):  # it may just have ended
+                        await self.app.cancel(task.task_id)
+        for agent_id, conversations in [*self._conversations.items()]:
+            conversations.discard(conversation.thread_id)
+            if not conversations:
+                del self._conversations[agent_id]
+                self.app.agents.forget(agent_id)
+
     async def close(self) -> None:
+        """Wait for what is being released."""
         await asyncio.gather(*self._releasing, return_exceptions=True)
 
 

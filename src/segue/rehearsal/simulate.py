@@ -18,7 +18,7 @@ from ..runtime.control import Started
 from ..runtime.sessions import check_session
 from ..runtime.start import Request
 from .log import ending_of
-from .segue_bot import attach, release
+from .segue_bot import attach
 from .workflows import with_workflow
 
 Person = Callable[[Json], Awaitable[str | Json | None]]
@@ -59,10 +59,8 @@ async def converse(
         if answered is None:
             break
         task, run = answered
-    conversation = await load_conversation(app, session_id)
-    if conversation.ending:
-        await release(app, session_id)
-    return conversation
+    await attach(app).close()
+    return await load_conversation(app, session_id)
 
 
 async def _begun(app: App, config: ConversationConfig, session_id: str) -> Started:
@@ -92,14 +90,25 @@ async def start_conversation(
 ) -> Started:
     """Start a conversation as the task of a new session, which runs in the background.
 
+    The same request with the same key gives the conversation that it started. A workflow fills in what the
+    configuration leaves open.
+
     Raises:
-        ConfigurationError: it names what is not there.
+        ConfigurationError: it names what is not there, or what the app's restrictions do not allow.
         ThreadExists: there is a session of that id, or of the id that its bot has.
+        KeyUsed: the key was used for another request.
     """
+    app.agents.participants.restrictions.check(config)
+    config = with_workflow(config)
     check_config(app, config)
     config = with_language(config, app.agents.agent(config.bot_agent))
-    for name in (session_id, bot_session(session_id))[: 1 + config.has_agent]:
-        await _check_new(app, name)
+    try:
+        for name in (session_id, bot_session(session_id))[: 1 + config.has_agent]:
+            await _check_new(app, name)
+    except ThreadExists:
+        if not (known := await app.tasks.known(key)):
+            raise
+        return app.tasks.started(known.task_id) or (await app.tasks.get(known.task_id), None)
     request = Request(
         config.model_dump_json(exclude_defaults=True),
         session_id=session_id,

@@ -18,7 +18,7 @@ from ..core.errors import SegueError
 from ..core.models import OFFLINE
 from ..core.participants import Restrictions
 from ..entry import open as open_app
-from ..rehearsal.segue_bot import BotRelease, attach
+from ..rehearsal.segue_bot import attach
 from ..rehearsal.workflows import shipped_names
 from ..runtime.tasks import ResumableTask
 from ..runtime.worker import Dispatching, is_hopeless
@@ -31,6 +31,8 @@ from .settings import ServerSettings
 AT_ONCE = 4
 POLL_SECONDS = 30.0
 """Seconds between two looks for tasks of other processes that are gone: their leases take that long to run out."""
+MOST = {"conversation_turn_limit": 200, "bot_action_limit": 100, "retry_limit": 10, "api_timeout": 300.0}
+"""What a conversation may take at most, by the field of its configuration."""
 _LIVE_ONLY = 2**62
 """After this event there are none in the log."""
 
@@ -172,6 +174,8 @@ def _restrict(app: App, settings: ServerSettings) -> None:
         hosts=hosts,
         workflows=frozenset(shipped_names()),
         local_models=False,
+        limits=MOST,
+        most_bytes=max(agent.budget.message_bytes for agent in app.agents.values()),
     )
     app.agents.participants = replace(app.agents.participants, restrictions=restrictions)
 
@@ -190,7 +194,6 @@ def serving(
             app.agents.agents_file = agents_file
             app.agents.default_agent = settings.default_agent
             attach(app)
-            app.tasks.observe(BotRelease(app))
             _restrict(app, settings)
             service = application.state.service = Service(app, settings, Metrics(app))
             _log_model(service.default_model)

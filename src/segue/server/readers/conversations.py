@@ -4,45 +4,23 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ConfigDict, Field, ValidationError
 
 from ...app import App
-from ...core.conversation import ACTION_LIMIT, MODE, RETRY_LIMIT, USER_LIMIT, ConversationConfig
-from ...core.errors import UnknownWorkflow
+from ...core.conversation import MODE, ConversationConfig
 from ...core.records import RequestKey
 from ...core.task_status import TaskStatus
 from ...prompts.protocols import answer_of
 from ...rehearsal.simulate import start_conversation
-from ...rehearsal.workflows import shipped_names, with_workflow
-from ..request_body import LONGEST, MODEL, NAME, RequestBody
+from ..request_body import LONGEST, NAME, RequestBody
 from ..service import Begun, Service
 from ..tenants import Tenant
 
-MOST_TURNS, MOST_ACTIONS, MOST_RETRIES = 200, 100, 10
-MOST_SECONDS = 300.0
-_MODEL = f"^{MODEL}?$"
-
 
 class Configuration(RequestBody, ConversationConfig):
-    """A conversation's configuration, within what a client of the service may ask for."""
-
-    conversation_turn_limit: int = Field(default=USER_LIMIT, ge=1, le=MOST_TURNS)
-    bot_action_limit: int = Field(default=ACTION_LIMIT, ge=0, le=MOST_ACTIONS)
-    retry_limit: int = Field(default=RETRY_LIMIT, ge=1, le=MOST_RETRIES)
-    api_timeout: float = Field(default=30.0, gt=0, le=MOST_SECONDS)
-    user_model: str = Field(default="", pattern=_MODEL)
-    bot_model: str = Field(default="", pattern=_MODEL)
-    api_model: str = Field(default="", pattern=_MODEL)
+    """A conversation's configuration; what of it the service allows, the app's `Restrictions` say."""
 
     @property
     def config(self) -> ConversationConfig:
-        """The configuration, with what its workflow and scenario fill in.
-
-        Raises:
-            UnknownWorkflow: it is none of those that come with Segue; files of the machine are not read.
-            UnknownScenario.
-        """
-        if self.workflow and self.workflow not in shipped_names():
-            raise UnknownWorkflow(self.workflow, shipped_names())
-        given = self.model_dump(include={*ConversationConfig.model_fields}, exclude_unset=True)
-        return with_workflow(ConversationConfig(**given))
+        """The configuration as it was given."""
+        return ConversationConfig(**self.model_dump(include={*ConversationConfig.model_fields}, exclude_unset=True))
 
 
 class ConversationRequest(Configuration):
@@ -68,7 +46,7 @@ def read_message(app: App, message: str, agent_id: str, model: str) -> Conversat
 
     Raises:
         RequestValidationError: it is not a configuration.
-        UnknownAgent, UnknownWorkflow, UnknownScenario.
+        UnknownAgent.
     """
     if not message.lstrip().startswith("{"):
         agent = app.agents.agent(agent_id)

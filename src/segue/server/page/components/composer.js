@@ -13,15 +13,16 @@ import { AgentMenu, ModeMenu } from "./choices.js";
 import { Icon } from "./icon.js";
 import { lazy } from "./lazy.js";
 
+/** @import { Turn } from "../state/types.js" */
+
 const Attachments = lazy(async () => (await import("./attachments.js")).Attachments);
 
 export function Composer() {
   const draft = useRead(() => store.draft.value);
   const turn = useRead(() => openTurn());
   const status = useRead(() => openTurn()?.value.status ?? "");
-  const isApproval = useRead(() => openTurn()?.value.question?.kind === "approval");
-  const isWatched = useRead(() => openTurn()?.value.mode === CONVERSATION && !openTurn()?.value.question);
-  const isClosed = isApproval || isWatched;
+  const closed = useRead(() => whyClosed(openTurn()?.value));
+  const isClosed = closed !== null;
   const agent = useRead(() => store.agent.value);
   const hasFiles = useRead(() => store.files.value.length > 0);
   const [isSending, setSending] = useState(false);
@@ -38,8 +39,7 @@ export function Composer() {
     else store.draft.value ||= message;
     setSending(false);
   };
-  const closed = t(isApproval ? "composer.decide" : "transcript.watched");
-  const placeholder = isClosed ? closed : promptOf(status, agent);
+  const placeholder = closed ? t(closed) : promptOf(status, agent);
   return html`<form class="composer" onSubmit=${submit} ...${dropping}>
     ${hasFiles && html`<${Attachments} />`}
     <textarea
@@ -71,6 +71,12 @@ export function Composer() {
       </button>
     </div>
   </form>`;
+}
+
+/** Why nothing can be written now. @param {Turn | undefined} turn */
+function whyClosed(turn) {
+  if (turn?.question?.kind === "approval") return "composer.decide";
+  return turn?.mode === CONVERSATION && !turn.question ? "transcript.watched" : null;
 }
 
 /** Files that are dropped on the composer, or pasted. */

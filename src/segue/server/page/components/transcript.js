@@ -11,20 +11,27 @@ import { CallView } from "./call.js";
 export function Transcript({ shown }) {
   return html`<p class="about">${t("transcript.of", participantsOf(shown.message))}</p>
     <ol class="transcript" aria-label=${t("transcript.label")} aria-live="polite">
-      ${shown.utterances.map((said) => html`<${Line} key=${said.index} said=${said} task=${shown.id} />`)}
+      ${shown.utterances.filter(isShown).map(
+        (said) => html`<li key=${said.index} data-role=${said.role}>
+          <span class="role">${said.role} <span class="about">${said.controller}</span></span>
+          <${said.role === "API" ? Result : Words} said=${said} task=${shown.id} />
+        </li>`,
+      )}
     </ol>`;
 }
 
+/** An end without words is not shown. @param {Utterance} said */
+const isShown = ({ role, text, action }) => role === "API" || Boolean(text || action);
+
+/** @param {{ said: Utterance }} props */
+function Words({ said: { text, action, action_input: given } }) {
+  return html`${text && html`<p>${text}</p>`}
+    ${action && html`<code>${action}(${JSON.stringify(given ?? {})})</code>`}`;
+}
+
 /** @param {{ said: Utterance, task: string }} props */
-function Line({ said, task }) {
-  const { role, text = "", action = "", controller = "" } = said;
-  if (role !== "API" && !text && !action) return null; // an end without words
-  const call = action && `${action}(${JSON.stringify(said.action_input ?? {})})`;
-  return html`<li data-role=${role}>
-    <span class="role">${role}${controller && html` <span class="about">${controller}</span>`}</span>
-    ${role === "API" ? html`<${CallView} call=${callOf(said)} task=${task} isActive=${false} />` : text && html`<p>${text}</p>`}
-    ${role === "BOT" && call && html`<code>${call}</code>`}
-  </li>`;
+function Result({ said, task }) {
+  return html`<${CallView} call=${callOf(said)} task=${task} isActive=${false} />`;
 }
 
 /** @param {Utterance} said */

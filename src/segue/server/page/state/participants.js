@@ -10,6 +10,6 @@ export const CONVERSATION = "conversation";
  * @param {string} message the configuration as JSON
  */
 export function participantsOf(message) {
-  const { user_mode: user = "dummy_user", bot_mode: bot = "dummy_bot", api_mode: api = "dummy_api" } = JSON.parse(message);
-  return { user, bot, api };
+  const config = { user_mode: "dummy_user", bot_mode: "dummy_bot", api_mode: "dummy_api", ...JSON.parse(message) };
+  return { user: config.user_mode, bot: config.bot_mode, api: config.api_mode };
 }
