@@ -78,13 +78,14 @@ def _faults(schema: Mapping[str, Any], arguments: Mapping[str, Any], language: s
 
 def _fault(error: "SchemaFault", language: str) -> str:
     """What does not fit; of what there is no text for, what the validator says."""
-    expected = error.validator_value
+    expected: Any = error.validator_value
+    schema: Any = error.schema
     match error.validator:
         case "required":
             names = ", ".join(name for name in expected if name not in error.instance)
             return phrase("schema_required", language, names=names)
         case "additionalProperties" if expected is False:
-            names = ", ".join(name for name in error.instance if name not in error.schema.get("properties", {}))
+            names = ", ".join(name for name in error.instance if name not in schema.get("properties", {}))
             return phrase("schema_unknown", language, names=names)
         case "type" | "enum" as rule:
             values = ", ".join(map(as_text, expected)) if isinstance(expected, list) else as_text(expected)
