@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, unquote
 
 import httpx
@@ -19,9 +19,6 @@ from segue.tools.bound_tool import Marked, Marks, idempotency_key
 from segue.tools.calls.run import TOOLS
 
 from ...shared.call_runner import run_once
-
-if TYPE_CHECKING:
-    from jsonschema import ValidationError as SchemaFault
 
 BAD_REQUEST = 400
 
@@ -76,16 +73,15 @@ def _faults(schema: Mapping[str, Any], arguments: Mapping[str, Any], language: s
         yield f"{where}: {said}" if where else said
 
 
-def _fault(error: "SchemaFault", language: str) -> str:
-    """What does not fit; of what there is no text for, what the validator says."""
-    expected: Any = error.validator_value
-    schema: Any = error.schema
+def _fault(error: Any, language: str) -> str:
+    """What a `jsonschema.ValidationError` is about; of what there is no text for, what the validator says."""
+    expected = error.validator_value
     match error.validator:
         case "required":
             names = ", ".join(name for name in expected if name not in error.instance)
             return phrase("schema_required", language, names=names)
         case "additionalProperties" if expected is False:
-            names = ", ".join(name for name in error.instance if name not in schema.get("properties", {}))
+            names = ", ".join(name for name in error.instance if name not in error.schema.get("properties", {}))
             return phrase("schema_unknown", language, names=names)
         case "type" | "enum" as rule:
             values = ", ".join(map(as_text, expected)) if isinstance(expected, list) else as_text(expected)
