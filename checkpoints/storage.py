@@ -14,6 +14,7 @@ from .tables.ledger import ToolLedger
 from .tables.preferences import Permissions, Preferences
 from .tables.request_keys import RequestKeys
 from .tables.tasks import Tasks
+from .tables.webhooks import Webhooks
 
 
 class Storage:
@@ -34,6 +35,7 @@ class Storage:
         self.leases = Lease(database)
         self.permissions = Permissions(database)
         self.preferences = Preferences(database)
+        self.webhooks = Webhooks(database)
         self.sessions = Threads(backend)
         self.files = Files(database, backend.contents)
 

@@ -120,6 +120,14 @@ _TABLES = (
         metadata TEXT NOT NULL,
         created_at DOUBLE PRECISION NOT NULL
     )""",
+    # Where the end of a task is reported to.
+    """CREATE TABLE webhooks (
+        task_id {key} NOT NULL,
+        webhook_id {key} NOT NULL,
+        thread_id {key} NOT NULL,
+        config TEXT NOT NULL,
+        PRIMARY KEY (task_id, webhook_id)
+    ){clustered}""",
     # Contents of files that are kept though no task names them yet.
     """CREATE TABLE uploads (
         upload_id {key} PRIMARY KEY,

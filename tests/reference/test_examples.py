@@ -24,7 +24,7 @@ REPLIES: dict[str, Sequence[Scripted]] = {
 """What a language model says to the examples of a page that need one."""
 SERVICE = "http://127.0.0.1:8000"
 SHIPPED = '{"order_id": 17, "status": "shipped"}'
-SERVED = ("docs/guides/openai-clients.md",)
+SERVED = ("docs/guides/openai-clients.md", "docs/guides/a2a.md")
 """Pages whose examples call the service."""
 PROCESSES = ("docs/guides/mcp.md",)
 """Pages whose examples start processes."""

@@ -1,4 +1,4 @@
-"""Clients of OpenAI's API, AG-UI and MCP go on with a conversation whose service was killed in the middle of a call."""
+"""Clients of OpenAI's API, AG-UI, A2A and MCP go on with a task whose service was killed in the middle of a call."""
 
 import asyncio
 import json
@@ -8,10 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from a2a.client.errors import A2AClientError
+from a2a.types import ListTasksRequest, SendMessageRequest, SubscribeToTaskRequest
 
 from tests.cli.conftest import Shell, pages, shell
 from tests.ports import free_port
 
+from .test_a2a import DONE, WAITS, answer, message, send, sent
+from .test_a2a import opened as opened_a2a
 from .test_ag_ui import body, resumed, run, types
 from .test_mcp import Person, opened, said
 from .test_processes import Process, effects, openai_client, serve
@@ -36,6 +40,31 @@ def test_an_ag_ui_run_goes_on_after_a_kill(pages: Shell, serve: Callable[..., Pr
         assert "refund" in events[-1]["outcome"]["interrupts"][0]["message"]
         answered = run(client, resumed(events, "r2", {"approved": True}))
     assert "TOOL_CALL_RESULT" in types(answered) and answered[-1]["outcome"] == {"type": "success"}
+    assert effects(pages) == REFUNDED, "nothing ran twice"
+
+
+@pytest.mark.slow
+async def test_an_a2a_task_goes_on_after_a_kill(pages: Shell, serve: Callable[..., Process]) -> None:
+    """The client subscribes to the task again, or sends its message again: it is the same task."""
+    first, asked = serve(), message(ASKED, "m1", context_id="basket")
+    with first.client() as http:
+        async with opened_a2a(str(http.base_url).rstrip("/"), headers={}) as client:
+            stream = client.send_message(SendMessageRequest(message=asked))
+            task = (await anext(stream)).task
+            await asyncio.to_thread(pages.until, "effects", "fetch begun")
+            first.stop(signal.SIGKILL)
+            with pytest.raises(A2AClientError):
+                async for _ in stream:
+                    pass
+    with serve().client() as http:
+        async with opened_a2a(str(http.base_url).rstrip("/"), headers={}) as client:
+            followed = [each async for each in client.subscribe(SubscribeToTaskRequest(id=task.id))]
+            assert followed[-1].status_update.status.state == WAITS
+            again = (await sent(client, asked))[0].task
+            assert again.id == task.id and again.status.state == WAITS
+            done = await send(client, "approve", "m2", again)
+            assert done.status.state == DONE and "refunded 50" in answer(done)
+            assert (await client.list_tasks(ListTasksRequest(context_id="basket"))).total_size == 1
     assert effects(pages) == REFUNDED, "nothing ran twice"
 
 

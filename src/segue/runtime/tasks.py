@@ -47,6 +47,7 @@ class Tasks:
 
     def __init__(self, storage: Storage, runner: Runner, starter: Starter) -> None:
         self._storage = storage
+        self.webhooks = storage.webhooks
         self._runner = runner
         self._starter = starter
         self._control = starter.control

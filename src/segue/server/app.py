@@ -76,6 +76,7 @@ def _add_layers(application: FastAPI, settings: ServerSettings) -> None:
             "/api/attachments": file,
             "/v1/chat/completions": message,
             "/ag-ui": message,
+            "/a2a": message,
             "/v1/files": file,
             "/v1/responses": message,
             "/api/sessions/import": document,

@@ -23,6 +23,7 @@ from ..rehearsal.workflows import shipped_names
 from ..runtime.tasks import ResumableTask
 from ..runtime.worker import Dispatching, is_hopeless
 from ..telemetry.metrics import Metrics
+from .a2a import serving_a2a
 from .log_config import logger
 from .mcp import serving_mcp
 from .service import Service
@@ -200,7 +201,7 @@ def serving(
             auto_resume = AutoResume(service)
             ids = await auto_resume.find(paused=True) if settings.resume else []
             background = asyncio.create_task(auto_resume.run(ids), name="auto-resume") if settings.resume else None
-            async with serving_mcp(application, service):
+            async with serving_mcp(application, service), serving_a2a(application, service):
                 with draining_on_signal(service):
                     yield
             await drain(service)

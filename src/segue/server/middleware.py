@@ -64,7 +64,7 @@ class RateLimits:
         return self._buckets[key]
 
 
-API = ("/api/", "/v1/", "/mcp", "/ag-ui/")
+API = ("/api/", "/v1/", "/mcp", "/ag-ui/", "/a2a/", "/.well-known/agent-card.json")
 METRICS = "/metrics"
 _CHATS = ("/api/chat", "/api/conversations", "/v1/chat/completions", "/ag-ui/")
 _CHAT = "/v1/responses"

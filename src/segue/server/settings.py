@@ -21,6 +21,7 @@ RETENTION = "SEGUE_RETENTION"
 REHEARSALS = "SEGUE_REHEARSALS"
 PARTICIPANTS = "SEGUE_PARTICIPANTS"
 API_HOSTS = "SEGUE_API_HOSTS"
+PUSH_HOSTS = "SEGUE_PUSH_HOSTS"
 ORIGINS = "SEGUE_CORS_ORIGINS"
 UPLOAD = "SEGUE_UPLOAD_MB"
 IMPORT = "SEGUE_IMPORT_MB"
@@ -78,6 +79,8 @@ class ServerSettings:
     """The modules that configurations of conversations may name, as `module:attribute`."""
     api_hosts: tuple[str, ...] = ()
     """The hosts that the `request` API of conversations may call, as `host` or `host:port`."""
+    push_hosts: tuple[str, ...] = ()
+    """The hosts, as `host` or `host:port`, that push notifications may go to though their address is not public."""
     retention: Retention | None = None
     """Which snapshots are kept; without one all are."""
 
@@ -112,6 +115,7 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
         rehearsals=Path(given) if (given := environ.get(REHEARSALS, "").strip()) else None,
         participants=_listed(environ, PARTICIPANTS),
         api_hosts=_listed(environ, API_HOSTS),
+        push_hosts=_listed(environ, PUSH_HOSTS),
         retention=Retention.of(given) if (given := environ.get(RETENTION, "").strip()) else None,
     )
 

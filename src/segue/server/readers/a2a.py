@@ -1,0 +1,122 @@
+"""The message of an A2A client, and the task that it begins, joins or answers."""
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from a2a.helpers import get_data_parts, get_message_text
+from a2a.types import Message
+from a2a.utils.errors import (
+    ContentTypeNotSupportedError,
+    InvalidParamsError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+
+from ...core.records import RequestKey, Task
+from ...core.task_status import ENDED, TaskStatus
+from ...prompts.protocols import answer_of, verdict_of
+from ..errors import Problem
+from ..service import Begun, Service
+from ..tenants import Tenant
+from .messages import File, refuse_files
+
+
+async def own_task(service: Service, tenant: Tenant, agent: str, task_id: str) -> Task:
+    """A task of the tenant's and the agent's.
+
+    Raises:
+        TaskNotFoundError
+    """
+    try:
+        row = await service.own_task(tenant, task_id)
+    except Problem:
+        raise TaskNotFoundError from None
+    if row.agent_id != agent:
+        raise TaskNotFoundError
+    return row
+
+
+async def begin(service: Service, tenant: Tenant, agent: str, message: Message) -> Begun:
+    """The task of a message; the same message again joins it.
+
+    A message with a task's id answers what the task waits for, or joins the task as long as it has not ended.
+
+    Raises:
+        A2AError: the task has ended or is not there, or a part cannot be read. And those of `App.start`, `App.answer`.
+    """
+    key = _key(tenant, agent, message)
+    if message.task_id:
+        row = await own_task(service, tenant, agent, message.task_id)
+        if message.context_id not in ("", tenant.shown(row.thread_id)):
+            raise InvalidParamsError(f"The task {message.task_id} belongs to another context: send that one, or none.")
+        return await service.known(key) or await _continue(service, tenant, row, message, key)
+    thread_id, _ = await service.new_session(tenant, message.context_id or None, key)
+    return await service.known(key) or await service.start(
+        tenant,
+        _text(message),
+        key,
+        session_id=thread_id,
+        agent=agent,
+        user_id=tenant.stored("default"),
+        files=_files(message),
+    )
+
+
+def _key(tenant: Tenant, agent: str, message: Message) -> RequestKey:
+    """The message as an idempotency key; clients may use an id again for another message."""
+    digest = sha256(message.SerializeToString(deterministic=True)).hexdigest()
+    named = f"a2a:{agent}/{message.context_id}/{message.message_id}/{digest[:24]}"
+    return RequestKey(tenant.stored(named), digest)
+
+
+async def _continue(service: Service, tenant: Tenant, row: Task, message: Message, key: RequestKey) -> Begun:
+    if row.status in ENDED or row.status == TaskStatus.ERROR:
+        raise UnsupportedOperationError("The task has ended: send the message without a taskId, in the same context.")
+    if row.status == TaskStatus.WAITING:
+        refuse_files(_files(message))
+        question = await service.app.question(row.task_id)
+        return await service.answer(tenant, row, question, _answer(question, message, row), key)
+    return await service.start(
+        tenant,
+        _text(message),
+        key,
+        session_id=row.thread_id,
+        agent=row.agent_id,
+        user_id=tenant.stored("default"),
+        files=_files(message),
+        steer=True,
+    )
+
+
+def _answer(question: Mapping[str, Any], message: Message, row: Task) -> Any:
+    """The answer that a message is: its data, {"verdict", "reason"} or {"answer"}, or else its text."""
+    form = next((data for data in get_data_parts(message.parts) if isinstance(data, dict)), None)
+    if form is None:
+        return answer_of(question, get_message_text(message))
+    if question["kind"] == "approval":
+        return verdict_of(question, form, row.language or "en", accepted=True)
+    return {"answer": form.get("answer")}
+
+
+def _text(message: Message) -> str:
+    """The text, with data as JSON below it."""
+    data = [json.dumps(part, ensure_ascii=False) for part in get_data_parts(message.parts)]
+    return "\n\n".join(text for text in (get_message_text(message), *data) if text)
+
+
+def _files(message: Message) -> list[File]:
+    """The files that go along.
+
+    Raises:
+        ContentTypeNotSupportedError: one is an address.
+    """
+    files: list[File] = []
+    for part in message.parts:
+        match part.WhichOneof("content"):
+            case "raw":
+                files.append((part.filename or "file", part.raw))
+            case "url":
+                raise ContentTypeNotSupportedError("Files by address are not read: send the content as raw bytes.")
+    return files

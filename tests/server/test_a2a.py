@@ -1,0 +1,284 @@
+"""Agents as A2A servers, asked by the SDK's own client: streams, tasks, questions, approvals, push notifications."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, cast
+
+import httpx
+import pytest
+from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
+from a2a.client.errors import A2AClientError, AgentCardResolutionError
+from a2a.helpers import get_artifact_text, get_message_text, new_data_part, new_text_part
+from a2a.types import (
+    CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTasksRequest,
+    Message,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    StreamResponse,
+    SubscribeToTaskRequest,
+    Task,
+    TaskPushNotificationConfig,
+    TaskState,
+)
+from a2a.utils.errors import A2AError
+
+from segue.core.flows import FlowConfig
+from segue.server import ServerSettings
+
+from .serving import ALPHA, BETA, KEYS, Held, Json, Served, wait_until
+from .shop import refund, reply
+
+BINDINGS = ("JSONRPC", "HTTP+JSON")
+DONE, WAITS, WORKS = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_WORKING
+CANCELLED, FAILED = TaskState.TASK_STATE_CANCELED, TaskState.TASK_STATE_FAILED
+
+
+@pytest.fixture(scope="module")
+def held() -> Held:
+    return Held()
+
+
+@pytest.fixture(scope="module")
+def served(held: Held, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    settings = ServerSettings(keys=KEYS, chats_a_minute=10_000, push_hosts=("127.0.0.1",))
+    path = tmp_path_factory.mktemp("a2a") / "segue.db"
+    with Served(path, settings, agents=[held.agent("shop", reply, tools=(refund,), description="Sells fruit.")]) as it:
+        yield it
+
+
+@asynccontextmanager
+async def opened(
+    url: str, agent: str = "shop", headers: Json | None = ALPHA, binding: str = "JSONRPC", **options: Any
+) -> AsyncIterator[Client]:
+    """The SDK's client of an agent, as its card describes it."""
+    async with httpx.AsyncClient(headers=headers, timeout=60, trust_env=False) as http:
+        card = await A2ACardResolver(http, f"{url}/a2a/{agent}").get_agent_card()
+        config = ClientConfig(
+            httpx_client=http, supported_protocol_bindings=[binding], use_client_preference=True, **options
+        )
+        yield ClientFactory(config).create(card)
+
+
+def message(text: str | Any, message_id: str, task: Task | None = None, context_id: str = "") -> Message:
+    parts = [new_text_part(text) if isinstance(text, str) else new_data_part(text)]
+    about = {"task_id": task.id, "context_id": task.context_id} if task else {"context_id": context_id}
+    return Message(message_id=message_id, role=Role.ROLE_USER, parts=parts, **about)
+
+
+async def sent(client: Client, asked: Message, **configuration: Any) -> list[StreamResponse]:
+    request = SendMessageRequest(message=asked, configuration=SendMessageConfiguration(**configuration))
+    return [response async for response in client.send_message(request)]
+
+
+async def send(client: Client, text: Any, message_id: str, task: Task | None = None, **configuration: Any) -> Task:
+    """The task once it stopped, or at once with `return_immediately`."""
+    responses = await sent(client, message(text, message_id, task), **configuration)
+    return await client.get_task(GetTaskRequest(id=responses[0].task.id))
+
+
+def answer(task: Task) -> str:
+    return "".join(get_artifact_text(artifact) for artifact in task.artifacts)
+
+
+def written(responses: list[StreamResponse]) -> str:
+    """The artifact that the updates make up."""
+    text = ""
+    for response in responses:
+        if response.HasField("artifact_update"):
+            update = response.artifact_update
+            text = (text if update.append else "") + get_artifact_text(update.artifact)
+    return text
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_message_is_answered_streamed_or_whole(served: Served, held: Held, binding: str) -> None:
+    held.go.set()
+    async with opened(served.url, binding=binding) as client:
+        responses = await sent(client, message("please hold", f"stream-{binding}"))
+    assert responses[0].HasField("task") and responses[-1].status_update.status.state == DONE
+    assert written(responses) == "Settled, 好的."
+    done = [get_message_text(each.status_update.status.message) for each in responses if each.HasField("status_update")]
+    assert "calling hold" in done
+    async with opened(served.url, binding=binding, streaming=False) as client:
+        (whole,) = await sent(client, message("apples and kiwis", f"whole-{binding}"))
+        assert whole.task.status.state == DONE and answer(whole.task) == "Heard apples, kiwis."
+        assert [each.role for each in whole.task.history] == [Role.ROLE_USER]
+
+
+async def test_a_context_is_a_session_and_a_message_that_comes_twice_is_one(served: Served) -> None:
+    async with opened(served.url) as client:
+        first = message("apples", "m1", context_id="basket")
+        one, again = (await sent(client, first))[0].task, (await sent(client, first))[0].task
+        other = (await sent(client, message("pears", "m2", context_id="basket")))[0].task
+        assert one.id == again.id != other.id and other.context_id == "basket"
+        done = await client.get_task(GetTaskRequest(id=other.id))
+        assert answer(done) == "Heard apples, pears.", "the session knows the first message"
+        listed = await client.list_tasks(ListTasksRequest(context_id="basket", page_size=1))
+        assert ([task.id for task in listed.tasks], listed.total_size) == ([other.id], 2)
+        rest = await client.list_tasks(ListTasksRequest(context_id="basket", page_token=listed.next_page_token))
+        assert [task.id for task in rest.tasks] == [one.id] and not rest.next_page_token
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_an_approval_is_input_that_a_further_message_of_the_task_gives(served: Served, binding: str) -> None:
+    async with opened(served.url, binding=binding) as client:
+        for reply_with, result in (("yes", "refunded 5"), ({"verdict": "reject", "reason": "no"}, "rejected")):
+            asked = await send(client, "please refund", f"{result}-{binding}")
+            assert asked.status.state == WAITS and "refund(amount=5)" in get_message_text(asked.status.message)
+            with pytest.raises(A2AError, match="another context"):
+                await sent(client, message("yes", "x", Task(id=asked.id, context_id="elsewhere")))
+            settled = await send(client, reply_with, f"{result}-answer-{binding}", asked)
+            assert settled.id == asked.id and settled.status.state == DONE and answer(settled) == "Settled, 好的."
+            with served.client(headers=ALPHA) as http:
+                assert result in http.get(f"/api/tasks/{settled.id}").text
+        with pytest.raises(A2AError, match="has ended"):
+            await sent(client, message("more", "y", settled))
+
+
+async def test_a_question_is_input_that_a_further_message_of_the_task_gives(database: Path, held: Held) -> None:
+    flow = FlowConfig.model_validate({"subflows_config": {"controller": {"agent": "shop"}, "executor": {"tools": []}}})
+    agent = held.agent("shop", reply).model_copy(update={"mode": "paint"})
+    with Served(database, ServerSettings(), agents=[agent], modes={"paint": flow}) as served:
+        async with opened(served.url, headers={}) as client:
+            asked = await send(client, "paint it", "q1")
+            assert asked.status.state == WAITS and get_message_text(asked.status.message) == "Which colour?"
+            told = await send(client, "blue", "q2", asked)
+    assert told.id == asked.id and told.status.state == DONE and answer(told) == "It is blue."
+    assert [(each.role == Role.ROLE_USER, get_message_text(each)) for each in told.history] == [
+        (True, "paint it"), (False, "Which colour?"), (True, "blue"),
+    ]  # fmt: skip
+
+
+async def test_a_task_is_followed_by_whom_it_was_left_and_can_be_cancelled(database: Path) -> None:
+    held = Held()
+    with Served(database, ServerSettings(), agents=[held.agent("shop", reply)]) as served:
+        async with opened(served.url, headers={}, streaming=False) as client, opened(served.url, headers={}) as other:
+            (begun,) = await sent(client, message("please hold", "a"), return_immediately=True)
+            assert begun.task.status.state in (WORKS, TaskState.TASK_STATE_SUBMITTED)
+            await asyncio.to_thread(held.begun.wait, 60)
+            following = other.subscribe(SubscribeToTaskRequest(id=begun.task.id))
+            assert (await anext(following)).task.status.state == WORKS
+            held.go.set()
+            rest = [response async for response in following]
+            assert written(rest) == "Settled, 好的." and rest[-1].status_update.status.state == DONE
+            with pytest.raises(A2AError, match="has ended"):
+                await anext(other.subscribe(SubscribeToTaskRequest(id=begun.task.id)))
+            held.go.clear()
+            (begun,) = await sent(client, message("please hold", "b"), return_immediately=True)
+            wait_until(lambda: served.service.app.tasks.running() != [])
+            stopping = asyncio.create_task(client.cancel_task(CancelTaskRequest(id=begun.task.id)))
+            await asyncio.sleep(0.05)
+            held.go.set()
+            assert (await stopping).status.state == CANCELLED
+            with pytest.raises(A2AError):
+                await client.cancel_task(CancelTaskRequest(id=begun.task.id))
+
+
+async def test_tenants_and_agents_see_their_own_tasks_and_cards_need_a_key(served: Served) -> None:
+    async with opened(served.url) as client:
+        task = await send(client, "plums", "own")
+    for agent, headers in (("shop", BETA), ("travel", ALPHA)):
+        async with opened(served.url, agent, headers) as other:
+            with pytest.raises(A2AError, match="not found"):
+                await other.get_task(GetTaskRequest(id=task.id))
+            with pytest.raises(A2AError, match="not found"):
+                await sent(other, message("plums", "more", Task(id=task.id)))
+    for agent, headers, status in (("shop", {}, 401), ("nobody", ALPHA, 404)):
+        with pytest.raises(AgentCardResolutionError) as refused:
+            async with opened(served.url, agent, headers):
+                pass
+        assert refused.value.status_code == status
+    with served.client(headers=ALPHA) as http:
+        card = http.get("/a2a/shop/.well-known/agent-card.json").json()
+        assert card["description"] == "Sells fruit." and card["capabilities"]["pushNotifications"]
+        assert http.get("/.well-known/agent-card.json").json()["name"] == served.service.default_agent
+
+
+async def test_a_client_of_the_protocol_before_1_0_is_answered(served: Served) -> None:
+    asked = {"messageId": "old", "role": "user", "parts": [{"kind": "text", "text": "pears"}], "kind": "message"}
+    form = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": asked}}
+    with served.client(headers=ALPHA) as http:
+        result = http.post("/a2a/shop", json=form).json()["result"]
+    assert result["status"]["state"] == "completed" and result["artifacts"][0]["parts"][0]["text"] == "Heard pears."
+
+
+async def test_what_fails_or_cannot_be_read_is_said_in_the_protocol(served: Served) -> None:
+    async with opened(served.url) as client:
+        failed = await send(client, "please fail", "f")
+        assert failed.status.state == FAILED and "the endpoint is down" in get_message_text(failed.status.message)
+        address = Message(message_id="u", role=Role.ROLE_USER, parts=[{"url": "https://example.org/a.png"}])
+        with pytest.raises(A2AError, match="raw bytes"):
+            await sent(client, address)
+        with pytest.raises((A2AError, A2AClientError)):
+            await sent(client, message("", "empty"))
+
+
+class Receiver:
+    """A loopback server that keeps what is pushed to it."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[str, Json]] = []
+        got = self.got
+
+        class _Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                got.append((self.headers["X-A2A-Notification-Token"], json.loads(body)))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        self.url = f"http://127.0.0.1:{cast(int, self._server.server_address[1])}/hook"
+
+    def __enter__(self) -> "Receiver":
+        Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+async def test_who_asked_is_told_when_a_task_stops(served: Served) -> None:
+    with Receiver() as receiver:
+        hook = TaskPushNotificationConfig(url=receiver.url, token="secret")
+        async with opened(served.url, streaming=False) as client:
+            asked = await send(client, "please refund", "push", task_push_notification_config=hook)
+            await asyncio.to_thread(wait_until, lambda: len(receiver.got) == 1)
+            await send(client, "yes", "push-yes", asked)
+            await asyncio.to_thread(wait_until, lambda: len(receiver.got) == 2)
+            named = ListTaskPushNotificationConfigsRequest(task_id=asked.id)
+            (config,) = (await client.list_task_push_notification_configs(named)).configs
+            assert config.url == receiver.url
+            await client.delete_task_push_notification_config(
+                DeleteTaskPushNotificationConfigRequest(task_id=asked.id, id=config.id)
+            )
+            assert not (await client.list_task_push_notification_configs(named)).configs
+    assert [token for token, _ in receiver.got] == ["secret", "secret"]
+    states = [form["task"]["status"]["state"] for _, form in receiver.got]
+    assert states == ["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_COMPLETED"]
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.2:9/x", "http://localhost:9/x", "http://[::1]/x", "file:///etc/passwd"]
+)
+async def test_a_notification_goes_to_no_private_address_that_is_not_allowed(served: Served, url: str) -> None:
+    async with opened(served.url) as client:
+        with pytest.raises(A2AError, match="SEGUE_PUSH_HOSTS"):
+            await send(client, "plums", "private", task_push_notification_config=TaskPushNotificationConfig(url=url))
+        task = await send(client, "plums", "public")
+        with pytest.raises(A2AError, match="SEGUE_PUSH_HOSTS"):
+            await client.create_task_push_notification_config(TaskPushNotificationConfig(task_id=task.id, url=url))
