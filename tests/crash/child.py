@@ -119,7 +119,8 @@ class _Talk:
 
     async def go_on(self) -> None:
         agent = agent_over(self._folder, self._traps, self._scenario, self._linger)
-        async with segue.open(self._folder / "segue.db", agents=[agent], modes={"desk": DESK}) as app:
+        modes = {"desk": DESK} if self._scenario.desk else {}
+        async with segue.open(self._folder / "segue.db", agents=[agent], modes=modes) as app:
             self._app = app
             self._traps.on_pause = self._pause_from_a_thread(app)
             for place, turn in enumerate(self._scenario.turns):

@@ -58,12 +58,13 @@ class Turn:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Turns on one thread; with `mcp` the agent has the tools of an MCP server as well."""
+    """Turns on one thread; with `mcp` the agent has the tools of an MCP server as well, with `desk` the mode."""
 
     name: str
     protocol: str
     turns: tuple[Turn, ...]
     mcp: bool = False
+    desk: bool = False
 
     def turn_of(self, message: str) -> Turn | None:
         """The turn, or the part of one, that a message begins; each note stands in a line below it."""
@@ -327,6 +328,7 @@ DESK = Scenario(
         ),
         Turn("write once more", "react", one(send("f"))),
     ),
+    desk=True,
 )
 
 MCP = Scenario(

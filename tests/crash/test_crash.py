@@ -1,4 +1,4 @@
-"""An eighth of `make crash`, which successive commits take in turn, and what the whole of it stands on."""
+"""A twelfth of `make crash`, which successive commits take in turn, and what the whole of it stands on."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from .measurement import Measured, measure, part_of_commit
 from .points import AFTER_MEMORY, known_places
 from .scenarios import SCENARIOS
 
-PARTS = 8
+PARTS = 12
 KILLS, RACES = 300, 1000
 """As in `make crash`."""
 
