@@ -7,6 +7,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,6 +148,16 @@ def network_attempts() -> Iterator[list[str]]:
     _attempts.clear()
     if found:
         pytest.fail(f"The test reached for the network: {', '.join(found)}.")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands() -> Iterator[None]:
+    """Build the commands of the command line once, as a process of it does: that takes longer than most of them."""
+    import typer.testing
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture(autouse=True)
