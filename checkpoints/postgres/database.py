@@ -93,7 +93,7 @@ class PostgresSession:
                 try:
                     return self._commit(works)
                 except _RolledBack:
-                    self._begin_again()
+                    self._restart()
             try:
                 return self._commit(works)
             except _RolledBack as failure:
@@ -136,7 +136,7 @@ class PostgresSession:
         self._transaction = cursor.fetchone() or ("", "")
         connection.notices.clear()
 
-    def _begin_again(self) -> None:
+    def _restart(self) -> None:
         try:
             self.begin(synced=True)
         except DatabaseUnavailable as error:

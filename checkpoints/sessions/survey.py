@@ -73,7 +73,7 @@ class NewestReadable:
         return is_passed(self.ns, self.newer)
 
     @property
-    def knows_until(self) -> float:
+    def known_until(self) -> float:
         """When the last call may have begun that the state knows of, in Unix seconds.
 
         The writes on a checkpoint are complete when the next one is made, whose id contains the time.
@@ -114,7 +114,7 @@ class Damage:
         self.steps += [(found.ns, found.checkpoint_id, step) for step in found.broken]
         self.unreadable += [(found.ns, checkpoint_id) for checkpoint_id in found.unreadable]
         if found.broken or found.newer:
-            self.unknown_since = min(self.unknown_since, found.knows_until)
+            self.unknown_since = min(self.unknown_since, found.known_until)
             self.back_to = min(self.back_to, found.at)
 
     def add_lost(self, ns: str, ids: Sequence[str]) -> None:
@@ -180,12 +180,12 @@ class Survey:
     async def _newest(self, ns: str, ids: Sequence[str]) -> NewestReadable | None:
         for place, checkpoint_id in enumerate(ids):
             try:
-                return await self._look(ns, checkpoint_id, ids[:place])
+                return await self._inspect(ns, checkpoint_id, ids[:place])
             except DamagedCheckpoint as error:
                 self._reason = self._reason or error.reason
         return None
 
-    async def _look(self, ns: str, checkpoint_id: str, newer: Sequence[str]) -> NewestReadable:
+    async def _inspect(self, ns: str, checkpoint_id: str, newer: Sequence[str]) -> NewestReadable:
         """Read a checkpoint with everything that its state is made of.
 
         Raises:

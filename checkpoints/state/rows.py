@@ -122,7 +122,7 @@ def keep_newest(connection: Connection, thread_id: str) -> None:
     for ns, checkpoint_id in connection.execute(_IDS, (thread_id,)).fetchall():
         if (ns, checkpoint_id) not in kept:
             _drop(connection, (thread_id, ns, checkpoint_id))
-    _begin_anew(connection, thread_id)
+    _begin_thread(connection, thread_id)
 
 
 def delete_runs(connection: Connection, run_ids: Collection[str], check: Callable[[Connection, str], None]) -> None:
@@ -144,7 +144,7 @@ def delete_runs(connection: Connection, run_ids: Collection[str], check: Callabl
             raise ValueError(
                 f"Later checkpoints of thread {thread_id!r} are rebuilt from those of the runs: delete or prune it."
             )
-        _begin_anew(connection, thread_id)
+        _begin_thread(connection, thread_id)
 
 
 def _run_of(metadata: str) -> str | None:
@@ -164,7 +164,7 @@ def _without_parent(connection: Connection, thread_id: str) -> list[Row]:
     return connection.execute(_WITHOUT_PARENT.format(content=connection.state.content), (thread_id,)).fetchall()
 
 
-def _begin_anew(connection: Connection, thread_id: str) -> None:
+def _begin_thread(connection: Connection, thread_id: str) -> None:
     """Make checkpoints whose parents were deleted the first of their graphs."""
     for row in _without_parent(connection, thread_id):
         key = (thread_id, row["checkpoint_ns"], row["checkpoint_id"])

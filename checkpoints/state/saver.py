@@ -72,7 +72,7 @@ class _Hold:
             self._error = self._error or error
 
     @contextlib.contextmanager
-    def noting(self) -> Iterator[None]:
+    def noting_errors(self) -> Iterator[None]:
         """As `note`, for an error that is raised."""
         try:
             yield
@@ -80,7 +80,7 @@ class _Hold:
             self.note(error)
             raise
 
-    def refuse_gap(self) -> None:
+    def check_no_gap(self) -> None:
         """Raise DatabaseUnavailable where an earlier write failed."""
         if self._error is not None:
             raise DatabaseUnavailable(
@@ -136,7 +136,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
             DatabaseUnavailable: one is not.
         """
         if hold := self._holds.get(thread_id):
-            hold.refuse_gap()
+            hold.check_no_gap()
 
     def keep_reads(self, thread_id: str) -> None:
         """Until the next write to a thread that is held, read each of its checkpoints once."""
@@ -161,12 +161,12 @@ class FencedSaver(BaseCheckpointSaver[str]):
         """
         thread_id = _thread_of(config)
         hold, statements = self._hold(thread_id), self._database.statements(thread_id)
-        with hold.noting():
+        with hold.noting_errors():
             saved = statements.put(config, checkpoint, metadata, new_versions)
 
         def save(connection: Connection) -> list[str]:
             hold.check(connection)
-            hold.refuse_gap()
+            hold.check_no_gap()
             statements.run(connection)
             return [row["task_id"] for row in connection.execute(_PAUSE_REQUESTED, (thread_id,))]
 
@@ -191,22 +191,22 @@ class FencedSaver(BaseCheckpointSaver[str]):
         kept = [_STAND_IN if channel == EVENTS else (channel, value) for channel, value in writes]
         events = [event for channel, value in writes if channel == EVENTS for event in value]
         deferred = hold.fence > 0 and not any(channel in WRITES_IDX_MAP for channel, _ in kept)
-        with hold.noting():
+        with hold.noting_errors():
             statements.put_writes(config, kept, task_id, task_path)
 
         def save(connection: Connection) -> list[EventForm]:
             hold.check(connection)
-            hold.refuse_gap()
+            hold.check_no_gap()
             stored = _insert(connection, config, task_id, events)
             statements.run(connection)
             return stored
 
         writing = self._database.submit(save, failed=hold.note, deferred=deferred)
-        writing.add_done_callback(self._tell)  # in the order of the transactions, also when the caller is cancelled
+        writing.add_done_callback(self._publish)  # in the order of the transactions, also when the caller is cancelled
         if not deferred:
             await asyncio.shield(writing)
 
-    def _tell(self, writing: "asyncio.Future[list[EventForm]]") -> None:
+    def _publish(self, writing: "asyncio.Future[list[EventForm]]") -> None:
         if writing.exception() is None and writing.result() and self._on_events is not None:
             self._on_events([from_dict(form) for form in writing.result()])
 

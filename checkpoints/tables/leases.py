@@ -157,7 +157,7 @@ class Renewal:
             DatabaseUnavailable: nothing was renewed; the next call opens the database anew.
         """
 
-        def prolong(connection: Connection) -> set[str]:
+        def extend(connection: Connection) -> set[str]:
             expires_at = self._now(connection) + ttl
             return {name for name, fence in sorted(fences.items()) if not renew(connection, name, fence, expires_at)}
 
@@ -165,7 +165,7 @@ class Renewal:
             self._session = self._database.open_renewing(ttl / 3)
         try:
             self._session.begin(synced=False)
-            (lost,) = self._session.commit([prolong])
+            (lost,) = self._session.commit([extend])
         except NotRepeatable as failure:
             self.close()
             raise failure.error from failure

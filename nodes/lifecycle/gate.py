@@ -32,17 +32,17 @@ class Gate:
         self._asked = True
         self._moved.set()
 
-    def saw(self) -> None:
+    def acknowledge(self) -> None:
         """The follower has one of the engine's events."""
         self._unseen -= 1
         self._asked = False
         self._moved.set()
 
-    def tell(self, count: int) -> None:
+    def expect(self, count: int) -> None:
         """So many events are on their way."""
         self._unseen += count
 
-    async def arrive(self, runtime: NodeRuntime) -> None:
+    async def wait(self, runtime: NodeRuntime) -> None:
         """Wait until more is asked for, or a pause."""
         while (self._unseen > 0 or not self._asked) and not runtime.drain_requested:
             self._moved.clear()
@@ -64,11 +64,11 @@ def stepwise(node: Node, *, holds: bool = False) -> Node:
         gate = GATE.get()
         if gate is None:
             return await node(state, runtime)
-        await gate.arrive(runtime)
+        await gate.wait(runtime)
         if runtime.drain_requested and not holds:
             raise GraphDrained(runtime.drain_reason or "")
         update = await node(state, runtime)
-        gate.tell(sum(event["type"] == Lifecycle.type for event in update.get("events", ())))
+        gate.expect(sum(event["type"] == Lifecycle.type for event in update.get("events", ())))
         return update
 
     return cast(Node, step)

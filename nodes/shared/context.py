@@ -1,6 +1,6 @@
 """The context of a node: its services, its agent and its tools."""
 
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -54,9 +54,10 @@ class NodeContext:
         """Seconds worked on a task: time that it was paused or without a process does not count."""
         return self.services.clock() - max(started_at, self.services.began)
 
-    def emit(self, event: Delta) -> None:
-        """Stream a delta; what is durable is returned from the node under `events` instead."""
-        self.services.emit(event)
+    @property
+    def emit(self) -> Callable[[Delta], None]:
+        """Streams a delta; what is durable is returned from the node under `events` instead."""
+        return self.services.emit
 
 
 def node_context(runtime: NodeRuntime) -> NodeContext:

@@ -144,14 +144,13 @@ class App:
 
     # Tasks under way.
 
-    async def follow(self, task_id: str, after: int = 0, *, so_far: bool = False) -> AsyncGenerator[Event, None]:
+    def follow(self, task_id: str, after: int = 0, *, so_far: bool = False) -> AsyncGenerator[Event, None]:
         """The task's durable events from `after` on, then what happens until it ends, pauses or waits.
 
         With `so_far` the live events begin with what was streamed of the answer before, as one token.
         Of a task that another process runs only the durable events are seen.
         """
-        async for event in self.tasks.follow(task_id, after, so_far):
-            yield event
+        return self.tasks.follow(task_id, after, so_far)
 
     async def pause(self, task_id: str) -> None:
         """Stop a task, of this process or another, at its next boundary; until then its status is pausing.
@@ -173,10 +172,9 @@ class App:
         """
         return await self._control.result(*await self._control.resume(task_id, model=model))
 
-    async def resume_and_follow(self, task_id: str, *, model: str = "") -> AsyncGenerator[Event, None]:
+    def resume_and_follow(self, task_id: str, *, model: str = "") -> AsyncGenerator[Event, None]:
         """As `resume`, but yields what happens from now on."""
-        async for event in self.tasks.resume_and_follow(task_id, model=model):
-            yield event
+        return self.tasks.resume_and_follow(task_id, model=model)
 
     async def take_up(self, task_id: str, *, model: str = "", answer: Any = None, interrupt_id: str = "") -> Json:
         """As `resume`, or `answer` where one is given, but returns the task as soon as it runs."""
@@ -217,12 +215,9 @@ class App:
             *await self._control.resume(task_id, answer=answer, interrupt_id=interrupt_id)
         )
 
-    async def answer_and_follow(
-        self, task_id: str, answer: Any, *, interrupt_id: str = ""
-    ) -> AsyncGenerator[Event, None]:
+    def answer_and_follow(self, task_id: str, answer: Any, *, interrupt_id: str = "") -> AsyncGenerator[Event, None]:
         """As `answer`, but yields what happens from now on."""
-        async for event in self.tasks.resume_and_follow(task_id, answer=answer, interrupt_id=interrupt_id):
-            yield event
+        return self.tasks.resume_and_follow(task_id, answer=answer, interrupt_id=interrupt_id)
 
     async def permissions(self, session_id: str | None = None, *, prefix: str = "") -> list[Json]:
         """The tools that need no further approval, in a session or in all whose names begin with `prefix`."""

@@ -152,7 +152,7 @@ LIFECYCLE = (
     Mutant(
         "the database runs ahead of what was told",
         "nodes/lifecycle/gate.py",
-        "        await gate.arrive(runtime)\n",
+        "        await gate.wait(runtime)\n",
         "",
         f"{ENGINE}test_kept.py::test_the_background_comes_no_further_than_what_was_told",
     ),

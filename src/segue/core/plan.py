@@ -118,13 +118,13 @@ def keep_finished(old: Sequence[Step], new: Sequence[Step], *, failed: bool = Fa
     """
     stays = {Status.DONE, Status.ERROR} if failed else {Status.DONE}
     kept = {step.step_id: step for step in old if step.status in stays}
-    new = _give_way(kept, new)
+    new = _renumber_clashing(kept, new)
     again = {step.step_id for step in new if step.step_id in kept and kept[step.step_id].status == Status.ERROR}
     kept = {step_id: step for step_id, step in kept.items() if step_id not in again}
     return (*kept.values(), *(step for step in new if step.step_id not in kept))
 
 
-def _give_way(finished: Mapping[str, Step], new: Sequence[Step]) -> Sequence[Step]:
+def _renumber_clashing(finished: Mapping[str, Step], new: Sequence[Step]) -> Sequence[Step]:
     def other(step: Step) -> bool:
         done = finished.get(step.step_id)
         if done is None or step.status == Status.DONE:
@@ -141,25 +141,25 @@ def _give_way(finished: Mapping[str, Step], new: Sequence[Step]) -> Sequence[Ste
             update={
                 "step_id": moved.get(step.step_id, step.step_id),
                 "depends_on": tuple(moved.get(need, need) for need in step.depends_on),
-                "params": _refer_anew(step.params, moved),
+                "params": _renumber_references(step.params, moved),
             }
         )
         for step in new
     ]
 
 
-def _refer_anew(value: Any, moved: Mapping[str, str]) -> Any:
+def _renumber_references(value: Any, moved: Mapping[str, str]) -> Any:
     """Parameters with their references following the steps that got another number."""
     if isinstance(value, Mapping):
-        return {name: _refer_anew(inner, moved) for name, inner in value.items()}
+        return {name: _renumber_references(inner, moved) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_refer_anew(inner, moved) for inner in value]
+        return [_renumber_references(inner, moved) for inner in value]
     if isinstance(value, str) and (found := _REFERENCE.match(value)) and found[1] in moved:
         return f"steps.{moved[found[1]]}.{found[2]}"
     return value
 
 
-def _circle(steps: Sequence[Step]) -> list[str]:
+def _cycle(steps: Sequence[Step]) -> list[str]:
     """Ids of steps that wait for each other, found by taking away what can run and what nothing waits for."""
     left = {step.step_id: set(step.depends_on) for step in steps}
     while free := [i for i, needs in left.items() if not needs & left.keys() or not any(i in n for n in left.values())]:
@@ -188,7 +188,7 @@ def problems(steps: Sequence[Step], tools: Iterable[str] | None = None, max_step
         ]
         if known is not None and step.uses_tool and step.action not in known:
             found.append(f"step {step.step_id} names the tool {step.action!r}; there are: {', '.join(known) or 'none'}")
-    if circle := _circle(to_run):
+    if circle := _cycle(to_run):
         found.append(f"steps {', '.join(circle)} wait for each other")
     return found
 

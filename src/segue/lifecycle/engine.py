@@ -264,7 +264,7 @@ class ConversationEngine:
     async def _leave(self, *, at_once: bool) -> None:
         """Have the task stop. One of a given app goes on to its boundary by itself if there is no time to wait."""
         if at_once and not self._source.private:
-            await self._task.let_run()
+            await self._task.detach()
         for event in await self._task.leave(at_once=at_once):
             self._receive(event)
 

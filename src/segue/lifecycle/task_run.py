@@ -243,7 +243,7 @@ class TaskRun:
         context = copy_context()
         context.run(GATE.set, self._gate)
         known = await self.app.tasks.events(self.task_id, after=self._seen) if self.task_id else []
-        self._gate.tell(sum(isinstance(event, Lifecycle) for event in known))
+        self._gate.expect(sum(isinstance(event, Lifecycle) for event in known))
         task, _ = await asyncio.create_task(starting, context=context)
         self.task_id, self.session_id = task.task_id, task.thread_id
         self._follow()
@@ -270,7 +270,7 @@ class TaskRun:
             return None
         self._seen = max(self._seen, event.seq)
         if isinstance(event, Lifecycle):
-            self._gate.saw()
+            self._gate.acknowledge()
         return event
 
     def pause(self) -> None:
@@ -306,7 +306,7 @@ class TaskRun:
                 found.append(event)
         return found
 
-    async def let_run(self) -> None:
+    async def detach(self) -> None:
         """Have the task stop at its next boundary without waiting for it."""
         if self._events is not None:
             self.pause()

@@ -120,7 +120,7 @@ def blocks_of(text: str) -> Iterator[Block]:
     """The entries of a file, and the text between them."""
     last = 0
     for found in _ENTRY.finditer(text):
-        if (at := _moment(found["at"])) is None:
+        if (at := _parse_time(found["at"])) is None:
             continue
         yield from _free_text(text, last, found.start())
         content = _ESCAPED.sub(r"\1", found["text"].strip("\n"))
@@ -148,7 +148,7 @@ def _shown(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).strftime(_TIME)
 
 
-def _moment(text: str) -> float | None:
+def _parse_time(text: str) -> float | None:
     try:
         return datetime.strptime(text, _TIME).replace(tzinfo=UTC).timestamp()
     except ValueError:

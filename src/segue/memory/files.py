@@ -229,7 +229,7 @@ class MemoryFiles:
         if len(data) > self._limits.file_bytes:
             raise self._full(name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        new = _beside(path)
+        new = _temporary_path(path)
         with os.fdopen(os.open(new, _NEW, 0o666), "wb") as file:
             file.write(data)
             file.flush()
@@ -242,7 +242,7 @@ class MemoryFiles:
     def _unlink(self, path: Path) -> None:
         """Delete a file, what a crash left of a write to it, and the folders that are empty then."""
         path.unlink()
-        _beside(path).unlink(missing_ok=True)
+        _temporary_path(path).unlink(missing_ok=True)
         for folder in path.parents:
             if folder == self._folder or any(folder.iterdir()):
                 break
@@ -268,7 +268,7 @@ class MemoryFiles:
         return MemoryFile(name, found.st_size, len(tasks), tuple(dict.fromkeys(tasks)), found.st_mtime)
 
 
-def _beside(path: Path) -> Path:
+def _temporary_path(path: Path) -> Path:
     """Where the new text is written: one name is enough under the lock, and a crash leaves only one file."""
     return path.with_name(f".{path.name}.new")
 

@@ -168,7 +168,7 @@ class Runner:
         """
         self._check_loop()
         fence = await (self.leases.take_first(thread_id) if first else self._acquire(thread_id, wait, promised))
-        await self._end_stale(thread_id)
+        await self._stop_stale_runs(thread_id)
         self.saver.hold(thread_id, fence)
         begun = False
 
@@ -207,7 +207,7 @@ class Runner:
         self.saver.release(thread_id)
         self.leases.forget(thread_id)
 
-    async def _end_stale(self, thread_id: str) -> None:
+    async def _stop_stale_runs(self, thread_id: str) -> None:
         """Stop a run of ours whose lease ran out before we took the thread again; it cannot write any more."""
         for run in [run for run in self._runs.values() if run.row.thread_id == thread_id]:
             run.pause(LEASE_LOST)

@@ -119,20 +119,20 @@ class _Ranked:
         """Move everything towards its neighbours, as far as the others of its rank let it."""
         near = self.neighbours()
         for row in self.rows:
-            self._spread(row, dict.fromkeys(row, 0.0))
+            self._space_out(row, dict.fromkeys(row, 0.0))
         for _ in range(SWEEPS):
             for row in (*self.rows, *self.rows[::-1]):
                 means = {place: _mean(self.x[other] for other in near[place]) for place in row if near[place]}
-                self._spread(row, {place: means.get(place, self.x[place]) for place in row})
+                self._space_out(row, {place: means.get(place, self.x[place]) for place in row})
 
-    def _spread(self, row: Sequence[str], wanted: Mapping[str, float]) -> None:
-        """Place a rank without overlaps, in its order, as near as can be to where each is wanted."""
+    def _space_out(self, row: Sequence[str], targets: Mapping[str, float]) -> None:
+        """Place a rank without overlaps, in its order, as near as can be to where each is targets."""
         edge = float("-inf")
         for place in row:
             half = self.width(place) / 2
-            self.x[place] = max(wanted[place], edge + half)
+            self.x[place] = max(targets[place], edge + half)
             edge = self.x[place] + half + self.reach(place) + NODE_GAP
-        shift = _mean(wanted[place] - self.x[place] for place in row)
+        shift = _mean(targets[place] - self.x[place] for place in row)
         for place in row:
             self.x[place] += shift
 

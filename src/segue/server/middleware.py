@@ -229,7 +229,7 @@ class RequestLog:
         request_id = asked if _ID.fullmatch(asked) else uuid.uuid4().hex
         status = 0
 
-        async def noting(message: Message) -> None:
+        async def send_with_id(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -239,11 +239,11 @@ class RequestLog:
         began = time.monotonic()
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
-                await self._app(scope, receive, noting)
+                await self._app(scope, receive, send_with_id)
             except Exception as error:  # noqa: BLE001  the last resort: logged with its trace, answered without
                 answer = refusal(internal(), scope, error)
                 if not status:
-                    await answer(scope, receive, noting)
+                    await answer(scope, receive, send_with_id)
             finally:
                 _note(scope, status, time.monotonic() - began)
 

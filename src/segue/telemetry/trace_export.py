@@ -37,7 +37,7 @@ from .environment import EXPORTER, wants_content
 
 Attributes = dict[str, Any]
 SCOPE = InstrumentationScope("segue", version("segue"))
-MOMENTS = frozenset(
+TASK_EVENTS = frozenset(
     {"mode_selected", "fallback", "paused", "resumed", "steered", "recovered", "cancelled"}
     | {"approval_requested", "approval_given", "question_asked", "question_answered"}
 )
@@ -100,7 +100,7 @@ class _Task:
             context=self.context(),
             resource=self.resource,
             attributes=attributes,
-            events=[_moment(event) for event in events if event.type in MOMENTS],
+            events=[_span_event(event) for event in events if event.type in TASK_EVENTS],
             status=self._status(task.error or "", failed),
             start_time=_nanoseconds(task.created_at),
             end_time=_nanoseconds(max([task.created_at, *(event.timestamp for event in events)])),
@@ -224,7 +224,7 @@ def _place(event: Event) -> Attributes:
     return {name: value for name, value in place.items() if value}
 
 
-def _moment(event: Event) -> SpanEvent:
+def _span_event(event: Event) -> SpanEvent:
     reason = getattr(event, "reason", "")
     return SpanEvent(f"segue.{event.type}", {"reason": reason} if reason else {}, _nanoseconds(event.timestamp))
 

@@ -109,12 +109,12 @@ class Talk:
                 self._text("hint_waiting" if task and task.status == "waiting" else "hint"),
             )
         except ThreadBusy as error:
-            self._say_what_runs(error)
+            self._print_running_task(error)
         except SegueError as error:
             complain(sentence_of(error, self._settings))
         return True
 
-    def _say_what_runs(self, refused: ThreadBusy) -> None:
+    def _print_running_task(self, refused: ThreadBusy) -> None:
         if task := self._latest():
             complain(*self._loop.run(busy_hints(self._talk.app, self._settings, task.task_id, refused)))
 

@@ -206,12 +206,12 @@ def _existing_database(settings: Settings, file: Path, language: Language) -> It
     except (SegueError, sqlite3.Error) as error:
         found = render(error, language) if isinstance(error, SegueError) else str(error)
         damaged = any(sign in str(error) for sign in ("damaged", "malformed"))
-        yield Finding(False, "database", _with_cure(file, found, language) if damaged else found)
+        yield Finding(False, "database", _with_remedy(file, found, language) if damaged else found)
         return
     if faults:
         count = finding("faults_or_more" if len(faults) == MOST_FAULTS else "faults", language, n=len(faults))
         found = finding("damaged", language, file=file, count=count, first=repr(faults[0]))
-        yield Finding(False, "database", _with_cure(file, found, language))
+        yield Finding(False, "database", _with_remedy(file, found, language))
     elif rows or unreadable:
         yield from _damaged_sessions(settings, file, rows, unreadable, language)
     else:
@@ -290,7 +290,7 @@ def _damage_text(rows: Sequence[ReadRow], checkpoint: Unreadable | None, languag
     return listed(what)
 
 
-def _with_cure(file: Path, found: str, language: Language) -> str:
+def _with_remedy(file: Path, found: str, language: Language) -> str:
     """Say how to save what can be saved of a damaged file."""
     return finding("save", language, found=found, command=saving(file))
 

@@ -86,7 +86,7 @@ class Conversation:
         """Send a message and show its task, or with `steer` the unfinished one that it is added to."""
         known = await self._latest() if steer else None
         starting = self._start(message, steer, files)
-        task = await unless_interrupted(starting, PATIENCE, self._say_that_it_waits)
+        task = await unless_interrupted(starting, PATIENCE, self._print_waiting_hint)
         if task is None:
             complain(self.settings.say("not_sent"), self._again(message, steer))
             return Turn(PAUSED)
@@ -156,7 +156,7 @@ class Conversation:
         how = ["--steer"] if steer else ["--wait", f"{self.settings.wait:g}"]
         return send_command(self.settings, message, "--session", self.session, *how)
 
-    def _say_that_it_waits(self) -> None:
+    def _print_waiting_hint(self) -> None:
         if self.settings.wait:
             remark(self.settings.say("waiting_for_session", session=self.session))
 

@@ -122,12 +122,12 @@ class _Given:
             raise InvalidAnswer(
                 "--edit {text} names no call: use --edit '0={{…}}'; the calls are {calls}.",
                 text=one_line(text, 40),
-                calls=self._there(),
+                calls=self._position(),
             )
         target, written = numbered.groups() if numbered else (str(next(iter(self._names))), text)
         if target == ALL:
             raise InvalidAnswer(
-                "--edit applies to one call: use --edit '0={{…}}'; the calls are {calls}.", calls=self._there()
+                "--edit applies to one call: use --edit '0={{…}}'; the calls are {calls}.", calls=self._position()
             )
         try:
             arguments = arguments_of(written)
@@ -151,13 +151,15 @@ class _Given:
             if self._of_the_rest:
                 raise InvalidAnswer(
                     "Two options apply to all calls: name the calls by their numbers; the calls are {calls}.",
-                    calls=self._there(),
+                    calls=self._position(),
                 )
             self._of_the_rest = verdict
             return
         if not target.isdecimal() or int(target) not in self._names:
             raise InvalidAnswer(
-                "There is no call '{target}'; the calls are {calls}.", target=one_line(target, 40), calls=self._there()
+                "There is no call '{target}'; the calls are {calls}.",
+                target=one_line(target, 40),
+                calls=self._position(),
             )
         if int(target) in self._by_call:
             raise InvalidAnswer("Two options decide on call {target}: leave one out.", target=target)
@@ -177,5 +179,5 @@ class _Given:
             )
         return verdict
 
-    def _there(self) -> str:
+    def _position(self) -> str:
         return ", ".join(f"{index} ({name})" for index, name in self._names.items())

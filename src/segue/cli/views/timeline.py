@@ -57,7 +57,7 @@ def print_timeline(console: Console, session: str, entries: Sequence[TimelineEnt
         cells = {
             "snapshot": Text(entry.short_id, style="bold"),
             "place": Text(_place(entry.turn, entry.recursion, entry.steps, language)),
-            "what happened": _happened(entry, signs, language),
+            "what happened": _summary(entry, signs, language),
             "later effects": Text(str(entry.effects_since or ""), style="yellow"),
         }
         table.add_row(*(cells[name] for name in columns))
@@ -76,7 +76,7 @@ def _place(turn: int, recursion: int, steps: Sequence[str], language: str) -> st
     return " · ".join(parts)
 
 
-def _happened(entry: TimelineEntry, signs: Signs, language: str) -> Text:
+def _summary(entry: TimelineEntry, signs: Signs, language: str) -> Text:
     if entry.damaged:
         return Text(one_line(entry.damaged, MOST), style="red")
     lines = [_event(each, signs, language) for each in entry.happened]

@@ -110,7 +110,7 @@ def is_listed(snapshot: Snapshot) -> bool:
 
 
 def _entry(snapshot: Snapshot, turn: int, events: Sequence[Event]) -> TimelineEntry:
-    happened = [seen for event in events if (seen := _happened(event))]
+    happened = [seen for event in events if (seen := _line(event))]
     edited = [{"type": "edited", "text": ""}] if snapshot.source == "update" and not happened else []
     steps = {result.step_id for result in project(events).results if result.step_id}
     return TimelineEntry(
@@ -128,7 +128,7 @@ def _entry(snapshot: Snapshot, turn: int, events: Sequence[Event]) -> TimelineEn
     )
 
 
-def _happened(event: Event) -> Json | None:
+def _line(event: Event) -> Json | None:
     """The line of an event in an entry."""
     match event:
         case TaskStarted():

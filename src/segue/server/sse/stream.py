@@ -106,7 +106,7 @@ async def events_of(service: Service, task_id: str, after: int, so_far: bool = F
     """The task's events, once it runs again where a restart had interrupted it."""
     if resumed := service.resuming.get(task_id):
         await resumed.wait()
-    async with aclosing(service.app.follow(task_id, after, so_far=so_far)) as events:
+    async with aclosing(service.app.tasks.follow(task_id, after, so_far)) as events:
         async for event in events:
             yield event
 
