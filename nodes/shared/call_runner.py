@@ -197,8 +197,9 @@ class CallRunner:
             trace_id=self.ids.get("trace_id", ""),
             user_id=self.work.context.user_id,
         )
-        executor = TOOLS if name in self.own else self._executor
-        result, seconds = await run_once(executor, self.work.services.ledger, execution)
+        services = self.work.services
+        executor = (services.graph_executor or TOOLS) if name in self.own else self._executor
+        result, seconds = await run_once(executor, services.ledger, execution)
         return FinishedCall(call, result, True, seconds, permission)
 
     async def _grants(self, calls: Sequence[PendingCall]) -> Sequence[Grant]:

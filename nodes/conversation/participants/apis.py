@@ -117,7 +117,8 @@ class ToolsAPI:
             approved=bool(call.approval),
             idempotency_key=idempotency_key(f"{key.task_id}/{key.scope}/0", call.action, call.action_input),
         )
-        result, _ = await run_once(TOOLS, self._setting.services.ledger, execution)
+        services = self._setting.services
+        result, _ = await run_once(services.executor or TOOLS, services.ledger, execution)
         return self.output(result.value) if result.success else APIOutput(status_code=FAILED, data=result.error)
 
     def output(self, value: Any) -> APIOutput:

@@ -173,7 +173,9 @@ class Services:
     memory: Memory
     ledger: Ledger | None = None
     executor: Executor | None = None
-    """What carries out the calls of the task; None: its tools."""
+    """What carries out the calls of the task; None: the tools here."""
+    graph_executor: Executor | None = None
+    """What carries out those of a graph's own tools, which read its state; None: the tools here."""
     ids: Ids = field(default_factory=Ids)
     clock: Callable[[], float] = time.time
     began: float = 0.0

@@ -5,24 +5,26 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Protocol
 
 from ...app import App
 from ...core.agents import Agent
 from ...core.approval import Grant
+from ...core.calls import CallResult, Execution, Executor
 from ...core.context import Services
 from ...core.errors import ConfigurationError, ModelRefused, ThreadExists
 from ...core.events import Event, Token
 from ...core.models import CallDelta, Model, ModelPiece, ModelReply, ModelRequest, RawCall, ReasoningDelta, TextDelta
-from ...core.records import Call, Json, Task
+from ...core.records import Json, Task
 from ...core.task_status import TaskStatus
-from ...core.tools import CallKey, Claim, Ledger, Tool
+from ...core.tools import Tool
 from ...entry import open_app
 from ...models.request_text import digest, request_text
 from ...nodes.shared.live_reply import HELD_CHARS, HELD_SECONDS
 from ...registry import Registry
 from ...runtime.start import Request
 from ...tools.bound_tool import Marked, Marks
+from ...tools.calls.run import TOOLS
 from .cassette import Cassette, ModelCall, ServedTool
 from .difference import Difference, difference_of_messages
 from .tape import OnCall, RecordedIds, Tape
@@ -222,34 +224,33 @@ async def _pieces(call: ModelCall) -> AsyncGenerator[ModelPiece, None]:
     yield ModelReply(reply.text, reply.finish_reason, used, made)
 
 
-class RecordedLedger:
-    """A ledger that settles a call with its recorded outcome before it can run."""
+class RecordedResults(Protocol):
+    """Results of calls that were recorded."""
 
-    def __init__(self, whole: Ledger, tape: Tape) -> None:
-        self._whole = whole
-        self._tape = tape
+    async def result_of(self, name: str, arguments: Mapping[str, Any]) -> Json | None:
+        """The result of a call with these arguments, in the form of `CallResult.json`; None where there is none."""
+        ...
 
-    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
-        claim = await self._whole.claim(key, name, arguments)
-        if claim.state not in ("fresh", "doubtful"):
-            return claim
-        outcome = await self._tape.result_of(name, arguments)
-        if outcome is None:
-            return claim
-        await self._whole.settle(key, outcome)
-        return Claim("finished", outcome)
 
-    async def read(self, key: CallKey) -> Mapping[str, Any] | None:
-        return await self._whole.read(key)
+class RecordedExecutor:
+    """Answers calls with recorded results, in whichever order they come; `other` carries out those that have none."""
 
-    async def settle(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
-        await self._whole.settle(key, outcome)
+    def __init__(self, results: RecordedResults, other: Executor) -> None:
+        self._results = results
+        self._other = other
 
-    async def unknown(self, task_id: str) -> Sequence[Mapping[str, Any]]:
-        return await self._whole.unknown(task_id)
+    def needs_approval(self, tool: Tool) -> bool:
+        return self._other.needs_approval(tool)
 
-    async def finished(self) -> Sequence[Call]:
-        return await self._whole.finished()
+    def parallel(self, tool: Tool) -> bool:
+        return self._other.parallel(tool)
+
+    async def execute(self, execution: Execution) -> CallResult:
+        if execution.claim.state != "interrupted":
+            result = await self._results.result_of(execution.name, execution.arguments)
+            if result is not None:
+                return CallResult.of(result)
+        return await self._other.execute(execution)
 
 
 class OfflineTool(Marked):
@@ -315,8 +316,12 @@ class ReplayRegistry(Registry):
             return grants if self._tape.live else [grant for grant in grants if grant.rule.tool in permitted]
 
         self._emit, clock = emit, self._tape.clock
-        ledger = RecordedLedger(services.ledger, self._tape) if services.ledger else None
-        others: dict[str, Any] = {"ledger": ledger, "clock": clock, "began": clock()}
+        others: dict[str, Any] = {
+            "executor": RecordedExecutor(self._tape, services.executor or TOOLS),
+            "graph_executor": RecordedExecutor(self._tape, TOOLS),
+            "clock": clock,
+            "began": clock(),
+        }
         return replace(services, emit=emit, notes=notes, permissions=permissions, **others)
 
     def stream_rest(self) -> None:
