@@ -85,7 +85,11 @@ def _complaint(failed: Sequence[Step], added: PlanUpdate, outcomes: Sequence[Map
 def _failure_text(step: Step, outcome: Mapping[str, Any], language: str) -> str:
     if not _rejected(outcome):
         return f"step {step.step_id} ({step.description}) failed: {step.note}"
-    about = {"step": step.step_id, "description": step.description, "why": reason_clause(outcome["rejected"], language)}
+    about = {
+        "step": step.step_id,
+        "description": step.description,
+        "why": reason_clause(outcome.get("rejected", ""), language),
+    }
     return phrase("rejected_step", language, **about)
 
 

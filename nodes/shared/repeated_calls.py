@@ -69,7 +69,8 @@ def _made(outcomes: Sequence[Outcome], known: Collection[str]) -> list[tuple[str
 def _failed(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """The failed calls of a round; none where a person decided about one."""
     failed = [outcome for outcome in outcomes if not _result(outcome).success]
-    return [] if any("approved" in o or "rejected" in o for o in failed) else failed
+    decided = any("approved" in o or _result(o).status is CallStatus.REJECTED for o in failed)
+    return [] if decided else failed
 
 
 def _result(outcome: Outcome) -> CallResult:

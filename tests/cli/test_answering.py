@@ -355,3 +355,35 @@ def test_only_what_is_approved_can_be_allowed_always(pages: Shell) -> None:
     assert (refused.returncode, b"Two options apply to all calls" in refused.stderr) == (2, True)
     assert pages("answer", task_id, "--always", "for-ever", *SHOP[:2]).returncode == 2
     assert effects(pages) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("typed", "made", "shown"),
+    [("a\n", ["refund 50 sorry"], "refunded 50"), ("r\nno money\n", [], "rejected by the person")],
+)
+def test_the_person_of_a_conversation_decides_on_its_calls(
+    pages: Shell, typed: str, made: list[str], shown: str
+) -> None:
+    bot = ("--user", "input_user", "--bot", "segue:plan", "--api", "tools", "--log", "talk.jsonl")
+    terminal = pages.at_terminal("simulate", *SHOP, *bot, LC_ALL="zh_CN.UTF-8")
+    terminal.until("[USER] ")
+    terminal.type("please refund it\n")
+    terminal.until("[BOT] refund(")
+    terminal.until("A call is waiting for your approval:")
+    terminal.until("Your choice:")
+    for line in typed.splitlines(keepends=True):
+        terminal.type(line)
+        if line == "r\n":
+            terminal.until("reason (may be empty):")
+    terminal.until("[SYSTEM] ")
+    terminal.until(shown)
+    terminal.until("[USER] ")
+    terminal.type("END\n")
+    terminal.until("END!")
+    assert terminal.end() == 0
+    log = [json.loads(line) for line in pages.read("talk.jsonl").splitlines()]
+    (result,) = [line for line in log if line.get("role") == "API"]
+    assert shown in str(result["data"]) and log[0]["language"] == "en" and log[-1]["type"] == "end"
+    assert result["approval"] == ("reject" if typed.startswith("r") else "approve")
+    assert effects(pages) == made
