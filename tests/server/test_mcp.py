@@ -1,5 +1,7 @@
 """The official SDK's client calls agents: in this process, over HTTP and over standard input and output."""
 
+import asyncio
+import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,19 +11,20 @@ from typing import Any
 
 import httpx
 import pytest
-from mcp import Client, StdioServerParameters
+from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import ElicitResult
+from mcp.types import ElicitResult, ResourceTemplateReference
 
 import segue
 from segue.app import App
-from segue.core.agents import Agent
+from segue.core.agents import Agent, Budget
 from segue.mcp.agent_server import AgentServer
-from tests.fakes import ScriptedChatModel
+from tests.fakes import ScriptedChatModel, answer, call_tool
 
 from .serving import ALPHA, BETA, KEYS, Served, ServerSettings
 from .shop import refund, reply
 
+LEGACY = "2025-11-25"
 MODES = ("2026-07-28", "legacy")
 
 
@@ -185,14 +188,119 @@ async def test_over_http_only_calls_count_as_chats(database: Path) -> None:
 
 
 async def test_over_http_requests_that_stay_open_count_as_streams(database: Path) -> None:
-    settings, listening = ServerSettings(keys=KEYS, streams=1), {**ALPHA, "Accept": "text/event-stream"}
-    with Served(database, settings) as served, served.client() as client:
-        with client.stream("GET", "/mcp", headers=listening) as first:
-            assert first.status_code == 200
-            refused = client.get("/mcp", headers=listening)
+    with Served(database, ServerSettings(keys=KEYS, streams=2)) as served, served.client() as client:
+        first, second, beta = (initialized(client, headers) for headers in (ALPHA, ALPHA, BETA))
+        with client.stream("GET", "/mcp", headers=first) as one, client.stream("GET", "/mcp", headers=second) as two:
+            assert (one.status_code, two.status_code) == (200, 200)
+            refused = client.get("/mcp", headers=first)
             assert (refused.status_code, refused.json()["error"]["type"]) == (429, "TooManyStreams")
-        with client.stream("GET", "/mcp", headers={**BETA, "Accept": "text/event-stream"}) as other:
-            assert other.status_code == 200
+            with client.stream("GET", "/mcp", headers=beta) as other:
+                assert other.status_code == 200
+        stolen = {**first, **BETA}
+        assert client.post("/mcp", headers=stolen, json=request("tools/list")).status_code == 404
+
+
+def initialized(client: httpx.Client, headers: dict[str, str]) -> dict[str, str]:
+    """The headers of a new session of a client before 2026-07-28."""
+    headers = {**headers, "Accept": "application/json, text/event-stream"}
+    info = {"clientInfo": {"name": "test", "version": "1"}, "capabilities": {}, "protocolVersion": LEGACY}
+    response = client.post("/mcp", headers=headers, json=request("initialize", **info))
+    headers |= {"Mcp-Session-Id": response.headers["mcp-session-id"], "MCP-Protocol-Version": LEGACY}
+    ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    assert client.post("/mcp", headers=headers, json=ready).status_code == 202
+    return headers
+
+
+def request(method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+def first_id(response: httpx.Response) -> str:
+    """The id of the first event of a stream."""
+    return next(line for line in response.iter_lines() if line.startswith("id: ")).removeprefix("id: ")
+
+
+def test_over_http_a_stream_that_broke_is_resumed_by_its_own_session(database: Path) -> None:
+    call = request("tools/call", name="shop", arguments={"message": "apples"})
+    with Served(database, agents=[shop()]) as served, served.client() as client:
+        mine, other = initialized(client, {}), initialized(client, {})
+        with client.stream("POST", "/mcp", headers=mine, json=call) as broken:
+            last = first_id(broken)
+        with client.stream("GET", "/mcp", headers={**mine, "Last-Event-ID": last}) as resumed:
+            assert any("Heard apples." in line for line in resumed.iter_lines())
+        with client.stream("POST", "/mcp", headers=other, json=request("tools/list")) as listed:
+            assert first_id(listed) == last, "the ids are the same in each session"
+        with client.stream("GET", "/mcp", headers={**other, "Last-Event-ID": last}) as stolen:
+            text = next(line for line in stolen.iter_lines() if line.startswith("data: {"))
+        assert "apples" not in text and '"tools"' in text
+
+
+async def test_over_http_one_process_asks_and_several_say_what_to_send(database: Path) -> None:
+    for one, expected in ((True, "Settled, 好的."), (False, "Approve refund(amount=5)?")):
+        person = Person(verdict="approve")
+        with Served(database, ServerSettings(one_process=one), agents=[shop()]) as served:
+            async with opened(served.url, {}, mode="legacy", elicitation_callback=person) as client:
+                result = await client.call_tool("shop", {"message": "please refund"})
+        assert said(result).startswith(expected)
+        assert len(person.asked) == one
+
+
+async def test_a_call_that_is_cancelled_cancels_its_task_and_one_that_is_left_does_not(app: App) -> None:
+    began = asyncio.Event()
+
+    async def wait_for_ever() -> str:
+        """Never ends."""
+        began.set()
+        await asyncio.Event().wait()
+        return ""
+
+    model = ScriptedChatModel([call_tool(("wait_for_ever", {})), answer("Done.")])
+    budget = Budget(tool_seconds=600)
+    app.register(Agent(agent_id="slow", model=model, tools=(wait_for_ever,), mode="react", budget=budget))
+    async with Client(AgentServer(app).server, mode="legacy") as client:
+        call = asyncio.create_task(client.call_tool("slow", {"message": "wait"}))
+        await began.wait()
+        call.cancel()
+        (row,) = await app.tasks.list()
+        async for _ in app.follow(row.task_id):
+            pass
+        assert (await app.tasks.get(row.task_id)).status == "cancelled"
+    began.clear()
+
+
+async def test_sessions_are_resources_and_prompts_are_prompts(app: App) -> None:
+    app.register(Agent(agent_id="poet", prompt="Answer in rhyme.", model=ScriptedChatModel(["Moon."]), mode="direct"))
+    async with Client(AgentServer(app).server) as client:
+        prompts = {prompt.name: prompt.description for prompt in (await client.list_prompts()).prompts}
+        assert prompts["poet"] == "The agent poet." and "shop" not in prompts
+        (message,) = (await client.get_prompt("poet")).messages
+        assert message.content.text == "Answer in rhyme."
+        with pytest.raises(MCPError, match="no agent 'none'"):
+            await client.get_prompt("none")
+        await client.call_tool("poet", {"message": "June", "session_id": "a:b"})
+        (resource,) = (await client.list_resources()).resources
+        assert (resource.uri, resource.name, resource.title) == ("segue://sessions/a%3Ab", "a:b", "June")
+        (template,) = (await client.list_resource_templates()).resource_templates
+        ref = ResourceTemplateReference(type="ref/resource", uri=template.uri_template)
+        for begin, names in (("a", ["a:b"]), ("b", [])):
+            completed = await client.complete(ref, {"name": "session_id", "value": begin})
+            assert completed.completion.values == names
+        (content,) = (await client.read_resource(resource.uri)).contents
+        assert [said["content"] for said in json.loads(content.text)] == ["June", "Moon."]
+        for uri, sentence in (("segue://sessions/none", "no session 'none'"), ("file:///etc/passwd", "no resource")):
+            with pytest.raises(MCPError, match=sentence):
+                await client.read_resource(uri)
+
+
+async def test_over_http_a_tenant_has_its_own_sessions_as_resources(database: Path) -> None:
+    with Served(database, ServerSettings(keys=KEYS), agents=[shop()]) as served:
+        async with opened(served.url, ALPHA) as client:
+            await client.call_tool("shop", {"message": "apples", "session_id": "s"})
+            assert [one.uri for one in (await client.list_resources()).resources] == ["segue://sessions/s"]
+        async with opened(served.url, BETA) as client:
+            assert (await client.list_resources()).resources == []
+            with pytest.raises(MCPError, match="no session 's'"):
+                await client.read_resource("segue://sessions/s")
 
 
 @asynccontextmanager

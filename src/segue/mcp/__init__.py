@@ -1,1 +1,1 @@
-"""Agents as the tools of an MCP server."""
+"""Agents, their prompts and sessions as an MCP server."""

@@ -1,38 +1,57 @@
-"""An MCP server whose tools are the app's agents.
+"""An MCP server whose tools are the app's agents; their prompts are prompts, and sessions are resources.
 
-A call sends a message as a task, which a client that leaves does not stop. Where a task waits for a person, a client
-that supports elicitation asks; any other gets a reply that says what to send next.
+A call sends a message as a task, which a client that leaves does not stop; one that cancels the call does. Where a task
+waits for a person, a client that supports elicitation asks; any other gets a reply that says what to send next.
 """
 
+import asyncio
 import json
 from collections.abc import Callable
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from hashlib import sha256
 from importlib.metadata import version
 from typing import Any, Literal, cast
+from urllib.parse import quote, unquote
 
 from mcp.server import Server, ServerRequestContext
-from mcp.shared.exceptions import NoBackChannelError
+from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp.types import (
+    INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
+    CancelledNotificationParams,
     ClientCapabilities,
+    CompleteRequestParams,
+    CompleteResult,
+    Completion,
     ElicitationCapability,
     ElicitRequest,
     ElicitRequestFormParams,
     ElicitResult,
+    GetPromptRequestParams,
+    GetPromptResult,
     InputRequests,
     InputRequiredResult,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
     ListToolsResult,
     PaginatedRequestParams,
+    Prompt,
+    PromptMessage,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
     TextContent,
+    TextResourceContents,
     Tool,
 )
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..app import App
 from ..core.agents import Agent
-from ..core.errors import InvalidAnswer, SegueError, UnknownTask
+from ..core.errors import InvalidAnswer, SegueError, TaskError, UnknownTask
 from ..core.events import Action, Event, RecursionStart, StepUpdate, ToolCall
 from ..core.records import Json, RequestKey, Task
 from ..core.task_status import TaskStatus
@@ -43,7 +62,14 @@ from ..runtime.start import Request
 
 INPUT_REQUIRED_SINCE = "2026-07-28"
 """The protocol version from which on a call that needs input is answered with what it needs."""
+SESSIONS = "segue://sessions/"
+"""What the URI of a session's resource begins with; its name follows."""
+LISTED = 100
+"""Sessions in the list of resources, the newest first; any other can be read by its name."""
+_JSON = "application/json"
 _ANSWER = "answer"
+_CANCEL_SECONDS = 5.0
+"""How long after a call ended early its cancellation may be noticed."""
 Context = ServerRequestContext[Any, Any]
 Admit = Callable[[Context, str], AbstractContextManager[None]]
 """Takes a session; refuses a task beyond the caller's limit."""
@@ -85,9 +111,21 @@ class AgentServer:
         self._prefix_of = prefix_of
         self._admit = admit
         self._describe = describe
+        self._tasks: dict[tuple[str, Any], str] = {}
+        """The tasks of the calls that are being answered, by the client's session and the request."""
         self.server: Server[Any] = Server(
-            "segue", version=version("segue"), on_list_tools=self._list, on_call_tool=self._call
+            "segue",
+            version=version("segue"),
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
+            on_list_resources=self._list_sessions,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_session,
+            on_completion=self._complete,
         )
+        self.server.add_notification_handler("notifications/cancelled", CancelledNotificationParams, self._cancel)
 
     async def _list(self, _: Context, __: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[self._tool(agent) for agent in self._app.agents.values()])
@@ -101,15 +139,17 @@ class AgentServer:
         }
         return Tool(
             name=agent.agent_id,
-            description=agent.description or f"The agent {agent.agent_id}.",
+            description=_about(agent),
             input_schema=schema,
             output_schema=Answered.model_json_schema(),
         )
 
     async def _call(self, ctx: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
+        call = (_client(ctx), ctx.request_id)
         try:
             task, after = await self._begin(ctx, params)
             while True:
+                self._tasks[call] = task.task_id
                 await self._follow(ctx, task, after)
                 task = await self._app.tasks.get(task.task_id)
                 if task.status != TaskStatus.WAITING:
@@ -124,6 +164,70 @@ class AgentServer:
             return _failed(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}")
         except SegueError as error:
             return _failed(self._describe(ctx, error))
+        finally:  # a moment later: the notification that cancels a call is handled after the call has ended
+            asyncio.get_running_loop().call_later(_CANCEL_SECONDS, self._tasks.pop, call, None)
+
+    async def _cancel(self, ctx: Context, params: CancelledNotificationParams) -> None:
+        """Cancel the task of a call that the client cancelled."""
+        if task_id := self._tasks.pop((_client(ctx), params.request_id), ""):
+            with suppress(TaskError):  # it ended meanwhile
+                await self._app.cancel(task_id)
+
+    # Prompts and resources.
+
+    async def _list_prompts(self, _: Context, __: PaginatedRequestParams | None) -> ListPromptsResult:
+        agents = [agent for agent in self._app.agents.values() if agent.prompt]
+        return ListPromptsResult(prompts=[Prompt(name=agent.agent_id, description=_about(agent)) for agent in agents])
+
+    async def _get_prompt(self, ctx: Context, params: GetPromptRequestParams) -> GetPromptResult:
+        try:
+            agent = self._app.agents.agent(params.name)
+        except SegueError as error:
+            raise MCPError(INVALID_PARAMS, self._describe(ctx, error)) from error
+        text = TextContent(type="text", text=agent.prompt)
+        return GetPromptResult(description=_about(agent), messages=[PromptMessage(role="user", content=text)])
+
+    async def _list_sessions(self, ctx: Context, _: PaginatedRequestParams | None) -> ListResourcesResult:
+        prefix = self._prefix_of(ctx)
+        threads = await self._app.sessions.list(LISTED, prefix)
+        names = [(thread.thread_id.removeprefix(prefix), thread.title) for thread in threads]
+        return ListResourcesResult(
+            resources=[
+                Resource(uri=SESSIONS + quote(name, safe=""), name=name, title=title or name, mime_type=_JSON)
+                for name, title in names
+            ]
+        )
+
+    async def _list_templates(self, _: Context, __: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
+        template = ResourceTemplate(
+            uri_template=SESSIONS + "{session_id}",
+            name="session",
+            description="A session's messages in OpenAI's format.",
+            mime_type=_JSON,
+        )
+        return ListResourceTemplatesResult(resource_templates=[template])
+
+    async def _complete(self, ctx: Context, params: CompleteRequestParams) -> CompleteResult:
+        """Complete the name of a session; prompts have no arguments."""
+        values: list[str] = []
+        if params.ref.type == "ref/resource":
+            prefix = self._prefix_of(ctx)
+            threads = await self._app.sessions.list(LISTED, prefix + params.argument.value)
+            values = [thread.thread_id.removeprefix(prefix) for thread in threads]
+        return CompleteResult(completion=Completion(values=values))
+
+    async def _read_session(self, ctx: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+        if not params.uri.startswith(SESSIONS):
+            raise MCPError(
+                INVALID_PARAMS, f"There is no resource {params.uri}: those of sessions begin with {SESSIONS}."
+            )
+        name = self._prefix_of(ctx) + unquote(params.uri.removeprefix(SESSIONS))
+        try:
+            messages = await self._app.history(name)
+        except SegueError as error:
+            raise MCPError(INVALID_PARAMS, self._describe(ctx, error)) from error
+        text = json.dumps(messages, ensure_ascii=False)
+        return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, mime_type=_JSON, text=text)])
 
     # A task.
 
@@ -208,6 +312,15 @@ class AgentServer:
                 pass
         prefix = self._prefix_of(ctx)
         return _result(task, prefix, ask_again(question, task.thread_id.removeprefix(prefix), _language(task)))
+
+
+def _about(agent: Agent) -> str:
+    return agent.description or f"The agent {agent.agent_id}."
+
+
+def _client(ctx: Context) -> str:
+    """The session of the client over HTTP; empty where there is one client."""
+    return ctx.request.headers.get("mcp-session-id", "") if ctx.request else ""
 
 
 def _key(ctx: Context, prefix: str, params: CallToolRequestParams) -> RequestKey | None:

@@ -31,6 +31,9 @@ class _Endpoint:
         self._manager = manager
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+        from mcp.server.auth.provider import AccessToken
+
         tenant = _tenant_of(scope)
         try:
             self._service.refuse_while_draining()
@@ -38,6 +41,7 @@ class _Endpoint:
         except Problem as problem:
             return await refusal(problem, scope)(scope, receive, send)
         try:
+            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=tenant.name, scopes=[]))
             await self._manager.handle_request(scope, receive, send)
         finally:
             self._service.close_stream(tenant)
@@ -45,13 +49,16 @@ class _Endpoint:
 
 @asynccontextmanager
 async def serving_mcp(application: FastAPI, service: Service) -> AsyncIterator[None]:
-    """Answer at `/mcp`. Each request stands alone, so that any worker takes it, also after a restart."""
+    """Answer at `/mcp`.
+
+    With several worker processes each request stands alone, so that any worker takes it. A single one keeps sessions of
+    clients before version 2026-07-28: it can ask them for input, and they can resume a stream.
+    """
     if find_spec("mcp") is None:
         yield
         return
-    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-
     from ..mcp.agent_server import AgentServer
+    from ..mcp.sessions import SessionManager
 
     @contextmanager
     def admit(ctx: "Context", thread_id: str) -> Iterator[None]:
@@ -65,7 +72,7 @@ async def serving_mcp(application: FastAPI, service: Service) -> AsyncIterator[N
             raise SegueError(problem.message(language_of(scope))) from None
 
     agents = AgentServer(service.app, _prefix_of, admit, _describe)
-    manager = StreamableHTTPSessionManager(agents.server, stateless=True)
+    manager = SessionManager(agents.server, stateless=not service.settings.one_process)
     route = Route(PATH, _Endpoint(service, manager), methods=None)
     application.router.routes.append(route)
     try:

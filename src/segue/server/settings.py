@@ -81,6 +81,8 @@ class ServerSettings:
     """The hosts that the `request` API of conversations may call, as `host` or `host:port`."""
     push_hosts: tuple[str, ...] = ()
     """The hosts, as `host` or `host:port`, that push notifications may go to though their address is not public."""
+    one_process: bool = True
+    """No other process answers requests at the same address."""
     retention: Retention | None = None
     """Which snapshots are kept; without one all are."""
 
@@ -116,6 +118,7 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
         participants=_listed(environ, PARTICIPANTS),
         api_hosts=_listed(environ, API_HOSTS),
         push_hosts=_listed(environ, PUSH_HOSTS),
+        one_process="SEGUE_SUPERVISOR" not in environ,
         retention=Retention.of(given) if (given := environ.get(RETENTION, "").strip()) else None,
     )
 
