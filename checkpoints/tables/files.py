@@ -127,7 +127,12 @@ class Files:
     async def check(self) -> FilesReport:
         """Read every content that a task names."""
         rows = await self._database.read(lambda connection: connection.execute(_ALL).fetchall())
-        named = {each.digest: f"{each.name} ({row['thread_id']})" for row in rows for each in _attachments(row)}
+        named = {
+            each.digest: f"{each.name} ({row['thread_id']})"
+            for row in rows
+            for each in _attachments(row)
+            if not each.url
+        }
         size = 0
         lost: dict[str, list[str]] = {"missing": [], "damaged": []}
         for digest, name in named.items():

@@ -64,7 +64,7 @@ class _Sent:
         if why := self._why_left_out(file):
             return f'<file {name} omitted="{why}"/>'
         try:
-            content = await self.work.services.files(file.digest)
+            content = b"" if file.url else await self.work.services.files(file.digest)
         except FileUnavailable as error:
             return f'<file {name} omitted="its content is {error.params["state"]}"/>'
         room, self.left = self.left, max(0, self.left - file.tokens)

@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from hashlib import sha256
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from urllib.parse import unquote, urlsplit
 
 from pydantic import ConfigDict, Field, TypeAdapter, with_config
 
@@ -26,6 +29,7 @@ UPLOAD_SECONDS = 24 * 3600.0
 USER_DATA = "user_data"
 """What an upload is for that does not say so."""
 
+_BY_SUFFIX: Final[Mapping[str, MediaType]] = {".png": "image/png", ".gif": "image/gif", ".webp": "image/webp"}
 _SIGNATURES: Final[tuple[tuple[bytes, MediaType], ...]] = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -38,7 +42,7 @@ _SIGNATURES: Final[tuple[tuple[bytes, MediaType], ...]] = (
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, kw_only=True)
 class Attachment:
-    """A file of a message. Its content is stored once, by its digest.
+    """A file of a message. Its content is stored once, by its digest; an image at an https `url` is not stored.
 
     `tokens` is about what it counts for in a prompt.
     """
@@ -48,6 +52,15 @@ class Attachment:
     media_type: MediaType
     size: Annotated[int, Field(ge=0, lt=2**40)]
     tokens: Annotated[int, Field(ge=0, lt=2**40)]
+    url: Annotated[str, Field(pattern=r"^(https://.*)?$")] = ""
+
+    @classmethod
+    def at(cls, url: str) -> Self:
+        """An image at an address, whose type its name tells as far as it does."""
+        name = PurePosixPath(unquote(urlsplit(url).path)).name[-255:] or "image"
+        digest = sha256(url.encode(errors="surrogatepass")).hexdigest()
+        media_type = _BY_SUFFIX.get(PurePosixPath(name).suffix.lower(), "image/jpeg")
+        return cls(digest=digest, name=name, media_type=media_type, size=0, tokens=IMAGE_TOKENS, url=url)
 
     @property
     def kind(self) -> Kind:
@@ -55,7 +68,8 @@ class Attachment:
 
     def json(self) -> dict[str, Any]:
         """The form in rows, states and responses."""
-        return asdict(self)
+        form = asdict(self)
+        return form if self.url else {name: value for name, value in form.items() if name != "url"}
 
 
 @dataclass(frozen=True)

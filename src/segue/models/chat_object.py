@@ -33,6 +33,8 @@ def _with_parts(message: "BaseMessage", contents: Mapping[str, bytes]) -> "BaseM
 
 
 def _part(file: Attachment, content: bytes) -> dict[str, Any]:
+    if file.url:
+        return {"type": "image", "url": file.url}
     data = {"base64": b64encode(content).decode(), "mime_type": file.media_type}
     if file.kind == "image":
         return {"type": "image", **data}

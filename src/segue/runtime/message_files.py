@@ -30,6 +30,8 @@ from ..core.records import Json
 from ..passages import Unreadable, text_of
 
 _MEGABYTE = 1024 * 1024
+MOST_URL = 8192
+"""Characters of the address of an image."""
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -41,8 +43,15 @@ class Uploaded:
     owner: str = ""
 
 
-FileInput = str | Path | tuple[str, bytes] | Uploaded | Attachment
-"""A file of a message: its path, its name and content, an upload, or a file of an earlier message."""
+@dataclass(frozen=True)
+class ImageUrl:
+    """An image at an https address, which the model's endpoint fetches; nothing here does."""
+
+    url: str
+
+
+FileInput = str | Path | tuple[str, bytes] | Uploaded | ImageUrl | Attachment
+"""A file of a message: its path, its name and content, an upload, an address, or a file of an earlier message."""
 
 
 def fingerprint(given: FileInput) -> str:
@@ -162,6 +171,12 @@ class MessageFiles:
         match given:
             case Attachment():
                 return MessageFile(given)
+            case ImageUrl():
+                if len(given.url) > MOST_URL or not given.url.startswith("https://"):
+                    raise InvalidMessage(
+                        "The address of an image is an https URL of up to {most} characters.", most=MOST_URL
+                    )
+                return MessageFile(Attachment.at(given.url))
             case Uploaded():
                 found = await self._store.uploaded(given.upload_id, given.owner)
                 if found is None:
@@ -217,7 +232,7 @@ class MessageFiles:
         pinned: list[str] = []
         try:
             for file in files:
-                if file.upload is None:
+                if file.upload is None and not file.attachment.url:
                     pinned.append(await self._store.put(file.attachment, file.content))
             yield [file.attachment.json() for file in files]
             for file in files:

@@ -170,7 +170,13 @@ def _message(named: str, text: str, files: Iterable[Json] = ()) -> Json:
 def file_parts(files: Iterable[Json]) -> list[Json]:
     """The files of a message, in the form of `Attachment.json`, as parts that name them."""
     return [
-        {"type": "input_image", "detail": "auto", "file_id": None, "image_url": None, "filename": file["name"]}
+        {
+            "type": "input_image",
+            "detail": "auto",
+            "file_id": None,
+            "image_url": file.get("url"),
+            "filename": file["name"],
+        }
         if kind_of(file["media_type"]) == "image"
         else {"type": "input_file", "file_id": None, "filename": file["name"]}
         for file in files

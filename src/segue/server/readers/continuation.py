@@ -109,7 +109,11 @@ class Conversation:
 
 
 def _by_digest(files: Sequence[File]) -> dict[str, File]:
-    return {hashlib.sha256(content).hexdigest(): (name, content) for name, content in files}
+    return {hashlib.sha256(_content_of(file)).hexdigest(): file for file in files}
+
+
+def _content_of(file: File) -> bytes:
+    return file[1] if isinstance(file, tuple) else file.url.encode()
 
 
 def _calls_of(message: ChatMessage) -> Sequence[str]:

@@ -11,13 +11,14 @@ from pydantic import BaseModel, Field
 
 from ...core.attachments import Upload
 from ...core.errors import InvalidMessage
+from ...runtime.message_files import ImageUrl
 from ..request_body import Items
 from ..service import Service
 from ..settings import UPLOAD
 from ..tenants import Tenant
 
-File = tuple[str, bytes]
-"""A name and a content."""
+File = tuple[str, bytes] | ImageUrl
+"""A name and a content, or the address of an image."""
 _DATA = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*;base64,")
 _NAMES = {
     "image/png": "image.png",
@@ -28,8 +29,8 @@ _NAMES = {
 }
 
 
-class ImageUrl(BaseModel):
-    """An image as a data: URL; other addresses are not fetched."""
+class ImagePart(BaseModel):
+    """An image as a data: URL, or at an https address, which the model's endpoint fetches."""
 
     url: str
 
@@ -47,7 +48,7 @@ class ContentPart(BaseModel):
 
     type: Literal["text", "image_url", "file"]
     text: str = ""
-    image_url: ImageUrl | None = None
+    image_url: ImagePart | None = None
     file: FileData | None = None
 
     @property
@@ -58,7 +59,8 @@ class ContentPart(BaseModel):
             InvalidMessage: it is an address, it has no content, or that is not valid base64.
         """
         if self.type == "image_url":
-            return file_of(self.image_url.url if self.image_url else "", "")
+            url = self.image_url.url if self.image_url else ""
+            return ImageUrl(url) if url.startswith("https://") else file_of(url, "")
         if self.type == "file":
             return file_of(self.file.file_data, self.file.filename) if self.file else file_of("", "")
         return None
@@ -76,7 +78,7 @@ def refuse_files(files: Sequence[File]) -> None:
         )
 
 
-def file_of(data: str, name: str) -> File:
+def file_of(data: str, name: str) -> tuple[str, bytes]:
     """The file of a data: URL or of base64; one without a name is called by its type.
 
     Raises:

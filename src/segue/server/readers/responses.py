@@ -23,7 +23,7 @@ from ..service import Begun, Service
 from ..tenants import Tenant
 from .client_tools import bring, submit_results, task_of_results
 from .continuation import Attempts, Conversation, fork_after, is_awaited, rejoin
-from .messages import ChatMessage, ContentPart, FileData, ImageUrl, refuse_files, with_contents
+from .messages import ChatMessage, ContentPart, FileData, ImagePart, refuse_files, with_contents
 from .reply_options import Effort, FunctionSpec, Ignored, JsonSchema, OfAgent, ReplyFields, Tokens, Verbosity
 from .segment import Segment, last_segment, own_segment, response_id, segment_of
 
@@ -60,7 +60,7 @@ class Part(BaseModel):
         if self.file_id:
             return ContentPart(type="file", file=FileData(file_id=self.file_id))
         if self.type == "input_image":
-            return ContentPart(type="image_url", image_url=ImageUrl(url=self.image_url or ""))
+            return ContentPart(type="image_url", image_url=ImagePart(url=self.image_url or ""))
         if self.type == "input_file":
             return ContentPart(
                 type="file", file=FileData(file_data=self.file_data or self.file_url or "", filename=self.filename)
