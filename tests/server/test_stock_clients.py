@@ -191,24 +191,24 @@ class OpenAIAgents:
     """The `openai-agents` package, which sends all items each time; it approves calls of the tools that it knows."""
 
     def __init__(self) -> None:
+        from agents import Agent as Program
+        from agents import HostedMCPTool, function_tool
+
+        desk: Any = {"type": "mcp", "server_label": "desk", "server_url": "https://desk", "require_approval": "always"}
+        tools: Any = [function_tool(weather), HostedMCPTool(tool_config=desk)]
+        self.program: Any = Program(name="p", instructions="Be brief.", tools=tools)
         self.items: list[Any] = []
         self.held: Any = None
 
     async def _run(self, url: str, given: Any, **options: Any) -> Any:
-        from agents import Agent as Program
-        from agents import HostedMCPTool, OpenAIResponsesModel, RunConfig, Runner, function_tool
+        from agents import ModelSettings, OpenAIResponsesModel, RunConfig, Runner
         from openai import AsyncOpenAI
 
-        desk: Any = {"type": "mcp", "server_label": "desk", "server_url": url, "require_approval": "always"}
-        tools: Any = [function_tool(weather), HostedMCPTool(tool_config=desk)]
         async with AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
             model = OpenAIResponsesModel(model="desk", openai_client=client)
-            program = Program(name="p", instructions="Be brief.", model=model, tools=tools, **options)
-            result = await Runner.run(
-                program, given(program) if callable(given) else given, run_config=RunConfig(tracing_disabled=True)
-            )
-            if hasattr(result, "__await__"):
-                result = await result
+            for name, value in {"output_type": None, "model_settings": ModelSettings(), **options}.items():
+                setattr(self.program, name, value)
+            result = await Runner.run(self.program, given, run_config=RunConfig(model=model, tracing_disabled=True))
         self.items = result.to_input_list()
         return result
 
@@ -230,12 +230,7 @@ class OpenAIAgents:
     async def approve(self, url: str) -> str:
         state = self.held.to_state()
         state.approve(self.held.interruptions[0])
-
-        def resumed(program: Any) -> Any:
-            state._current_agent = program
-            return state
-
-        return str((await self._run(url, resumed)).final_output)
+        return str((await self._run(url, state)).final_output)
 
     async def structured(self, url: str, text: str) -> Any:
         return (await self._say(url, text, output_type=City)).final_output

@@ -3,6 +3,7 @@
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from hashlib import sha256
 from uuid import UUID
 
@@ -113,6 +114,15 @@ async def task_of_results(service: Service, tenant: Tenant, results: Mapping[str
         if _task_of(other) != task.task_id:
             raise not_found("call", other)
     return task
+
+
+async def finish(service: Service, tenant: Tenant, task: Task, results: Mapping[str, str]) -> Task:
+    """Go on with a task by results of its calls and wait until it stops: what is new is another message, with files."""
+    row, after = await bring(service, tenant, task, results, "", None, ReplyOptions())
+    async with aclosing(service.app.follow(row.task_id, after)) as events:
+        async for _ in events:
+            pass
+    return await service.app.tasks.get(row.task_id)
 
 
 async def bring(

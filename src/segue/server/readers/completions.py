@@ -14,12 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from ...core.question import CLIENT_CALLS
 from ...core.records import Json, RequestKey, Task
 from ...core.reply_options import AnswerFormat, ReplyOptions
-from ...core.task_status import ACTIVE, TaskStatus
+from ...core.task_status import ACTIVE, ENDED, TaskStatus
 from ...prompts.protocols import answer_of
 from ..request_body import Items, Texts
 from ..service import Begun, Service
 from ..tenants import Tenant
-from .client_tools import bring, submit_results, task_of_results
+from .client_tools import bring, finish, submit_results, task_of_results
 from .continuation import Attempts, Conversation, Said, fork_after, free_session, is_awaited, rejoin
 from .messages import ChatMessage, File, refuse_files
 from .reply_options import Effort, FunctionSpec, Ignored, JsonSchema, OfAgent, ReplyFields, Tokens, Verbosity
@@ -167,8 +167,12 @@ class CompletionTasks:
 
     async def _bring(self, conversation: Conversation, key: RequestKey | None) -> Begun:
         """Go on with the task whose calls the conversation has results of, and that may have stopped since."""
-        refuse_files(conversation.new_files)
         task = await task_of_results(self._service, self._tenant, conversation.results)
+        if files := conversation.new_files:
+            task = await finish(self._service, self._tenant, task, conversation.results)
+            if task.status not in ENDED:
+                refuse_files(files)
+            return await self._start(conversation.message, files, task.thread_id, key)
         given = self._service, self._tenant, task, conversation.results, conversation.message
         row, after = await bring(*given, key, self._reply_options)
         if row.status not in ACTIVE:
@@ -197,7 +201,7 @@ class CompletionTasks:
         return newest
 
     async def _start(
-        self, message: str, files: Sequence[File], thread_id: str, key: RequestKey, steer: bool = False
+        self, message: str, files: Sequence[File], thread_id: str, key: RequestKey | None, steer: bool = False
     ) -> Begun:
         about = {"session_id": thread_id, "steer": steer, "files": files, **self._options}
         return await self._service.start(self._tenant, message, key, **about)

@@ -21,7 +21,7 @@ from ..errors import Problem, not_found
 from ..request_body import LONGEST, NAME, Items, RequestBody, refuse_many_fields
 from ..service import Begun, Service
 from ..tenants import Tenant
-from .client_tools import bring, submit_results, task_of_results
+from .client_tools import bring, finish, submit_results, task_of_results
 from .continuation import Attempts, Conversation, fork_after, is_awaited, rejoin
 from .messages import ChatMessage, ContentPart, FileData, ImagePart, refuse_files, with_contents
 from .reply_options import Effort, FunctionSpec, Ignored, JsonSchema, OfAgent, ReplyFields, Tokens, Verbosity
@@ -356,12 +356,16 @@ class ResponseTasks:
             Problem: there is no such call, or it is not the previous response's, or the conversation's.
         """
         said = Conversation.of([item.message for item in self._last_items], "", "")
-        refuse_files(said.new_files)
         task = await task_of_results(self.service, self.tenant, said.results)
         elsewhere = previous and previous.task_id != task.task_id
         if elsewhere or (self.body.session_id and await self._session() != task.thread_id):
             raise not_found("call", next(iter(said.results)))
         options = self._reply_options(said, None)
+        if files := said.new_files:
+            task = await finish(self.service, self.tenant, task, said.results)
+            if task.status not in ENDED:
+                refuse_files(files)
+            return await self._send(said, task.thread_id, None, key, options)
         return await bring(self.service, self.tenant, task, said.results, said.message, key, options)
 
     def _reply_options(self, said: Conversation | None, previous: Segment | None) -> ReplyOptions:
@@ -401,7 +405,8 @@ class ResponseTasks:
             return await self.service.answer(self.tenant, latest, question, answer, key, asked)
         options = {"session_id": thread_id, "steer": latest is not None, "files": files, **self.options}
         options["reply_options"] = asked
-        return await self.service.start(self.tenant, said.first_message, key, **options)
+        message = said.message if said.results else said.first_message
+        return await self.service.start(self.tenant, message, key, **options)
 
     async def _decide(self, previous: Segment, decisions: Sequence[InputItem], key: RequestKey) -> Begun:
         """Give a task the verdicts on its calls.
