@@ -106,8 +106,8 @@ def test_the_openai_client_sends_images_in_completions_and_responses(served: Ser
         sent = model.requests[-1].body["messages"]
         assert [message["role"] for message in sent] == ["system", "user", "assistant", "user"]
         assert sent[1]["content"][1]["image_url"]["url"] == URL
-        said[0]["content"][1]["image_url"]["url"] = "https://example.com/dot.png"
-        with pytest.raises(openai.UnprocessableEntityError, match=r"https://example\.com/dot\.png is an address"):
+        said[0]["content"][1]["image_url"]["url"] = "http://example.com/dot.png"
+        with pytest.raises(openai.UnprocessableEntityError, match=r"http://example\.com/dot\.png is an address"):
             client.chat.completions.create(model="eyes", messages=said[:1])  # type: ignore[arg-type]
         content = [{"type": "input_text", "text": "Look"}, {"type": "input_image", "image_url": URL, "detail": "auto"}]
         content.append({"type": "input_file", "filename": "notes.md", "file_data": b64encode(b"A dot?").decode()})

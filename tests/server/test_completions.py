@@ -12,6 +12,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from segue.prompts.protocols import stop_notice
 from segue.server.lifespan import drain
 
+from .schemas import CheckedTransport
 from .serving import KEY, KEYS, Held, Served, ServerSettings, chat, wait_until
 from .shop import refund, reply
 
@@ -32,7 +33,8 @@ def served(held: Held, database: Path) -> Iterator[Served]:
 
 
 def stock(served: Served, key: str = "none", retries: int = 0) -> openai.OpenAI:
-    http_client = httpx.Client(timeout=60, trust_env=False)
+    """The `openai` package, which fails on what is not of the published schemas."""
+    http_client = httpx.Client(timeout=60, trust_env=False, transport=CheckedTransport())
     return openai.OpenAI(base_url=f"{served.url}/v1", api_key=key, max_retries=retries, http_client=http_client)
 
 

@@ -186,7 +186,7 @@ def test_instructions_are_told_once(client: openai.OpenAI, served: Served) -> No
     assert first.instructions == second.instructions == "Be brief."
     with served.client() as http:
         tasks = http.get(f"/api/sessions/{second.conversation.id if second.conversation else ''}/tasks").json()["items"]
-    assert [task["message"] for task in tasks] == ["pears", "<instructions>\nBe brief.\n</instructions>\n\napples"]
+    assert [task["message"] for task in tasks] == ["pears", "apples"]
 
 
 @pytest.mark.parametrize(("approve", "effect"), [(True, "refunded 5"), (False, None)])
@@ -337,12 +337,13 @@ def test_a_conversation_is_a_session(client: openai.OpenAI, served: Served) -> N
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"temperature": 0.2}, "temperature"),
-        ({"max_output_tokens": 20}, "max_output_tokens"),
+        ({"temperature": 2.2}, "temperature"),
+        ({"max_tool_calls": 20}, "max_tool_calls"),
         ({"tools": [{"type": "web_search"}]}, "tools"),
-        ({"store": False}, "store"),
-        ({"text": {"format": {"type": "json_object"}}}, "text.format.type"),
-        ({"reasoning": {"effort": "high"}}, "reasoning.effort"),
+        ({"tools": [{"type": "mcp", "server_label": "elsewhere", "server_url": "https://elsewhere"}]}, ""),
+        ({"store": False, "background": True}, ""),
+        ({"text": {"format": {"type": "xml"}}}, "text.format"),
+        ({"reasoning": {"effort": "fierce"}}, "reasoning.effort"),
         ({"input": ""}, "input"),
         ({"extra_body": {"colour": "red"}}, "colour"),
         ({"metadata": {"a": "b" * 600}}, "metadata.a"),
@@ -353,6 +354,32 @@ def test_what_is_not_supported_is_refused(client: openai.OpenAI, fields: Json, p
         client.responses.create(**{"model": "a", "input": "hi", **fields})
     assert caught.value.type == "invalid_request_error"
     assert (caught.value.param or "").startswith(param)
+
+
+def test_a_response_that_is_not_stored_cannot_be_read_again(client: openai.OpenAI, served: Served) -> None:
+    """Its session is deleted behind it; the next request brings what was said along."""
+    first = client.responses.create(model="a", input="apples", store=False)
+    assert (first.output_text, first.store) == ("Heard apples.", False)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(first.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.create(model="a", input="pears", previous_response_id=first.id)
+    before = served.do(served.service.app.tasks.list(limit=-1))
+    assert first.id.removeprefix("resp_") not in {task.task_id for task in before}
+    said = [*first.output, {"role": "user", "content": "pears"}]
+    given: Any = [{"role": "user", "content": "apples"}, *said]
+    with client.responses.stream(model="a", input=given, store=False) as events:
+        assert events.get_final_response().output_text == "Heard apples, pears."
+    assert len(served.do(served.service.app.tasks.list(limit=-1))) == len(before)
+
+
+def test_a_response_that_is_not_stored_waits_for_its_approval(client: openai.OpenAI, served: Served) -> None:
+    asked = client.responses.create(model="a", input="please refund", store=False)
+    (request,) = [item for item in asked.output if item.type == "mcp_approval_request"]
+    given: Any = [{"type": "mcp_approval_response", "approval_request_id": request.id, "approve": True}]
+    assert client.responses.create(model="a", input=given, store=False).output_text == "Settled, 好的."
+    kept = {task.task_id for task in served.do(served.service.app.tasks.list(limit=-1))}
+    assert request.id.split("_")[1] not in kept
 
 
 def test_a_response_of_another_tenant_is_not_there(held: Held, database: Path) -> None:

@@ -79,9 +79,16 @@ def head_of(segment: Segment, tenant: Tenant) -> Json:
         "parallel_tool_calls": all(spec.get("parallel", True) for spec in row.client_tools),
         "reasoning": {"effort": None, "summary": None, **about.get("reasoning", {})},
         "temperature": about.get("temperature", segment.temperature),
-        "text": {"format": {"type": "text"}, **about.get("text", {})},
+        "text": _text(about.get("text", {})),
         "tools": [{"type": "function", **spec["function"], "strict": None} for spec in row.client_tools],
     }
+
+
+def _text(asked: Json) -> Json:
+    """The form of the answer, with every field that the schemas require."""
+    form = asked.get("format", {"type": "text"})
+    unknown = {"description": None, "strict": False} if form["type"] == "json_schema" else {}
+    return {**asked, "format": {**unknown, **form}}
 
 
 def beginning(segment: Segment, tenant: Tenant) -> Json:

@@ -132,13 +132,13 @@ class Output:
 
     def _reason(self, text: str) -> Iterator[Json]:
         """A thought, whole."""
-        yield from self._add("rs", {"type": "reasoning", "summary": [], "content": [], "status": "in_progress"})
-        index, part = len(self.items) - 1, {"type": "reasoning_text", "text": text}
-        yield from self._of_item("content_part.added", index, content_index=0, part={**part, "text": ""})
-        yield from self._of_item("reasoning_text.delta", index, content_index=0, delta=text)
-        yield from self._of_item("reasoning_text.done", index, content_index=0, text=text)
-        yield from self._of_item("content_part.done", index, content_index=0, part=part)
-        yield from self._end(index, content=[part], status="completed")
+        yield from self._add("rs", {"type": "reasoning", "summary": [], "status": "in_progress"})
+        index, part = len(self.items) - 1, {"type": "summary_text", "text": text}
+        yield from self._of_item("reasoning_summary_part.added", index, summary_index=0, part={**part, "text": ""})
+        yield from self._of_item("reasoning_summary_text.delta", index, summary_index=0, delta=text)
+        yield from self._of_item("reasoning_summary_text.done", index, summary_index=0, text=text)
+        yield from self._of_item("reasoning_summary_part.done", index, summary_index=0, part=part)
+        yield from self._end(index, summary=[part], status="completed")
 
     # Messages.
 

@@ -229,6 +229,11 @@ class ResponseRequest(RequestBody, ReplyFields):
         }
 
     @property
+    def is_kept(self) -> bool:
+        """Whether the session stays once the response has its answer."""
+        return self.store is not False or self.session_id is not None
+
+    @property
     def session_id(self) -> str | None:
         """The conversation that it names."""
         return self.conversation.id if isinstance(self.conversation, ConversationName) else self.conversation
@@ -330,7 +335,14 @@ class ResponseTasks:
         named = self.body.previous_response_id or decided or (_response_of(items[known[-1]].id or "") if known else "")
         if not named:
             return None, new
-        segment = await own_segment(self.service, self.tenant, named)
+        try:
+            segment = await own_segment(self.service, self.tenant, named)
+        except Problem:
+            if self.body.previous_response_id or decided or self.body.store is not False:
+                raise
+            return None, [item for item in items if item.type in _NEW]  # what was not stored comes along
+        if self.body.previous_response_id and not segment.is_stored:
+            raise not_found("response", named)
         return (await last_segment(self.service, segment.row) if decided else segment), new
 
     @property

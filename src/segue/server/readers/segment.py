@@ -46,6 +46,11 @@ class Segment:
     def id(self) -> str:
         return response_id(self.task_id, self.start)
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether its client can read it again."""
+        return self.about.get("store") is not False
+
     @cached_property
     def _ended(self) -> tuple[Sequence[Event], Event | None]:
         events: list[Event] = []
@@ -97,9 +102,9 @@ class Segment:
     def incomplete_reason(self) -> str | None:
         if self.status != "incomplete":
             return None
-        if self.row.status == "done":
-            return "max_output_tokens"
-        return "steered" if self.end else PAUSED
+        if self.end:
+            return "steered"
+        return "max_output_tokens" if self.row.status == "done" else PAUSED
 
     @property
     def is_over(self) -> bool:

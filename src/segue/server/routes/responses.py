@@ -1,6 +1,7 @@
 """Routes of OpenAI's responses and conversations: a response is a task or part of one, a conversation a session."""
 
 import time
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from hashlib import sha256
@@ -12,6 +13,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from ...core.records import Json, Session, Task
+from ...core.task_status import ENDED
 from ..errors import JsonResponse, Problem, not_found
 from ..protocols.response_view import ResponseView, file_parts, frames, input_items, response_view
 from ..readers.responses import (
@@ -20,7 +22,7 @@ from ..readers.responses import (
     ResponseRequest,
     ResponseTasks,
 )
-from ..readers.segment import own_segment, segment_of
+from ..readers.segment import Segment, own_segment, segment_of
 from ..service import Service
 from ..sse.stream import EventStream
 from ..tenants import Tenant
@@ -33,20 +35,8 @@ _STREAM = {
     "description": "The response; with `stream` server-sent events.",
     "content": {"text/event-stream": {}},
 }
-_ABOUT = {
-    *("model", "instructions", "metadata", "previous_response_id", "background", "user", "store", "text", "reasoning"),
-    *(
-        "tool_choice",
-        "truncation",
-        "max_output_tokens",
-        "safety_identifier",
-        "prompt_cache_key",
-        "temperature",
-        "top_p",
-    ),
-    *("presence_penalty", "frequency_penalty"),
-}
-"""What a response repeats of its request."""
+_NOT_REPEATED = {"input", "tools", "stream", "stream_options", "include", "conversation", "prompt_cache_options"}
+"""What a response does not repeat of its request."""
 ResponseId = Annotated[str, Path(max_length=200, examples=["resp_2f1c9a52-6f1e-4f3e-9a55-0d2a4f5b6c7d"])]
 
 
@@ -68,7 +58,7 @@ async def create_response(
     if body.conversation and body.previous_response_id:
         raise Problem(422, "ConversationAndResponse")
     agent, mode = agent_and_mode(service, body.model)
-    about = body.model_dump(mode="json", include=_ABOUT, exclude_none=True, by_alias=True)
+    about = body.model_dump(mode="json", exclude=_NOT_REPEATED, exclude_none=True, by_alias=True)
     sent = key, sha256(await request.body()).hexdigest(), x_stainless_retry_count, about
     options: Json = {"agent": agent, "mode": mode, "user_id": tenant.stored(body.user or "default")}
     options["client_tools"] = body.client_tools
@@ -80,7 +70,8 @@ async def create_response(
         row, start = await tasks.begin(*sent)
         segment = await segment_of(service, row, start)
         if body.stream:
-            return EventStream(service, tenant, frames(service, tenant, segment), task_headers(tenant, row))
+            made = _sent(service, tenant, segment, body)
+            return EventStream(service, tenant, made, task_headers(tenant, row))
     except BaseException:
         service.close_stream(tenant)
         raise
@@ -88,9 +79,39 @@ async def create_response(
         async with aclosing(frames(service, tenant, segment)) as stream:
             async for _ in stream:
                 pass
-        return await _view(service, tenant, await service.app.tasks.get(segment.task_id), start)
+        view = await _view(service, tenant, await service.app.tasks.get(segment.task_id), start)
+        if not body.is_kept:
+            await _forget(service, segment)
+        return view
     finally:
         service.close_stream(tenant)
+
+
+async def _sent(
+    service: Service, tenant: Tenant, segment: Segment, body: ResponseRequest
+) -> AsyncGenerator[bytes, None]:
+    """The frames of a response; what is not kept is forgotten behind the last of them."""
+    async with aclosing(frames(service, tenant, segment)) as stream:
+        async for frame in stream:
+            yield frame
+    if not body.is_kept:
+        await _forget(service, segment)
+
+
+async def _forget(service: Service, segment: Segment) -> None:
+    """Delete the session of a response that is not stored, once it has its answer and unless others go before it."""
+    task = await service.app.tasks.get(segment.task_id)
+    others = await service.app.tasks.list(session_id=task.thread_id, limit=2)
+    if task.status in ENDED and len(others) == 1:
+        await service.app.delete(task.thread_id)
+
+
+async def _stored_segment(service: Service, tenant: Tenant, response_id: str) -> Segment:
+    """A response of the tenant's that can be read again."""
+    segment = await own_segment(service, tenant, response_id)
+    if not segment.is_stored:
+        raise not_found("response", response_id)
+    return segment
 
 
 @router.post("/v1/responses/compact", include_in_schema=False)
@@ -108,7 +129,7 @@ async def response(
     starting_after: Annotated[int | Unset, Query(ge=0, le=2**53, description="The number of the last event.")] = None,
 ) -> Response:
     """A response as it is now; with `stream` its events, those after a number if it is given, and what follows."""
-    segment = await own_segment(service, tenant, response_id)
+    segment = await _stored_segment(service, tenant, response_id)
     if stream:
         service.open_stream(tenant)
         missed = frames(service, tenant, segment, -1 if starting_after is None else starting_after)
@@ -121,14 +142,14 @@ async def response_input_items(
     response_id: ResponseId, service: ServiceDep, tenant: TenantDep, order: Literal["asc", "desc"] = "desc"
 ) -> JsonResponse:
     """What a response answers."""
-    items = input_items(await own_segment(service, tenant, response_id))
+    items = input_items(await _stored_segment(service, tenant, response_id))
     return JsonResponse(item_list(items if order == "asc" else items[::-1]))
 
 
 @router.post("/v1/responses/{response_id}/cancel", response_model=ResponseView, responses=CONFLICT)
 async def cancel_response(response_id: ResponseId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """Cancel a response's task; one that is cancelled stays so."""
-    segment = await own_segment(service, tenant, response_id)
+    segment = await _stored_segment(service, tenant, response_id)
     if not segment.is_last:
         raise Problem(409, "ResponseContinued", named=response_id)
     if segment.status != "cancelled":
@@ -139,7 +160,7 @@ async def cancel_response(response_id: ResponseId, service: ServiceDep, tenant: 
 @router.delete("/v1/responses/{response_id}", response_model=Deleted, responses=CONFLICT)
 async def delete_response(response_id: ResponseId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """Delete a response that is the only one of its conversation, with that."""
-    segment = await own_segment(service, tenant, response_id)
+    segment = await _stored_segment(service, tenant, response_id)
     thread_id = segment.row.thread_id
     tasks = await service.app.tasks.list(session_id=thread_id, limit=2)
     if len(tasks) > 1 or segment.start or not segment.is_last:
