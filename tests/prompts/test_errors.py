@@ -1,6 +1,7 @@
 """Every error in Chinese: complete, with the same fields, and English where it is asked for."""
 
 import ast
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from string import Formatter
@@ -35,14 +36,18 @@ OVER_HTTP = {
 
 
 @cache
-def code() -> list[tuple[Path, list[ast.AST]]]:
-    """The files of the source, each with its syntax tree's nodes."""
+def code() -> list[tuple[Path, list[ast.Call | ast.Constant]]]:
+    """The files of the source, each with its calls and constants."""
     files = [
         file
         for folder in ("src", "graphs", "nodes", "tools", "checkpoints", "prompts")
         for file in (ROOT / folder).rglob("*.py")
     ]
-    return [(file, [*ast.walk(ast.parse(file.read_text(encoding="utf-8")))]) for file in files]
+    return [(file, [*_parts(ast.parse(file.read_text(encoding="utf-8")))]) for file in files]
+
+
+def _parts(tree: ast.Module) -> Iterator[ast.Call | ast.Constant]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.Call | ast.Constant))
 
 
 def fields(template: str) -> set[str]:
