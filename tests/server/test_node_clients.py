@@ -31,6 +31,8 @@ def reply(messages: Sequence[BaseMessage]) -> str:
     if any(isinstance(part, dict) and str(part.get("type")).startswith("image") for part in parts):
         return answer("I see a picture.")
     text = "\n".join(str(message.content) for message in messages)
+    if "Rewrite the answer below" in text:
+        return '{"fruit": "plums"}'
     if "## Branches" in text:
         asked = choose("ask_user", question="Which colour?")
         return choose("final_answer", answer="It is blue.") if '"success": "blue"' in text else asked
@@ -47,7 +49,7 @@ def serve(database: Path) -> Served:
     return Served(database, OPEN, agents=[desk])
 
 
-@pytest.mark.parametrize("client", ["ag-ui"])
+@pytest.mark.parametrize("client", ["ag-ui", "openai", "ai-sdk"])
 def test_a_conversation_with_a_restart_in_the_middle(client: str, database: Path) -> None:
     with serve(database) as served:
         program = subprocess.Popen(
