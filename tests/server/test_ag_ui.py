@@ -297,6 +297,19 @@ def test_the_context_is_read_with_the_message_and_the_state_comes_back(client: h
     assert states(later)[-1].keys() == {"theme", "task", "memory"}
 
 
+def test_system_messages_and_a_schema_of_the_answer_reach_the_model(database: Path) -> None:
+    model = ScriptedChatModel([lambda _: '{"fruit": "plums"}'])
+    form = body("plums", "r1", forwarded_props={"responseSchema": {"type": "object", "required": ["fruit"]}})
+    form["messages"].insert(0, {"id": "m0", "role": "system", "content": "Be brief."})
+    shop = Agent(agent_id="shop", model=model, mode="direct")
+    with Served(database, OPEN, agents=[shop]) as served, served.client() as client:
+        assert json.loads(text(run(client, form))) == {"fruit": "plums"}
+        wrong = {**form, "runId": "r2", "forwardedProps": {"responseSchema": {"type": "what"}}}
+        refused = client.post("/ag-ui/shop", json=wrong)
+        assert (refused.status_code, "responseSchema" in refused.text) == (422, True)
+    assert "Be brief." in [message.content for message in model.calls[0] if message.type == "system"]
+
+
 def test_calls_of_the_front_end_wait_together(database: Path) -> None:
     def show_both(messages: Any) -> str:
         if "shown 2" in str(messages):

@@ -99,6 +99,12 @@ const picture = { type: "image", source: { type: "data", value: PNG, mimeType: "
 viewer.addMessage({ id: "m1", role: "user", content: [{ type: "text", text: "Look" }, picture] });
 assert.equal(text((await viewer.runAgent()).newMessages), "I see a picture.");
 
+const reader = agentOf("desk", "reader");
+reader.addMessages([{ id: "m0", role: "system", content: "Answer with pears." }, said("m1", "plums")]);
+const responseSchema = { type: "object", properties: { fruit: { type: "string" } }, required: ["fruit"] };
+const read = await reader.runAgent({ forwardedProps: { responseSchema } });
+assert.deepEqual(JSON.parse(text(read.newMessages)), { fruit: "plums" });
+
 const broken = agentOf("desk", "broken");
 broken.addMessage(said("m1", "plums"));
 const cut = { onTextMessageContentEvent: () => broken.abortRun() };
@@ -106,7 +112,9 @@ await broken.runAgent({ runId: "r1" }, cut).catch(() => {});
 await broken.runAgent({ runId: "r1" });
 assert.equal(text(broken.messages), "Heard plums.");
 
-for (const kind of ["STATE_DELTA", "MESSAGES_SNAPSHOT", "REASONING_MESSAGE_CONTENT", "STEP_FINISHED"]) assert(seen.has(kind), kind);
+for (const kind of ["STATE_DELTA", "MESSAGES_SNAPSHOT", "REASONING_MESSAGE_CONTENT", "STEP_FINISHED"]) {
+  assert(seen.has(kind), kind);
+}
 assert.deepEqual(warnings, []);
 console.log("done");
 process.exit();

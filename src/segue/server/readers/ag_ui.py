@@ -15,6 +15,7 @@ from pydantic.alias_generators import to_camel
 from ...core.errors import InvalidAnswer, InvalidMessage
 from ...core.question import CLIENT_CALLS
 from ...core.records import RequestKey, Task
+from ...core.reply_options import AnswerFormat, ReplyOptions
 from ...core.task_status import ENDED
 from ...prompts.language import Language
 from ...prompts.protocols import answer_of, client_result, declined
@@ -25,6 +26,7 @@ from ..service import Begun, Service
 from ..tenants import Tenant
 from .client_tools import asked_calls, submit_results
 from .messages import File, file_of, refuse_files
+from .reply_options import SchemaForm
 
 _CAMEL = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
@@ -145,7 +147,10 @@ class ContextEntry(BaseModel):
 class ForwardedProps(BaseModel):
     """What the application passes to the agent."""
 
+    model_config = _CAMEL
+
     mode: str | None = Field(default=None, max_length=64)
+    response_schema: SchemaForm | None = Field(default=None, description="the answer is a JSON object of this schema")
 
 
 class RunInput(BaseModel):
@@ -188,6 +193,15 @@ class RunInput(BaseModel):
     def latest(self) -> RunMessage | None:
         """The last message that the client itself made."""
         return next((each for each in reversed(self.known) if each.role in ("user", "tool")), None)
+
+    @property
+    def reply_options(self) -> ReplyOptions:
+        """What is asked of the reply: the system messages, and the form of the answer."""
+        schema = self.forwarded_props.response_schema if self.forwarded_props else None
+        return ReplyOptions(
+            instructions=[each.text for each in self.known if each.role in ("system", "developer") and each.text],
+            answer_format=AnswerFormat(json_schema=schema) if schema else None,
+        )
 
     @property
     def context_file(self) -> list[File]:
@@ -252,6 +266,7 @@ async def begin(service: Service, tenant: Tenant, agent: str, run: RunInput, ask
         user_id=tenant.stored("default"),
         files=files,
         client_tools=[tool.model_dump() for tool in run.tools or ()],
+        reply_options=run.reply_options,
         steer=True,
     )
 
