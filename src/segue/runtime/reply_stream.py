@@ -286,7 +286,8 @@ class ReplyStream:
     @_of.register
     def _(self, event: Thinking) -> Iterator[Part]:
         self._thoughts[event.trace_id] = self._thoughts.get(event.trace_id, "") + event.content
-        yield from self._add(Kind.THOUGHT, event.content)
+        if self._open is Kind.THOUGHT or event.content.strip():  # a line break after the answer is no thought
+            yield from self._add(Kind.THOUGHT, event.content)
 
     @_of.register
     def _(self, event: Phase | Notice) -> Iterator[Part]:
