@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from segue.core.agents import Agent, Budget, McpServer, OAuth, Prices
+from segue.core.agents import Agent, Budget, McpServer, OAuth, Prices, RemoteAgent
 from segue.server.settings import ServerSettings
 
 from .events import type_name
@@ -71,6 +71,10 @@ def describe_prices() -> str:
 
 def describe_mcp_server() -> str:
     return describe_fields(McpServer)
+
+
+def describe_remote_agent() -> str:
+    return describe_fields(RemoteAgent)
 
 
 def describe_oauth() -> str:

@@ -16,6 +16,7 @@ from .fields import (
     describe_mcp_server,
     describe_oauth,
     describe_prices,
+    describe_remote_agent,
     describe_settings,
 )
 from .routes import describe_routes, describe_schemas, describe_statuses
@@ -29,6 +30,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "event-ids": describe_ids,
     "events": describe_events,
     "mcp-server": describe_mcp_server,
+    "remote-agent": describe_remote_agent,
     "oauth": describe_oauth,
     "prices": describe_prices,
     "routes": describe_routes,

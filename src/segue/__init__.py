@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import errors, events
     from .app import App
-    from .core.agents import Agent, Budget, ChatMode, McpServer, Prices, load_agents
+    from .core.agents import Agent, Budget, ChatMode, McpServer, Prices, RemoteAgent, load_agents
     from .core.context import RunContext
     from .core.errors import SegueError
     from .core.events import Event
@@ -35,6 +35,7 @@ _HOMES = {
     "FlowConfig": "core.flows",
     "McpServer": "core.agents",
     "Prices": "core.agents",
+    "RemoteAgent": "core.agents",
     "Result": "core.result",
     "RunContext": "core.context",
     "SegueError": "core.errors",
@@ -61,6 +62,7 @@ __all__ = [
     "FlowConfig",
     "McpServer",
     "Prices",
+    "RemoteAgent",
     "Result",
     "RunContext",
     "SegueError",

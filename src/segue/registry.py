@@ -24,6 +24,7 @@ from .memory.files import TransientMemory
 from .models.build import accepted_kinds, build_model, chosen_model, kind_of
 from .prompts.language import Language, language_named
 from .prompts.load import bilingual
+from .tools.adapters.a2a import RemoteAgents, RemoteAgentTool
 from .tools.adapters.mcp import McpTool, McpTools
 from .tools.builtin import BUILTIN
 
@@ -91,6 +92,7 @@ class Registry(Mapping[str, Agent]):
         self._models: dict[tuple[str, str], Model] = {}
         self._tools: dict[str, Mapping[str, Tool]] = {}
         self._digests: dict[str, str] = {}
+        self._remote = RemoteAgents()
         self._mcp = McpTools()
         self.agents_file = ""
         """The path of the file that the agents come from, for their tasks to remember; empty where there is none."""
@@ -172,7 +174,7 @@ class Registry(Mapping[str, Agent]):
         raise UnknownLanguage(tag)
 
     async def prepare(self, agent: Agent) -> None:
-        """Connect to the agent's MCP servers, those that are not connected yet, and make its tools ready.
+        """Connect to the agent's MCP servers and A2A agents, where it is not yet, and make its tools ready.
 
         Tools that depend on a folder's files are resolved again, so that they know the files added since.
 
@@ -180,10 +182,11 @@ class Registry(Mapping[str, Agent]):
             MissingExtra, ToolServerUnavailable.
             ConfigurationError: two tools have one name.
         """
-        if agent.mcp:
-            self._tools[agent.agent_id] = _usable(
-                agent, _together(BUILTIN.resolve(agent.tools), await self._mcp.open(agent.mcp))
-            )
+        if agent.mcp or agent.a2a:
+            served: list[McpTool | RemoteAgentTool] = []
+            served += await self._mcp.open(agent.mcp) if agent.mcp else ()
+            served += await self._remote.open(agent.a2a) if agent.a2a else ()
+            self._tools[agent.agent_id] = _usable(agent, _together(BUILTIN.resolve(agent.tools), served))
         elif BUILTIN.may_change(agent.tools):
             self._tools[agent.agent_id] = _usable(agent, BUILTIN.resolve(agent.tools))
 
@@ -194,7 +197,7 @@ class Registry(Mapping[str, Agent]):
             UnknownTool, UnknownModel, MissingKey, and those of `prepare`.
         """
         if agent.agent_id not in self._tools:
-            await (self.prepare(agent) if agent.mcp else asyncio.to_thread(self.tools_for, agent))
+            await (self.prepare(agent) if agent.mcp or agent.a2a else asyncio.to_thread(self.tools_for, agent))
         if (agent.agent_id, model) not in self._models:
             await asyncio.to_thread(self.model_for, agent, model)
 
@@ -308,7 +311,7 @@ async def _prepared(registry: Registry, agent: Agent) -> list[str] | SegueError:
 
 async def served_tools(agents: Iterable[Agent]) -> dict[str, str]:
     """The tools of each agent's MCP servers, or why they cannot be listed, by the agent's id."""
-    served = [agent for agent in agents if agent.mcp]
+    served = [agent for agent in agents if agent.mcp or agent.a2a]
     found = await all_tools(served)
     return {agent.agent_id: _served(agent, found[agent.agent_id]) for agent in served}
 
@@ -322,15 +325,15 @@ def _without_own(agent: Agent, tools: Iterable[str]) -> list[str]:
     return [name for name in tools if name not in own]
 
 
-def _together(own: Mapping[str, Tool], served: Iterable[McpTool]) -> Mapping[str, Tool]:
+def _together(own: Mapping[str, Tool], served: Iterable[McpTool | RemoteAgentTool]) -> Mapping[str, Tool]:
     found, owner = dict(own), dict.fromkeys(own, "the agent's own")
     for tool in served:
         if tool.name in found:
-            both = f"{owner[tool.name]} and that of the MCP server {tool.server}"
+            both = f"{owner[tool.name]} and {tool.owner}"
             raise ConfigurationError(
                 "Two tools are called {name}, {both}: leave one out with a server's `tools`.", name=tool.name, both=both
             )
-        found[tool.name], owner[tool.name] = tool, f"that of the MCP server {tool.server}"
+        found[tool.name], owner[tool.name] = tool, tool.owner
     return found
 
 

@@ -337,8 +337,9 @@ class McpTool(Marked):
     session: Session = field(repr=False)
 
     @property
-    def server(self) -> str:
-        return self.session.server.name
+    def owner(self) -> str:
+        """Whose tool it is, in an error."""
+        return f"that of the MCP server {self.session.server.name}"
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
         """Have the server run the tool; a lost server is reconnected once, and an idempotent call repeated.

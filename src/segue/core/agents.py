@@ -167,6 +167,27 @@ class McpServer(BaseModel):
         return self
 
 
+class RemoteAgent(BaseModel):
+    """An agent elsewhere, over A2A, that an agent has as a tool."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=r"^[\w-]{1,64}$")
+    """What the tool is called."""
+    url: str = Field(pattern=r"^https?://.+$")
+    """Its address; its card is at `.well-known/agent-card.json` below it."""
+    headers: dict[str, SecretStr] = {}
+    """Sent with each request, such as a key."""
+    description: str = ""
+    """What the model reads of it, instead of the card's description and skills."""
+    timeout: float | None = Field(default=None, gt=0)
+    """Seconds of one call, instead of the agent's `tool_seconds`; and of one request, instead of 60."""
+    read_only: bool = False
+    """It changes nothing, so calls may run in parallel."""
+    needs_approval: bool = False
+    """Its calls wait for a person."""
+
+
 class Agent(BaseModel):
     """A definition: who answers, with what, within which bounds."""
 
@@ -205,6 +226,8 @@ class Agent(BaseModel):
     """LangChain tools, plain typed functions, names of tool sets, or `module:attribute`."""
     mcp: Items[McpServer] = ()
     """MCP servers whose tools it has as well; the app connects to them before the agent first runs."""
+    a2a: Items[RemoteAgent] = ()
+    """Agents elsewhere that it has as tools; their cards are read before the agent first runs."""
     prompt: str = ""
     """May hold `{{current_state}}` and `{{tools}}`; a missing state slot is appended."""
     protocol: Literal["json", "native"] = "json"
@@ -328,7 +351,7 @@ def _agent_of(table: dict[str, Any], file: Path, number: int) -> Agent:
 
 def _fields_beside(inside: Sequence[str]) -> list[str]:
     """The fields that the table which is `inside` the agent's may have."""
-    tables: dict[str, type[BaseModel]] = {"budget": Budget, "prices": Prices, "mcp": McpServer}
+    tables: dict[str, type[BaseModel]] = {"budget": Budget, "prices": Prices, "mcp": McpServer, "a2a": RemoteAgent}
     kind = OAuth if inside[-1:] == ["oauth"] else tables[inside[0]] if inside else Agent
     return [*kind.model_fields, *([] if inside else ["prompt_file"])]
 
@@ -349,8 +372,21 @@ def load_attribute(name: str) -> Any:
 LENGTH = 12
 """Hexadecimal digits of a digest."""
 
-_ELSEWHERE = {"agent_id", "description", "base_url", "api_key", "auto", "mode", "model", "mcp", "prices", "tools"}
+_ELSEWHERE = {
+    "a2a",
+    "agent_id",
+    "description",
+    "base_url",
+    "api_key",
+    "auto",
+    "mode",
+    "model",
+    "mcp",
+    "prices",
+    "tools",
+}
 """What a task does not depend on, may differ between machines, or is digested in another form."""
+_OF_REMOTE = {"name", "description", "read_only", "needs_approval"}
 
 
 def agent_digest(agent: Agent, names: Iterable[str], tools: Iterable[Tool]) -> str:
@@ -363,6 +399,7 @@ def agent_digest(agent: Agent, names: Iterable[str], tools: Iterable[Tool]) -> s
         "model": agent.model if isinstance(agent.model, str | None) else type(agent.model).__name__,
         "sets": sorted(names),
         "mcp": [server.model_dump(include={"name", "tools", "read_only", "needs_approval"}) for server in agent.mcp],
+        **({"a2a": [remote.model_dump(include=_OF_REMOTE) for remote in agent.a2a]} if agent.a2a else {}),
         "tools": sorted((_described(tool) for tool in tools), key=lambda form: form["function"]["name"]),
     }
     text = json.dumps(definition, sort_keys=True, default=lambda value: type(value).__name__)

@@ -206,12 +206,13 @@ class MissingExtra(ConfigurationError):
 
 
 class ToolServerUnavailable(ConfigurationError):
-    """An MCP server of the agent does not start or answer."""
+    """An MCP server of the agent does not start or answer, or an A2A agent that it has as a tool."""
 
-    def __init__(self, server: str, reason: Clause | str) -> None:
+    def __init__(self, server: str, reason: Clause | str, what: Clause | None = None) -> None:
         super().__init__(
-            "The MCP server '{server}' cannot be used: {reason}. Check its command or url, "
+            "The {what} '{server}' cannot be used: {reason}. Check its command or url, "
             "or remove it from the agent, then send the message again.",
+            what=what or Clause("MCP server"),
             server=server,
             reason=reason.strip().rstrip(".") if isinstance(reason, str) else reason,
         )

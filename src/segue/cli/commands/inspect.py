@@ -219,7 +219,8 @@ def _agent_row(agent: "Agent") -> "Json":
 
     model = None if agent.model is None else str(agent.model)
     described = {"agent": agent.agent_id, "mode": agent.mode, "model": model, "description": agent.description}
-    return {**described, "tools": own_tools(agent), "mcp_servers": [server.name for server in agent.mcp]}
+    elsewhere = {"mcp_servers": [server.name for server in agent.mcp], "a2a": [remote.name for remote in agent.a2a]}
+    return {**described, "tools": own_tools(agent), **elsewhere}
 
 
 def tools(

@@ -83,7 +83,7 @@ def _check(trace: TaskTrace) -> None:
 async def _served(app: App, agent_id: str) -> tuple[ServedTool, ...]:
     """The tools of the agent's MCP servers, which are asked for them now."""
     agent = app.agents.agent(agent_id)
-    if not agent.mcp:
+    if not (agent.mcp or agent.a2a):
         return ()
     names = await app.agents.served_tools(agent)
     tools = app.agents.tools_for(agent)

@@ -279,9 +279,9 @@ class ReplayRegistry(Registry):
 
     async def prepare(self, agent: Agent) -> None:
         """Make the agent's tools ready; those of MCP servers are the recorded ones unless a turn is live."""
-        if not agent.mcp or self._tape.continues:
+        if not (agent.mcp or agent.a2a) or self._tape.continues:
             return await super().prepare(agent)
-        await super().prepare(agent.model_copy(update={"mcp": ()}))
+        await super().prepare(agent.model_copy(update={"mcp": (), "a2a": ()}))
         served: dict[str, Tool] = {}
         for given in self._tape.cassette.served.get(agent.agent_id, ()):
             served[given.spec["function"]["name"]] = OfflineTool(given)
