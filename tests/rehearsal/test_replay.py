@@ -1,7 +1,7 @@
 """What a replay notices, and what goes on live."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import pytest
@@ -9,9 +9,11 @@ from pydantic import Field
 
 import segue
 from segue.core.agents import Agent
+from segue.core.calls import CallResult, Execution
 from segue.core.errors import ConfigurationError, ThreadExists
-from segue.rehearsal.cassette import Cassette, Difference, record, replay
+from segue.rehearsal.cassette import Cassette, Difference, RecordedExecutor, record, replay
 from segue.rehearsal.cassette.cassette import ToolCall
+from segue.tools.calls.run import ToolExecutor
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.loopback import LoopbackServer, Text
 
@@ -162,3 +164,47 @@ async def test_earlier_turns_are_replayed_and_a_new_question_waits(cassette: Cas
         await replay(cassette, agents=[live], live_from=2, database=file)
     with pytest.raises(ConfigurationError, match="turns 1 to 2"):
         await replay(cassette, live_from=3)
+
+
+def pay_back(order: int) -> str:
+    """Refund an order."""
+    RAN.append(f"refund {order}")
+    return f"refunded {order}"
+
+
+class Refuses(ToolExecutor):
+    """Runs nothing."""
+
+    async def execute(self, execution: Execution) -> CallResult:
+        return CallResult.failed(f"{execution.name} was not recorded and did not run")
+
+
+class Kept:
+    """Results by name and arguments, each used once."""
+
+    def __init__(self, *calls: ToolCall) -> None:
+        self._left = [*calls]
+
+    async def result_of(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+        found = next((c for c in self._left if (c.name, c.arguments) == (name, dict(arguments))), None)
+        if found is None:
+            return None
+        self._left.remove(found)
+        return found.outcome
+
+
+async def test_a_recording_carries_out_the_calls_of_an_agent_in_any_order_and_no_other_effect_runs() -> None:
+    RAN.clear()
+    kept = Kept(
+        ToolCall(name="pay_back", arguments={"order": 17}, at=0.0, outcome={"success": "refunded 17"}),
+        ToolCall(name="look", arguments={"order": 17}, at=0.0, outcome={"error": "no such order"}),
+    )
+    other, back = ("look", {"order": 18}), ("pay_back", {"order": 17})
+    script = [*(call_tool(call) for call in (LOOK, other, back, back)), answer("Done.")]
+    agent = Agent(agent_id="shop", model=ScriptedChatModel(script), tools=(look, pay_back), mode="react")
+    async with segue.open(":memory:") as app:
+        app.register(agent, RecordedExecutor(kept, Refuses()))
+        result = await app.ask("My order 17 is late", session_id="s", agent="shop")
+    results = [entry["result"] for entry in result["history"]]
+    assert [*results[0].values(), *results[2].values()] == ["no such order", "refunded 17"]
+    assert all("was not recorded" in results[place]["error"] for place in (1, 3)) and RAN == []

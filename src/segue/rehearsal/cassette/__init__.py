@@ -4,13 +4,15 @@ from ...core.files import SUFFIX
 from .cassette import Cassette, Turn, read_cassette, write_cassette
 from .difference import Difference
 from .recorder import record
-from .replay import LiveTurn, Replay, replay
+from .replay import LiveTurn, RecordedExecutor, RecordedResults, Replay, replay
 
 __all__ = [
     "SUFFIX",
     "Cassette",
     "Difference",
     "LiveTurn",
+    "RecordedExecutor",
+    "RecordedResults",
     "Replay",
     "Turn",
     "read_cassette",
