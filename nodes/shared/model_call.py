@@ -215,8 +215,6 @@ def as_asked(work: NodeContext, request: ModelRequest) -> ModelRequest:
     options = work.services.reply_options
     settings = options.settings.given()
     seed = settings.pop("seed", work.agent.seed)
-    if request.schema is not None:
-        settings.pop("stop", None)
     if not request.may_answer:
         settings.pop("max_tokens", None)
     instructions, form = [*options.instructions], options.answer_format
@@ -225,6 +223,8 @@ def as_asked(work: NodeContext, request: ModelRequest) -> ModelRequest:
         instructions.append(render("answer_format", work.context.language or "en", schema=schema))
         if request.schema is None and not (request.native and request.tools):
             request = replace(request, schema=form.json_schema, strict=form.strict)
+    if request.schema is not None:
+        settings.pop("stop", None)
     return replace(
         request,
         seed=seed if request.seed is None else request.seed,

@@ -12,6 +12,8 @@ from pydantic import BaseModel
 
 from segue.core.agents import Agent
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
+from tests.loopback import LoopbackServer, Text
+from tests.loopback_script import ToolCalls
 
 from .serving import Json, Served, ServerSettings
 from .shop import refund
@@ -281,6 +283,51 @@ def test_what_was_asked_is_there_after_a_restart(tmp_path: Path) -> None:
         assert done.output_parsed == City(name="Oslo", people=700000)
     assert world.kwargs("native")["temperature"] == 0.3
     assert world.systems("native")[1] == "Be brief."
+
+
+def test_an_endpoint_is_sent_what_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The body of the requests that the `openai` client behind an agent sends."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    city = '{"name": "Oslo", "people": 700000}'
+    with LoopbackServer([Text(city), ToolCalls([("c1", "show", "{}")])]) as endpoint:
+        agent = Agent(
+            agent_id="a",
+            model="openai:m",
+            base_url=endpoint.base_url,
+            mode="react",
+            protocol="native",
+            accepts=("image",),
+        )
+        with Served(tmp_path / "segue.db", OPEN, agents=[agent]) as served, stock(served) as client:
+            image: Any = {"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}}
+            client.chat.completions.parse(
+                model="a:direct",
+                messages=[
+                    {"role": "system", "content": "Be brief."},
+                    {"role": "user", "content": [{"type": "text", "text": "Which city?"}, image]},
+                ],
+                response_format=City,
+                stop=["END"],
+                **SETTINGS,
+            )
+            tools: Any = [{"type": "function", "function": SHOW}]
+            choice: Any = {"type": "function", "function": {"name": "show"}}
+            client.chat.completions.create(
+                model="a", messages=[{"role": "user", "content": "Show."}], tools=tools, tool_choice=choice
+            )
+        first, second = (request.body for request in endpoint.requests)
+    assert {name: first[name] for name in (*SENT, "seed", "reasoning_effort", "verbosity")} == {
+        name: value for name, value in SETTINGS.items() if name != "max_completion_tokens"
+    }
+    assert 50 in (first.get("max_tokens"), first.get("max_completion_tokens"))
+    form = first["response_format"]["json_schema"]
+    assert form["strict"] is True and form["schema"]["required"] == ["name", "people"]
+    assert "stop" not in first, "a reply in JSON is not stopped by a text in it"
+    roles = [message["role"] for message in first["messages"]]
+    assert roles == ["system", "system", "system", "user"] and first["messages"][1]["content"] == "Be brief."
+    assert first["messages"][-1]["content"][1] == {"type": "image_url", "image_url": {"url": image["image_url"]["url"]}}
+    assert second["tool_choice"] == {"type": "function", "function": {"name": "show"}}
+    assert [tool["function"]["name"] for tool in second["tools"]] == ["show"]
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ async def attachment(session_id: SessionId, digest: Digest, service: ServiceDep,
     thread_id = await service.own_session(tenant, session_id)
     files = await service.app.files.of_session(thread_id)
     file = next((each for each in files if each.digest == digest), None)
-    if file is None:
+    if file is None or file.url:
         raise not_found("file", digest)
     return file_response(file, await service.app.files.get(digest))
 
