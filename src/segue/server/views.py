@@ -1,13 +1,13 @@
 """The bodies of responses: tasks, events, rounds and sessions, with names as the tenant knows them."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, Field
 
 from ..app import App
 from ..core.events import Event, to_dict
-from ..core.records import Call, Json, Task, TaskTrace, Thread, WaitingTask
+from ..core.records import Call, Json, Permission, Task, TaskTrace, Thread, WaitingTask
 from ..core.task_status import TaskStatus
 from ..core.timeline import Snapshot
 from ..runtime.projection import PlanItem, Projection, Round
@@ -75,6 +75,17 @@ class SessionView(BaseModel):
     updated_at: float
     default_agent: str = Field(description="the agent of messages that name none; empty: the service's")
     default_model: str = Field(description="the model of messages that name none; empty: the agent's")
+
+
+class PermissionView(BaseModel):
+    """A tool of an agent that runs without approval in a session, or in one task of it."""
+
+    session_id: str = Field(examples=["session_123"])
+    agent_id: str = Field(examples=["support"])
+    tool: str = Field(description="its name, or with arguments a rule", examples=["refund", 'refund {"order_id": 17}'])
+    scope: Literal["task", "session"]
+    task_id: str = Field(description="the task whose question was answered so", examples=[TASK_ID])
+    granted_at: float
 
 
 class Origin(BaseModel):
@@ -242,9 +253,12 @@ def with_html(task: Json) -> Json:
 
 def session_view(row: Thread, tenant: Tenant) -> Json:
     """The fields of a `SessionView`."""
-    form = row.json()
-    kept = {name: form[name] for name in SessionView.model_fields if name != "session_id"}
-    return {"session_id": tenant.shown(row.thread_id), **kept}
+    return fields_of(SessionView, {**row.json(), "session_id": tenant.shown(row.thread_id)})
+
+
+def permission_view(row: Permission, tenant: Tenant) -> Json:
+    """The fields of a `PermissionView`."""
+    return fields_of(PermissionView, {**row.json(), "session_id": tenant.shown(row.thread_id)})
 
 
 def snapshot_view(row: Snapshot, tenant: Tenant) -> Json:
@@ -344,3 +358,8 @@ def _step(item: PlanItem) -> Json:
 def _fields(model: type[BaseModel], event: Event) -> Json:
     """The fields of the model, from the event's of the same names."""
     return {name: getattr(event, name) for name in model.model_fields}
+
+
+def fields_of(model: type[BaseModel], values: Mapping[str, Any]) -> Json:
+    """The fields of the model, in its order; other values are left out."""
+    return {name: values[name] for name in model.model_fields}

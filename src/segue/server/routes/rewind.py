@@ -13,7 +13,7 @@ from ..errors import JsonResponse, LongJsonResponse
 from ..request_body import LONGEST, NAME, RequestBody
 from ..service import Service
 from ..tenants import Tenant
-from ..views import Origin, TaskView, origin_view, task_view
+from ..views import Origin, TaskView, fields_of, origin_view, task_view
 from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, ServiceDep, SessionId, TenantDep, Unset, routes
 
 router = routes("rewind")
@@ -146,8 +146,8 @@ async def timeline(
 
 def _timeline_entry(entry: TimelineEntry, tenant: Tenant) -> Json:
     return {
-        **_of(TimelineEntryView, entry.json()),
-        "effects": [_of(EffectView, effect.json()) for effect in entry.effects],
+        **fields_of(TimelineEntryView, entry.json()),
+        "effects": [fields_of(EffectView, effect.json()) for effect in entry.effects],
         "forked_from": origin_view(entry.forked_from, tenant),
     }
 
@@ -175,14 +175,14 @@ async def undo(session_id: SessionId, body: SnapshotRequest, service: ServiceDep
     service.refuse_while_draining()
     thread_id = await service.own_session(tenant, session_id)
     undone = await service.app.rewind.undo(thread_id, body.checkpoint_id)
-    tried = [_of(UndoneView, {**effect.json(), "result": result}) for effect, result in undone]
+    tried = [fields_of(UndoneView, {**effect.json(), "result": result}) for effect, result in undone]
     return JsonResponse({"undone": tried, "effects": await remaining_effects(service, thread_id, body.checkpoint_id)})
 
 
 async def remaining_effects(service: Service, thread_id: str, checkpoint_id: str) -> list[Json]:
     """The effects of the calls after a snapshot that were not undone, as `EffectView`s."""
     effects = await service.app.rewind.effects(thread_id, checkpoint_id)
-    return [_of(EffectView, effect.json()) for effect in effects if effect.undo != "done"]
+    return [fields_of(EffectView, effect.json()) for effect in effects if effect.undo != "done"]
 
 
 @router.post(
@@ -239,7 +239,3 @@ def _shown_document(document: Json, tenant: Tenant) -> Json:
 def _shown(row: Json, tenant: Tenant) -> Json:
     """A row with its names as the tenant knows them."""
     return {**row, **{name: tenant.shown(row[name]) for name in ("thread_id", "user_id") if name in row}}
-
-
-def _of(model: type[BaseModel], values: Json) -> Json:
-    return {name: values[name] for name in model.model_fields}

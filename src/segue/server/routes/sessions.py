@@ -3,17 +3,27 @@
 import asyncio
 import time
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
-from ...core.records import Json, Permission, Session
+from ...core.records import Json, Session
 from ..errors import JsonResponse, LongJsonResponse
 from ..request_body import LONGEST, MODEL, NAME, RequestBody
 from ..service import Service
 from ..tenants import Tenant
-from ..views import TASK_ID, Page, SessionView, SnapshotView, TaskView, session_view, snapshot_view, with_html
+from ..views import (
+    Page,
+    PermissionView,
+    SessionView,
+    SnapshotView,
+    TaskView,
+    permission_view,
+    session_view,
+    snapshot_view,
+    with_html,
+)
 from .dependencies import CONFLICT, Before, Html, KeyDep, Limit, ServiceDep, SessionId, TenantDep, Unset, routes
 from .rewind import EffectView, remaining_effects
 
@@ -175,17 +185,6 @@ OfTool = Annotated[str, Query(max_length=2000, description="Only this tool, or t
 OfAgent = Annotated[str, Query(max_length=200, description="Only tools of this agent.")]
 
 
-class PermissionView(BaseModel):
-    """A tool of an agent that runs without approval in a session, or in one task of it."""
-
-    session_id: str = Field(examples=["session_123"])
-    agent_id: str = Field(examples=["support"])
-    tool: str = Field(description="its name, or with arguments a rule", examples=["refund", 'refund {"order_id": 17}'])
-    scope: Literal["task", "session"]
-    task_id: str = Field(description="the task whose question was answered so", examples=[TASK_ID])
-    granted_at: float
-
-
 class RevokedView(BaseModel):
     """How many permissions were revoked."""
 
@@ -196,14 +195,14 @@ class RevokedView(BaseModel):
 async def permissions(service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """The tools that run without approval, in every session."""
     rows = await service.app.sessions.permissions(prefix=tenant.prefix)
-    return JsonResponse({"items": [_permission_view(row, tenant) for row in rows], "next": None})
+    return JsonResponse({"items": [permission_view(row, tenant) for row in rows], "next": None})
 
 
 @permissions_router.get("/api/sessions/{session_id}/permissions", response_model=Page[PermissionView])
 async def session_permissions(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """The tools that run without approval in the session, or in a task of it."""
     rows = await service.app.sessions.permissions(await service.own_session(tenant, session_id))
-    return JsonResponse({"items": [_permission_view(row, tenant) for row in rows], "next": None})
+    return JsonResponse({"items": [permission_view(row, tenant) for row in rows], "next": None})
 
 
 @permissions_router.delete("/api/sessions/{session_id}/permissions", response_model=RevokedView)
@@ -213,8 +212,3 @@ async def revoke(
     """Have the session's tools ask for approval again, or only one of them."""
     thread_id = await service.own_session(tenant, session_id)
     return JsonResponse({"revoked": await service.app.revoke(thread_id, tool=tool, agent_id=agent_id)})
-
-
-def _permission_view(row: Permission, tenant: Tenant) -> Json:
-    kept = {name: value for name, value in row.json().items() if name in PermissionView.model_fields}
-    return {"session_id": tenant.shown(row.thread_id), **kept}
