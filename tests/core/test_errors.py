@@ -30,7 +30,6 @@ MADE = [
     errors.MissingExtra("The server", "serve"),
     errors.ToolServerUnavailable("shop", "its command was not found"),
     errors.LoginRequired("shop"),
-    errors.LoginFailed("shop", "access_denied"),
     errors.IllegalTransition("done", "running"),
     errors.UnknownTask("t1"),
     errors.UnknownMemory("logs.md"),

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import stat
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import segue
 from segue import Agent
 from segue.cli.main import app as cli
 from segue.core.agents import McpServer, OAuth
-from segue.core.errors import LoginFailed, LoginRequired, ToolServerUnavailable
+from segue.core.errors import LoginRequired, ToolServerUnavailable
 from segue.tools.adapters.mcp_login import LoginFile, login
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.mcp_auth_server import GuardedShop
@@ -107,7 +106,7 @@ async def test_a_login_that_ends_during_a_task_is_the_calls_error(shop: GuardedS
 
 async def test_a_login_that_is_refused_or_answered_by_another_says_so(shop: GuardedShop) -> None:
     shop.issuer.denies = True
-    with pytest.raises(LoginFailed, match="access_denied"):
+    with pytest.raises(ToolServerUnavailable, match="access_denied"):
         async with httpx2.AsyncClient(follow_redirects=True, trust_env=False) as browser:
             await login(clerk(shop).mcp[0], lambda link: asyncio.ensure_future(browser.get(link)) and None)
     shop.issuer.denies = False
@@ -118,7 +117,7 @@ async def test_a_login_that_is_refused_or_answered_by_another_says_so(shop: Guar
 
     forged: list[asyncio.Future[httpx2.Response]] = []
     async with httpx2.AsyncClient(trust_env=False) as browser:
-        with pytest.raises(LoginFailed, match="State"):
+        with pytest.raises(ToolServerUnavailable, match="State"):
             await login(clerk(shop).mcp[0], forge)
         await asyncio.gather(*forged)
     assert LoginFile(clerk(shop).mcp[0]).read().tokens is None
@@ -169,7 +168,7 @@ def test_the_commands_log_in_and_out(shop: GuardedShop, tmp_path: Path, monkeypa
 
     def browse(link: str) -> None:
         opened.append(link)
-        threading.Thread(target=httpx.get, args=(link,), kwargs={"follow_redirects": True, "trust_env": False}).start()
+        httpx.get(link, follow_redirects=True, trust_env=False)
 
     def run(*words: str) -> tuple[int, str]:
         result = CliRunner().invoke(cli, ["mcp", *words, "--agents", str(file)])

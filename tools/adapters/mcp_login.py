@@ -27,7 +27,8 @@ from mcp.types import LATEST_PROTOCOL_VERSION
 from pydantic import AnyUrl, BaseModel, ValidationError
 
 from segue.core.agents import McpServer
-from segue.core.errors import LoginFailed
+from segue.core.clause import Clause
+from segue.core.errors import ToolServerUnavailable
 
 PERSON_SECONDS = 600.0
 """How long a person may take to log in."""
@@ -230,7 +231,7 @@ async def login(server: McpServer, show: Callable[[str], None]) -> None:
     """Log in to a server: `show` is given the link that a person opens, and the browser comes back to this process.
 
     Raises:
-        LoginFailed: saying why.
+        ToolServerUnavailable: saying why.
     """
     file = LoginFile(server)
     try:
@@ -253,13 +254,17 @@ async def login(server: McpServer, show: Callable[[str], None]) -> None:
                 http.stream("POST", server.url, json=_INITIALIZE) as response,
             ):
                 if response.status_code in (401, 403):
-                    raise LoginFailed(server.name, f"the server refused the new token with HTTP {response.status_code}")
+                    raise _failed(server, f"the server refused the new token with HTTP {response.status_code}")
     except TimeoutError as error:
-        raise LoginFailed(server.name, f"nobody logged in within {PERSON_SECONDS:g} s") from error
+        raise _failed(server, f"nobody logged in within {PERSON_SECONDS:g} s") from error
     except (OAuthFlowError, httpx2.HTTPError, OSError, ValidationError) as error:
-        raise LoginFailed(server.name, str(error) or type(error).__name__) from error
+        raise _failed(server, str(error) or type(error).__name__) from error
     context = provider.context
     file.update(authorization_server=context.oauth_metadata, resource=context.protected_resource_metadata)
+
+
+def _failed(server: McpServer, reason: str) -> ToolServerUnavailable:
+    return ToolServerUnavailable(server.name, Clause("the login failed: {reason}", reason=reason.rstrip(".")))
 
 
 def _registered_port(file: LoginFile) -> int:

@@ -9,7 +9,7 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 │   ├── UnknownWorkflow · UnknownScenario · InvalidWorkflow
 │   ├── MissingKey · MissingExtra · InsideEventLoop
 │   └── ToolServerUnavailable   an MCP server does not start or answer
-│       └── LoginRequired · LoginFailed     it asks for a login: `segue mcp login`
+│       └── LoginRequired       it asks for a login
 ├── ModelError              the model did not answer: check the endpoint, then resume
 │   ├── ModelUnreachable · ModelRefused
 │   └── UnreadableReply     the reply is not a valid decision: the model is asked again
@@ -180,22 +180,16 @@ class UnknownModel(ConfigurationError):
     """The model name has no prefix that Segue knows."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(
-            "The model '{name}' is not known; use openai:<name>, local:<path.gguf> or offline, "
-            "or pass a chat model object.",
-            name=name,
-        )
+        known = "use openai:<name>, local:<path.gguf> or offline, or pass a chat model object"
+        super().__init__(f"The model '{{name}}' is not known; {known}.", name=name)
 
 
 class MissingKey(ConfigurationError):
     """The endpoint needs a key and none is set."""
 
     def __init__(self, model: str) -> None:
-        super().__init__(
-            "The model '{model}' needs a key: set OPENAI_API_KEY, give the agent an api_key, "
-            "or use --model offline to try Segue without one.",
-            model=model,
-        )
+        ways = "set OPENAI_API_KEY, give the agent an api_key, or use --model offline to try Segue without one"
+        super().__init__(f"The model '{{model}}' needs a key: {ways}.", model=model)
 
 
 class MissingExtra(ConfigurationError):
@@ -209,37 +203,18 @@ class ToolServerUnavailable(ConfigurationError):
     """An MCP server of the agent does not start or answer, or an A2A agent that it has as a tool."""
 
     def __init__(self, server: str, reason: Clause | str, what: Clause | None = None) -> None:
-        super().__init__(
-            "The {what} '{server}' cannot be used: {reason}. Check its command or url, "
-            "or remove it from the agent, then send the message again.",
-            what=what or Clause("MCP server"),
-            server=server,
-            reason=reason.strip().rstrip(".") if isinstance(reason, str) else reason,
-        )
+        reason = reason.strip().rstrip(".") if isinstance(reason, str) else reason
+        hint = "Check its command or url, or remove it from the agent, then send the message again."
+        template = f"The {{what}} '{{server}}' cannot be used: {{reason}}. {hint}"
+        super().__init__(template, what=what or Clause("MCP server"), server=server, reason=reason)
 
 
 class LoginRequired(ToolServerUnavailable):
     """An MCP server asks for a login, or for one with more scopes."""
 
     def __init__(self, server: str) -> None:
-        SegueError.__init__(
-            self,
-            "The MCP server '{server}' asks for a login: run `segue mcp login {server}`, then send the message again.",
-            server=server,
-        )
-        self.server = server
-
-
-class LoginFailed(ToolServerUnavailable):
-    """The login at an MCP server did not succeed."""
-
-    def __init__(self, server: str, reason: str) -> None:
-        SegueError.__init__(
-            self,
-            "The login at the MCP server '{server}' failed: {reason}. Try again, or set its key in `headers`.",
-            server=server,
-            reason=reason.strip().rstrip("."),
-        )
+        login = "run `segue mcp login {server}`, then send the message again"
+        SegueError.__init__(self, f"The MCP server '{{server}}' asks for a login: {login}.", server=server)
 
 
 class ModelError(SegueError):

@@ -208,8 +208,8 @@ async def answer_segue_error(request: Request, error: Exception) -> JsonResponse
         else tenant.without_prefix(render_over_http(error, language))
     )
     if isinstance(error, errors.LoginRequired) and not request.app.state.service.settings.keys:
-        link = f"{request.base_url}mcp/login/{error.server}"
-        sentence = problem_sentence("LoginRequired", language, server=error.server, link=link)
+        link = f"{request.base_url}mcp/login/{error.params['server']}"
+        sentence = problem_sentence("LoginRequired", language, server=error.params["server"], link=link)
     headers = {"Retry-After": str(error.retry_after)} if isinstance(error, errors.TooManyTasks) else {}
     task_id = await _conflicting_task(request, error)
     param = error.option if isinstance(error, errors.InvalidReplyOption) else None

@@ -1,6 +1,7 @@
 """`segue mcp`: the agents as an MCP server, and logins at the MCP servers that agents use."""
 
 import asyncio
+import threading
 import webbrowser
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,7 +56,7 @@ def login(name: Name, agents: options.MoreAgents = "", no_browser: NoBrowser = F
     def show(link: str) -> None:
         remark(settings.say("mcp_open_link"), link)
         if not no_browser:
-            webbrowser.open(link)
+            threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()  # one in the terminal blocks
 
     with report_errors(settings):
         need_extra("segue mcp login", "mcp", "mcp")
