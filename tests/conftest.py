@@ -57,6 +57,7 @@ settings.load_profile("segue")
 
 
 def pytest_configure() -> None:
+    gc.disable()  # what is imported stays
     for name in [name for name in os.environ if _SETTINGS.search(name) and name != RECORDED]:
         del os.environ[name]
     os.environ["LC_ALL"] = "C.UTF-8"
@@ -108,8 +109,10 @@ def _place(path: Path) -> str:
 
 
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector what was imported: it would look through it again and again."""
+    """Spare the garbage collector what was imported, and have it look less often: it took a seventh of the time."""
     gc.freeze()
+    gc.enable()
+    gc.set_threshold(20_000)
 
 
 def _refuse_network(event: str, arguments: tuple[Any, ...]) -> None:
