@@ -1,6 +1,7 @@
 """The events and their fields."""
 
 import dataclasses
+import inspect
 from collections.abc import Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -42,7 +43,7 @@ def _event(kind: type[BaseEvent]) -> str:
     own = [each for each in dataclasses.fields(kind) if each.name not in _IDS]
     rows = [(code(each.name), code(type_name(each.type)), _default(each)) for each in own]
     also = " with `phase`" if kind is Phase else ""
-    parts = [f"### `{kind.__dataclass_fields__['type'].default}`{also}", kind.__doc__ or ""]
+    parts = [f"### `{kind.__dataclass_fields__['type'].default}`{also}", inspect.cleandoc(kind.__doc__ or "")]
     return "\n\n".join([*parts, table(("data", "type", "default"), rows)] if rows else parts)
 
 

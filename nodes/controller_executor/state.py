@@ -71,7 +71,9 @@ class FlowState(FlowInput, total=False):
     call: PendingCall | None
     """The branch under way. CONTROLLER, EXECUTOR."""
     outcome: dict[str, Any] | None
-    """What it came to: {branch, kind, arguments, result, summary}, `said` of an answer. The branches."""
+    """What it came to: {branch, kind, arguments, result, summary}, `said` of an answer, `approved` by a person.
+
+    The branches."""
     records: Records
     """The outcome of every round, with its `round` and `trace_id`. MEMORY_WRITING."""
     tool_calls: int

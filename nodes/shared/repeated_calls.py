@@ -1,6 +1,7 @@
 """Calls that fail again and again: refused first, then the task ends."""
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from segue.core.calls import CallResult, CallStatus, PendingCall
@@ -17,7 +18,7 @@ Rounds = Sequence[Sequence[Outcome]]
 MOST_FAILURES = 2
 """How often in a row the same call may fail before it is refused."""
 MOST_FAILED_ROUNDS = 5
-"""Rounds in a row that make the same failing call; then the task ends."""
+"""Rounds in a row that make the same failing call, and nothing else that comes to something; then the task ends."""
 SHOWN_CHARS = 300
 
 
@@ -45,32 +46,39 @@ def failures_in_a_row(call: PendingCall, rounds: Rounds) -> int:
 
 
 def endless_failure(rounds: Rounds, known: Collection[str], language: str) -> str:
-    """Why a task ends whose latest rounds all made the same failing call; empty if it goes on.
+    """Why a task ends whose latest rounds only repeated failing calls; empty if it goes on.
 
-    Calls of a tool that is not `known` are the same whatever their arguments.
+    The same calls end it after `MOST_FAILED_ROUNDS`, two in turn after twice as many. Calls of a tool that is not
+    `known` are the same whatever their arguments.
     """
-    latest = rounds[-MOST_FAILED_ROUNDS:]
-    if len(latest) < MOST_FAILED_ROUNDS:
-        return ""
-    same = [_made(outcomes, known) for outcomes in latest]
-    if any(each != same[0] for each in same) or not all(map(_failed, latest)):
-        return ""
-    ran = [outcome for outcomes in latest for outcome in _failed(outcomes)]
-    last = next((o for o in reversed(ran) if _result(o).status is not CallStatus.REFUSED), ran[-1])
+    failed = [*takewhile(_is_failed, reversed(rounds))]
+    for different, name in ((1, "spent_failures"), (2, "spent_in_turn")):
+        latest = failed[: different * MOST_FAILED_ROUNDS]
+        made = {_made(outcomes, known) for outcomes in latest}
+        if len(latest) == different * MOST_FAILED_ROUNDS and len(made) <= different:
+            return _why(name, latest, language)
+    return ""
+
+
+def _why(name: str, latest: Rounds, language: str) -> str:
+    """The sentence; `latest` are the failed rounds, newest first."""
+    failures = [o for outcomes in latest for o in reversed(outcomes) if not _result(o).success]
+    last = next((o for o in failures if _result(o).status is not CallStatus.REFUSED), failures[0])
     call = f"{last['name']} {truncate(as_json(last['arguments']), SHOWN_CHARS)}"
     error = truncate(_result(last).error.rstrip(" .。"), SHOWN_CHARS)
-    return phrase("spent_failures", language, n=MOST_FAILED_ROUNDS, call=call, error=error)
+    return phrase(name, language, n=len(latest), call=call, error=error)
 
 
-def _made(outcomes: Sequence[Outcome], known: Collection[str]) -> list[tuple[str, Any]]:
-    return [(o["name"], o["arguments"] if o["name"] in known else None) for o in outcomes]
+def _made(outcomes: Sequence[Outcome], known: Collection[str]) -> str:
+    return as_json([(o["name"], o["arguments"] if o["name"] in known else None) for o in outcomes])
 
 
-def _failed(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """The failed calls of a round; none where a person decided about one."""
-    failed = [outcome for outcome in outcomes if not _result(outcome).success]
-    decided = any("approved" in o or _result(o).status is CallStatus.REJECTED for o in failed)
-    return [] if decided else failed
+def _is_failed(outcomes: Sequence[Outcome]) -> bool:
+    """Whether a call of the round failed, nothing new came of the others, and no person decided about one."""
+    results = [_result(outcome) for outcome in outcomes]
+    if any("approved" in o for o in outcomes) or any(r.status is CallStatus.REJECTED for r in results):
+        return False
+    return not all(result.success for result in results) and all(r.status is not CallStatus.DONE for r in results)
 
 
 def _result(outcome: Outcome) -> CallResult:

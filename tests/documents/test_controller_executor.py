@@ -16,7 +16,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import segue
-from segue import Agent, EarlyExit, FlowConfig
+from segue import Agent, EarlyExit, FlowConfig, tool
+from segue.app import App
 from segue.cli.main import app as cli
 from segue.cli.views.trace_tree import trace_tree
 from segue.core.errors import ConfigurationError
@@ -153,6 +154,24 @@ async def test_the_same_failing_branch_ends_the_flow_after_five_rounds(chat: Cha
     assert talk.result["success"] is False and talk.result["flow_status"] == "unfinished"
     assert f'the same call failed 5 rounds in a row: {command} {{"n": 4}}' in talk.result["error"]
     assert error in talk.result["error"]
+
+
+async def test_failing_calls_that_a_person_approved_do_not_count(app: App) -> None:
+    @tool(needs_approval=True)
+    def pay(amount: int) -> str:
+        """Pay an amount."""
+        raise RuntimeError("the bank is closed")
+
+    script = [*[choose("pay", amount=4)] * 6, choose("final_answer", answer="Closed.")]
+    app.register(Agent(agent_id="a", model=ScriptedChatModel(script), tools=(pay,), mode="controller"))
+    result = await app.ask("pay 4", agent="a")
+    approvals = 0
+    while result["status"] == "waiting":
+        approvals += 1
+        question = await app.question(result["task_id"])
+        verdicts = [{"index": call["index"], "verdict": "approve"} for call in question["calls"]]
+        result = await app.answer(result["task_id"], {"verdicts": verdicts})
+    assert (approvals, result["answer"]) == (2, "Closed."), "the third is refused, and not asked about"
 
 
 class Source(TypedDict):

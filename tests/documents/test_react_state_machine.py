@@ -314,3 +314,22 @@ async def test_a_plan_that_is_carried_out_by_the_same_invalid_call_ends_too(chat
     script = [Text(plan_json("the weather", steps)), *[Text(call_tool(("eval", {})))] * 5]
     talk = await chat(script, "weather?", tools=(lookup,), mode="plan_react")
     assert "the same call failed 5 rounds in a row: eval {}" in talk.result["error"]
+
+
+async def test_two_calls_that_fail_in_turn_end_the_task_after_ten_rounds(chat: Chat) -> None:
+    turn = [Text(call_tool(("eval", {}))), Text(call_tool(("lookup", {"town": "Beijing"})))]
+    talk = await chat(turn * 5, "weather?", tools=(lookup,), mode="react")
+    assert talk.result["success"] is False
+    assert "the same two calls failed in turn for 10 rounds" in talk.result["error"]
+
+
+async def test_a_failing_call_beside_one_that_succeeds_does_not_end_the_task(chat: Chat) -> None:
+    rounds = [Text(call_tool(("eval", {}), ("lookup", {"city": f"city {n}"}))) for n in range(6)]
+    talk = await chat([*rounds, Text(answer("six times sunny"))], "weather?", tools=(lookup,), mode="react")
+    assert (talk.result["success"], talk.result["answer"]) == (True, "six times sunny")
+
+
+async def test_a_failing_call_beside_one_that_is_only_repeated_ends_the_task(chat: Chat) -> None:
+    same = Text(call_tool(("eval", {}), ("lookup", {"city": "Beijing"})))
+    talk = await chat([same] * 7, "weather?", tools=(lookup,), mode="react")
+    assert "the same call failed 5 rounds in a row: eval {}" in talk.result["error"]

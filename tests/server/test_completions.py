@@ -9,8 +9,10 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
+from segue import Agent
 from segue.prompts.protocols import stop_notice
 from segue.server.lifespan import drain
+from tests.fakes import ScriptedChatModel, call_tool
 
 from .schemas import CheckedTransport
 from .serving import KEY, KEYS, Held, Served, ServerSettings, chat, wait_until
@@ -267,6 +269,24 @@ def test_a_task_that_fails_is_an_error_and_is_tried_again(client: openai.OpenAI,
     with pytest.raises(openai.APIError, match="the endpoint is down"):
         list(client.chat.completions.create(model="a", messages=messages, stream=True))
     assert len(sessions(served)) == 1
+
+
+def test_a_task_that_ends_with_an_error_is_not_tried_again(tmp_path: Path) -> None:
+    model = ScriptedChatModel([call_tool(("eval", {}))] * 10)
+    agent = Agent(agent_id="a", model=model, mode="react")
+    messages: Messages = [{"role": "user", "content": "go"}]
+    sent: list[httpx.Request] = []
+    with (
+        Served(tmp_path / "a.db", agents=[agent]) as served,
+        httpx.Client(timeout=60, trust_env=False, event_hooks={"request": [sent.append]}) as http,
+        openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=2, http_client=http) as client,
+    ):
+        with pytest.raises(openai.InternalServerError, match="failed 5 rounds in a row") as caught:
+            client.chat.completions.create(model="a", messages=messages)
+        assert (caught.value.status_code, caught.value.code, len(sent)) == (500, "task_failed", 1)
+        response = client.responses.create(model="a", input="go")
+        assert response.status == "failed" and response.error is not None
+        assert "failed 5 rounds in a row" in response.error.message
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ...core.attachments import UPLOAD_SECONDS, Upload
 from ...core.records import Json
-from ..errors import JsonResponse, Problem, not_found
+from ..errors import ErrorBody, JsonResponse, Problem, not_found
 from ..protocols.chat_completions import Completion, CompletionView, chunks, error_of, result_of
 from ..readers.completions import CompletionRequest, CompletionTasks
 from ..readers.continuation import Conversation
@@ -92,7 +92,14 @@ def _entry(name: str) -> Json:
     return {"id": name, "object": "model", "created": 0, "owned_by": "segue"}
 
 
-@router.post("/v1/chat/completions", response_model=CompletionView, responses={200: _STREAM, **CONFLICT, **MODEL_DOWN})
+_FAILED = {500: {"model": ErrorBody, "description": "The task ended with an error, which another attempt repeats."}}
+
+
+@router.post(
+    "/v1/chat/completions",
+    response_model=CompletionView,
+    responses={200: _STREAM, **CONFLICT, **_FAILED, **MODEL_DOWN},
+)
 async def chat_completions(
     body: CompletionRequest,
     service: ServiceDep,
@@ -133,6 +140,10 @@ async def chat_completions(
         service.close_stream(tenant)
 
 
+_SHOULD_RETRY: Mapping[bool, Mapping[str, str]] = {True: {"x-should-retry": "false"}, False: {}}
+"""What the `openai` package reads before it sends a request again, by whether the task is over."""
+
+
 async def _whole(service: Service, tenant: Tenant, completion: Completion, after: int) -> Response:
     task_id = completion.row.task_id
     async with aclosing(events_of(service, task_id, after)) as events:
@@ -142,7 +153,8 @@ async def _whole(service: Service, tenant: Tenant, completion: Completion, after
     result = await result_of(service, tenant, completion)
     headers = task_headers(tenant, completion.row)
     if result["status"] == "error":
-        return JsonResponse({"error": error_of(result)}, 502, headers)
+        is_over = (await service.app.tasks.get(task_id)).is_over
+        return JsonResponse({"error": error_of(result)}, 500 if is_over else 502, {**headers, **_SHOULD_RETRY[is_over]})
     return JsonResponse(completion.whole(result), 200, headers)
 
 
