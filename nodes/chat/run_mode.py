@@ -7,6 +7,7 @@ from langchain_core.messages import AnyMessage
 from langgraph.graph.state import CompiledStateGraph
 
 from segue.core.events import Answer, Fallback
+from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.history_window import window
@@ -64,7 +65,7 @@ def _plain(state: ChatState, name: str, fresh: list[AnyMessage]) -> ChatUpdate:
     """A graph that returns no result: its last assistant message is the answer."""
     answers = [m.text for m in fresh if m.type == "ai" and m.text]
     answer = answers[-1] if answers else ""
-    result = compose_result(name, answer, error="" if answer else f"The mode {name} wrote no answer.")
+    result = compose_result(name, answer, error="" if answer else phrase("no_answer", state["language"], mode=name))
     return {
         "messages": fresh,
         "result": result,

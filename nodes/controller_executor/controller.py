@@ -15,6 +15,7 @@ from segue.core.json_schema import object_schema
 from segue.core.models import ModelReply, ModelRequest
 from segue.core.plan import Step
 from segue.core.prompt_size import tokens
+from segue.prompts import errors
 from segue.prompts.catalogue import phrase
 from segue.prompts.load import agent_prompt, render
 
@@ -51,7 +52,7 @@ def controller(config: FlowConfig) -> FlowNode:
         except UnreadableReply as error:
             if asked.streamed:
                 work.emit(AttemptRestarted(attempt=1, reason=RestartReason.UNREADABLE.value, **ids_of(state)))
-            update |= _unreadable(str(error), asked, state)
+            update |= _unreadable(errors.render(error, state["language"]), asked, state)
             return joined(added, update)
         chosen = await finish_or_continue(config, decision, state)
         update |= _chosen(chosen, decision, asked, state, branches)

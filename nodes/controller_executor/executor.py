@@ -53,11 +53,10 @@ def runner_of(state: FlowState, work: NodeContext, config: FlowConfig) -> CallRu
     def refuse(call: PendingCall) -> CallResult | None:
         if call["name"] not in tools:
             known = listed(branches_of(config, work))
-            why = f'There is no branch "{call["name"]}"; the branches are: {known}.'
-            return CallResult.failed(why)
+            return CallResult.failed(phrase("no_branch", state["language"], name=call["name"], known=known))
         most = work.agent.budget.tool_calls
         if state["tool_calls"] < most:
-            return refused_repeat(call, rounds_of(state), state["task_id"])
+            return refused_repeat(call, rounds_of(state), state["task_id"], state["language"])
         return CallResult(status=CallStatus.OVER_BUDGET, error=phrase("spent_calls", state["language"], n=most))
 
     return CallRunner(work, tools, state["task_id"], state["language"], ids_of(state), refuse)

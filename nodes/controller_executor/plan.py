@@ -9,6 +9,8 @@ from segue.core.decision import StepStatusUpdate, read_steps
 from segue.core.errors import IllegalTransition, InvalidPlan, UnreadableReply, listed
 from segue.core.events import BranchEnd, PlanUpdate, StepUpdate
 from segue.core.plan import Plan, Status, Step, keep_finished, set_status, validate
+from segue.prompts.catalogue import phrase
+from segue.prompts.errors import render
 
 from ..shared.context import NodeRuntime, announce
 from .branches import ids_of
@@ -27,7 +29,11 @@ async def plan(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
     call = state["call"] or {}
     old = tuple(Step(**step) for step in state["steps"])
     try:
-        new = (_re_planned if call["name"] == "re_plan" else _updated)(old, call["arguments"], state["objective"])
+        new = (
+            _re_planned(old, call["arguments"], state)
+            if call["name"] == "re_plan"
+            else _updated(old, call["arguments"], state["language"])
+        )
         result: dict[str, Any] = {"success": [f"{step.step_id} {step.status}: {step.description}" for step in new]}
     except Refused as why:
         new, result = old, {"error": str(why)}
@@ -41,33 +47,33 @@ async def plan(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
     }
 
 
-def _re_planned(old: Steps, arguments: Mapping[str, Any], goal: str) -> Steps:
+def _re_planned(old: Steps, arguments: Mapping[str, Any], state: FlowState) -> Steps:
     """The new plan behind what is finished of the old one."""
     try:
         drafted = tuple(
             step.model_copy(update={"status": Status.PENDING}) for step in read_steps(arguments.get("plan"))
         )
         merged = keep_finished(old, drafted)
-        validate(Plan(goal=goal, steps=merged))
+        validate(Plan(goal=state["objective"], steps=merged))
     except (UnreadableReply, InvalidPlan) as error:
-        raise Refused(str(error)) from error
+        raise Refused(render(error, state["language"])) from error
     return merged
 
 
-def _updated(old: Steps, arguments: Mapping[str, Any], goal: str) -> Steps:
+def _updated(old: Steps, arguments: Mapping[str, Any], language: str) -> Steps:
     """The plan with new statuses; ids and texts stay."""
     given = arguments.get("updates")
     if not isinstance(given, list) or not given:
-        raise Refused('update_plan needs "updates": [{"step_id", "status"}].')
+        raise Refused(phrase("updates_needed", language, form='"updates": [{"step_id", "status"}]'))
     ids = [step.step_id for step in old]
     new = old
     try:
         for update in (StepStatusUpdate.model_validate(item) for item in given):
             if update.step_id not in ids:
-                raise Refused(f"The plan has no step {update.step_id!r}; its steps are: {listed(ids)}.")
+                raise Refused(phrase("no_such_step", language, step=repr(update.step_id), known=listed(ids)))
             new = set_status(new, update.step_id, update.status)
     except (ValidationError, IllegalTransition) as error:
-        raise Refused(f"A step's status cannot be changed like this: {error}") from error
+        raise Refused(phrase("status_not_changed", language, error=error)) from error
     return new
 
 

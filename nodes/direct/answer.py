@@ -7,6 +7,7 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from segue.core.errors import ModelError, ModelRefused, UnreadableReply
 from segue.core.events import ErrorRaised, ModelCalled, Phase
 from segue.core.models import ModelRequest
+from segue.prompts import errors
 from segue.prompts.catalogue import phrase
 from segue.prompts.load import agent_prompt, render
 
@@ -28,11 +29,11 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     try:
         asked = await ask_model(work, request, LiveText, state["usage"], ids, state["language"])
     except ModelRefused as error:
-        return joined(added, _given_up(error, await refused_call(work, request, error, ids)))
+        return joined(added, _given_up(error, await refused_call(work, request, error, ids), state))
     try:
         text = whole_answer(work, asked.reply, state["language"])
     except UnreadableReply as error:
-        given_up: DirectUpdate = {**_given_up(error, asked.event), "usage": asked.usage}
+        given_up: DirectUpdate = {**_given_up(error, asked.event, state), "usage": asked.usage}
         return joined(added, given_up)
     truncated = is_truncated(work, asked.reply)
     result = compose_result("direct", text, reasoning="[Direct Mode]", usage=asked.usage, truncated=truncated)
@@ -45,9 +46,10 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     return joined(added, update)
 
 
-def _given_up(error: ModelError, call: ModelCalled) -> DirectUpdate:
-    raised = ErrorRaised(task_id=call.task_id, message=str(error))
-    return {"gave_up": str(error), "events": announce(call, raised)}
+def _given_up(error: ModelError, call: ModelCalled, state: DirectState) -> DirectUpdate:
+    why = errors.render(error, state["language"])
+    raised = ErrorRaised(task_id=call.task_id, message=why)
+    return {"gave_up": why, "events": announce(call, raised)}
 
 
 def _request(state: DirectState, work: NodeContext) -> ModelRequest:

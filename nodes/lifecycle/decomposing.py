@@ -10,6 +10,7 @@ from segue.core.errors import InvalidPlan, UnreadableReply
 from segue.core.events import Durable, ErrorRaised, Phase, PlanUpdate
 from segue.core.lifecycle import EngineEventType, EngineState, SubTask, read_tasks
 from segue.core.models import ModelReply, ModelRequest
+from segue.prompts import errors
 from segue.prompts.catalogue import phrase
 from segue.prompts.load import agent_prompt, render
 
@@ -76,7 +77,7 @@ def decomposing(decompose: Decompose | None) -> LifecycleNode:
         except Undecomposable as error:
             update |= {"failure": {"error": str(error), "phase": state["phase"]}}
         except (InvalidPlan, UnreadableReply) as error:
-            update |= _refused(state, str(error), also)
+            update |= _refused(state, errors.render(error, language), also)
         else:
             update |= _accepted(state, work, tasks, also)
         return joined(added, update)
@@ -89,7 +90,7 @@ async def _from_function(decompose: Decompose, state: LifecycleState) -> tuple[S
     try:
         given = await decompose(text)
     except Exception as error:  # anybody's code: the run ends and says why
-        why = f"The goal could not be broken down: {str(error) or type(error).__name__}"
+        why = phrase("not_broken_down", state["language"], why=str(error) or type(error).__name__)
         raise Undecomposable(why) from error
     return read_tasks(given)
 
@@ -133,7 +134,7 @@ def _refused(state: LifecycleState, why: str, also: list[Durable]) -> LifecycleS
     events = announce(*also, ErrorRaised(task_id=state["task_id"], message=why))
     if state["asked"] + 1 < MOST_ASKS:
         return {"complaint": why, "events": events}
-    error = f"The goal could not be broken down into tasks, after {MOST_ASKS} tries. {why}"
+    error = phrase("not_broken_down_after", state["language"], n=MOST_ASKS, why=why)
     return {"complaint": why, "failure": {"error": error, "phase": state["phase"]}, "events": events}
 
 

@@ -10,6 +10,7 @@ from segue.core.events import ErrorRaised, Phase
 from segue.core.events import PlanUpdate as PlanUpdated
 from segue.core.plan import Plan, Status, Step, keep_finished, validate
 from segue.core.tools import Tool
+from segue.prompts import errors
 from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeRuntime, announce, node_context
@@ -30,8 +31,9 @@ async def decompose(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
         left = tuple(step for step in merged if step.step_id not in repaired or step.step_id in repeated)
         validate(Plan(goal=goal, steps=left), work.tools)
     except InvalidPlan as error:
-        event = ErrorRaised(task_id=state["task_id"], message=str(error))
-        return {"complaint": str(error), "draft": None, "events": announce(event)}
+        why = errors.render(error, state["language"])
+        event = ErrorRaised(task_id=state["task_id"], message=why)
+        return {"complaint": why, "draft": None, "events": announce(event)}
     steps = [step.model_dump(mode="json") for step in merged]
     banner = phrase("plan_made", state["language"], goal=goal, n=len(steps))
     work.emit(Phase(task_id=state["task_id"], content=banner))
@@ -45,13 +47,13 @@ def _steps(drafted: list[Any]) -> tuple[Step, ...]:
     steps: list[Step] = []
     for place, item in enumerate(drafted, start=1):
         if not isinstance(item, dict):
-            raise InvalidPlan(f"Step {place} is no object.")
+            raise InvalidPlan("Step {place} is not an object.", place=place)
         try:
             step = Step(**{**_without_nulls(item), "step_id": str(item.get("step", item.get("step_id", place)))})
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
-            raise InvalidPlan(f"Step {place}: {where}: {first['msg']}.") from error
+            raise InvalidPlan("Step {place}: {where}: {why}.", place=place, where=where, why=first["msg"]) from error
         needs = [steps[-1].step_id] if item.get("depends_on") is None and steps else list(step.depends_on)
         needs += [need for need in referenced_steps(step.params) if need not in needs]
         needs = [need for need in needs if need != step.step_id]

@@ -9,6 +9,7 @@ from segue.core.decision import read_object
 from segue.core.errors import UnreadableReply
 from segue.core.events import ErrorRaised, Phase
 from segue.core.models import ModelReply, ModelRequest
+from segue.prompts import errors
 from segue.prompts.catalogue import phrase
 from segue.prompts.load import agent_prompt, render
 
@@ -36,8 +37,9 @@ async def make_plan(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     try:
         update |= {"draft": _read(asked.reply, state), "complaint": "", "events": announce(asked.event)}
     except UnreadableReply as error:
-        events = announce(asked.event, ErrorRaised(task_id=state["task_id"], message=str(error)))
-        update |= {"draft": None, "complaint": str(error), "events": events}
+        why = errors.render(error, language)
+        events = announce(asked.event, ErrorRaised(task_id=state["task_id"], message=why))
+        update |= {"draft": None, "complaint": why, "events": events}
     return joined(added, update)
 
 

@@ -84,7 +84,7 @@ def _complaint(failed: Sequence[Step], added: PlanUpdate, outcomes: Sequence[Map
 
 def _failure_text(step: Step, outcome: Mapping[str, Any], language: str) -> str:
     if not _rejected(outcome):
-        return f"step {step.step_id} ({step.description}) failed: {step.note}"
+        return phrase("failed_step", language, step=step.step_id, description=step.description, why=step.note)
     about = {
         "step": step.step_id,
         "description": step.description,
@@ -141,7 +141,7 @@ def _wave(chosen: Sequence[Step], state: PlanState) -> tuple[list[PlannedCall], 
         try:
             wave.append(resolved(call, state))
         except DanglingReference as error:
-            result = CallResult.failed(f"A parameter cannot be filled: {error}.")
+            result = CallResult.failed(phrase("not_filled", state["language"], error=error))
             broken.append({**call, "result": result.json()})
     return wave, broken
 

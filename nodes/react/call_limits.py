@@ -26,9 +26,9 @@ def refusal(call: PendingCall, state: ReactState, most_calls: int) -> CallResult
     """
     rejected = sum(_status(outcome) is CallStatus.REJECTED for outcome in state["outcomes"])
     if state["tool_calls"] + call["index"] - len(state["outcomes"]) + rejected >= most_calls:
-        why = f"The limit of {most_calls} tool calls is reached: answer with what there is."
+        why = phrase("no_calls_left", state["language"], n=most_calls)
         return CallResult(status=CallStatus.OVER_BUDGET, error=why)
-    return refused_repeat(call, rounds_of(state), state["task_id"]) or _stored(call, state)
+    return refused_repeat(call, rounds_of(state), state["task_id"], state["language"]) or _stored(call, state)
 
 
 def rounds_of(state: ReactState) -> list[list[dict[str, Any]]]:

@@ -10,6 +10,7 @@ from segue.core.events import Action, AttemptRestarted, ErrorRaised, Observe, Re
 from segue.core.models import REFUSAL
 from segue.core.plan import Step
 from segue.prompts.catalogue import phrase
+from segue.prompts.errors import render
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.model_call import CompletedCall, ask_model, is_truncated
@@ -33,11 +34,11 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         decision = _decision(asked, state, work)
         errors: list[ErrorRaised] = []
     except UnreadableReply as error:
-        prose = prose_answer(asked.reply, state, work)
+        prose, unread = prose_answer(asked.reply, state, work), render(error, state["language"])
         if prose is None:
-            return joined(added, _unreadable(asked, str(error), state, work))
+            return joined(added, _unreadable(asked, unread, state, work))
         why = phrase("prose_answer", state["language"], n=MOST_UNREADABLE)
-        decision, errors = prose, [ErrorRaised(message=f"{error} {why}", **ids)]
+        decision, errors = prose, [ErrorRaised(message=f"{unread} {why}", **ids)]
     if asked.reply.finish_reason == REFUSAL:
         decision = decision.model_copy(update={"refused": True})
     calls = calls_of(state, decision) if decision.action_type is ActionType.CALL_TOOL else []

@@ -109,7 +109,7 @@ def read(reply: ModelReply, state: ReactState, work: NodeContext) -> Decision:
         requested = tuple(_requested(call) for call in reply.tool_calls)
         return Decision(thought=reply.text, action_type=ActionType.CALL_TOOL, tool_calls=requested)
     if len(reply.tool_calls) > 1:
-        raise UnreadableReply(f"Call {control[0].name} alone: nothing of this reply was run.")
+        raise UnreadableReply("Call {name} alone: nothing of this reply was run.", name=control[0].name)
     return _control(reply.text, control[0])
 
 
@@ -119,10 +119,10 @@ def _arguments(call: RawCall) -> dict[str, Any]:
         check_storable(arguments)
     except (ValueError, RecursionError) as error:
         raise UnreadableReply(
-            f"The arguments of {call.name} are not valid JSON, so nothing was run: {error}."
+            "The arguments of {name} are not valid JSON, so nothing was run: {error}.", name=call.name, error=error
         ) from error
     if not isinstance(arguments, dict):
-        raise UnreadableReply(f"The arguments of {call.name} are not a JSON object, so nothing was run.")
+        raise UnreadableReply("The arguments of {name} are not a JSON object, so nothing was run.", name=call.name)
     return arguments
 
 
@@ -158,12 +158,14 @@ def _updates(given: object) -> tuple[StepStatusUpdate, ...]:
     try:
         return TypeAdapter(tuple[StepStatusUpdate, ...]).validate_python(given)
     except ValidationError as error:
-        raise UnreadableReply('The step_status_update needs the form [{"step_id", "status"}].') from error
+        raise UnreadableReply(
+            "The step_status_update needs the form {form}.", form='[{"step_id", "status"}]'
+        ) from error
 
 
 def _repairs(given: object) -> tuple[RequestedCall, ...]:
     if not isinstance(given, list) or not all(_is_call(item) for item in given):
-        raise UnreadableReply('The tool_calls of remend need the form [{"name", "arguments": {…}}].')
+        raise UnreadableReply("The tool_calls of remend need the form {form}.", form='[{"name", "arguments": {…}}]')
     found = [(item["name"], item.get("arguments") or {}) for item in given]
     return tuple(
         RequestedCall(name=name, arguments=_arguments(RawCall("", name, a)) if isinstance(a, str) else a)

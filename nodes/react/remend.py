@@ -20,7 +20,7 @@ async def remend(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     if repairs > MOST_REPAIRS:
         return _refused(state, phrase("plan_around", state["language"], n=MOST_REPAIRS), repairs)
     if not decision.tool_calls and not decision.plan:
-        return _refused(state, "A REMEND needs tool_calls or a plan that repairs the failure.", repairs)
+        return _refused(state, phrase("repair_empty", state["language"]), repairs)
     steps = tuple(Step(**step) for step in state["plan"])
     calls = calls_of(state, decision)
     begun = begin_steps(steps, [call["step_id"] for call in calls])

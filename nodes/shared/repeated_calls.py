@@ -22,14 +22,11 @@ MOST_FAILED_ROUNDS = 5
 SHOWN_CHARS = 300
 
 
-def refused_repeat(call: PendingCall, rounds: Rounds, task_id: str) -> CallResult | None:
+def refused_repeat(call: PendingCall, rounds: Rounds, task_id: str, language: str) -> CallResult | None:
     """The result of a call that failed too often to run again; one that a person approved may fail as they like."""
     if by_person(call, task_id) or failures_in_a_row(call, rounds) < MOST_FAILURES:
         return None
-    why = (
-        f"This call of {call['name']} failed {MOST_FAILURES} times in a row with the same arguments and is "
-        "refused: change the arguments, use another tool, or answer with what there is."
-    )
+    why = phrase("call_refused", language, tool=call["name"], n=MOST_FAILURES)
     return CallResult(status=CallStatus.REFUSED, error=why)
 
 

@@ -17,13 +17,18 @@ from segue.core.plan import (
     advance,
     keep_finished,
     natural_key,
-    problems,
     ready,
     set_status,
     validate,
 )
+from segue.core.plan import problems as clauses
 
 IDS = ["1", "2", "3", "4", "5"]
+
+
+def problems(*args: Any, **options: Any) -> list[str]:
+    """What is wrong with a plan, in English."""
+    return [*map(str, clauses(*args, **options))]
 
 
 def step(step_id: str, *needs: str, status: Status = Status.PENDING, **fields: Any) -> Step:

@@ -19,7 +19,7 @@ from segue.app import App
 from segue.core.errors import ModelRefused
 from segue.core.events import AttemptRestarted, ModeSelected, Token, Waiting
 from segue.nodes.chat.select_mode import DEFAULT, rule_for
-from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
+from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan_json
 from tests.loopback import Deltas, LoopbackServer, Status, Text, ToolCalls
 from tests.server.serving import Served, prescribed_client
 
@@ -69,6 +69,41 @@ async def test_why_a_call_is_repeated_is_said_in_the_language_of_the_task(app: A
         app.register(Agent(agent_id="a", model="openai:x", base_url=server.base_url, api_key="k", mode="direct"))
         waits = [event async for event in app.chat("你好", agent="a") if isinstance(event, Waiting)]
     assert [wait.reason for wait in waits] == [f"模型“openai:x”（{server.base_url}）返回了 503（scripted status 503）"]
+
+
+IN_CHINESE: dict[str, tuple[str, list[str], str]] = {
+    "react": ("react", ['{"action": {"action_type": "FLY"}}', answer("好")], "不允许的 action_type 'FLY'；可选："),
+    "repair": ("react", [*[call_tool(("fail", {}))] * 3, answer("好")], "fail 的这个调用以相同的参数连续失败了 2 次"),
+    "plan": ("plan", ["{}", plan_json("好", [{"action": "none", "description": "想"}]), "好"], '计划需要 "steps"'),
+    "plan steps": (
+        "plan",
+        [plan_json("好", [{"action": "fly"}]), plan_json("好", [{"action": "none", "description": "想"}]), "好"],
+        "计划无法执行：步骤 1 写了工具 'fly'；可选：fail。",
+    ),
+    "fallback": ("direct", ["", answer("好")], "模型的回答为空"),
+    "controller": (
+        "controller",
+        [plan_json("好", [{"action": "none", "description": "想"}]), "{}", choose("final_answer", answer="好")],
+        '回复中没有 "command"',
+    ),
+    "lifecycle": ("lifecycle", ["{}", '{"tasks": [{"id": 1, "description": "想"}]}', answer("好")], "没有任务：请写"),
+}
+
+
+@pytest.mark.parametrize(("mode", "script", "said"), IN_CHINESE.values(), ids=IN_CHINESE)
+async def test_errors_fallbacks_and_repairs_are_in_the_language_of_the_task(
+    app: App, mode: str, script: list[str], said: str
+) -> None:
+    def fail() -> str:
+        """Fail."""
+        raise RuntimeError("no")
+
+    scripted(app, script, tools=(fail,), mode=mode)
+    events = [event async for event in app.chat("请想一想", agent="a")]
+    told = [event.data for event in events if event.type in ("error", "fallback", "tool_result", "thinking")]
+    assert said in "".join(str(value) for data in told for value in data.values())
+    (result,) = [event.data["result"] for event in events if event.type == "task_complete"]
+    assert "好" in result["answer"]
 
 
 async def test_a_decision_may_follow_a_thought_that_looks_like_one(chat: Chat) -> None:

@@ -116,8 +116,10 @@ LIFECYCLE = (
     Mutant(
         "tasks over a hundred are silently dropped",
         SUBTASKS,
-        '        raise InvalidPlan(f"There are {len(given)} tasks and {MOST_TASKS} is the most: '
-        'put some of them together.")\n',
+        "        raise InvalidPlan(\n"
+        '            "There are {n} tasks and {most} is the most: put some of them together.", '
+        "n=len(given), most=MOST_TASKS\n"
+        "        )\n",
         "        given = given[:MOST_TASKS]\n",
         f"{ENGINE}test_run.py::test_too_many_tasks_are_named_in_the_error_and_none_is_dropped",
     ),

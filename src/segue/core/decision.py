@@ -220,13 +220,15 @@ def decode(text: str) -> Decision:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise UnreadableReply(f"The decision's {where} cannot be read: {first['msg']}.") from error
+        raise UnreadableReply("The decision's {where} cannot be read: {why}.", where=where, why=first["msg"]) from error
 
 
 def _action_type(given: Any) -> ActionType:
     name = SYNONYMS.get(str(given).strip().upper(), str(given).strip().upper())
     if name not in ActionType.__members__:
-        raise UnreadableReply(f"The action_type {given!r} is not allowed; use one of: {', '.join(_OFFERED)}.")
+        raise UnreadableReply(
+            "The action_type {given} is not allowed; use one of: {known}.", given=repr(given), known=", ".join(_OFFERED)
+        )
     return ActionType(name)
 
 
@@ -285,28 +287,33 @@ def _details(kind: ActionType, output: Mapping[str, Any]) -> dict[str, Any]:
             return {"notes": str(output.get("summary") or "")}
 
 
+_CALL = '{"function": {"name", "arguments"}}'
+
+
 def _calls(output: Mapping[str, Any]) -> tuple[RequestedCall, ...]:
     given = output.get("tool_calls")
     if not isinstance(given, list) or not given:
-        raise UnreadableReply('A CALL_TOOL needs "tool_calls": [{"function": {"name", "arguments"}}] in its output.')
+        raise UnreadableReply("A CALL_TOOL needs {form} in its output.", form=f'"tool_calls": [{_CALL}]')
     return tuple(_call(item) for item in given)
 
 
 def _call(item: Any) -> RequestedCall:
     function = item.get("function", item) if isinstance(item, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-        raise UnreadableReply('Each tool call needs {"function": {"name", "arguments"}}.')
+        raise UnreadableReply("Each tool call needs the form {form}.", form=_CALL)
     arguments = function.get("arguments")
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments or "{}")
             check_storable(arguments)
         except (ValueError, RecursionError) as error:
-            raise UnreadableReply(f"The arguments of {function['name']} are not valid JSON: {error}.") from error
+            raise UnreadableReply(
+                "The arguments of {name} are not valid JSON: {error}.", name=function["name"], error=error
+            ) from error
     if arguments is None:
         arguments = {}
     if not isinstance(arguments, dict):
-        raise UnreadableReply(f"The arguments of {function['name']} are not a JSON object.")
+        raise UnreadableReply("The arguments of {name} are not a JSON object.", name=function["name"])
     return RequestedCall(name=function["name"], arguments=arguments)
 
 
@@ -320,7 +327,9 @@ def read_steps(given: Any) -> tuple[Step, ...]:
         listed = _inside(given)
         given = listed if isinstance(listed, list) else lines_of(given)
     if not isinstance(given, Sequence) or not given:
-        raise UnreadableReply('A PLAN needs "plan": [{"step_id", "description", "status"}] in its output.')
+        raise UnreadableReply(
+            "A PLAN needs {form} in its output.", form='"plan": [{"step_id", "description", "status"}]'
+        )
     return tuple(_step(item, place) for place, item in enumerate(given, start=1))
 
 
@@ -333,7 +342,7 @@ def _step(item: Any, place: int) -> Step:
     if isinstance(item, str):
         item = numbered_line(item) or {"description": item}
     if not isinstance(item, dict):
-        raise UnreadableReply(f"Step {place} of the plan is neither an object nor a sentence.")
+        raise UnreadableReply("Step {place} of the plan is neither an object nor a sentence.", place=place)
     named = (item.get(key) for key in ("step_id", "step", "id"))
     status = _status_word(item.get("status"))
     return Step(

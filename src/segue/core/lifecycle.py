@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from pydantic import model_validator
 
+from .clause import Clause, together
 from .decision import check_storable
 from .errors import IllegalTransition, InvalidPlan
 from .plan import Status, Step, advance, problems, ready
@@ -179,39 +180,41 @@ def read_tasks(given: object) -> tuple[SubTask, ...]:
     if isinstance(given, str) or not isinstance(given, Sequence) or not given:
         raise InvalidPlan('There are no tasks: write "tasks", a list with at least one of them.')
     if len(given) > MOST_TASKS:
-        raise InvalidPlan(f"There are {len(given)} tasks and {MOST_TASKS} is the most: put some of them together.")
-    found: list[str] = []
+        raise InvalidPlan(
+            "There are {n} tasks and {most} is the most: put some of them together.", n=len(given), most=MOST_TASKS
+        )
+    found: list[Clause] = []
     tasks = [_task(item, place, found) for place, item in enumerate(given, start=1)]
     found += problems(tasks, max_steps=MOST_TASKS)
     if found:
-        raise InvalidPlan("The tasks cannot be carried out: " + "; ".join(found) + ".")
+        raise InvalidPlan("The tasks cannot be carried out: {why}.", why=together(found))
     return tuple(tasks)
 
 
-def _task(item: object, place: int, found: list[str]) -> SubTask:
+def _task(item: object, place: int, found: list[Clause]) -> SubTask:
     """One task; what is wrong with it is added to `found`."""
     if isinstance(item, str):
         item = {"description": item}
     if not isinstance(item, Mapping):
-        found.append(f"task {place} is not an object")
+        found.append(Clause("task {place} is not an object", place=place))
         return SubTask(step_id=str(place))
     named = (item.get(name) for name in ("id", "step_id", "step"))
     task_id = next((name for name in named if name is not None), place)
     if not isinstance(task_id, str | int) or isinstance(task_id, bool) or not str(task_id).strip():
-        found.append(f"task {place} has the id {task_id!r}, which is not a text")
+        found.append(Clause("task {place} has the id {id}, which is not a text", place=place, id=repr(task_id)))
         task_id = place
-    values = {name: _value(name, item, f"task {task_id}", found) for name in _FIELDS}
+    values = {name: _value(name, item, task_id, found) for name in _FIELDS}
     kept = {name: item[name] for name in ("action", "params", "phase") if name in item and _fits[name](item[name])}
     task = SubTask(step_id=str(task_id).strip(), **kept, **values)
     try:
         check_storable(task.model_dump(mode="json"))
     except (ValueError, TypeError) as error:
-        found.append(f"task {place} cannot be stored: {error}")
+        found.append(Clause("task {place} cannot be stored: {error}", place=place, error=error))
         return SubTask(step_id=str(place))
     return task
 
 
-def _value(name: str, item: Mapping[str, Any], task: str, found: list[str]) -> Any:
+def _value(name: str, item: Mapping[str, Any], task_id: object, found: list[Clause]) -> Any:
     default, fits, what = _FIELDS[name]
     given = item.get(name)
     if given is None and name == "depends_on":
@@ -219,7 +222,8 @@ def _value(name: str, item: Mapping[str, Any], task: str, found: list[str]) -> A
     if given is None and default is not ...:
         return default
     if not fits(given):
-        found.append(f"{task}: {_NAMED.get(name, name)} is {given!r} and must be {what}")
+        about = {"task": task_id, "field": _NAMED.get(name, name), "given": repr(given), "what": what}
+        found.append(Clause("task {task}: {field} is {given} and must be {what}", **about))
         return _EMPTY.get(name, default)
     return given.strip() if isinstance(given, str) else given
 
@@ -237,12 +241,12 @@ def _is_ids(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(i, str | int) for i in value)
 
 
-_FIELDS: Mapping[str, tuple[Any, Callable[[Any], bool], str]] = {
-    "description": (..., lambda value: isinstance(value, str) and bool(value.strip()), "a text"),
-    "priority": (0, _is_whole, "a whole number"),
-    "depends_on": ((), _is_ids, "a list of task ids"),
-    "type": ("", lambda value: isinstance(value, str), "a text"),
-    "timeout": (None, _is_seconds, "a number of seconds above 0"),
+_FIELDS: Mapping[str, tuple[Any, Callable[[Any], bool], Clause]] = {
+    "description": (..., lambda value: isinstance(value, str) and bool(value.strip()), Clause("a text")),
+    "priority": (0, _is_whole, Clause("a whole number")),
+    "depends_on": ((), _is_ids, Clause("a list of task ids")),
+    "type": ("", lambda value: isinstance(value, str), Clause("a text")),
+    "timeout": (None, _is_seconds, Clause("a number of seconds above 0")),
 }
 """The default (`...` where there is none), what fits, and how that is called."""
 _NAMED = {"depends_on": "dependencies"}

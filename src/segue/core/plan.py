@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from .errors import IllegalTransition, InvalidPlan
+from .clause import Clause, together
+from .errors import IllegalTransition, InvalidPlan, listed
 
 Phase = Literal["planning", "execution", "generation"]
 NO_TOOL = ("", "none", "null", "answer", "generate")
@@ -168,28 +169,32 @@ def _cycle(steps: Sequence[Step]) -> list[str]:
     return sorted(left, key=natural_key)
 
 
-def problems(steps: Sequence[Step], tools: Iterable[str] | None = None, max_steps: int = MAX_STEPS) -> list[str]:
+def problems(steps: Sequence[Step], tools: Iterable[str] | None = None, max_steps: int = MAX_STEPS) -> list[Clause]:
     """Say everything that is wrong with a plan; an empty list means that it can run.
 
     A step that is final needs nothing any more: a new plan may leave out what it once depended on.
     """
-    found: list[str] = []
+    found: list[Clause] = []
     ids = [step.step_id for step in steps]
     known = None if tools is None else tuple(tools)
     to_run = [step for step in steps if step.status not in FINAL]
     if not steps:
-        found.append("the plan has no steps")
+        found.append(Clause("the plan has no steps"))
     if len(steps) > max_steps:
-        found.append(f"the plan has {len(steps)} steps; {max_steps} is the most")
-    found += [f"step id {twice!r} is used more than once" for twice in sorted({i for i in ids if ids.count(i) > 1})]
+        found.append(Clause("the plan has {n} steps; {most} is the most", n=len(steps), most=max_steps))
+    twice = sorted({i for i in ids if ids.count(i) > 1})
+    found += [Clause("step id {step} is used more than once", step=repr(step_id)) for step_id in twice]
     for step in to_run:
+        missing = [need for need in step.depends_on if need not in ids]
         found += [
-            f"step {step.step_id} depends on {need!r}, which is no step" for need in step.depends_on if need not in ids
+            Clause("step {step} depends on {need}, which is no step", step=step.step_id, need=repr(need))
+            for need in missing
         ]
         if known is not None and step.uses_tool and step.action not in known:
-            found.append(f"step {step.step_id} names the tool {step.action!r}; there are: {', '.join(known) or 'none'}")
+            about = {"step": step.step_id, "tool": repr(step.action), "known": listed(known)}
+            found.append(Clause("step {step} names the tool {tool}; there are: {known}", **about))
     if circle := _cycle(to_run):
-        found.append(f"steps {', '.join(circle)} wait for each other")
+        found.append(Clause("steps {steps} wait for each other", steps=", ".join(circle)))
     return found
 
 
@@ -200,7 +205,7 @@ def validate(plan: Plan, tools: Iterable[str] | None = None) -> Plan:
         InvalidPlan: with every problem found, so that one answer can correct all of them.
     """
     if found := problems(plan.steps, tools):
-        raise InvalidPlan("The plan cannot run: " + "; ".join(found) + ".")
+        raise InvalidPlan("The plan cannot run: {why}.", why=together(found))
     return plan
 
 

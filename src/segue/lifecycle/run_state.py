@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..core.clause import together
 from ..core.errors import SegueError
 from ..core.events import Event, Lifecycle, PlanUpdate, ToolResult
 from ..core.lifecycle import MOST_TASKS, EngineEvent, EngineEventType, EngineState, SubTask
@@ -129,7 +130,7 @@ def read_snapshot(snapshot: Any) -> RunState:
         )
         run = RunState(str(snapshot.get("input") or "; ".join(task.description for task in tasks)), known)
         if len(tasks) != run.total:
-            raise ValueError("; ".join(problems(tasks, max_steps=MOST_TASKS)))
+            raise ValueError(str(together(problems(tasks, max_steps=MOST_TASKS))))
         _check(run, snapshot)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidSnapshot(
@@ -140,7 +141,7 @@ def read_snapshot(snapshot: Any) -> RunState:
 
 def _check(run: RunState, snapshot: Mapping[str, Any]) -> None:
     if run.tasks and (found := problems(run.tasks, max_steps=MOST_TASKS)):
-        raise ValueError("; ".join(found))
+        raise ValueError(str(together(found)))
     for name, counted in (("completed_tasks", run.completed), ("total_tasks", run.total)):
         if name in snapshot and snapshot[name] != counted:
             raise ValueError(f"{name} is {snapshot[name]!r} and its tasks say {counted}")

@@ -92,7 +92,9 @@ def _entry(name: str) -> Json:
     return {"id": name, "object": "model", "created": 0, "owned_by": "segue"}
 
 
-_FAILED = {500: {"model": ErrorBody, "description": "The task ended with an error, which another attempt repeats."}}
+_FAILED = {
+    500: {"model": ErrorBody, "description": "The task ended with an error: the same request again begins another."}
+}
 
 
 @router.post(
