@@ -20,7 +20,7 @@ from ..service import Service
 from ..sse.stream import EventStream, events_of
 from ..tenants import Tenant
 from .chat import task_headers
-from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, Retries, ServiceDep, TenantDep, Unset, routes
+from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, Responses, Retries, ServiceDep, TenantDep, Unset, routes
 from .files import BINARY, FILE, FormDep, file_response
 
 router = routes("openai")
