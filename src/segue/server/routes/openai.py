@@ -92,7 +92,7 @@ def _entry(name: str) -> Json:
     return {"id": name, "object": "model", "created": 0, "owned_by": "segue"}
 
 
-_FAILED = {
+_FAILED: Responses = {
     500: {"model": ErrorBody, "description": "The task ended with an error: the same request again begins another."}
 }
 
