@@ -1,7 +1,7 @@
 """Execution of tasks, between the app and the graphs.
 
 - Start and control: `start`, `control`, `message_files`, `modes`
-- Run: `runner`, `run`, `cancellation`, `lease_holder`
+- Run: `runner`, `run`, `lease_holder`
 - Several processes: `worker`, `relay`
 - Read: `tasks`, `projection`, `reply_stream`
 - Sessions: `sessions`, `history`

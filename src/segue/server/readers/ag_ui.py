@@ -213,10 +213,10 @@ class RunInput(BaseModel):
     def own_state(self) -> dict[str, Any]:
         """The application's part of the state, where that is an object."""
         state = self.state if isinstance(self.state, dict) else {}
-        return {name: value for name, value in state.items() if name not in SEGUE_STATE}
+        return {name: value for name, value in state.items() if name not in SHARED_STATE}
 
 
-SEGUE_STATE = ("task", "plan", "memory")
+SHARED_STATE = ("task", "plan", "memory")
 """The parts of the state that the session itself has."""
 PAUSED = "paused:"
 """Begins the id of the interrupt that a paused task ends a run with; the task's id follows."""
