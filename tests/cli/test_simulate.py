@@ -86,7 +86,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_conversation(
     (folder / "f").touch()
     (folder / "d").mkdir()
 
-    refused = CliRunner().invoke(app, ["simulate", "--workflow", "travel_change", "--language", language, *given])
+    refused = CliRunner().invoke(app, ["simulate", "--language", language, *given])
 
     assert refused.exit_code == 2 and said in refused.stderr
     assert "[USER]" not in refused.stdout
@@ -155,13 +155,13 @@ def test_options_without_effect_are_refused(given: list[str], said: str) -> None
     assert refused.exit_code == 2 and said in refused.stderr
 
 
-@pytest.mark.parametrize(("given", "language"), [([], "en"), (["--language", "zh"], "zh")])
+@pytest.mark.parametrize(("given", "language"), [(["--workflow", "travel_change"], "en"), (["--language", "zh"], "zh")])
 def test_the_language_of_the_workflow_comes_before_that_of_the_environment(
     given: list[str], language: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SEGUE_LANGUAGE", "zh")
 
-    CliRunner().invoke(app, ["simulate", "--workflow", "travel_change", "--turns", "1", "--log", "x.jsonl", *given])
+    CliRunner().invoke(app, ["simulate", "--turns", "1", "--log", "x.jsonl", *given])
 
     assert read_log("x.jsonl").language == language
 

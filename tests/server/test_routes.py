@@ -104,7 +104,8 @@ def test_agents_and_what_they_were_asked(client: httpx.Client, noted: Json) -> N
     assert [agent["agent_id"] for agent in agents] == ["travel", "data", "noter", "quiet"]
     travel, data, noter = agents[0], agents[1], agents[2]
     assert (travel["default"], travel["model"], travel["reads_files"], travel["error"]) == (True, "offline", False, "")
-    assert travel["mode"] == "auto" and travel["modes"] == client.get("/api/modes").json()["items"]
+    modes = client.get("/api/modes").json()["items"]
+    assert travel["mode"] == "auto" and modes == [*travel["modes"], "conversation"]
     assert (data["default"], data["reads_files"]) == (False, True)
     assert [(tool["name"], tool["needs_approval"]) for tool in noter["tools"]] == [("hold", False), ("note", False)]
     assert noter["tools"][0]["description"] == "Wait until it is let go."

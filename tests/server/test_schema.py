@@ -48,6 +48,8 @@ def roomy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield served
 
 
+# The service runs in this process: its random numbers are none of the strategies'.
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
 @LOADED.parametrize()
 @settings(
     max_examples=EXAMPLES,
