@@ -19,6 +19,7 @@ from segue.core.agents import Agent
 from segue.core.decision import decode
 from segue.core.errors import UnreadableReply
 from segue.prompts.catalogue import phrase
+from segue.prompts.errors import render
 from segue.prompts.language import language_of
 from tests.fakes import ScriptedChatModel, answer
 from tests.recorded.sessions import (
@@ -129,14 +130,15 @@ def test_each_recursion_is_one_model_call(courses: list[Course]) -> None:
 def test_what_was_unreadable_is_an_error_log_and_nothing_else_is_an_error(courses: list[Course]) -> None:
     found = 0
     for course in courses:
-        expected = []
+        expected: list[tuple[int, set[str]]] = []
         for place, recursion in enumerate(course.recursions, 1):
             if not recursion["action_type"]:
                 with pytest.raises(UnreadableReply) as error:
                     decode(reply_of(recursion))
-                expected.append((place, str(error.value)))
+                expected.append((place, {render(error.value, language) for language in ("en", "zh")}))
         errors = [(place, data["message"]) for place, data in course.of_type("error") if not data["final"]]
-        assert errors == expected
+        assert [place for place, _ in errors] == [place for place, _ in expected]
+        assert all(said in texts for (_, said), (_, texts) in zip(errors, expected, strict=True))
         found += len(errors)
     assert found == 7
 

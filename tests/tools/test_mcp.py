@@ -289,7 +289,7 @@ def test_servers_are_read_from_the_agents_file(tmp_path: Path) -> None:
     [
         ('name = "x"', "either a command or a url"),
         ('name = "x"\ncommand = "y"\nurl = "http://z"', "either a command or a url"),
-        ('name = "x"\ncommand = "y"\nheaders = { a = "b" }', "headers go with a url"),
+        ('name = "x"\ncommand = "y"\nheaders = { a = "b" }', "headers and oauth go with a url"),
         ('name = "x"\nurl = "http://z"\nargs = ["a"]', "args and env go with a command"),
         ('name = "x"\nurl = "z"', "mcp.0.url"),
     ],
