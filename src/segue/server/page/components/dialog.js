@@ -3,6 +3,9 @@
 import { t } from "../texts/index.js";
 import { html, useLayoutEffect, useRef } from "../vendor/htm-preact.js";
 import { IconButton } from "./icon-button.js";
+import { loadStyleSheets } from "./style-sheets.js";
+
+await loadStyleSheets("dialogs");
 
 /** @param {{ title: string, onClose: () => void, children?: unknown, class?: string }} props */
 export function Dialog({ title, onClose, children, class: kind = "" }) {

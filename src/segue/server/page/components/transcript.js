@@ -4,8 +4,11 @@ import { participantsOf } from "../state/participants.js";
 import { t } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
 import { CallView } from "./call.js";
+import { loadStyleSheets } from "./style-sheets.js";
 
 /** @import { Turn, Utterance } from "../state/types.js" */
+
+await loadStyleSheets("transcript");
 
 /** @param {{ shown: Turn }} props */
 export function Transcript({ shown }) {

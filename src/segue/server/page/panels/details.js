@@ -2,8 +2,9 @@
 /** A task at a glance: its ids, who answered it how, and what it cost. */
 import { useRead } from "../state/signals.js";
 import { shownTask, turnOf } from "../state/store.js";
-import { costText, moment, t, textOf } from "../texts/index.js";
+import { moment, t, textOf } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
+import { costText } from "./parts/text.js";
 
 /** @import { Turn } from "../state/types.js" */
 

@@ -1,11 +1,12 @@
 // @ts-check
 /** The trace of a task as a timeline: rounds, model calls, tool calls, with their time, tokens and cost. */
-import { costText, duration, t } from "../texts/index.js";
+import { duration, t } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
 import { Pending } from "./parts/loaded.js";
 import { axisOf, rowsOf, totalsOf } from "./parts/spans.js";
 import { SpanRow } from "./parts/span-row.js";
 import { taskPanel, useTrace } from "./parts/task.js";
+import { costText } from "./parts/text.js";
 
 /** @import { Turn } from "../state/types.js" */
 /** @import { Row } from "./parts/spans.js" */

@@ -85,12 +85,6 @@ export function moment(seconds) {
   return date.toLocaleString(document.documentElement.lang, form);
 }
 
-/** What was paid, "unknown" where that is not known, and nothing where nothing was. */
-export function costText(/** @type {number | null | undefined} */ cost, currency = "") {
-  if (cost === null || cost === undefined) return t("details.costUnknown");
-  return cost ? `${cost.toFixed(4)} ${currency}`.trim() : "";
-}
-
 /** @param {number} seconds */
 export function duration(seconds) {
   if (seconds < 1) return t("time.milliseconds", { n: Math.round(seconds * 1000) });

@@ -1,9 +1,11 @@
 // @ts-check
 /** What a panel shows of the service: loaded when it opens, and again whenever its inputs change. */
-import "./styles.js";
+import { loadStyleSheets } from "../../components/style-sheets.js";
 import { ApiError } from "../../state/api.js";
 import { t } from "../../texts/index.js";
 import { html, useEffect, useRef, useState } from "../../vendor/htm-preact.js";
+
+await loadStyleSheets("panels", "panel-graph", "panel-lists", "panel-records");
 
 /** Milliseconds between two requests for the same, however often the inputs change. */
 const PAUSE = 400;

@@ -1,7 +1,7 @@
 // @ts-check
 /** A task's events as the rows of a timeline. */
-import { costText, reasonOf, t, textOf } from "../../texts/index.js";
-import { inline } from "./text.js";
+import { reasonOf, t, textOf } from "../../texts/index.js";
+import { costText, inline } from "./text.js";
 
 /** @import { Frame } from "../../state/types.js" */
 /**

@@ -32,3 +32,9 @@ export function inline(value, most = 120) {
   const line = text.replace(/\s+/g, " ").trim();
   return line.length > most ? `${line.slice(0, most)}…` : line;
 }
+
+/** What was paid, "unknown" where that is not known, and nothing where nothing was. */
+export function costText(/** @type {number | null | undefined} */ cost, currency = "") {
+  if (cost === null || cost === undefined) return t("details.costUnknown");
+  return cost ? `${cost.toFixed(4)} ${currency}`.trim() : "";
+}
