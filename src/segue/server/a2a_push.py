@@ -33,16 +33,24 @@ class Configs(PushNotificationConfigStore):
         """Store the config.
 
         Raises:
+            InvalidParamsError: as `check` does.
+        """
+        await self.check(notification_config)
+        config = normalize_push_notification_config(task_id, notification_config)
+        await self._webhooks.put(task_id, config.id, as_dict(config))
+        return config
+
+    async def check(self, config: TaskPushNotificationConfig) -> None:
+        """Refuse a config that notifications cannot be sent by.
+
+        Raises:
             InvalidParamsError: its address is not public, and the service does not allow it.
         """
-        if not await self.may_reach(notification_config.url):
+        if not await self.may_reach(config.url):
             raise InvalidParamsError(
                 f"The push notification URL is not a public http or https address; {PUSH_HOSTS} of the service "
                 "names the other hosts that are allowed."
             )
-        config = normalize_push_notification_config(task_id, notification_config)
-        await self._webhooks.put(task_id, config.id, as_dict(config))
-        return config
 
     async def may_reach(self, url: str) -> bool:
         """Whether notifications may go to the address."""

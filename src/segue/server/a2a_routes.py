@@ -34,6 +34,7 @@ from a2a.types import (
     SubscribeToTaskRequest,
     TaskPushNotificationConfig,
     TaskState,
+    TaskStatus,
 )
 from a2a.types import Task as A2ATask
 from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE, TransportProtocol
@@ -64,7 +65,7 @@ from .log_config import logger
 from .protocols.a2a import Description, Translation, Update
 from .readers.a2a import begin, own_task
 from .service import Begun, Service
-from .sse.stream import events_of
+from .sse.stream import events_of, stopped
 from .tenants import Tenant
 from .views import outcome
 
@@ -166,14 +167,20 @@ class Handler(RequestHandler):
             logger.error("request failed", exc_info=error, extra={"error_id": error_id})
             raise InternalError(f"An internal error, {error_id} in the log.") from None
 
+    @asynccontextmanager
+    async def _answering_about(self, context: ServerCallContext, task_id: str) -> AsyncIterator[tuple[Caller, Task]]:
+        """Give errors the protocol's form; the task is one of the caller's."""
+        async with self._answering(context) as caller:
+            yield caller, await own_task(self._service, caller.tenant, caller.agent, task_id)
+
     # Messages.
 
     async def _begun(self, caller: Caller, params: SendMessageRequest, context: ServerCallContext) -> Begun:
         validate_history_length(params.configuration)
         caller.scope["segue_count_chat"]()
         config = params.configuration.task_push_notification_config
-        if config.url and not await self._configs.may_reach(config.url):
-            await self._configs.set_info("", config, context)  # says why it is refused
+        if config.url:
+            await self._configs.check(config)
         row, after = await begin(self._service, caller.tenant, caller.agent, params.message)
         if config.url:
             await self._configs.set_info(row.task_id, config, context)
@@ -184,7 +191,7 @@ class Handler(RequestHandler):
         async with self._answering(context) as caller:
             row, _ = await self._begun(caller, params, context)
             if not params.configuration.return_immediately:
-                await self._stopped(row)
+                await stopped(self._service, row.task_id)
             return apply_history_length(await self._task(caller, row.task_id), params.configuration)
 
     @validate_request_params
@@ -201,9 +208,8 @@ class Handler(RequestHandler):
     async def on_subscribe_to_task(
         self, params: SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[A2ATask | Update, None]:
-        async with self._answering(context) as caller, self._stream(caller):
-            row = await own_task(self._service, caller.tenant, caller.agent, params.id)
-            if (await self._task(caller, row.task_id)).status.state in _OVER:
+        async with self._answering_about(context, params.id) as (caller, row), self._stream(caller):
+            if (await self._status(caller, row)).state in _OVER:
                 raise UnsupportedOperationError("The task has ended: get it instead.")
             after = await self._service.app.tasks.last_event(row.task_id)
             async with aclosing(self._updates(caller, row, after)) as updates:
@@ -234,22 +240,20 @@ class Handler(RequestHandler):
 
     # Tasks.
 
-    async def _stopped(self, row: Task) -> None:
-        async with aclosing(events_of(self._service, row.task_id, 2**62)) as events:
-            async for _ in events:
-                pass
-
     async def _task(self, caller: Caller, task_id: str) -> A2ATask:
         app = self._service.app
         row = await app.tasks.get(task_id)
         result = await outcome(app, caller.tenant, task_id)
         return Description(caller.tenant, row).task(result, await app.tasks.events(task_id))
 
+    async def _status(self, caller: Caller, row: Task) -> TaskStatus:
+        result = await outcome(self._service.app, caller.tenant, row.task_id)
+        return Description(caller.tenant, row).status(result)
+
     @validate_request_params
     async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> A2ATask:
         validate_history_length(params)
-        async with self._answering(context) as caller:
-            row = await own_task(self._service, caller.tenant, caller.agent, params.id)
+        async with self._answering_about(context, params.id) as (caller, row):
             return apply_history_length(await self._task(caller, row.task_id), params)
 
     @validate_request_params
@@ -260,17 +264,18 @@ class Handler(RequestHandler):
         size = params.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE
         async with self._answering(context) as caller:
             found = await self._found(caller, params)
-            ids = [task.id for task in found]
+            ids = [row.task_id for row in found]
             if params.page_token and params.page_token not in ids:
                 raise InvalidParamsError("The page token is not one of this list.")
             first = ids.index(params.page_token) + 1 if params.page_token else 0
-            page = [apply_history_length(task, params) for task in found[first : first + size]]
+            shown = [await self._task(caller, task_id) for task_id in ids[first : first + size]]
+            page = [apply_history_length(task, params) for task in shown]
             for task in page if not params.include_artifacts else ():
                 task.ClearField("artifacts")
             following = page[-1].id if len(found) > first + size else ""
             return ListTasksResponse(tasks=page, next_page_token=following, page_size=size, total_size=len(found))
 
-    async def _found(self, caller: Caller, params: ListTasksRequest) -> list[A2ATask]:
+    async def _found(self, caller: Caller, params: ListTasksRequest) -> list[Task]:
         rows = await self._service.app.tasks.list(
             caller.agent,
             caller.tenant.stored(params.context_id) if params.context_id else None,
@@ -278,14 +283,15 @@ class Handler(RequestHandler):
             session_prefix=caller.tenant.prefix,
         )
         since = params.status_timestamp_after.ToNanoseconds() / 1e9
-        found = [await self._task(caller, row.task_id) for row in rows if row.updated_at >= since]
-        return [task for task in found if params.status in (TaskState.TASK_STATE_UNSPECIFIED, task.status.state)]
+        recent = [row for row in rows if row.updated_at >= since]
+        if params.status == TaskState.TASK_STATE_UNSPECIFIED:
+            return recent
+        return [row for row in recent if (await self._status(caller, row)).state == params.status]
 
     @validate_request_params
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> A2ATask:
-        async with self._answering(context) as caller:
-            row = await own_task(self._service, caller.tenant, caller.agent, params.id)
-            if (await self._task(caller, row.task_id)).status.state in _OVER:
+        async with self._answering_about(context, params.id) as (caller, row):
+            if (await self._status(caller, row)).state in _OVER:
                 raise TaskNotCancelableError
             await self._service.app.cancel(row.task_id)
             return await self._task(caller, row.task_id)
@@ -296,8 +302,7 @@ class Handler(RequestHandler):
     async def on_create_task_push_notification_config(
         self, params: TaskPushNotificationConfig, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
-        async with self._answering(context) as caller:
-            await own_task(self._service, caller.tenant, caller.agent, params.task_id)
+        async with self._answering_about(context, params.task_id):
             return await self._configs.set_info(params.task_id, params, context)
 
     @validate_request_params
@@ -317,16 +322,14 @@ class Handler(RequestHandler):
         return await self._listed(params.task_id, context)
 
     async def _listed(self, task_id: str, context: ServerCallContext) -> ListTaskPushNotificationConfigsResponse:
-        async with self._answering(context) as caller:
-            await own_task(self._service, caller.tenant, caller.agent, task_id)
+        async with self._answering_about(context, task_id):
             return ListTaskPushNotificationConfigsResponse(configs=await self._configs.get_info(task_id, context))
 
     @validate_request_params
     async def on_delete_task_push_notification_config(
         self, params: DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> None:
-        async with self._answering(context) as caller:
-            await own_task(self._service, caller.tenant, caller.agent, params.task_id)
+        async with self._answering_about(context, params.task_id):
             await self._configs.delete_info(params.task_id, context, params.id)
 
     async def on_get_extended_agent_card(

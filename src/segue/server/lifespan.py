@@ -28,14 +28,13 @@ from .log_config import logger
 from .mcp import serving_mcp
 from .service import Service
 from .settings import ServerSettings
+from .sse.stream import stopped
 
 AT_ONCE = 4
 POLL_SECONDS = 30.0
 """Seconds between two looks for tasks of other processes that are gone: their leases take that long to run out."""
 MOST = {"conversation_turn_limit": 200, "bot_action_limit": 100, "retry_limit": 10, "api_timeout": 300.0}
 """What a conversation may take at most, by the field of its configuration."""
-_LIVE_ONLY = 2**62
-"""After this event there are none in the log."""
 
 
 class AutoResume:
@@ -95,8 +94,7 @@ class AutoResume:
                 await app.tasks.resume(task_id)
                 logger.info("resumed", extra={"task_id": task_id})
                 self._service.mark_resumed(task_id)
-                async for _ in app.follow(task_id, _LIVE_ONLY):
-                    pass
+                await stopped(self._service, task_id)
             except SegueError as error:  # another worker was faster, or its agent or model is gone
                 logger.info("not resumed", extra={"task_id": task_id, "type": type(error).__name__})
             except Exception:  # noqa: BLE001  logged with its trace, and the others go on

@@ -3,7 +3,6 @@
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
 from hashlib import sha256
 from uuid import UUID
 
@@ -16,6 +15,7 @@ from ...prompts.language import Language
 from ...prompts.protocols import client_result, with_message
 from ..errors import Problem, not_found
 from ..service import Begun, Service
+from ..sse.stream import stopped
 from ..tenants import Tenant
 
 
@@ -118,10 +118,8 @@ async def task_of_results(service: Service, tenant: Tenant, results: Mapping[str
 
 async def finish(service: Service, tenant: Tenant, task: Task, results: Mapping[str, str]) -> Task:
     """Go on with a task by results of its calls and wait until it stops: what is new is another message, with files."""
-    row, after = await bring(service, tenant, task, results, "", None, ReplyOptions())
-    async with aclosing(service.app.follow(row.task_id, after)) as events:
-        async for _ in events:
-            pass
+    row, _ = await bring(service, tenant, task, results, "", None, ReplyOptions())
+    await stopped(service, row.task_id)
     return await service.app.tasks.get(row.task_id)
 
 

@@ -111,6 +111,17 @@ async def events_of(service: Service, task_id: str, after: int, so_far: bool = F
             yield event
 
 
+_LIVE_ONLY = 2**62
+"""After this event there are none in the log."""
+
+
+async def stopped(service: Service, task_id: str) -> None:
+    """Wait until the task stops: it ended, waits for a person, or is paused."""
+    async with aclosing(events_of(service, task_id, _LIVE_ONLY)) as events:
+        async for _ in events:
+            pass
+
+
 def _broken(tenant: Tenant, row: Task, error: Exception) -> Json:
     """The result of a stream that failed."""
     error_id = new_error_id()
