@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -349,3 +350,85 @@ def test_what_cannot_be_done_is_refused_by_name(client: openai.OpenAI, fields: J
         client.responses.create(**{"model": "native", "input": "Hello.", **fields})
     assert caught.value.type == "invalid_request_error"
     assert str(caught.value.param).startswith(param)
+
+
+NAMES = "abcdefghijklmnopqrstuvwxyz"
+DOUBLING: Json = {
+    "$ref": "#/$defs/a",
+    "$defs": {a: {"allOf": [{"$ref": f"#/$defs/{b}"}] * 2} for a, b in pairwise(NAMES)} | {"z": {"type": "object"}},
+}
+NESTED_DRAFT = {"$schema": "https://json-schema.org/draft/2020-12/schema", "pattern": "(a+)+$"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        (DOUBLING, "references of its schema add more than 10,000 values"),
+        ({"$ref": "#/$defs/gone"}, "$ref #/$defs/gone"),
+        ({"$defs": {"a": {"$ref": "#/$defs/gone"}}}, "$ref #/$defs/gone"),
+        ({"$ref": "https://example.com/schema"}, "$ref https://example.com/schema"),
+        ({"$ref": "#/allOf/x", "allOf": [{}]}, "$ref #/allOf/x"),
+        ({"$ref": "#/maxLength", "maxLength": 5}, "$ref #/maxLength"),
+        ({"$ref": "#/$defs/a%2Fdefault", "$defs": {"a/default": {}, "a": {"default": NESTED_DRAFT}}}, "$ref #/$defs"),
+        ({"properties": {"a": NESTED_DRAFT}}, "$schema is not supported inside a schema"),
+        ({"patternProperties": {"(a+)+$": {}}}, "patternProperties is not supported"),
+        ({"properties": {"a": {"pattern": "("}}}, "regex"),
+        ({"properties": {"a": {"pattern": "a{99999999999999999999}"}}}, "repetition number"),
+        ({"properties": {"a": {"pattern": "(" * 600 + ")" * 600}}}, "recursion"),
+        ({"maximum": 10**400}, "64 bits"),
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_refused_everywhere(served: Served, schema: Json, reason: str) -> None:
+    form = {"type": "json_schema", "name": "x", "schema": schema}
+    chat = {"model": "native", "messages": [{"role": "user", "content": "Hello."}]}
+    run = {"threadId": "t", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "Hello."}]}
+    with served.client() as http:
+        for path, body in (
+            ("/v1/responses", {"model": "native", "input": "Hello.", "text": {"format": form}}),
+            ("/v1/chat/completions", {**chat, "response_format": {"type": "json_schema", "json_schema": form}}),
+            ("/ag-ui/native", {**run, "forwardedProps": {"responseSchema": schema}}),
+        ):
+            refused = http.post(path, json=body)
+            assert (refused.status_code, reason in refused.text) == (422, True), (path, refused.text)
+
+
+TREE: Json = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "parts": {"type": "array", "items": {"$ref": "#"}}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+TWICE: Json = {"properties": {"x": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}}
+"""Each level of an answer is checked twice as often as the one above."""
+
+
+def test_a_schema_may_refer_to_itself(client: openai.OpenAI, world: World) -> None:
+    replies = iter(['{"city": "Oslo", "parts": [{"parts": []}]}', '{"city": "Oslo", "parts": [{"city": "Frogner"}]}'])
+    world.reply = lambda *_: next(replies)
+    form: Any = {"format": {"type": "json_schema", "name": "city", "schema": {"$id": "https://x.test/city", **TREE}}}
+    made = client.responses.create(model="native:direct", input="A city with its parts.", text=form)
+    assert json.loads(made.output_text)["parts"] == [{"city": "Frogner"}], "the first does not fit"
+
+
+@pytest.mark.parametrize(
+    ("schema", "reply"),
+    [
+        (TWICE, '{"x":' * 30 + "{}" + "}" * 30),
+        ({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"$ref": "#/allOf/0"}}}, "{}"),
+    ],
+)
+def test_the_check_of_an_answer_is_bounded(client: openai.OpenAI, world: World, schema: Json, reply: str) -> None:
+    world.reply = lambda *_: reply
+    form: Any = {"format": {"type": "json_schema", "name": "x", "schema": schema}}
+    made = client.with_options(timeout=30).responses.create(model="native:direct", input=f"Say {reply}.", text=form)
+    assert made.error and "did not write a x" in made.error.message
+
+
+def test_equal_items_are_found(client: openai.OpenAI, world: World) -> None:
+    items = [{"n": number} for number in range(500)]
+    replies = iter([json.dumps({"a": [*items, {"n": 7}]})])
+    world.reply = lambda *_: next(replies, json.dumps({"a": items}))
+    schema = {"properties": {"a": {"uniqueItems": True}}}
+    form: Any = {"format": {"type": "json_schema", "name": "x", "schema": schema}}
+    made = client.responses.create(model="native:direct", input="Items.", text=form)
+    assert json.loads(made.output_text)["a"] == items

@@ -164,7 +164,7 @@ def _is_object_schema(parameters: Any) -> bool:
         return False
     try:
         Draft202012Validator.check_schema(parameters)
-    except (SchemaError, RecursionError):
+    except (SchemaError, RecursionError, OverflowError):  # the last by a regular expression
         return False
     return True
 

@@ -1,8 +1,10 @@
 """What a message may ask of its reply: instructions, the form of the answer, required calls, and a model's settings."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from functools import lru_cache
+from itertools import islice
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -11,11 +13,19 @@ from .agents import Agent
 from .decision import check_storable, read_object
 from .errors import InvalidReplyOption, UnreadableReply
 from .json_depth import Outline
+from .json_schema import inlined
 
 MOST_SCHEMA_BYTES = 64 * 1024
 MOST_SCHEMA_VALUES = 5000
-_UNCHECKED = ("pattern", "format", "patternProperties")
+MOST_COMPARISONS = 500_000
+"""Of an answer with its schema, which may refer to itself: they take about half a second."""
+_KEYWORD = 20
+"""Comparisons that take as long as one keyword of a schema."""
+_UNCHECKED = ("pattern", "format")
 """Keywords of a schema that are not checked: a regular expression from elsewhere may take forever."""
+_UNSUPPORTED = ("patternProperties", "$dynamicRef", "$anchor", "$dynamicAnchor")
+_OF_WHOLE = ("$schema", "$id")
+"""Keywords that only a whole schema may have, where they have no effect."""
 _CALLING = ("react", "plan_react", "auto")
 """Modes in which a reply can be required to call a tool."""
 _ONLY_OBJECTS = {"type": "object"}
@@ -25,23 +35,58 @@ def check_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema of an answer, if it can be used.
 
     Raises:
-        ValueError: it is not a JSON schema, it is too large, or it has patterns of names.
+        ValueError: it is not a JSON schema, it is too large, or it has keywords or references that are not supported.
     """
-    from jsonschema import Draft202012Validator, SchemaError
-
     try:
         check_storable(schema)
         text = json.dumps(schema, ensure_ascii=False).encode()
         if len(text) > MOST_SCHEMA_BYTES or Outline.of(text, MOST_SCHEMA_VALUES).values > MOST_SCHEMA_VALUES:
             raise ValueError(f"it has more than {MOST_SCHEMA_BYTES} bytes or {MOST_SCHEMA_VALUES} values")
+        _check_text(text)
+    except (TypeError, RecursionError, OverflowError) as error:
+        raise ValueError(f"it is not a JSON schema: {error}") from None
+    return schema
+
+
+@lru_cache(maxsize=64)
+def _check_text(text: bytes) -> None:
+    """Refuse a schema; one that is not is remembered, as each request of its task reads it again."""
+    from jsonschema import Draft202012Validator, SchemaError
+
+    schema = json.loads(text)
+    try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
         raise ValueError(f"it is not a JSON schema: {error.message[:200]}") from None
-    except (TypeError, RecursionError) as error:
-        raise ValueError(f"it is not a JSON schema: {error}") from None
-    if any("patternProperties" in part for part in _objects(schema)):
-        raise ValueError("patternProperties is not supported: name the properties")
-    return schema
+    _check_keywords(schema)
+    inlined(schema)
+
+
+def _check_keywords(schema: dict[str, Any]) -> None:
+    """Refuse keywords that are not supported, and references that lead to no schema."""
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+
+    parts: list[Any] = [schema]
+    for part in parts:  # grows
+        if isinstance(part, Mapping):
+            parts += DRAFT202012.subresources_of(part)
+    known = {id(part) for part in parts}
+    resolver = Registry().resolver_with_root(DRAFT202012.create_resource(_whole(schema)))
+    for part in (part for part in parts if isinstance(part, Mapping)):
+        for keyword in part.keys() & {*_UNSUPPORTED, *(_OF_WHOLE if part is not schema else ())}:
+            raise ValueError(f"{keyword} is not supported{' inside a schema' if keyword in _OF_WHOLE else ''}")
+        try:
+            reachable = "$ref" not in part or part["$ref"] == "#" or id(resolver.lookup(part["$ref"]).contents) in known
+        except (Unresolvable, ValueError):
+            reachable = False
+        if not reachable:
+            raise ValueError(f"the $ref {part['$ref'][:100]} does not lead to a schema inside this one")
+
+
+def _whole(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {keyword: value for keyword, value in schema.items() if keyword not in _OF_WHOLE}
 
 
 def check_choice(names: Iterable[str], client_tools: Collection[str]) -> None:
@@ -79,39 +124,63 @@ class AnswerFormat(BaseModel):
         from referencing.exceptions import Unresolvable
 
         found = read_object(text)
+        token = _comparisons.set(iter(range(MOST_COMPARISONS)))
         try:
             error = best_match(_validator(self.json_schema).iter_errors(found))
         except (Unresolvable, RecursionError) as unusable:
             raise UnreadableReply(f"The schema of the answer cannot be used: {unusable}.") from unusable
+        finally:
+            _comparisons.reset(token)
         if error is not None:
             raise UnreadableReply(f"{error.json_path}: {error.message[:500]}")
         return found
 
 
-def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
-    waiting = [value]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, Mapping):
-            yield part
-            waiting += part.values()
-        elif isinstance(part, list):
-            waiting += part
-
-
 def _validator(schema: Mapping[str, Any]) -> Any:
     from referencing import Registry
 
-    return _rules()(schema, registry=Registry())
+    return _rules()(_whole(schema), registry=Registry())
+
+
+_comparisons: ContextVar[Iterator[int]] = ContextVar("_comparisons")
+"""Those that are left for an answer."""
+
+
+def _count(number: int) -> None:
+    """Count comparisons, or what takes as long."""
+    if next(islice(_comparisons.get(), number, None), None) is None:
+        raise UnreadableReply(
+            f"Its check against the schema takes more than {MOST_COMPARISONS:,} comparisons: write a shorter answer."
+        )
+
+
+def _counted(check: Callable[..., Iterable[Any] | None]) -> Callable[..., Iterator[Any]]:
+    def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        _count(_KEYWORD + sum(len(each) for each in (value, instance) if isinstance(each, list | dict)))
+        for error in check(validator, value, instance, schema) or ():
+            _count(len(error.message) // 100)
+            yield error
+
+    return counted
+
+
+def _check_unique(validator: Any, value: bool, instance: Any, schema: Any) -> Iterator[Any]:
+    """As jsonschema does, which takes a time that grows with the square of the number of items."""
+    from jsonschema import ValidationError
+
+    items = instance if value and isinstance(instance, list) else []
+    if len({json.dumps(item, sort_keys=True) for item in items}) < len(items):
+        yield ValidationError("it has items that are equal")
 
 
 @lru_cache(maxsize=1)
 def _rules() -> Any:
-    """A validator that fetches nothing and matches no patterns."""
+    """A validator that fetches nothing, matches no patterns, and counts what it does."""
     from jsonschema import Draft202012Validator, validators
 
-    unchecked = dict.fromkeys(_UNCHECKED, lambda *_: iter(()))
-    return validators.extend(Draft202012Validator, unchecked)  # type: ignore[no-untyped-call]
+    checked = {name: check for name, check in Draft202012Validator.VALIDATORS.items() if name not in _UNCHECKED}
+    rules = {name: _counted(check) for name, check in {**checked, "uniqueItems": _check_unique}.items()}
+    return validators.create(Draft202012Validator.META_SCHEMA, rules, type_checker=Draft202012Validator.TYPE_CHECKER)
 
 
 class ModelSettings(BaseModel):
