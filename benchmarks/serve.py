@@ -35,7 +35,7 @@ SEGUE, BARE = "with_segue", "bare"
 
 
 @dataclass
-class Crowd:
+class Clients:
     """The clients of one run: who started which task, and who follows which."""
 
     starters: list[Client]
@@ -69,7 +69,7 @@ async def measure(name: str, clients: int, folder: Path) -> Run:
     """Start a server, let the crowd come, and look at what it was sent."""
     async with running(name, folder) as server:
         before, cpu, began = server.kilobytes, server.cpu_seconds, asyncio.get_running_loop().time()
-        crowd, during = await gather_crowd(server, clients)
+        crowd, during = await run_clients(server, clients)
         spent, seconds = server.cpu_seconds - cpu, asyncio.get_running_loop().time() - began
         memory = {"before": before, "during": during, "after": server.kilobytes}
         if name == SEGUE:
@@ -78,7 +78,7 @@ async def measure(name: str, clients: int, folder: Path) -> Run:
     return Run(**judge(crowd, known), cpu=spent, seconds=seconds, clients=clients, **memory)
 
 
-async def gather_crowd(server: Server, clients: int) -> tuple[Crowd, int]:
+async def run_clients(server: Server, clients: int) -> tuple[Clients, int]:
     """Let everybody come, leave or stay; also returns the server's memory when all are there."""
     now = asyncio.get_running_loop().time
     began = now()
@@ -98,10 +98,10 @@ async def gather_crowd(server: Server, clients: int) -> tuple[Crowd, int]:
     during = server.kilobytes
     async with asyncio.timeout(MOST):
         await asyncio.gather(*follows)
-    return Crowd(starters, task_ids, watchers), during
+    return Clients(starters, task_ids, watchers), during
 
 
-async def keep(server: Server, crowd: Crowd, folder: Path) -> None:
+async def keep(server: Server, crowd: Clients, folder: Path) -> None:
     """Keep what the tasks' first clients were sent, and what the service knows of the tasks."""
     frames = {task_id: recorded(client) for task_id, client in zip(crowd.task_ids, crowd.starters, strict=True)}
     (folder / "recording.json").write_text(json.dumps(frames), encoding="ascii")
@@ -112,7 +112,7 @@ async def keep(server: Server, crowd: Crowd, folder: Path) -> None:
     (folder / "events.json").write_text(json.dumps(known), encoding="ascii")
 
 
-def judge(crowd: Crowd, known: dict[str, Any]) -> dict[str, Any]:
+def judge(crowd: Clients, known: dict[str, Any]) -> dict[str, Any]:
     """Who stayed has every durable event and one `done`; who left has a beginning."""
     errors, missing, frames = Counter[str](), 0, 0
     for task_id, client in crowd.all:
@@ -134,7 +134,7 @@ HEAD = ("", "errors", "missing", "behind", "frames", "p50 ms", "p99 ms", "CPU s"
 ROW = "{:18}{:>7}{:>8}{:>7}{:>8}{:>8}{:>8}{:>7}{:>9}{:>10}{:>12}{:>6}"
 
 
-def told(name: str, run: Run) -> str:
+def summary_of(name: str, run: Run) -> str:
     """A run as a row of the table."""
     cuts = statistics.quantiles(run.first, n=100)
     return ROW.format(
@@ -181,7 +181,7 @@ async def main(rounds: int, clients: int) -> None:
             folder.mkdir(exist_ok=True)
             run = await measure(name, n, folder)
             runs[name, n].append(run)
-            print(told(name, run), flush=True)
+            print(summary_of(name, run), flush=True)
             for error, times in run.errors.items():
                 print(f"    {times} × {error}")
     print(compared(runs, clients))

@@ -21,7 +21,7 @@ from segue.nodes.lifecycle.routes import (
     after_paused,
     after_receiving,
     after_scheduling,
-    entrance,
+    route_start,
 )
 from segue.nodes.lifecycle.scheduling import scheduling
 from segue.nodes.lifecycle.state import LifecycleState, Restored, SubTaskWork
@@ -55,7 +55,7 @@ def build_lifecycle(
     graph.add_node("COMPLETED", stepwise(completed))
     graph.add_node("ERROR", stepwise(error))
 
-    graph.add_conditional_edges(START, entrance(restored))
+    graph.add_conditional_edges(START, route_start(restored))
     graph.add_conditional_edges("RECEIVING", after_receiving)
     graph.add_conditional_edges("CONTEXT_FETCHING", after_context_fetching)
     graph.add_conditional_edges("DECOMPOSING", after_decomposing)

@@ -6,7 +6,7 @@ from typing import Literal
 Language = Literal["zh", "en"]
 """The languages that Segue's own texts have; the model is asked to answer in whichever the person writes."""
 
-_NOT_THEIR_OWN = re.compile(
+_QUOTED = re.compile(
     r"```.*?(?:```|$)|`[^`]*`|“[^”]*”|\"[^\"]*\"|「[^」]*」|『[^』]*』|《[^》]*》|(?<!\w)'[^']*'(?!\w)"
     r"|(?<!\w)\w+://\S+|(?<![\w/\\.~-])[\w/\\.~-]*\w\.[A-Za-z][A-Za-z0-9]{0,5}(?![A-Za-z0-9])",
     re.DOTALL,
@@ -19,10 +19,10 @@ _NAME = re.compile(r"[^A-Z]*[A-Z].*|.")
 """A word with a capital, or a single letter."""
 
 
-def own_words(text: str) -> str:
+def without_quotations(text: str) -> str:
     """The text without code, quotations, titles, addresses and file names."""
     kept, start = list[str](), 0
-    for other in _NOT_THEIR_OWN.finditer(only_closed(text)):
+    for other in _QUOTED.finditer(only_closed(text)):
         kept.append(text[start : other.start()])
         start = other.end()
     return " ".join([*kept, text[start:]])
@@ -45,7 +45,7 @@ def language_of(text: str) -> Language:
     A Chinese character counts one, a Latin word one and a half, a name in Latin letters a half, since a Chinese
     sentence has them too. Among kana or hangul, Chinese characters are Japanese or Korean.
     """
-    own = own_words(text).lstrip()
+    own = without_quotations(text).lstrip()
     counted = own[:1].lower() + own[1:] if _HAN.search(own) or _WORD.search(own) else text
     han = len(_HAN.findall(counted))
     foreign = 2 * len(_KANA_OR_HANGUL.findall(counted))

@@ -19,12 +19,12 @@ from segue.nodes.chat.select_mode import rule_for
 from segue.nodes.conversation.participants import react_bot, simulated
 from segue.nodes.shared.live_reply import JsonStrings
 from segue.passages import passages_of, rules_of
-from segue.prompts.language import accepted_language, language_of, own_words
+from segue.prompts.language import accepted_language, language_of, without_quotations
 from tests.adversarial import SHAPES, Shape, grows, patterns
 
 pytestmark = pytest.mark.slow
 BY_THEIR_READER = {
-    "segue.prompts.language._NOT_THEIR_OWN": "own_words gives it closed quotation marks only",
+    "segue.prompts.language._QUOTED": "without_quotations gives it closed quotation marks only",
     "segue.models.offline.arguments._QUOTED": "quotations gives it closed quotation marks only",
 }
 """Patterns that are quadratic by themselves, and why no text makes them so."""
@@ -55,7 +55,7 @@ READERS: list[tuple[Callable[[str], object], tuple[Shape, ...]]] = [
     (numbered_line, tuple(Shape(unit, "step 1", "\n\0") for unit in (" ", ".1", "1", "一"))),
     (lambda given: list(JsonStrings().feed(given)), (Shape('{"'), Shape('{"a":"'), Shape("\\ud83d", '{"a":"'))),
     (think, (Shape("<think>"), Shape("</think>"), Shape("</thin", "<think>"), Shape("\u3000"))),
-    (own_words, tuple(map(Shape, "“「『《`'\"/"))),
+    (without_quotations, tuple(map(Shape, "“「『《`'\"/"))),
     (language_of, (Shape("“"), Shape("中"))),
     (accepted_language, (Shape("en;q=0.5,"), Shape("-"))),
     (printable, (Shape("👩\u200d"), Shape("\u0301"), Shape("\ufe0f"), Shape("\x1b["), Shape("\U000e0061"))),

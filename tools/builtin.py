@@ -151,7 +151,7 @@ def calculate(
         raise ValueError("There is nothing to calculate (算式是空的).")
     if len(given) > MAX_LENGTH:
         raise ValueError(f"The expression is longer than {MAX_LENGTH} characters (算式太长).")
-    value = _tidy(_evaluate(_arithmetic(given)))
+    value = _round_off(_evaluate(_arithmetic(given)))
     exact = isinstance(value, float) or abs(value) <= SAFE_INTEGER
     return {"expression": given, "value": value if exact else str(value), "summary": f"`{given}` = **{value}**"}
 
@@ -198,7 +198,7 @@ def _shallow(tree: ast.expr) -> ast.expr:
     return tree
 
 
-def _tidy(value: Number) -> Number:
+def _round_off(value: Number) -> Number:
     """A float to the 15 digits that it holds surely, a whole one as an integer: 0.1 + 0.2 is 0.3 and 6 / 2 is 3."""
     if isinstance(value, int):
         return value

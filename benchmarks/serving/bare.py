@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 
-class Played:
+class ReplayedTask:
     """A recorded task under way."""
 
     def __init__(self, task_id: str, frames: list[tuple[float, str]]) -> None:
@@ -59,7 +59,7 @@ class Played:
 
 def application(folder: Path) -> Starlette:
     recorded: dict[str, Any] = json.loads((folder / "recording.json").read_text(encoding="ascii"))
-    tasks = {task_id: Played(task_id, frames) for task_id, frames in recorded.items()}
+    tasks = {task_id: ReplayedTask(task_id, frames) for task_id, frames in recorded.items()}
     waiting = iter(tasks.values())
 
     async def chat(request: Request) -> Response:

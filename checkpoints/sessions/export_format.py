@@ -251,7 +251,7 @@ def _strip(value: Any) -> bool:
 
 def has_question(state: StatePart) -> bool:
     """Whether the state is interrupted by a question to a person, in an innermost graph."""
-    places = _innermost(state.checkpoints)
+    places = _waiting_checkpoints(state.checkpoints)
     asked = (
         SERDE.loads_typed(write.value.value())
         for write in state.writes
@@ -260,7 +260,7 @@ def has_question(state: StatePart) -> bool:
     return any(_is_question(each) for interrupts in asked for each in _several(interrupts))
 
 
-def _innermost(checkpoints: Iterable[CheckpointPart]) -> set[tuple[str, str]]:
+def _waiting_checkpoints(checkpoints: Iterable[CheckpointPart]) -> set[tuple[str, str]]:
     """The newest checkpoint of each graph that is under way and waits for no graph inside it."""
     newest = {part.inside: part for part in sorted(checkpoints, key=lambda part: part.checkpoint_id)}
     places = {(part.inside, part.checkpoint_id): _outside(part) for part in newest.values()}

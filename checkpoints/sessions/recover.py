@@ -22,7 +22,7 @@ from ..state.saver import FencedSaver
 from ..tables.event_log import complete_events, event_row, insert_event
 from ..tables.leases import check_fence
 from ..tables.rows import ReadRow, damaged_rows, rows_of
-from .survey import Damage, Readable, Survey
+from .integrity import Damage, IntegrityCheck, Readable
 
 _PLACE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 _DROP = (f"DELETE FROM checkpoints WHERE {_PLACE}", f"DELETE FROM writes WHERE {_PLACE}")
@@ -67,7 +67,7 @@ async def recover(
     damaged = await database.read(partial(damaged_rows, thread_id=thread_id))
     found: Found
     try:
-        found = await Survey(database, saver, readable, thread_id).damage()
+        found = await IntegrityCheck(database, saver, readable, thread_id).damage()
     except (NothingReadable, UnknownThread) as error:
         if not damaged:
             raise
@@ -255,7 +255,7 @@ def _replace_call(connection: Connection, thread_id: str, row: ReadRow, now: flo
     new: Json = {column: whole[column] for column in row.faults if column in whole}
     kept = None if "checksum" in row.faults else row.values.get("outcome")
     if row.faults.keys() & _KNOWN:
-        outcome = CallResult.in_doubt(_LOST.format(name=name)).json()
+        outcome = CallResult.outcome_unknown(_LOST.format(name=name)).json()
         new |= {"state": "done", "outcome": json.dumps(kept or outcome)}
         new["finished_at"] = row.values.get("finished_at") or row.values.get("started_at") or now
     if row.faults.keys() & {"scope", "idx", "checksum"}:  # it is found again by its name and arguments

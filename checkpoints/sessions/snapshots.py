@@ -219,7 +219,7 @@ def _details(connection: Connection, found: Checkpoint, page: Page) -> Snapshot:
         step=found.metadata.get("step"),
         inside="/".join(part.partition(":")[0] for part in found.inside.split("|")),
         task_id=task_of(connection, found),
-        nodes=ran(connection, found, page),
+        nodes=nodes_run(connection, found, page),
         next=following(connection, found, page),
         forked_from=found.metadata.get("segue_fork"),
         since=found.metadata.get("segue_since"),
@@ -278,7 +278,7 @@ def _branches(channels: Iterable[str]) -> list[str]:
     return [name.removeprefix(_BRANCH) for name in dict.fromkeys(channels) if name.startswith(_BRANCH)]
 
 
-def ran(connection: Connection, found: Checkpoint, page: Page = _ALONE) -> list[str]:
+def nodes_run(connection: Connection, found: Checkpoint, page: Page = _ALONE) -> list[str]:
     """The nodes whose work led to a snapshot; of one whose predecessor was pruned they were noted then."""
     if (kept := found.metadata.get("segue_ran")) is not None:
         return list(kept)

@@ -15,8 +15,8 @@ from segue.core.timeline import UNDO_SCOPE, CallOrigin, Place, Snapshot
 from segue.prompts.language import Language
 
 from ..ports import Backend, CheckpointRow, Connection, Database
+from ..sessions.integrity import Readable
 from ..sessions.recover import recover
-from ..sessions.survey import Readable
 from ..state.checkpoint_ids import seconds_of
 from ..state.checksums import check_thread
 from ..state.rows import decoded_checkpoint, delete_rows
@@ -26,7 +26,7 @@ from ..tables.leases import check_fence
 from ..tables.request_keys import add_key
 from .export import IMPORTED, WholeThread, export, read_import, read_thread, store_import, store_thread, threads_of
 from .fork import fork, refuse_taken
-from .snapshots import Checkpoint, find, find_place, following, ran, snapshot, snapshots
+from .snapshots import Checkpoint, find, find_place, following, nodes_run, snapshot, snapshots
 
 Values = Callable[[Place], Awaitable[Mapping[str, Any]]]
 """Gives the values of all channels at a snapshot; raises DamagedCheckpoint where its graph is not known."""
@@ -141,7 +141,7 @@ def _merge(connection: Connection, base: Checkpoint, values: Mapping[str, Any], 
     for log in metadata.pop(_COUNTED, {}):
         if log in values and log not in checkpoint["channel_values"]:
             checkpoint["channel_values"][log] = _DeltaSnapshot(values[log])
-    metadata["segue_ran"], metadata["segue_next"] = ran(connection, base), following(connection, base)
+    metadata["segue_ran"], metadata["segue_next"] = nodes_run(connection, base), following(connection, base)
     written, state = json.dumps(metadata, ensure_ascii=False), SERDE.plain_typed(checkpoint)
     connection.state.put_checkpoint(
         base.thread_id, CheckpointRow(base.inside, base.checkpoint_id, None, state, written)

@@ -53,7 +53,7 @@ class Files:
         """
         if not self._swept:
             self._swept = True
-            await self.sweep()
+            await self.delete_expired()
         upload_id, form = str(uuid4()), json.dumps({**attachment.json(), **(about or {})})
         values = (upload_id, owner, attachment.digest, form, self._clock())
         await self._database.write(lambda connection: connection.execute(_PIN, values))
@@ -108,7 +108,7 @@ class Files:
         if values:
             await self._database.write(lambda connection: [connection.execute(_PIN, each) for each in values])
 
-    async def sweep(self) -> None:
+    async def delete_expired(self) -> None:
         """Delete the contents of expired uploads that nothing names."""
         before = self._clock() - UPLOAD_SECONDS
 

@@ -45,7 +45,7 @@ def run_mode(name: str, graph: ModeGraph) -> ChatNode:
         out = await graph.ainvoke({"messages": given, "assignment": inherited}, context=runtime.context)
         fresh: list[AnyMessage] = [m.model_copy(update={"id": None}) for m in out["messages"][len(given) :]]
         if out.get("gave_up") and name in FALLBACKS:
-            return _hand_over(state, name, out, fresh)
+            return _fall_back(state, name, out, fresh)
         if out.get("result"):
             return {"messages": fresh, "result": out["result"], "gave_up": ""}
         return _plain(state, name, fresh)
@@ -53,7 +53,7 @@ def run_mode(name: str, graph: ModeGraph) -> ChatNode:
     return run
 
 
-def _hand_over(state: ChatState, name: str, out: Mapping[str, Any], fresh: list[AnyMessage]) -> ChatUpdate:
+def _fall_back(state: ChatState, name: str, out: Mapping[str, Any], fresh: list[AnyMessage]) -> ChatUpdate:
     """What was done and used so far goes along, so that nothing is done twice."""
     why, other = out["gave_up"], FALLBACKS[name]
     fallback = Fallback(task_id=state["task_id"], from_mode=name, to_mode=other, reason=why)

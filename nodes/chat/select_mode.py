@@ -10,7 +10,7 @@ from segue.core.errors import ModelError, UnknownMode
 from segue.core.events import ModeReason, ModeSelected
 from segue.core.models import ModelRequest
 from segue.prompts.catalogue import phrase
-from segue.prompts.language import own_words
+from segue.prompts.language import without_quotations
 from segue.prompts.load import render
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
@@ -107,7 +107,7 @@ def rule_for(message: str) -> Picked | None:
     text = message.replace("’", "'")
     if _is_greeting(text):
         return "direct"
-    own = own_words(text).strip() or text
+    own = without_quotations(text).strip() or text
     return "plan" if _PLAN.search(_TARIFF.sub("", own)) and not _DEFINITION.search(own) else None
 
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 from langchain_core.messages import AnyMessage, HumanMessage
 
 from ..shared.context import Node, NodeRuntime
-from ..shared.task import given_steps, steers
+from ..shared.task import given_steps, is_steering
 from .state import ControllerState
 
 
@@ -28,4 +28,4 @@ def init(begin_plan: Node[Any, Any]) -> Node[ControllerState, ControllerState]:
 
 def _is_asked(messages: list[AnyMessage]) -> bool:
     """Whether the last message is a person's that has no answer yet."""
-    return bool(messages) and messages[-1].type == "human" and not steers(messages[-1])
+    return bool(messages) and messages[-1].type == "human" and not is_steering(messages[-1])

@@ -7,7 +7,7 @@ from segue.core.plan import Step
 from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.plan_progress import answer_steps, step_events
 from .branches import ids_of
-from .memory_writing import remember
+from .memory_writing import append_entry
 from .state import FlowNode, FlowState, FlowUpdate
 
 
@@ -18,7 +18,7 @@ def finish(config: FlowConfig) -> FlowNode:
         """Write the end down, also in the memory file."""
         end = state["early_exit"] or {}
         summary, status = end["summary"], end["status"]
-        await remember(config, state, node_context(runtime), status, summary, f"{state['trace_id']}/end")
+        await append_entry(config, state, node_context(runtime), status, summary, f"{state['trace_id']}/end")
         old = tuple(Step(**step) for step in state["steps"])
         steps = answer_steps(old) if status == "finished" else old
         ended = FlowEnd(flow=config.name, status=status, summary=summary, **ids_of(state))

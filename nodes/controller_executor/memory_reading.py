@@ -6,7 +6,7 @@ from segue.core.flows import FlowConfig
 from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce
-from ..shared.repeated_calls import endless_failure
+from ..shared.repeated_calls import repeated_failure
 from .branches import branches_of, flow_context, ids_of
 from .hooks import at_max_round, exit_of, unfinished
 from .outcome import rounds_of
@@ -24,7 +24,7 @@ def memory_reading(config: FlowConfig) -> FlowNode:
         if work.seconds_since(state["started_at"]) > work.agent.budget.seconds:
             why = phrase("spent_seconds", state["language"], n=f"{work.agent.budget.seconds:g}")
             return {"early_exit": exit_of(unfinished(state, why))}
-        if why := endless_failure(rounds_of(state), branches_of(config, work), state["language"]):
+        if why := repeated_failure(rounds_of(state), branches_of(config, work), state["language"]):
             return {"early_exit": exit_of(unfinished(state, why))}
         begun: FlowUpdate = {
             "round": state["round"] + 1,

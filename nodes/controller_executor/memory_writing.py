@@ -21,14 +21,16 @@ def memory_writing(config: FlowConfig) -> FlowNode:
         outcome = state["outcome"] or {}
         record = {**outcome, "round": state["round"], "trace_id": state["trace_id"]}
         branch, text = outcome["branch"], log_of(outcome, state["language"])
-        error = await remember(config, state, node_context(runtime), branch, text, state["trace_id"])
+        error = await append_entry(config, state, node_context(runtime), branch, text, state["trace_id"])
         failed = announce(ErrorRaised(message=error, **ids_of(state))) if error else []
         return {"records": [record], "outcome": None, "memory_error": error, "events": failed}
 
     return node
 
 
-async def remember(config: FlowConfig, state: FlowState, work: NodeContext, branch: str, text: str, key: str) -> str:
+async def append_entry(
+    config: FlowConfig, state: FlowState, work: NodeContext, branch: str, text: str, key: str
+) -> str:
     """Append an entry to the flow's memory file; returns why it could not be written."""
     if not config.writes_memory:
         return ""

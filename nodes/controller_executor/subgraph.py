@@ -45,7 +45,7 @@ def subgraph(name: str, branch: BranchConfig, graph: BranchGraph, config: FlowCo
         try:
             given = _graph_input(takes, arguments, state, name)
             context = branch_context(state, work, branch.agent)
-            out = await _carried_out(graph, given, context)
+            out = await _invoke(graph, given, context)
             result = _result(out)
         except Failed as why:
             result = {"error": str(why)}
@@ -87,7 +87,7 @@ def _graph_input(takes: Collection[str], arguments: Mapping[str, Any], state: Fl
     return given
 
 
-async def _carried_out(graph: BranchGraph, given: dict[str, Any], context: Any) -> dict[str, Any]:
+async def _invoke(graph: BranchGraph, given: dict[str, Any], context: Any) -> dict[str, Any]:
     """What the graph returns.
 
     Raises:

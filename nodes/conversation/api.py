@@ -16,7 +16,7 @@ from ..shared.approval import ask_person, question_of
 from ..shared.call_runner import rejection
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from .roles import api_of, controllers_of
-from .state import ConversationState, conversation_of, keeping
+from .state import ConversationState, conversation_of, with_participant_state
 
 REFUSED = 409
 """The status code of a call that a controller refused."""
@@ -35,7 +35,7 @@ async def api(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
     call = conversation.pending
     if call is None:
         raise ConfigurationError("There is no call to carry out: API follows a call of the bot.")
-    call, output, controller = await _carried_out(conversation, call, node_context(runtime))
+    call, output, controller = await _execute(conversation, call, node_context(runtime))
     utterance = Utterance(
         index=len(conversation.utterances),
         turn=conversation.turn,
@@ -52,14 +52,12 @@ async def api(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
     )
     return {
         "utterances": [utterance.json()],
-        "kept": keeping(state, Role.API, output.state),
+        "kept": with_participant_state(state, Role.API, output.state),
         "events": announce(Uttered(task_id=state["task_id"], utterance=utterance.json())),
     }
 
 
-async def _carried_out(
-    conversation: Conversation, call: Utterance, work: NodeContext
-) -> tuple[Utterance, APIOutput, str]:
+async def _execute(conversation: Conversation, call: Utterance, work: NodeContext) -> tuple[Utterance, APIOutput, str]:
     """The call as it was approved, its result, and who took the API's place."""
     for name, controller in (await asyncio.to_thread(controllers_of, conversation, work)).items():
         if hint := controller.refusal(conversation):

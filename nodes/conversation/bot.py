@@ -11,7 +11,7 @@ from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from .roles import bot_of, controllers_of
-from .state import ConversationState, conversation_of, keeping
+from .state import ConversationState, conversation_of, with_participant_state
 
 ACTION_LIMIT = "bot_action_limit"
 
@@ -45,7 +45,7 @@ async def bot(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
     after = replace(conversation, utterances=(*conversation.utterances, utterance))
     return {
         "utterances": [utterance.json()],
-        "kept": keeping(state, Role.BOT, output.state),
+        "kept": with_participant_state(state, Role.BOT, output.state),
         "end_reason": "" if utterance.is_action else await _end(after, work),
         "events": announce(Uttered(task_id=state["task_id"], utterance=utterance.json())),
     }

@@ -10,7 +10,7 @@ from langchain_core.messages import AnyMessage, HumanMessage
 from segue.core.agents import Agent
 from segue.core.conversation import Conversation, ConversationConfig, Role, config_of
 from segue.core.errors import ConfigurationError
-from segue.core.participants import Begins, completed
+from segue.core.participants import HasInitialState, completed
 from segue.prompts.language import language_of
 
 from ..shared.channels import replaced
@@ -61,7 +61,7 @@ async def _first_state(
         "language": language,
         "config": config.model_dump(mode="json", exclude_defaults=True),
         "utterances": replaced([]),
-        "kept": {Role.API.value: api.initial_state()} if isinstance(api, Begins) else {},
+        "kept": {Role.API.value: api.initial_state()} if isinstance(api, HasInitialState) else {},
         "end_reason": "",
         "events": [],
     }

@@ -45,6 +45,6 @@ def conversation_of(state: ConversationState) -> Conversation:
     )
 
 
-def keeping(state: ConversationState, role: Role, value: dict[str, Any] | None) -> dict[str, Any]:
+def with_participant_state(state: ConversationState, role: Role, value: dict[str, Any] | None) -> dict[str, Any]:
     """What participants keep, with this role's new value if it has one."""
     return state["kept"] if value is None else {**state["kept"], role.value: value}

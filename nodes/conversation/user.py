@@ -10,7 +10,7 @@ from segue.prompts.language import language_of
 
 from ..shared.context import NodeRuntime, announce, node_context
 from .roles import user_of
-from .state import ConversationState, conversation_of, keeping
+from .state import ConversationState, conversation_of, with_participant_state
 
 
 async def user(state: ConversationState, runtime: NodeRuntime) -> ConversationState:
@@ -37,7 +37,7 @@ async def user(state: ConversationState, runtime: NodeRuntime) -> ConversationSt
     return {
         "language": language_of(output.said) if decides else state["language"],
         "utterances": [utterance.json()],
-        "kept": keeping(state, Role.USER, output.state),
+        "kept": with_participant_state(state, Role.USER, output.state),
         "end_reason": EndReason.USER_FAILED.value if failed else EndReason.USER_ENDED.value if output.ends else "",
         "events": announce(Uttered(task_id=state["task_id"], utterance=utterance.json())),
     }

@@ -15,25 +15,25 @@ from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.live_reply import LiveText
 from ..shared.model_call import ask_model, is_truncated, refused_call, whole_answer
-from ..shared.task import amended, compose_result, end_task, joined, take_up
+from ..shared.task import amended, compose_result, end_task, joined, read_added_messages
 from .state import DirectState, DirectUpdate
 
 
 async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     """Stream the answer; a refusal or an empty reply gives the task up to another mode."""
     work = node_context(runtime)
-    added = cast(DirectUpdate, await take_up(state, work))
+    added = cast(DirectUpdate, await read_added_messages(state, work))
     state = amended(state, added)
     work.emit(Phase(task_id=state["task_id"], content=phrase("direct", state["language"])))
     request, ids = _request(state, work), {"task_id": state["task_id"]}
     try:
         asked = await ask_model(work, request, LiveText, state["usage"], ids, state["language"])
     except ModelRefused as error:
-        return joined(added, _given_up(error, await refused_call(work, request, error, ids), state))
+        return joined(added, _failed(error, await refused_call(work, request, error, ids), state))
     try:
         text = whole_answer(work, asked.reply, state["language"])
     except UnreadableReply as error:
-        given_up: DirectUpdate = {**_given_up(error, asked.event, state), "usage": asked.usage}
+        given_up: DirectUpdate = {**_failed(error, asked.event, state), "usage": asked.usage}
         return joined(added, given_up)
     truncated = is_truncated(work, asked.reply)
     result = compose_result("direct", text, reasoning="[Direct Mode]", usage=asked.usage, truncated=truncated)
@@ -46,7 +46,7 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     return joined(added, update)
 
 
-def _given_up(error: ModelError, call: ModelCalled, state: DirectState) -> DirectUpdate:
+def _failed(error: ModelError, call: ModelCalled, state: DirectState) -> DirectUpdate:
     why = errors.render(error, state["language"])
     raised = ErrorRaised(task_id=call.task_id, message=why)
     return {"gave_up": why, "events": announce(call, raised)}

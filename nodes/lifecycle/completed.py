@@ -8,7 +8,7 @@ from segue.core.lifecycle import EngineEventType
 from segue.core.plan import Status
 
 from ..shared.context import NodeRuntime, announce, node_context
-from ..shared.task import end_task, joined, take_up
+from ..shared.task import end_task, joined, read_added_messages
 from .events import engine_event, tasks_of
 from .result import lifecycle_result, whole_answer
 from .state import LifecycleState
@@ -16,7 +16,7 @@ from .state import LifecycleState
 
 async def completed(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
     """Tell how many tasks were completed, and write the result; a task that failed makes it an error."""
-    added = cast(LifecycleState, await take_up(state, node_context(runtime)))
+    added = cast(LifecycleState, await read_added_messages(state, node_context(runtime)))
     task_id, tasks = state["task_id"], tasks_of(state["steps"])
     answer = whole_answer(state)
     undone = [task for task in tasks if task.status is not Status.DONE]

@@ -19,7 +19,7 @@ from ..shared.history_window import window
 from ..shared.live_reply import Listener
 from ..shared.model_call import ask_model
 from ..shared.prompt_budget import as_json, conversation
-from ..shared.task import amended, before_objective, joined, objective_message, take_up
+from ..shared.task import amended, before_objective, joined, objective_message, read_added_messages
 from ..shared.tool_schemas import MOST_STEPS, described
 from .events import as_steps, changed, engine_event, tasks_of
 from .state import LifecycleNode, LifecycleState
@@ -65,7 +65,7 @@ def decomposing(decompose: Decompose | None) -> LifecycleNode:
         work = node_context(runtime)
         if state["steps"]:
             return _accepted(state, work, tasks_of(state["steps"]), ())
-        added = cast(LifecycleState, await take_up(state, work))
+        added = cast(LifecycleState, await read_added_messages(state, work))
         state = amended(state, added)
         why, language = state["complaint"], state["language"]
         banner = phrase("lifecycle_again", language, why=why) if why else phrase("lifecycle_decompose", language)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from segue.core.events import Durable
-from segue.core.lifecycle import EngineEventType, EngineState, SubTask, moved, next_tasks, stranded
+from segue.core.lifecycle import EngineEventType, EngineState, SubTask, moved, next_tasks, unreachable_tasks
 from segue.core.plan import Status
 from segue.core.usage import add_usages
 from segue.prompts.catalogue import phrase
@@ -44,21 +44,21 @@ def executing(concurrency: int) -> LifecycleNode:
     return node
 
 
-def _fresh(state: LifecycleState) -> list[dict[str, Any]]:
+def _new_outcomes(state: LifecycleState) -> list[dict[str, Any]]:
     return state["outcomes"][state["folded"] :]
 
 
 def folded_tasks(state: LifecycleState) -> tuple[SubTask, ...]:
     """The tasks with what was carried out since they were last looked at."""
     tasks = tasks_of(state["steps"])
-    for outcome in _fresh(state):
+    for outcome in _new_outcomes(state):
         status = Status.ERROR if outcome["error"] else Status.DONE
         tasks = moved(tasks, outcome["step_id"], status, outcome["error"][:NOTE_CHARS])
     return tasks
 
 
 def _fold(state: LifecycleState) -> LifecycleState:
-    fresh = _fresh(state)
+    fresh = _new_outcomes(state)
     return {
         "folded": len(state["outcomes"]),
         "results": state["results"] | {o["step_id"]: o["answer"] for o in fresh if not o["error"]},
@@ -68,7 +68,7 @@ def _fold(state: LifecycleState) -> LifecycleState:
 
 
 def _skip(tasks: tuple[SubTask, ...], language: str) -> tuple[tuple[SubTask, ...], list[SubTask]]:
-    lost = stranded(tasks)
+    lost = unreachable_tasks(tasks)
     for task_id, needs in lost.items():
         note = phrase("lifecycle_needs", language, tasks=", ".join(needs))
         tasks = moved(tasks, task_id, Status.SKIPPED, note)

@@ -14,7 +14,7 @@ PAUSABLE = (EngineState.SCHEDULING, EngineState.EXECUTING)
 """Where a run can be paused, and goes on."""
 
 
-def entrance(restored: Restored | None) -> Callable[[LifecycleState], Literal["RECEIVING", "PAUSED"]]:
+def route_start(restored: Restored | None) -> Callable[[LifecycleState], Literal["RECEIVING", "PAUSED"]]:
     """The router of a run that may go on with what an earlier engine did."""
 
     def route(state: LifecycleState) -> Literal["RECEIVING", "PAUSED"]:

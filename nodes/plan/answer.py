@@ -24,11 +24,11 @@ from ..shared.task import (
     end_task,
     joined,
     objective_message,
-    take_up,
+    read_added_messages,
     unfinished,
 )
 from .state import PlanState, PlanUpdate
-from .steps import behind, emit_thoughts, in_doubt, thought_through, unrepaired
+from .steps import dependents_of, emit_thoughts, steps_in_doubt, thought_through, unrepaired
 
 MOST_EMPTY = 3
 """How often the answer is asked for while it is empty."""
@@ -37,7 +37,7 @@ MOST_EMPTY = 3
 async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     """Stream the answer, close the plan, and say which steps failed."""
     work = node_context(runtime)
-    added = cast(PlanUpdate, await take_up(state, work))
+    added = cast(PlanUpdate, await read_added_messages(state, work))
     state = amended(state, added)
     task_id, language = state["task_id"], state["language"]
     old = tuple(Step(**step) for step in state["plan"])
@@ -113,9 +113,9 @@ def _close(steps: tuple[Step, ...], state: PlanState) -> tuple[tuple[Step, ...],
 
     A call of unknown outcome is no failure, and the answer mentions it; the steps that need it did not run.
     """
-    doubtful = in_doubt(state)
+    doubtful = steps_in_doubt(state)
     failed = {step.step_id for step in unrepaired(steps, state)} - doubtful
-    blocked = behind(steps, doubtful)
+    blocked = dependents_of(steps, doubtful)
     why = "it needs a step that failed" if failed else "the budget was spent before it"
     steps = thought_through(steps)
     for step in steps:
@@ -130,9 +130,9 @@ def _close(steps: tuple[Step, ...], state: PlanState) -> tuple[tuple[Step, ...],
 
 def _unknown(steps: Sequence[Step], state: PlanState) -> list[str]:
     """A line for each call that may or may not have taken effect, and the steps that did not run because of it."""
-    doubtful, language = in_doubt(state), state["language"]
+    doubtful, language = steps_in_doubt(state), state["language"]
     lines = [phrase("unknown_call", language, tool=s.action) for s in steps if s.step_id in doubtful]
-    left = [f"- {step.description}" for step in steps if step.step_id in behind(steps, doubtful)]
+    left = [f"- {step.description}" for step in steps if step.step_id in dependents_of(steps, doubtful)]
     return [*lines, *([phrase("unknown_left", language, steps="\n".join(left))] if left else [])]
 
 

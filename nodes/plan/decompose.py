@@ -15,7 +15,7 @@ from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeRuntime, announce, node_context
 from .state import PlanState, PlanUpdate
-from .steps import in_doubt, referenced_steps
+from .steps import referenced_steps, steps_in_doubt
 
 
 async def decompose(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
@@ -68,7 +68,7 @@ def _without_repeats(
 
     Such a call is not made again without a person's approval. What needs it cannot run; the rest of the plan can.
     """
-    doubtful = in_doubt(state)
+    doubtful = steps_in_doubt(state)
     asks = {name for name, tool in tools.items() if tool.needs_approval}
     kept = {step.step_id: step for step in old if step.step_id in doubtful and step.action not in asks}
     repeated = {step.step_id for step in merged if step.step_id in kept and step.status is Status.PENDING}

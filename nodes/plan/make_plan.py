@@ -18,7 +18,7 @@ from ..shared.history_window import window
 from ..shared.live_reply import Listener
 from ..shared.model_call import ask_model, refuse_quotation
 from ..shared.prompt_budget import as_json, conversation, truncate_together
-from ..shared.task import amended, before_objective, joined, objective_message, take_up
+from ..shared.task import amended, before_objective, joined, objective_message, read_added_messages
 from ..shared.tool_schemas import described, plan_schema
 from .state import PlanState, PlanUpdate
 
@@ -26,7 +26,7 @@ from .state import PlanState, PlanUpdate
 async def make_plan(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     """Ask for the plan; one that cannot be read leaves a complaint for the next try."""
     work = node_context(runtime)
-    added = cast(PlanUpdate, await take_up(state, work))
+    added = cast(PlanUpdate, await read_added_messages(state, work))
     state = amended(state, added)
     language, why = state["language"], state["complaint"]
     banner = phrase("plan_again", language, why=why) if why else phrase("plan_1", language)

@@ -15,7 +15,7 @@ from ..shared.approval import reason_clause
 from ..shared.call_runner import CallRunner, call_events
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.plan_progress import begin_steps, end_steps, step_events
-from ..shared.task import joined, take_up
+from ..shared.task import joined, read_added_messages
 from ..shared.tool_messages import Settled, exchange
 from .state import PlannedCall, PlanState, PlanUpdate, StepWork
 from .steps import DanglingReference, call_of, emit_thoughts, resolved, thought_through, unrepaired
@@ -27,7 +27,7 @@ MOST_REPLANS = 2
 async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     """Settle the last wave, then fix the next one; a failed step or an addition asks for a revised plan."""
     work = node_context(runtime)
-    added = cast(PlanUpdate, await take_up(state, work))
+    added = cast(PlanUpdate, await read_added_messages(state, work))
     ran = _last_wave(state)
     settled = end_steps(tuple(Step(**step) for step in state["plan"]), ran)
     spent = _spent(state, work)

@@ -94,13 +94,13 @@ def thought_through(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     return steps
 
 
-def in_doubt(state: PlanState) -> set[str]:
+def steps_in_doubt(state: PlanState) -> set[str]:
     """The ids of the steps whose last call may or may not have taken effect."""
     last = {outcome["step_id"]: outcome["result"] for outcome in state["outcomes"]}
     return {step_id for step_id, result in last.items() if CallResult.of(result).unknown}
 
 
-def behind(steps: Sequence[Step], step_ids: set[str]) -> set[str]:
+def dependents_of(steps: Sequence[Step], step_ids: set[str]) -> set[str]:
     """The ids of the steps that need one of these, also through others."""
     found = set(step_ids)
     while more := {step.step_id for step in steps if found.intersection(step.depends_on)} - found:

@@ -52,7 +52,7 @@ def _stored(call: PendingCall, state: ReactState) -> CallResult | None:
     return CallResult(status=CallStatus.REPEATED, value=last[0].value, note=request)
 
 
-def stuck(state: ReactState) -> bool:
+def is_repeating(state: ReactState) -> bool:
     """Whether the last rounds made the same calls with the same results: nothing new will come of them."""
     last = [_made(record) for record in state["records"][-SAME_ROUNDS:]]
     return len(last) == SAME_ROUNDS and bool(last[0]) and all(made == last[0] for made in last)

@@ -15,7 +15,7 @@ from segue.prompts.errors import render
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.model_call import CompletedCall, ask_model, is_truncated
 from ..shared.plan_progress import begin_steps, step_events
-from ..shared.task import amended, joined, take_up
+from ..shared.task import amended, joined, read_added_messages
 from .call_limits import MOST_UNREADABLE, prose_answer
 from .protocols import protocol_of
 from .records import announced_calls, calls_of, ids_of, record_of
@@ -25,7 +25,7 @@ from .state import ReactState, ReactUpdate
 async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     """Ask the model what to do; a reply that cannot be read becomes the next round's error."""
     work = node_context(runtime)
-    added = cast(ReactUpdate, await take_up(state, work))
+    added = cast(ReactUpdate, await read_added_messages(state, work))
     state = amended(state, added)
     protocol, ids = protocol_of(work), ids_of(state)
     request = protocol.request(state, work)

@@ -4,7 +4,7 @@ from segue.core.events import Phase, RecursionStart
 from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
-from ..shared.repeated_calls import endless_failure
+from ..shared.repeated_calls import repeated_failure
 from .call_limits import MOST_UNREADABLE, only_over_budget, rounds_of, unreadable_in_a_row
 from .state import ReactState, ReactUpdate
 
@@ -34,4 +34,4 @@ def _spent(state: ReactState, work: NodeContext) -> str:
         return phrase("spent_unreadable", language, n=MOST_UNREADABLE)
     if work.seconds_since(state["started_at"]) > agent.budget.seconds:
         return phrase("spent_seconds", language, n=f"{agent.budget.seconds:g}")
-    return endless_failure(rounds_of(state), [*work.tools, "recall"], language)
+    return repeated_failure(rounds_of(state), [*work.tools, "recall"], language)

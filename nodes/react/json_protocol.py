@@ -19,8 +19,8 @@ from ..shared.model_call import refuse_quotation
 from ..shared.prompt_budget import as_json, conversation, tokens, truncate, truncate_result
 from ..shared.task import attachments_of, before_objective, objective_message
 from ..shared.tool_schemas import described, envelope_schema
-from .call_limits import stuck
-from .prompt_state import MEMORY_SHARE, current_state, has_truncated, line_of, offered, tools_at_hand
+from .call_limits import is_repeating
+from .prompt_state import MEMORY_SHARE, available_tools, current_state, has_truncated, line_of, offered
 from .state import ReactState
 
 
@@ -30,7 +30,7 @@ def request(state: ReactState, work: NodeContext) -> ModelRequest:
     Agents with `state="last"` get a static system prompt first and the state in a closing user message; `system_first`
     agents get the system first.
     """
-    budget, tools = work.agent.budget, offered(tools_at_hand(state, work), work)
+    budget, tools = work.agent.budget, offered(available_tools(state, work), work)
     past = window(before_objective(state["messages"]), budget.prompt_tokens // 4, budget.result_chars)
     spoken = conversation(past, budget.result_chars)
     rendered, records = work.services.renderings.each, state["records"]
@@ -66,7 +66,7 @@ def _offered(state: ReactState, work: NodeContext) -> tuple[str, ...]:
     last = state["records"][-1] if state["records"] else {"action_type": "", "error": ""}
     if work.services.reply_options.required_tool:
         return ("CALL_TOOL", *(("REMEND",) if last["error"] else ()))
-    if stuck(state):
+    if is_repeating(state):
         return ("ANSWER",)
     plan = () if last["action_type"] == "PLAN" and not last["error"] else ("PLAN",)
     return ("CALL_TOOL", *plan, *(("REMEND",) if last["error"] else ()), "ANSWER")

@@ -22,7 +22,7 @@ from ..shared.history_window import Exchange, latest, shown_text, split
 from ..shared.prompt_budget import as_json, ref_of, tokens
 from ..shared.task import attachments_of
 from ..shared.tool_schemas import CONTROL_TOOLS
-from .prompt_state import LINE_CHARS, current_state, has_truncated, offered, tools_at_hand, with_refs
+from .prompt_state import LINE_CHARS, available_tools, current_state, has_truncated, offered, with_refs
 from .state import ReactState
 
 FEW = 3
@@ -31,7 +31,7 @@ FEW = 3
 
 def request(state: ReactState, work: NodeContext) -> ModelRequest:
     """The prompt and the bound tools; where there is something to say of the state, it comes last."""
-    budget, tools = work.agent.budget, offered(tools_at_hand(state, work), work)
+    budget, tools = work.agent.budget, offered(available_tools(state, work), work)
     system = render(
         "native", state["language"], agent_prompt=agent_prompt(work.agent, state["language"], state["objective"])
     )

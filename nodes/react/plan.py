@@ -13,7 +13,7 @@ async def plan(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     """Take the decided plan over; one that cannot run becomes the next round's error."""
     decision = decision_of(state)
     old = tuple(Step(**step) for step in state["plan"])
-    merged = keep_finished(old, _truthful(old, decision.plan)) if decision.plan else old
+    merged = keep_finished(old, _with_failed_steps(old, decision.plan)) if decision.plan else old
     try:
         validate(Plan(goal=state["objective"], steps=merged))
     except InvalidPlan as error:
@@ -28,7 +28,7 @@ async def plan(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     }
 
 
-def _truthful(old: tuple[Step, ...], new: tuple[Step, ...]) -> tuple[Step, ...]:
+def _with_failed_steps(old: tuple[Step, ...], new: tuple[Step, ...]) -> tuple[Step, ...]:
     """The new plan, in which a step whose calls failed is not done because the model says so."""
     failed = {step.step_id for step in old if step.status is Status.ERROR}
     undone = {"status": Status.ERROR}

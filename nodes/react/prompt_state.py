@@ -96,7 +96,7 @@ def with_refs(line: str, refs: Sequence[str]) -> str:
     return f"{line} [recall: {', '.join(refs)}]" if refs else line
 
 
-def tools_at_hand(state: ReactState, work: NodeContext) -> Mapping[str, Tool]:
+def available_tools(state: ReactState, work: NodeContext) -> Mapping[str, Tool]:
     """The agent's tools and `recall`, which a prompt offers once it does not hold every result whole."""
     if "recall" in work.tools:
         return work.tools

@@ -18,7 +18,7 @@ from ..shared.prompt_budget import truncate_result
 from ..shared.task import compose_result
 from ..shared.tool_messages import Settled, exchange
 from .call_limits import refusal
-from .prompt_state import tools_at_hand
+from .prompt_state import available_tools
 from .state import ReactState
 
 
@@ -83,7 +83,7 @@ def _repaired(state: ReactState, decision: Decision) -> str:
 def runner_of(state: ReactState, work: NodeContext) -> CallRunner:
     """What runs the calls of this recursion."""
     recalls = any(call["name"] == "recall" for call in state["calls"])
-    tools = tools_at_hand(state, work) if recalls else work.tools
+    tools = available_tools(state, work) if recalls else work.tools
     return CallRunner(
         work,
         tools,

@@ -14,7 +14,7 @@ from segue.core.events import ApprovalGiven, Durable, PermissionGranted
 from segue.core.tools import Tool
 from segue.prompts.catalogue import phrase
 from segue.prompts.errors import render
-from segue.tools.calls.run import misfit
+from segue.tools.calls.run import argument_error
 
 from .context import NodeContext
 
@@ -101,7 +101,7 @@ def check_answer(calls: Calls, tools: Mapping[str, Tool], answer: object) -> tup
     verdicts = settled(calls, answer)
     found = []
     for call, verdict in zip(calls, verdicts, strict=True):
-        if verdict.verdict == "edit" and (why := misfit(tools.get(call["name"]), verdict.arguments or {})):
+        if verdict.verdict == "edit" and (why := argument_error(tools.get(call["name"]), verdict.arguments or {})):
             found.append(f"call {verdict.index}: the arguments do not fit {call['name']}: {why}")
     if found:
         raise unfit(found)

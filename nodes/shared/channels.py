@@ -43,7 +43,7 @@ def replaced(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return cast(list[dict[str, Any]], Overwrite(records))
 
 
-class Announced(EphemeralValue[Any]):
+class EventsChannel(EphemeralValue[Any]):
     """A node's events: they go with its update to the saver and to streams, and are kept by the event log alone."""
 
     def update(self, values: Sequence[Any]) -> bool:
@@ -52,4 +52,4 @@ class Announced(EphemeralValue[Any]):
 
 History = Annotated[list[AnyMessage], DeltaChannel(extend_messages)]
 Records = Annotated[list[dict[str, Any]], DeltaChannel(extend_records)]
-Events = Annotated[list[dict[str, Any]], Announced(list, guard=False)]
+Events = Annotated[list[dict[str, Any]], EventsChannel(list, guard=False)]

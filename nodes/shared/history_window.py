@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from segue.core.attachments import ATTACHMENTS
 
 from .prompt_budget import as_json, ref_of, tokens, truncate
-from .task import steers
+from .task import is_steering
 
 Exchange = list[AnyMessage]
 MOST_FILE_TOKENS = 4_000
@@ -88,7 +88,7 @@ def latest(left_out: Sequence[Exchange], kept: Sequence[Exchange]) -> list[AnyMe
     Where results are left out, the first message is marked so.
     """
     shown = [message for unit in kept for message in unit]
-    if shown and (shown[0].type != "human" or steers(shown[0])):
+    if shown and (shown[0].type != "human" or is_steering(shown[0])):
         shown = [*_asked(left_out), *shown]
     results = chain.from_iterable(unit for place, unit in enumerate(left_out) if len(unit) > 1 or place == 0)
     if shown and any(map(ref_of, results)):
@@ -102,7 +102,7 @@ def _asked(left_out: Sequence[Exchange]) -> list[AnyMessage]:
     for unit in reversed(left_out):
         if unit[0].type == "human":
             asked.insert(0, unit[0])
-            if not steers(unit[0]):
+            if not is_steering(unit[0]):
                 return asked
     return []
 

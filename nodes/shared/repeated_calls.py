@@ -42,7 +42,7 @@ def failures_in_a_row(call: PendingCall, rounds: Rounds) -> int:
     return count
 
 
-def endless_failure(rounds: Rounds, known: Collection[str], language: str) -> str:
+def repeated_failure(rounds: Rounds, known: Collection[str], language: str) -> str:
     """Why a task ends whose latest rounds only repeated failing calls; empty if it goes on.
 
     The same calls end it after `MOST_FAILED_ROUNDS`, two in turn after twice as many. Calls of a tool that is not

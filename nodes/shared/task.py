@@ -134,14 +134,14 @@ STEER = "steer"
 """Marks a user's message that was added to a task under way and began none."""
 
 
-def steers(message: AnyMessage) -> bool:
+def is_steering(message: AnyMessage) -> bool:
     """Whether the message was added to a task under way."""
     return message.type == "human" and bool(message.additional_kwargs.get(STEER))
 
 
 def _place(messages: Sequence[AnyMessage]) -> int:
     for place in range(len(messages) - 1, -1, -1):
-        if messages[place].type == "human" and not steers(messages[place]):
+        if messages[place].type == "human" and not is_steering(messages[place]):
             return place
     raise InvalidMessage('There is no user message: invoke the graph with {"messages": [("user", "…")]}.')
 
@@ -174,7 +174,7 @@ def attachments_of(messages: Sequence[AnyMessage]) -> list[dict[str, Any]]:
 
 def additions(messages: Sequence[AnyMessage]) -> list[str]:
     """What was added to the latest user message since, oldest first."""
-    return [message.text for message in messages[_place(messages) :] if steers(message)]
+    return [message.text for message in messages[_place(messages) :] if is_steering(message)]
 
 
 def before_objective(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
@@ -263,7 +263,7 @@ class Added(TypedDict, total=False):
 State = TypeVar("State", bound=Mapping[str, Any])
 
 
-async def take_up(state: Mapping[str, Any], work: NodeContext) -> Added:
+async def read_added_messages(state: Mapping[str, Any], work: NodeContext) -> Added:
     """What was added since the last look: the objective with it, and the messages for the history."""
     taken = state["notes_taken"]
     fresh = (await work.services.notes(state["task_id"]))[taken:]

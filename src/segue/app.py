@@ -176,7 +176,9 @@ class App:
         """As `resume`, but yields what happens from now on."""
         return self.tasks.resume_and_follow(task_id, model=model)
 
-    async def take_up(self, task_id: str, *, model: str = "", answer: Any = None, interrupt_id: str = "") -> Json:
+    async def resume_in_background(
+        self, task_id: str, *, model: str = "", answer: Any = None, interrupt_id: str = ""
+    ) -> Json:
         """As `resume`, or `answer` where one is given, but returns the task as soon as it runs."""
         task, _ = await self._control.resume(task_id, model=model, answer=answer, interrupt_id=interrupt_id)
         return task.json()

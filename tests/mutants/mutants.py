@@ -147,7 +147,7 @@ LIFECYCLE = (
     Mutant(
         "what needs a failed task is forgotten",
         "nodes/lifecycle/executing.py",
-        "    lost = stranded(tasks)\n",
+        "    lost = unreachable_tasks(tasks)\n",
         "    lost = dict[str, list[str]]()\n",
         f"{ENGINE}test_run.py::test_one_failure_stops_only_what_needs_it",
     ),

@@ -16,7 +16,7 @@ from segue.core.agents import Agent
 from segue.core.errors import ConfigurationError, DatabaseUnavailable, ModelUnreachable, TaskError, ThreadBusy
 from segue.core.records import Worker
 from segue.runtime import worker
-from segue.runtime.worker import MAX_TAKEOVERS, dispatching, is_hopeless
+from segue.runtime.worker import MAX_TAKEOVERS, dispatching, exceeds_takeovers
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.runtime.polling_workers import PollingWorkers
 
@@ -273,4 +273,4 @@ async def test_sqlite_has_no_workers(tmp_path: Path) -> None:
     ("told", "hopeless"), [(["resumed"] * MAX_TAKEOVERS, True), (["resumed", "thinking"] * 9, False)]
 )
 def test_a_task_that_only_ends_its_workers_is_hopeless(told: list[str], hopeless: bool) -> None:
-    assert is_hopeless(told) is hopeless
+    assert exceeds_takeovers(told) is hopeless

@@ -13,7 +13,7 @@ import pytest
 import segue
 from segue.checkpoints.sqlite.backend import SqliteBackend
 from segue.rehearsal import converse
-from segue.runtime.worker import is_hopeless
+from segue.runtime.worker import exceeds_takeovers
 from segue.server import ServerSettings
 from segue.server import lifespan as resuming
 from tests.rehearsal.test_interruptions import KILLED
@@ -151,4 +151,4 @@ def test_a_service_that_is_told_not_to_resumes_nothing(database: Path, held: Hel
     ],
 )
 def test_a_task_that_comes_to_nothing_again_and_again_is_left_alone(told: str, hopeless: bool) -> None:
-    assert is_hopeless(told.split()) is hopeless
+    assert exceeds_takeovers(told.split()) is hopeless

@@ -22,7 +22,7 @@ from segue.core.errors import UnknownAgent
 from segue.core.tools import CallKey
 from segue.tools.bound_tool import abandoned
 from segue.tools.calls import run as calls_run
-from segue.tools.calls.run import STACK_CHARS, misfit
+from segue.tools.calls.run import STACK_CHARS, argument_error
 from segue.tools.registry import as_tool, tool
 from tests.fakes import MemoryLedger
 from tests.polling import SECONDS, until
@@ -528,12 +528,12 @@ def test_arguments_are_checked_without_a_call() -> None:
     def picky(value: int) -> int:
         raise RuntimeError("never")
 
-    assert misfit(as_tool(double), {"number": 1}) == ""
-    assert misfit(as_tool(double), {"number": "x"}).startswith("number: Input should be a valid integer")
-    assert misfit(as_tool(double), {"number": 1, "unit": "kg"}) == "unknown: unit; the arguments are: number"
-    assert misfit(None, {"number": "x"}) == ""
+    assert argument_error(as_tool(double), {"number": 1}) == ""
+    assert argument_error(as_tool(double), {"number": "x"}).startswith("number: Input should be a valid integer")
+    assert argument_error(as_tool(double), {"number": 1, "unit": "kg"}) == "unknown: unit; the arguments are: number"
+    assert argument_error(None, {"number": "x"}) == ""
 
     def weigh(load: Annotated[int, AfterValidator(picky)]) -> int:
         return load
 
-    assert misfit(as_tool(weigh), {"load": 1}) == "RuntimeError: never"
+    assert argument_error(as_tool(weigh), {"load": 1}) == "RuntimeError: never"

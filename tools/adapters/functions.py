@@ -46,7 +46,7 @@ class _Schema(GenerateJsonSchema):
 
 
 @dataclass(frozen=True)
-class Shape:
+class CallSignature:
     """How a function is called.
 
     `model` reads the arguments that `schema` describes. `fields` maps each parameter to its field: a parameter may be
@@ -115,7 +115,7 @@ def bind_function(source: Function) -> BoundTool:
     )
 
 
-def _shown(marks: Marks, name: str, shape: Shape) -> dict[str, Any]:
+def _shown(marks: Marks, name: str, shape: CallSignature) -> dict[str, Any]:
     shown = marks.shown(name)
     return {**shown, "defaults": shape.hidden} if shape.hidden else shown
 
@@ -178,7 +178,7 @@ def _description_of(source: Function) -> str:
     )
 
 
-def _shape_of(name: str, source: Function) -> Shape:
+def _shape_of(name: str, source: Function) -> CallSignature:
     shown: dict[str, tuple[Any, Any]] = {}
     always, positional, config, context = set(), [], "", ""
     for parameter, hint in _parameters(name, source):
@@ -204,7 +204,7 @@ def _shape_of(name: str, source: Function) -> Shape:
         for parameter, (_, default) in shown.items()
         if "default" not in schema["properties"][parameter] and _json_of(default) is not None
     }
-    return Shape(model, schema, fields, frozenset(always), tuple(positional), config, context, hidden)
+    return CallSignature(model, schema, fields, frozenset(always), tuple(positional), config, context, hidden)
 
 
 def _json_of(default: Any) -> Any:

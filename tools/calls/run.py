@@ -100,7 +100,7 @@ class ToolExecutor:
         if tool.needs_approval and not execution.approved:
             return CallResult.failed(f"{tool.name} needs a person's approval and has none, so it was not run.")
         if claim.state == "doubtful" and not (repeatable or execution.approved):
-            return CallResult.in_doubt(DOUBTFUL.format(name=tool.name))
+            return CallResult.outcome_unknown(DOUBTFUL.format(name=tool.name))
         return await _attempt(tool, execution.arguments, tool.timeout or execution.timeout)
 
 
@@ -144,7 +144,7 @@ async def _ask_check(tool: Tool, execution: Execution) -> Any:
     return answer
 
 
-def misfit(tool: Tool | None, arguments: Mapping[str, Any]) -> str:
+def argument_error(tool: Tool | None, arguments: Mapping[str, Any]) -> str:
     """Why a tool would not take these arguments, in a line; empty if it would, or if only a call can tell."""
     if not isinstance(tool, BoundTool):
         return ""
@@ -179,7 +179,9 @@ def _interrupted(name: str) -> CallResult:
 
 def unknown_outcome(what: str, status: CallStatus = CallStatus.UNKNOWN) -> CallResult:
     """The result of a call that may or may not have taken effect."""
-    return CallResult.in_doubt(f"unknown_outcome: {what}: check what it did before calling it once more.", status)
+    return CallResult.outcome_unknown(
+        f"unknown_outcome: {what}: check what it did before calling it once more.", status
+    )
 
 
 async def _attempt(

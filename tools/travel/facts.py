@@ -64,7 +64,7 @@ def language_of(texts: Iterable[str]) -> Language:
     return "zh" if not joined or re.search(r"[\u4e00-\u9fff]", joined) else "en"
 
 
-def said(word: str, language: Language) -> str:
+def translated(word: str, language: Language) -> str:
     """A region, tag, season or kind of sight in the reader's language."""
     return word if language == "zh" else _ENGLISH[word]
 
@@ -104,7 +104,7 @@ def _examples(names: Mapping[str, list[str]]) -> list[Any]:
     return [name for others in names.values() for name in others if len(name) > 1]
 
 
-def _at_sights() -> dict[str, list[str]]:
+def _city_aliases() -> dict[str, list[str]]:
     """By a city's name its own names in that language, and those of its sights."""
     found = {name: [name] for name in _examples(_CITY_NAMES)}
     for city in CITIES:
@@ -131,7 +131,7 @@ CityNames = Annotated[
         min_length=1,
         description="The cities, by their Chinese or English names (城市名).",
         examples=_examples(_CITY_NAMES),
-        json_schema_extra={**_keywords("城市", "cities"), "aliases": _at_sights()},
+        json_schema_extra={**_keywords("城市", "cities"), "aliases": _city_aliases()},
     ),
 ]
 _DAYS: dict[str, Any] = {**_keywords("天", "日", "玩", "day", "days"), "aliases": _FACTS["stays"]}
@@ -226,7 +226,7 @@ def search_summary(matches: Sequence[Result], daily: int | None, language: Langu
     return "\n".join(lines)
 
 
-def stay(days: int, language: Language) -> str:
+def enough_days(days: int, language: Language) -> str:
     return f"{days} 天足够" if language == "zh" else f"{_days(days)} are enough"
 
 

@@ -26,15 +26,15 @@ from segue.tools.travel.facts import (
     SomeDays,
     budget_summary,
     city_named,
+    enough_days,
     info_summary,
     interest_named,
     language_of,
     route_summary,
-    said,
     search_summary,
     season_named,
     sights_summary,
-    stay,
+    translated,
 )
 
 MEALS, LOCAL_TRANSPORT, LODGING = 40, 20, 30
@@ -50,7 +50,7 @@ TRIP = (
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _TripRequest:
     interests: Sequence[str]
     low: int | None
     high: int | None
@@ -107,7 +107,7 @@ def search_cities(
     requested = [interest_named(name) for name in interests or ()]
     share = 1 if days is None or per == "day" else days
     low, high = (None if bound is None else bound // share for bound in (budget_min, budget_max))
-    wish = _Wish(requested, low, high, season_named(season) if season else None, days)
+    wish = _TripRequest(requested, low, high, season_named(season) if season else None, days)
     matches = [_match(city, wish, language) for city in sorted(CITIES, key=lambda city: _place(city, wish))]
     matches = sorted((match for match in matches if match["score"]), key=lambda match: -match["score"])
     names = [match["city"] for match in matches]
@@ -156,9 +156,9 @@ def get_city_info(city: CityName) -> dict[str, Any]:
     language, facts = language_of([city]), city_named(city)
     info = {
         "city": facts["name"][language],
-        "region": said(facts["region"], language),
-        "tags": [said(tag, language) for tag in facts["tags"]],
-        "best_seasons": [said(season, language) for season in facts["seasons"]],
+        "region": translated(facts["region"], language),
+        "tags": [translated(tag, language) for tag in facts["tags"]],
+        "best_seasons": [translated(season, language) for season in facts["seasons"]],
         "daily_budget": facts["daily_budget"],
         "recommended_days": facts["recommended_days"],
         "foods": [food[language] for food in facts["foods"]],
@@ -229,36 +229,36 @@ def generate_route(city: CityName, days: Days) -> dict[str, Any]:
 TRAVEL = (search_cities, query_attractions, get_city_info, calculate_budget, generate_route)
 
 
-def _met(city: City, wish: _Wish) -> list[str]:
+def _met(city: City, wish: _TripRequest) -> list[str]:
     return [tag for tag in city["tags"] if interest_named(tag) in wish.interests]
 
 
-def _place(city: City, wish: _Wish) -> int:
+def _place(city: City, wish: _TripRequest) -> int:
     """Among equals, where what was asked for comes early among a city's tags."""
     met = _met(city, wish)
     return city["tags"].index(met[0]) if met else 0
 
 
-def _match(city: City, wish: _Wish, language: Language) -> dict[str, Any]:
+def _match(city: City, wish: _TripRequest, language: Language) -> dict[str, Any]:
     met = _met(city, wish)
-    reasons = [(30, said(tag, language)) for tag in met] + _budget_reason(city["daily_budget"], wish, language)
+    reasons = [(30, translated(tag, language)) for tag in met] + _budget_reason(city["daily_budget"], wish, language)
     if wish.season in city["seasons"]:
-        reasons.append((15, said(wish.season, language)))
+        reasons.append((15, translated(wish.season, language)))
     if wish.days and city["recommended_days"] <= wish.days:
-        reasons.append((10, stay(city["recommended_days"], language)))
+        reasons.append((10, enough_days(city["recommended_days"], language)))
     score = 50 if wish.empty else sum(points for points, _ in reasons)
     return {
         "city": city["name"][language],
         "score": 0 if wish.interests and not met else score,
         "reasons": [text for _, text in reasons],
-        "tags": [said(tag, language) for tag in city["tags"]],
+        "tags": [translated(tag, language) for tag in city["tags"]],
         "daily_budget": city["daily_budget"],
         "recommended_days": city["recommended_days"],
         "sights": [sight["name"][language] for sight in city["sights"]],
     }
 
 
-def _budget_reason(daily: int, wish: _Wish, language: Language) -> list[tuple[int, str]]:
+def _budget_reason(daily: int, wish: _TripRequest, language: Language) -> list[tuple[int, str]]:
     zh = language == "zh"
     if wish.low is None and wish.high is None:
         return []
@@ -271,7 +271,7 @@ def _budget_reason(daily: int, wish: _Wish, language: Language) -> list[tuple[in
 
 def _sight(sight: Sight, language: Language) -> dict[str, Any]:
     local = {} if language == "zh" else {"name_zh": sight["name"]["zh"]}
-    facts = {"type": said(sight["kind"], language), "hours": sight["hours"], "ticket": sight["ticket"]}
+    facts = {"type": translated(sight["kind"], language), "hours": sight["hours"], "ticket": sight["ticket"]}
     return {"name": sight["name"][language], **local, **facts}
 
 

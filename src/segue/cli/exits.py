@@ -27,7 +27,7 @@ from ..core.errors import (
 )
 from ..prompts.errors import render
 from .settings import Settings, doctor_command, task_command
-from .views.consoles import OutputFailed, ReaderGone, checked_output, complaints, print_prose
+from .views.consoles import OutputFailed, ReaderGone, checked_output, print_prose, stderr_console
 from .views.sanitize import printable
 
 FAILED = 1
@@ -59,25 +59,25 @@ _MISSING = (MissingExtra, MissingKey, ToolServerUnavailable)
 """What would not."""
 
 
-def complain(sentence: str, *hints: str) -> None:
+def print_error(sentence: str, *hints: str) -> None:
     """Write a sentence to standard error in red, and hints below it."""
     _write(Text(printable(sentence), style="red"), hints)
 
 
-def remark(sentence: str, *hints: str) -> None:
+def print_note(sentence: str, *hints: str) -> None:
     """Write to standard error what is no failure, and hints below it."""
     _write(Text(printable(sentence), style="yellow"), hints)
 
 
-def suggest(*hints: str) -> None:
+def print_hints(*hints: str) -> None:
     """Write to standard error what can be done next."""
     for hint in hints:
-        complaints().print(Text(printable(hint)), soft_wrap=True)
+        stderr_console().print(Text(printable(hint)), soft_wrap=True)
 
 
 def _write(sentence: Text, hints: tuple[str, ...]) -> None:
-    print_prose(complaints(), sentence)
-    suggest(*hints)
+    print_prose(stderr_console(), sentence)
+    print_hints(*hints)
 
 
 def code_of(error: SegueError) -> int:
@@ -123,7 +123,7 @@ class OutputGroup(TyperGroup):
                 raise SystemExit(READER_GONE) from error
             settings = Settings()
             hints = [settings.say("task_is_paused")] if self.command in WORKING else []
-            complain(settings.say("output_failed", why=error), *hints)
+            print_error(settings.say("output_failed", why=error), *hints)
             raise SystemExit(FAILED) from error
 
 
@@ -133,5 +133,5 @@ def report_errors(settings: Settings | None = None) -> Iterator[None]:
     try:
         yield
     except SegueError as error:
-        complain(sentence_of(error, settings), *(_hints(error, settings) if settings else ()))
+        print_error(sentence_of(error, settings), *(_hints(error, settings) if settings else ()))
         raise typer.Exit(code_of(error)) from error

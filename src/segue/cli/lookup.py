@@ -141,7 +141,7 @@ def _with_agents_file(
     settings: Settings, find: "Callable[[App], Awaitable[Task | None]]", *, required: bool = True
 ) -> "tuple[Settings, Task | None]":
     """The settings, and the task unless an agents file is named."""
-    if settings.names_agents or not settings.is_there:
+    if settings.names_agents or not settings.exists:
         return settings, None
     with report_errors(settings):
         task = asyncio.run(_found(settings, find))

@@ -122,7 +122,7 @@ class Settings:
         """
         from ..rehearsal.segue_bot import attach
 
-        if not self.is_there and not foreign_scheme(self.database):
+        if not self.exists and not foreign_scheme(self.database):
             raise DatabaseUnavailable(
                 "There is no database {path} yet: `segue chat` creates it, or name another one with --db.",
                 path=self.database,
@@ -132,7 +132,7 @@ class Settings:
             yield app
 
     @property
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         """Whether the database exists."""
         return (
             is_server(self.database) or self.database.startswith(("file:", ":memory:")) or Path(self.database).exists()

@@ -79,7 +79,7 @@ class CallResult:
         return cls(status=CallStatus.FAILED, error=error, stack=stack)
 
     @classmethod
-    def in_doubt(cls, error: str, status: CallStatus = CallStatus.UNKNOWN) -> Self:
+    def outcome_unknown(cls, error: str, status: CallStatus = CallStatus.UNKNOWN) -> Self:
         return cls(status=status, error=error, unknown=True)
 
     @property

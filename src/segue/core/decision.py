@@ -53,7 +53,7 @@ class StepStatusUpdate(BaseModel):
 
     @field_validator("status", mode="before")
     @classmethod
-    def _as_ours(cls, value: object) -> str:
+    def _known_status(cls, value: object) -> str:
         return _status_word(value)
 
 

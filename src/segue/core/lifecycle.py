@@ -139,7 +139,7 @@ class SubTask(Step):
 
     @model_validator(mode="before")
     @classmethod
-    def _also_named(cls, given: Any) -> Any:
+    def _accept_aliases(cls, given: Any) -> Any:
         """Take the names of the public form too: `id` and `dependencies`."""
         return {_NAMES.get(name, name): value for name, value in given.items()} if isinstance(given, Mapping) else given
 
@@ -291,7 +291,7 @@ def waiting_again(tasks: Sequence[SubTask]) -> tuple[SubTask, ...]:
     return tuple(_advanced(task, Status.PENDING) if task.status is Status.RUNNING else task for task in tasks)
 
 
-def stranded(tasks: Sequence[SubTask]) -> dict[str, list[str]]:
+def unreachable_tasks(tasks: Sequence[SubTask]) -> dict[str, list[str]]:
     """The pending tasks that can never begin, with those that they need and that were not completed.
 
     They are ordered so that each follows what it depends on.

@@ -63,7 +63,7 @@ class Controller(Protocol):
 
 
 @runtime_checkable
-class Begins(Protocol):
+class HasInitialState(Protocol):
     """An API with a state of its own, which the conversation keeps from its beginning."""
 
     def initial_state(self) -> dict[str, Any]: ...

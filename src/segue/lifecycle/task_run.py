@@ -232,7 +232,7 @@ class TaskRun:
         await self._begin(self.app.tasks.start(Request.of(text, self._options)))
 
     async def resume(self, answer: Any = None) -> None:
-        """Take the task up again, with a person's answer if it waits for one; errors as of `App.take_up`."""
+        """Resume the task, with a person's answer if it waits for one; errors as of `App.resume`."""
         async for _ in self.app.tasks.follow(self.task_id, self._seen):
             pass  # an earlier run that was left comes to its boundary first
         await self._begin(self.app.tasks.resume(self.task_id, answer=answer))

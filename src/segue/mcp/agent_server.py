@@ -139,7 +139,7 @@ class AgentServer:
         }
         return Tool(
             name=agent.agent_id,
-            description=_about(agent),
+            description=_description(agent),
             input_schema=schema,
             output_schema=Answered.model_json_schema(),
         )
@@ -177,7 +177,9 @@ class AgentServer:
 
     async def _list_prompts(self, _: Context, __: PaginatedRequestParams | None) -> ListPromptsResult:
         agents = [agent for agent in self._app.agents.values() if agent.prompt]
-        return ListPromptsResult(prompts=[Prompt(name=agent.agent_id, description=_about(agent)) for agent in agents])
+        return ListPromptsResult(
+            prompts=[Prompt(name=agent.agent_id, description=_description(agent)) for agent in agents]
+        )
 
     async def _get_prompt(self, ctx: Context, params: GetPromptRequestParams) -> GetPromptResult:
         try:
@@ -185,7 +187,7 @@ class AgentServer:
         except SegueError as error:
             raise MCPError(INVALID_PARAMS, self._describe(ctx, error)) from error
         text = TextContent(type="text", text=agent.prompt)
-        return GetPromptResult(description=_about(agent), messages=[PromptMessage(role="user", content=text)])
+        return GetPromptResult(description=_description(agent), messages=[PromptMessage(role="user", content=text)])
 
     async def _list_sessions(self, ctx: Context, _: PaginatedRequestParams | None) -> ListResourcesResult:
         prefix = self._prefix_of(ctx)
@@ -314,7 +316,7 @@ class AgentServer:
         return _result(task, prefix, ask_again(question, task.thread_id.removeprefix(prefix), _language(task)))
 
 
-def _about(agent: Agent) -> str:
+def _description(agent: Agent) -> str:
     return agent.description or f"The agent {agent.agent_id}."
 
 

@@ -20,7 +20,7 @@ _DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True)
-class Made:
+class PastCall:
     """A tool call that was made and what came of it; `title` is what a plan calls it."""
 
     name: str
@@ -45,7 +45,7 @@ class Transcript:
 
     objective: str
     conversation: tuple[Mapping[str, Any], ...] = ()
-    made: tuple[Made, ...] = ()
+    made: tuple[PastCall, ...] = ()
     forgotten: tuple[str, ...] = ()
     error: str = ""
     prompt: str = ""
@@ -109,14 +109,16 @@ def _of_messages(messages: Sequence["BaseMessage"], state: Mapping[str, Any], pr
     )
 
 
-def _made_in(messages: Iterable["BaseMessage"]) -> Iterable[Made]:
+def _made_in(messages: Iterable["BaseMessage"]) -> Iterable[PastCall]:
     """The calls with their results; a provider's ids are unique within a message only."""
     calls: dict[str, Any] = {}
     for message in messages:
         if message.type == "ai":
             calls = {call["id"]: call for call in getattr(message, "tool_calls", ())}
         elif call := calls.get(getattr(message, "tool_call_id", "")):
-            yield Made(call["name"], call["args"], **_result(message.text, getattr(message, "status", "") == "error"))
+            yield PastCall(
+                call["name"], call["args"], **_result(message.text, getattr(message, "status", "") == "error")
+            )
 
 
 def _result(text: str, failed: bool) -> dict[str, Any]:
@@ -156,9 +158,9 @@ def _forgotten(memory: Iterable[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _outcome(entry: Mapping[str, Any]) -> Made:
+def _outcome(entry: Mapping[str, Any]) -> PastCall:
     result, arguments = entry.get("result") or {}, _object(entry.get("arguments"))
-    return Made(
+    return PastCall(
         name=entry.get("name") or entry.get("tool") or "",
         arguments=arguments,
         value=result.get("success"),

@@ -209,11 +209,11 @@ def described(spec: Mapping[str, Any]) -> BoundTool:
     """A tool of this specification, whose calls the conversation carries out."""
     function, marks = spec["function"], spec.get("segue", {})
 
-    async def elsewhere(**arguments: Any) -> Any:
+    async def refuse_to_run(**arguments: Any) -> Any:
         raise RuntimeError(f"{function['name']} is an API of the conversation and cannot run here.")
 
     inner = StructuredTool.from_function(
-        coroutine=elsewhere,
+        coroutine=refuse_to_run,
         name=function["name"],
         description=function.get("description") or function["name"],
         args_schema=dict(function.get("parameters") or {"type": "object", "properties": {}}),

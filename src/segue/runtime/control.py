@@ -106,7 +106,7 @@ class EventStream:
             while not is_due:
                 for delta in deltas.until(seen):
                     yield delta
-                is_due = await notice.wait() or not deltas.suffice(seen)
+                is_due = await notice.wait() or not deltas.up_to_date(seen)
 
     async def runs_elsewhere(self, task_id: str) -> bool:
         """Whether another process runs a task that is not finished, or a worker will."""

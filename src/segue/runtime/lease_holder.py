@@ -38,7 +38,7 @@ class Renewal(Protocol):
 
 
 @dataclass
-class _Held:
+class _HeldLease:
     fence: int
     renewed_at: float
     overdue: bool = False
@@ -65,13 +65,13 @@ class Heartbeat:
         self._on_lost = on_lost
         self._on_overdue = on_overdue
         self._clock = clock
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _HeldLease] = {}
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def hold(self, thread_id: str, fence: int) -> None:
         """Keep the lease of a thread from now on."""
-        self._held[thread_id] = _Held(fence, self._clock())
+        self._held[thread_id] = _HeldLease(fence, self._clock())
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="segue-heartbeat", daemon=True)
             self._thread.start()
@@ -116,7 +116,7 @@ class Heartbeat:
                 self._on_lost(thread_id)
         return True
 
-    def _failed(self, held: Mapping[str, _Held], error: StorageError) -> None:
+    def _failed(self, held: Mapping[str, _HeldLease], error: StorageError) -> None:
         logger.warning("Leases could not be renewed: %s", error)
         now = self._clock()
         for thread_id, each in held.items():
@@ -152,7 +152,7 @@ class LeaseHolder:
         self._notices = notices
         self._on_takeover = on_takeover
         self._heartbeat = Heartbeat(storage.renewal(), on_lost, on_overdue, ttl=ttl or storage.lease_ttl)
-        self.owner = f"{_here()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self.owner = f"{_this_machine()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
     async def take(self, thread_id: str, wait: float = 0.0, promised: Promised | None = None) -> int:
         """Take the lease and return its fence; wait up to `wait` seconds for it, first come first served.
@@ -254,7 +254,7 @@ class LeaseHolder:
         await asyncio.to_thread(self._heartbeat.close)
 
 
-def _here() -> str:
+def _this_machine() -> str:
     """This machine and, where it has several, this container: process ids mean something only here."""
     try:
         return f"{socket.gethostname()}/{os.readlink('/proc/self/ns/pid')}".replace(":", "")
@@ -265,7 +265,7 @@ def _here() -> str:
 def is_local(owner: str) -> bool:
     """Whether an owner, place:pid:random, is or was a process of this machine."""
     place, _, pid = owner.rpartition(":")[0].rpartition(":")
-    return place == _here() and pid.isdigit()
+    return place == _this_machine() and pid.isdigit()
 
 
 def is_dead(owner: str) -> bool:

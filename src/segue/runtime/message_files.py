@@ -126,7 +126,7 @@ class MessageFiles:
     async def discard(self, upload_id: str, owner: str = "") -> bool:
         """Delete an upload that no message took along; returns whether there was one."""
         found = await self._store.discard(upload_id, owner)
-        await self._store.sweep()
+        await self._store.delete_expired()
         return found
 
     async def get(self, digest: str) -> bytes:

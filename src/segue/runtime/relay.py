@@ -27,7 +27,7 @@ class Observer:
     def stopped(self, task: Task) -> None:
         """A task ended, paused, or waits for a person."""
 
-    def took_over(self) -> None:
+    def session_taken_over(self) -> None:
         """A session was taken from an owner that had not released it."""
 
     async def close(self) -> None:
@@ -208,7 +208,7 @@ class Deltas:
         if event.type in ("state_changed", "resumed"):
             self.due = 0.0
 
-    def suffice(self, seen: int) -> bool:
+    def up_to_date(self, seen: int) -> bool:
         """Whether all came after the stored event of that number, and there is nothing else to do."""
         return time.monotonic() < self.due and all(delta.after <= seen for delta in self._waiting)
 

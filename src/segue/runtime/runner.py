@@ -93,7 +93,9 @@ class Runner:
         self.log = storage.events
         self.notices = Notices(storage.workers)
         self.relay = Relay(storage.workers, self.notices)
-        self.leases = LeaseHolder(storage, self.notices, self._lost, self._overdue, on_takeover=self._took_over)
+        self.leases = LeaseHolder(
+            storage, self.notices, self._lost, self._overdue, on_takeover=self._session_taken_over
+        )
         self.saver = storage.saver(self._publish, self._pause_run)
         self.graph = _compiled(*modes.items()).copy({"checkpointer": self.saver})
         self._storage = storage
@@ -138,9 +140,9 @@ class Runner:
         """The threads whose tasks run in this process, or wait for their turn."""
         return [run.row.thread_id for run in self._runs.values()]
 
-    def _took_over(self) -> None:
+    def _session_taken_over(self) -> None:
         for observer in self.observers:
-            observer.took_over()
+            observer.session_taken_over()
 
     def _lost(self, thread_id: str) -> None:
         """Another owner took the thread; called from the heartbeat's thread."""

@@ -258,7 +258,7 @@ class Sessions:
             await self._forget(session_id)
         await self._storage.files.expire(session_id)
         await self._storage.sessions.delete(session_id, self._runner.saver.fence(session_id))
-        await self._storage.files.sweep()
+        await self._storage.files.delete_expired()
 
     async def _forget(self, session_id: str) -> None:
         """Delete the entries of memory files that the session's tasks wrote."""

@@ -323,7 +323,7 @@ class Starter:
         row = await self._paused(row)
         if row.status in ENDED:
             return None
-        if await self._about_to_answer(row):
+        if await self._is_answering(row):
             await self.control.result(*await self.control.resume(row.task_id, wait=STOP_SECONDS))
             return None
         await self.control.check_resumable(row, None)
@@ -345,7 +345,7 @@ class Starter:
             row = await self._runner.tasks.get(row.task_id)
         return row
 
-    async def _about_to_answer(self, row: Task) -> bool:
+    async def _is_answering(self, row: Task) -> bool:
         """Whether the machine has decided on its answer, so that nothing can be added any more."""
         config = thread_config(row.thread_id)
         state = await state_at(self._runner.graph, config, subgraphs=True)

@@ -164,7 +164,7 @@ class Worker:
             try:
                 await self._workers.report(self._described())
                 unowned = await self._workers.unowned(self._takeover.agents)
-                await self._workers.wake(await self._takeover.to_wake(unowned))
+                await self._workers.wake(await self._takeover.runnable(unowned))
                 self._note_outage(None)
             except DatabaseUnavailable as error:
                 self._note_outage(error)
@@ -216,7 +216,7 @@ class Takeover:
         """Begin to run a task, or go on with it; None where there is nothing to do, or another process does it."""
         try:
             row = await self._runner.tasks.get(task_id)
-            if not await self._is_for_us(row):
+            if not await self._can_take(row):
                 return None
             owner = await self._runner.leases.last_owner(row.thread_id)
             async with self._runner.leased(row.thread_id, first=True) as begin:
@@ -224,7 +224,7 @@ class Takeover:
         except (ThreadBusy, UnknownTask):  # another worker was faster, or the session was deleted
             return None
 
-    async def _is_for_us(self, row: Task) -> bool:
+    async def _can_take(self, row: Task) -> bool:
         if row.status not in ACTIVE or await is_bot_session(self._runner.tasks, row.thread_id):
             return False
         if not self.can_run(row.agent_id, row.mode):
@@ -242,7 +242,7 @@ class Takeover:
             await self._runner.end_cancelled(row)
         elif row.requested == "pause":
             await self._pause(row, REQUESTED)
-        elif owner and is_hopeless(event.type for event in await self._runner.log.read(row.task_id)):
+        elif owner and exceeds_takeovers(event.type for event in await self._runner.log.read(row.task_id)):
             await self._pause(row, f"it was taken over {MAX_TAKEOVERS} times and came to nothing")
         elif await self._is_ready(row):
             return begin(await self._entered(row, owner))
@@ -281,7 +281,7 @@ class Takeover:
     async def _pause(self, row: Task, reason: str) -> None:
         await self._runner.move(row, TaskStatus.PAUSED, events=[Paused(task_id=row.task_id, reason=reason)])
 
-    async def to_wake(self, unowned: Iterable[Unowned]) -> list[Unowned]:
+    async def runnable(self, unowned: Iterable[Unowned]) -> list[Unowned]:
         """The tasks that this worker can run and nobody does: the owner's lease ran out, or its process is gone."""
         agents = self.agents
         ours = [each for each in unowned if self.can_run(each.agent_id, each.mode)]
@@ -292,7 +292,7 @@ class Takeover:
         return [*(each for each in found if each.expired), *dead]
 
 
-def is_hopeless(types: Iterable[str]) -> bool:
+def exceeds_takeovers(types: Iterable[str]) -> bool:
     """Whether a task with events of these types was resumed again and again, and nothing happened."""
     resumed = 0
     for kind in types:

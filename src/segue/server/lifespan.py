@@ -21,7 +21,7 @@ from ..entry import open as open_app
 from ..rehearsal.segue_bot import attach
 from ..rehearsal.workflows import shipped_names
 from ..runtime.tasks import ResumableTask
-from ..runtime.worker import Dispatching, is_hopeless
+from ..runtime.worker import Dispatching, exceeds_takeovers
 from ..telemetry.metrics import Metrics
 from .a2a import serving_a2a
 from .log_config import logger
@@ -89,7 +89,7 @@ class AutoResume:
         app = self._service.app
         async with self._places:
             try:
-                if self._service.draining or is_hopeless(event.type for event in await app.tasks.events(task_id)):
+                if self._service.draining or exceeds_takeovers(event.type for event in await app.tasks.events(task_id)):
                     return
                 await app.tasks.resume(task_id)
                 logger.info("resumed", extra={"task_id": task_id})

@@ -95,10 +95,10 @@ class Service:
         now = time.monotonic()
         if self._writable is None or now - self._checked_at >= self.settings.ready_seconds:
             self._checked_at = now
-            self._writable = asyncio.create_task(self._look(), name="readiness")
+            self._writable = asyncio.create_task(self._check_writable(), name="readiness")
         return await asyncio.shield(self._writable)
 
-    async def _look(self) -> tuple[int, int]:
+    async def _check_writable(self) -> tuple[int, int]:
         tasks = self.app.tasks
         await tasks.check_writable()
         return len(await tasks.workers()), len(await tasks.waiting_for_worker())
@@ -186,9 +186,9 @@ class Service:
     ) -> Begun:
         """Answer the question that a task of the tenant's waits with."""
         about = {"interrupt_id": question["interrupt_id"], "reply_options": reply_options}
-        return await self.take_up(tenant, task, key, answer=answer, **about)
+        return await self.resume(tenant, task, key, answer=answer, **about)
 
-    async def take_up(self, tenant: Tenant, task: Task, key: RequestKey | None, **options: Any) -> Begun:
+    async def resume(self, tenant: Tenant, task: Task, key: RequestKey | None, **options: Any) -> Begun:
         """Go on with a task of the tenant's."""
         after = await self.app.tasks.last_event(task.task_id)
         with self.starting_task(tenant, task.thread_id):

@@ -70,7 +70,7 @@ class Metrics(Observer):
         self._registry.register(_Database(app))
         app.tasks.observe(self)
 
-    def took_over(self) -> None:
+    def session_taken_over(self) -> None:
         self._takeovers.inc()
 
     def stored(self, task: Task, event: Event) -> None:

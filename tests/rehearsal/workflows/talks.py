@@ -49,7 +49,7 @@ class Talk:
 
     def _hears_user(self, turn: int) -> UserOutput:
         conversation = Conversation(conversation_id="c", config=self._config, utterances=tuple(self.utterances))
-        output = UserOutput(text=self._script.pop(0) if self._script else self._user.says(conversation))
+        output = UserOutput(text=self._script.pop(0) if self._script else self._user.reply(conversation))
         self._add(turn, Role.USER, text=output.said, ends=output.ends)
         return output
 

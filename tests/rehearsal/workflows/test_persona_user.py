@@ -48,4 +48,4 @@ def test_a_user_restates_its_request_waits_and_loses_patience(replies: list[str]
     utterances = tuple(Utterance(index=n, turn=n, role=Role.BOT, text=text) for n, text in enumerate(replies))
     conversation = Conversation(conversation_id="c", config=ConversationConfig(), utterances=utterances)
 
-    assert PersonaUser(load_workflow("travel_change"), persona, 0).says(conversation) in said
+    assert PersonaUser(load_workflow("travel_change"), persona, 0).reply(conversation) in said

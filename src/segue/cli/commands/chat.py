@@ -12,9 +12,9 @@ from ..dialog.conversation import is_command
 from ..dialog.hints import busy_hints, unfinished_hint
 from ..dialog.loop import ConversationLoop
 from ..dialog.prompt import Choices, Prompt, open_prompt
-from ..exits import complain, sentence_of
+from ..exits import print_error, sentence_of
 from ..settings import Settings
-from ..views.lines import greet, header
+from ..views.lines import header, print_heading
 from ..views.tables import print_history
 
 MOST_OFFERED = 50
@@ -24,7 +24,7 @@ MOST_OFFERED = 50
 def converse(settings: Settings) -> int:
     """Talk until Ctrl-D, /exit, or Ctrl-C while nothing runs."""
     with ConversationLoop(settings, framed=False) as loop:
-        talk = Talk(loop, settings)
+        talk = ChatCommands(loop, settings)
         prompt = open_prompt(settings.say("prompt"))
         talk.open()
         while (text := loop.run(talk.read(prompt))) is not None and talk.take(text):
@@ -33,7 +33,7 @@ def converse(settings: Settings) -> int:
     return loop.leave(0)
 
 
-class Talk:
+class ChatCommands:
     """The commands that begin with a slash, and everything else, which is a message."""
 
     def __init__(self, loop: ConversationLoop, settings: Settings) -> None:
@@ -83,7 +83,7 @@ class Talk:
         heading = header(
             agent.agent_id, model, mode, self._talk.session, self._settings.database, self._settings.ui_language
         )
-        greet(self._talk.console, model, heading, self._settings.ui_language)
+        print_heading(self._talk.console, model, heading, self._settings.ui_language)
         self._say(self._text("help_hint"))
 
     def close(self) -> None:
@@ -104,19 +104,19 @@ class Talk:
                 self._files = []
         except TaskUnfinished as error:
             task = self._latest()
-            complain(
+            print_error(
                 sentence_of(error, self._settings),
                 self._text("hint_waiting" if task and task.status == "waiting" else "hint"),
             )
         except ThreadBusy as error:
             self._print_running_task(error)
         except SegueError as error:
-            complain(sentence_of(error, self._settings))
+            print_error(sentence_of(error, self._settings))
         return True
 
     def _print_running_task(self, refused: ThreadBusy) -> None:
         if task := self._latest():
-            complain(*self._loop.run(busy_hints(self._talk.app, self._settings, task.task_id, refused)))
+            print_error(*self._loop.run(busy_hints(self._talk.app, self._settings, task.task_id, refused)))
 
     def _text(self, name: str, /, **slots: object) -> str:
         """A text in the terminal's language."""

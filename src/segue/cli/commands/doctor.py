@@ -21,7 +21,7 @@ from rich.text import Text
 from segue.checkpoints.sqlite.backend import check_pages, check_rows, removing, saving
 
 from ...checkpoints.open import open_storage
-from ...checkpoints.sessions.survey import Survey
+from ...checkpoints.sessions.integrity import IntegrityCheck
 from ...checkpoints.tables.rows import ReadRow
 from ...core.agents import Agent
 from ...core.attachments import FilesReport
@@ -40,7 +40,7 @@ from ...runtime.run import state_at
 from ...runtime.runner import Runner
 from ..exits import FAILED
 from ..settings import SHORT, Settings, task_command
-from ..views.lines import signs_for
+from ..views.lines import symbols_for
 from ..views.sanitize import one_line
 
 finding = Texts("doctor")
@@ -81,7 +81,7 @@ class Unreadable:
 
 def doctor(console: Console, settings: Settings) -> int:
     """Print every finding; 0 if Segue works as it is."""
-    signs, language = signs_for(console), settings.ui_language
+    signs, language = symbols_for(console), settings.ui_language
     failed = False
     for found in findings(settings, os.environ, language):
         failed |= found.ok is False
@@ -420,7 +420,7 @@ async def _lost(file: Path, session: str, language: Language) -> str:
         await state_at(runner.graph, config)
 
     try:
-        await Survey(storage.database, storage.saver(), readable, session).damage()
+        await IntegrityCheck(storage.database, storage.saver(), readable, session).damage()
     except (NothingReadable, UnknownThread) as error:
         return render(error, language) if isinstance(error, NothingReadable) else ""
     finally:

@@ -10,7 +10,7 @@ from ...core.environment import need_extra
 from ...core.errors import SegueError, UnknownThread
 from ...core.task_status import ACTIVE
 from .. import options
-from ..exits import FAILED, USAGE, complain, remark, report_errors, sentence_of
+from ..exits import FAILED, USAGE, print_error, print_note, report_errors, sentence_of
 from ..lookup import ask, find_session, find_task, named
 from ..settings import DEFAULT_DATABASE, Settings, task_command
 from ..views.consoles import output, write_json
@@ -39,7 +39,7 @@ def sessions(
     async def listed(app: "App") -> "tuple[Sequence[Thread], Interrupted]":
         found = await app.sessions.list(limit)
         if len(found) == limit and (more := await app.sessions.count() - limit) > 0:
-            remark(settings.say("more_sessions", n=more))
+            print_note(settings.say("more_sessions", n=more))
         return found, await _interrupted(app, found)
 
     found, interrupted = ask(settings, listed)
@@ -66,7 +66,7 @@ def tasks(
         if session and not found and not await app.tasks.newest(session):
             raise UnknownThread(session)
         if waiting := await app.tasks.waiting_for_worker():
-            remark(settings.say("waiting_for_worker", n=len(waiting)))
+            print_note(settings.say("waiting_for_worker", n=len(waiting)))
         return found, await _interrupted(app, found)
 
     found, interrupted = ask(settings, listed)
@@ -124,7 +124,7 @@ def trace(
     ] = False,
 ) -> None:
     """Print everything that a task did, as a tree."""
-    from ..views.lines import signs_for
+    from ..views.lines import symbols_for
     from ..views.trace_tree import trace_tree
 
     settings, name = Settings(db), named(task_id, last)
@@ -142,7 +142,7 @@ def trace(
         write_json({**found.json(), "task": _task_row(settings, found.task, interrupted)}, indent=2)
     else:
         console, language = output(), settings.language_for(found.task.message)
-        console.print(trace_tree(found, signs_for(console), language, interrupted=interrupted))
+        console.print(trace_tree(found, symbols_for(console), language, interrupted=interrupted))
 
 
 async def _otlp(name: str, app: "App") -> "Json":
@@ -169,7 +169,7 @@ def graph(
     with report_errors():
         own = mode_graphs(Settings(agents_file=agents).modes())
     if name not in (*known, *own):
-        complain(Settings().say("no_graph", name=name, known=", ".join((*known, *own))))
+        print_error(Settings().say("no_graph", name=name, known=", ".join((*known, *own))))
         raise typer.Exit(USAGE)
     compiled = own[name] if name in own else import_module(f"segue.graphs.{name}").graph
     output().print(compiled.get_graph().draw_mermaid(), soft_wrap=True)
@@ -239,7 +239,7 @@ def tools(
     else:
         print_tools(output(), found, settings.ui_language)
     for problem in problems:
-        complain(problem)
+        print_error(problem)
     raise typer.Exit(FAILED if problems else 0)
 
 

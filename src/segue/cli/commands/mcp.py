@@ -10,7 +10,7 @@ import typer
 from ...core.environment import need_extra
 from ...core.errors import ConfigurationError, listed
 from .. import options
-from ..exits import remark, report_errors
+from ..exits import print_note, report_errors
 from ..settings import DEFAULT_DATABASE, Settings
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def login(name: Name, agents: options.MoreAgents = "", no_browser: NoBrowser = F
     settings = Settings(agents_file=agents)
 
     def show(link: str) -> None:
-        remark(settings.say("mcp_open_link"), link)
+        print_note(settings.say("mcp_open_link"), link)
         if not no_browser:
             threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()  # one in the terminal blocks
 
@@ -63,7 +63,7 @@ def login(name: Name, agents: options.MoreAgents = "", no_browser: NoBrowser = F
         from ...tools.adapters.mcp_login import login as log_in
 
         asyncio.run(log_in(_server(settings, name), show))
-        remark(settings.say("mcp_logged_in", name=name))
+        print_note(settings.say("mcp_logged_in", name=name))
 
 
 @mcp.command()
@@ -75,7 +75,7 @@ def logout(name: Name, agents: options.MoreAgents = "") -> None:
         from ...tools.adapters.mcp_login import LoginFile
 
         removed = LoginFile(_server(settings, name)).remove()
-        remark(settings.say("mcp_logged_out" if removed else "mcp_no_login", name=name))
+        print_note(settings.say("mcp_logged_out" if removed else "mcp_no_login", name=name))
 
 
 def _server(settings: Settings, name: str) -> "McpServer":

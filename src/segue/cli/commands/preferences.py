@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 
 from ...core.errors import UnknownTask
 from .. import options
-from ..exits import USAGE, complain
+from ..exits import USAGE, print_error
 from ..lookup import ask
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import output, write_json
@@ -100,7 +100,7 @@ def revoke(
     settings = Settings(db)
     count = ask(settings, lambda app: app.sessions.revoke(session, tool, agent))
     if not count:
-        complain(settings.say("not_permitted", session=session))
+        print_error(settings.say("not_permitted", session=session))
         raise typer.Exit(USAGE)
     typer.echo(settings.say("revoked", n=count))
 

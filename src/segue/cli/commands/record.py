@@ -8,7 +8,7 @@ import typer
 
 from ...core.errors import ConfigurationError
 from .. import options
-from ..exits import FAILED, WAITING, remark, report_errors
+from ..exits import FAILED, WAITING, print_note, report_errors
 from ..lookup import for_session
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.sanitize import printable
@@ -113,7 +113,7 @@ async def _replayed(settings: Settings, file: Path, turn: int | None, model: str
         nonlocal runs
         if not reused and not runs:
             runs = True
-            remark(settings.say("replay_tools_run"))
+            print_note(settings.say("replay_tools_run"))
         typer.echo(printable(settings.say("replay_reused" if reused else "replay_ran", call=call.text)))
 
     return await replayed(
@@ -139,7 +139,7 @@ def _report(settings: Settings, made: "Replay") -> int:
         return 0
     last = made.live[-1]
     if last.question:
-        remark(settings.say("replay_waits"))
+        print_note(settings.say("replay_waits"))
         return WAITING
     return 0 if last.status == "done" else FAILED
 

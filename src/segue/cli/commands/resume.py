@@ -17,11 +17,11 @@ from ...core.records import Task
 from ...prompts.words import word
 from ..dialog.interrupts import Interrupts, listening
 from ..dialog.loop import ConversationLoop
-from ..exits import FAILED, PAUSED, WAITING, complain, sentence_of
+from ..exits import FAILED, PAUSED, WAITING, print_error, sentence_of
 from ..lookup import with_file_of
 from ..settings import Settings, task_command
 from ..views.consoles import output, write_json
-from ..views.lines import Signs, signs_for, unknown_calls
+from ..views.lines import Symbols, symbols_for, unknown_calls
 from ..views.sanitize import one_line
 from ..views.task_view import result_form
 
@@ -73,7 +73,7 @@ class Batch:
         async with AsyncExitStack() as opened:
             for row in rows:
                 await self._open_for(row, opened)
-            with listening(self, self._running, lambda name: complain(self.settings.say(name))) as interrupts:
+            with listening(self, self._running, lambda name: print_error(self.settings.say(name))) as interrupts:
                 outcomes = await asyncio.gather(*(self._one(row, gate, interrupts) for row in rows))
         self.stopped = interrupts.stopped
         self._print_summary(outcomes, await self._to_answer())
@@ -141,7 +141,7 @@ class Batch:
         if self.as_json:
             write_json(result_form(task, outcome=outcome, error=problem or None))
             return outcome
-        signs = signs_for(self.console)
+        signs = symbols_for(self.console)
         sign, style = _sign(outcome, signs)
         line = Text.assemble(
             (f"{sign} {word(outcome, self.settings.language_for(''))}  ", style),
@@ -202,7 +202,7 @@ def _modules(file: str) -> set[str]:
     return {path.stem for path in Path(file).parent.glob("*.py") if not path.stem.startswith(("test_", "conftest"))}
 
 
-def _sign(outcome: str, signs: Signs) -> tuple[str, str]:
+def _sign(outcome: str, signs: Symbols) -> tuple[str, str]:
     if outcome == "done":
         return signs.ok, "green"
     return (signs.failed, "red") if outcome == "failed" else (signs.begins, "yellow")

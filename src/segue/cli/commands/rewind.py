@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import options
-from ..exits import FAILED, USAGE, complain, remark, report_errors, sentence_of
+from ..exits import FAILED, USAGE, print_error, print_note, report_errors, sentence_of
 from ..lookup import ask, find_session, for_session, for_snapshot, named
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import output, write_json
@@ -45,7 +45,7 @@ def timeline(
         found = await find_session(app, name)
         entries = await app.rewind.timeline(found, limit + 1)
         if len(entries) > limit:
-            remark(settings.say("older_snapshots"))
+            print_note(settings.say("older_snapshots"))
         return found, entries[-limit:]
 
     found, entries = ask(settings, listed)
@@ -123,7 +123,7 @@ def _check_undone(snapshot: str, back: "Reverted", settings: Settings) -> None:
     from ..views.timeline import effect_lines
 
     if not back.all_undone:
-        complain(settings.say("not_all_undone"), *effect_lines(snapshot, back, settings))
+        print_error(settings.say("not_all_undone"), *effect_lines(snapshot, back, settings))
         raise typer.Exit(FAILED)
 
 
@@ -177,7 +177,7 @@ async def _check_state(app: "App", snapshot: str, state: "Json", settings: Setti
         place = await app.rewind.find(snapshot)
         await app.rewind.check_edit(place.thread_id, place.checkpoint_id, state)
     except TaskError as error:
-        complain(sentence_of(error, settings))
+        print_error(sentence_of(error, settings))
         raise typer.Exit(USAGE) from error
 
 

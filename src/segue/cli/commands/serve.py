@@ -16,7 +16,7 @@ import typer
 from ...core.environment import need_extra
 from ...core.errors import ConfigurationError, listed
 from .. import options
-from ..exits import remark, report_errors
+from ..exits import print_note, report_errors
 from ..settings import DEFAULT_DATABASE, Settings
 
 if TYPE_CHECKING:
@@ -244,9 +244,9 @@ async def _work(settings: Settings, concurrency: int, grace: float, metrics_host
     async with settings.opened(max_running=concurrency, serving=True) as app:
         worker = app.worker(concurrency)
         with _metrics(app, metrics_host, metrics_port), handling_signals(worker.stop):
-            remark(settings.say("worker_ready", agents=", ".join(app.agents), n=concurrency))
+            print_note(settings.say("worker_ready", agents=", ".join(app.agents), n=concurrency))
             await worker.run(grace)
-    remark(settings.say("worker_stopped"))
+    print_note(settings.say("worker_stopped"))
 
 
 def _metrics(app: "App", host: str, port: int) -> AbstractContextManager[object]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import options
-from ..exits import FAILED, USAGE, complain, report_errors, sentence_of
+from ..exits import FAILED, USAGE, print_error, report_errors, sentence_of
 from ..lookup import ask
 from ..settings import DEFAULT_DATABASE, Settings, continue_command, task_command
 from ..views.consoles import write_json
@@ -43,7 +43,7 @@ def export(
     try:
         file.write_text(json.dumps(document), encoding="utf-8")
     except OSError as error:
-        complain(settings.say("not_written", file=str(file), why=error.strerror or error))
+        print_error(settings.say("not_written", file=str(file), why=error.strerror or error))
         raise typer.Exit(FAILED) from error
     typer.echo(settings.say("exported", session=session, file=file))
 
@@ -60,7 +60,7 @@ def import_(
         document = json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else "it is not valid JSON"
-        complain(settings.say("not_read", file=file, why=why))
+        print_error(settings.say("not_read", file=file, why=why))
         raise typer.Exit(USAGE) from error
 
     async def imported() -> str:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import options
-from ..exits import FAILED, PAUSED, WAITING, complain, remark, report_errors
+from ..exits import FAILED, PAUSED, WAITING, print_error, print_note, report_errors
 from ..settings import DEFAULT_DATABASE, Settings, simulate_command
-from ..views.consoles import complaints, output, read_line
+from ..views.consoles import output, read_line, stderr_console
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -170,7 +170,7 @@ def simulated(settings: Settings, config: "ConversationConfig", log: str) -> int
     except KeyboardInterrupt:
         status = "paused"
     if status != "done":
-        remark(settings.say("unended", command=simulate_command(settings, session, log)))
+        print_note(settings.say("unended", command=simulate_command(settings, session, log)))
     return _CODES.get(status, FAILED)
 
 
@@ -249,14 +249,14 @@ def run_batch(settings: Settings, folder: Path, manifest: "Manifest") -> int:
     try:
         result = asyncio.run(_rehearse(folder, manifest, settings.ui_language))
     except KeyboardInterrupt:
-        remark(settings.say("batch_stopped"))
+        print_note(settings.say("batch_stopped"))
         return PAUSED
     for error in result.errors:
-        complain(error)
+        print_error(error)
     if result.finished < result.total:
-        complain(settings.say("batch_unfinished", n=result.total - result.finished, total=result.total))
+        print_error(settings.say("batch_unfinished", n=result.total - result.finished, total=result.total))
         return FAILED
-    remark(settings.say("batch_finished", total=result.total, folder=folder))
+    print_note(settings.say("batch_finished", total=result.total, folder=folder))
     return 0
 
 
@@ -271,7 +271,7 @@ async def _rehearse(folder: Path, manifest: "Manifest", language: "Language") ->
         bars.TimeElapsedColumn(),
         bars.TextColumn("{task.description}"),
     )
-    with bars.Progress(*columns, console=complaints()) as progress:
+    with bars.Progress(*columns, console=stderr_console()) as progress:
         bar = progress.add_task("", total=manifest.n)
 
         def show(report: "Progress") -> None:

@@ -12,7 +12,7 @@ import typer
 
 from ...core.errors import ConfigurationError
 from .. import options
-from ..exits import remark, report_errors
+from ..exits import print_note, report_errors
 from ..lookup import continued
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import piped_text
@@ -146,7 +146,7 @@ def run(
 
 def _read_message(settings: Settings, given: str | None) -> str:
     """The given message with piped input appended, or either; - stands for piped input alone."""
-    piped = piped_text(lambda: remark(settings.say("reading_input")))
+    piped = piped_text(lambda: print_note(settings.say("reading_input")))
     message = "" if given in (None, "-") else from_shell(given or "")
     return f"{message.rstrip()}\n\n{piped}" if message.strip() and piped.strip() else message or piped
 
@@ -175,7 +175,7 @@ def _with_names(settings: Settings, text: str, copied: dict[str, str]) -> str:
 
     for name, given in copied.items():
         if name.casefold() != given.casefold():
-            remark(settings.say("file_renamed", given=given, name=name))
+            print_note(settings.say("file_renamed", given=given, name=name))
             if given not in copied:
                 text = name.join(_mention(given).split(text))
     missing = [name for name in copied if not _mention(name).search(text)]

@@ -105,7 +105,7 @@ def pause(
     """Pause a task at its next checkpoint."""
     settings, name = Settings(db, agents), named(task_id, last)
 
-    task = ask(settings, lambda app: _after(app, name, app.pause))
+    task = ask(settings, lambda app: _task_after(app, name, app.pause))
     said = {"paused": "task_paused", "done": "task_ended"}.get(task.status, "task_pausing")
     typer.echo(settings.say(said, task_id=task.task_id))
     if task.status != "done":
@@ -121,7 +121,7 @@ def cancel(
     """Cancel a task, whether it runs or not."""
     settings, name = Settings(db, agents), named(task_id, last)
 
-    task = ask(settings, lambda app: _after(app, name, app.cancel))
+    task = ask(settings, lambda app: _task_after(app, name, app.cancel))
     typer.echo(settings.say("session_accepts_next", task_id=task.task_id, session=task.thread_id))
     if unknown := (task.result or {}).get("unknown_outcomes"):
         typer.echo(settings.say("check_calls", names=", ".join(printable(call["name"]) for call in unknown)))
@@ -136,11 +136,11 @@ def rate(
     """Rate a task's answer from 1 to 5."""
     settings, name = Settings(db), named(task_id, last)
 
-    task = ask(settings, lambda app: _after(app, name, partial(app.rate, rating=rating)))
+    task = ask(settings, lambda app: _task_after(app, name, partial(app.rate, rating=rating)))
     typer.echo(settings.say("rated", task_id=task.task_id, rating=rating))
 
 
-async def _after(app: "App", name: str, request: "Callable[[str], Awaitable[None]]") -> "Task":
+async def _task_after(app: "App", name: str, request: "Callable[[str], Awaitable[None]]") -> "Task":
     """The task after a request."""
     task_id = await find_task(app, name)
     await request(task_id)

@@ -19,10 +19,10 @@ from ...prompts.catalogue import sentence
 from ...prompts.language import Language
 from ...prompts.words import word
 from ...runtime.start import MessageOptions, Request
-from ..exits import FAILED, PAUSED, WAITING, complain, remark, sentence_of, suggest
+from ..exits import FAILED, PAUSED, WAITING, print_error, print_hints, print_note, sentence_of
 from ..settings import Settings, send_command, task_command
-from ..views.consoles import complaints, output, print_prose
-from ..views.lines import greet, header, signs_for, status_line, unknown_calls
+from ..views.consoles import output, print_prose, stderr_console
+from ..views.lines import header, print_heading, status_line, symbols_for, unknown_calls
 from ..views.live import LiveView
 from ..views.plain import PlainView
 from ..views.progress import LiveProgress, PlainProgress
@@ -30,7 +30,7 @@ from ..views.sanitize import printable
 from ..views.task_view import AnswerView, JsonView, TaskView, View
 from .approval import can_ask, print_question
 from .hints import answer_hints, continue_hint
-from .interrupts import Interrupts, listening, typing, unless_interrupted
+from .interrupts import Interrupts, listening, run_interruptible, typing
 from .verdicts import Answer
 
 if TYPE_CHECKING:
@@ -86,9 +86,9 @@ class Conversation:
         """Send a message and show its task, or with `steer` the unfinished one that it is added to."""
         known = await self._latest() if steer else None
         starting = self._start(message, steer, files)
-        task = await unless_interrupted(starting, PATIENCE, self._print_waiting_hint)
+        task = await run_interruptible(starting, PATIENCE, self._print_waiting_hint)
         if task is None:
-            complain(self.settings.say("not_sent"), self._again(message, steer))
+            print_error(self.settings.say("not_sent"), self._resend_command(message, steer))
             return Turn(PAUSED)
         seen = known.events if known and known.task.task_id == task.task_id else []
         self._begin(task, seen)
@@ -107,18 +107,18 @@ class Conversation:
             self._begin(trace.task, trace.events)
             return await self._judge(trace.task)
         events = self.app.resume_and_follow(task_id, model=self.settings.model)
-        return await self._go_on(trace, events)
+        return await self._continue_view(trace, events)
 
     async def answer(self, task_id: str, answer: Answer, interrupt_id: str) -> Turn:
         """Tell a task that waits what was decided, and show how it goes on."""
         trace = await self.app.tasks.trace(task_id) if self.view is None else None
         events = self.app.answer_and_follow(task_id, answer, interrupt_id=interrupt_id)
         if trace:
-            return await self._go_on(trace, events)
+            return await self._continue_view(trace, events)
         first = await anext(events, None)  # an answer that does not fit leaves the view as it is
         return await self._show_turn(task_id, _with_first(first, events))
 
-    async def _go_on(self, trace: TaskTrace, events: AsyncIterator[Event]) -> Turn:
+    async def _continue_view(self, trace: TaskTrace, events: AsyncIterator[Event]) -> Turn:
         first = await anext(events, None)
         task = trace.task
         self._begin(replace(task, model=self.settings.model or task.model), trace.events)
@@ -152,13 +152,13 @@ class Conversation:
         task = await self.app.tasks.newest(self.session)
         return await self.app.tasks.trace(task.task_id) if task else None
 
-    def _again(self, message: str, steer: bool) -> str:
+    def _resend_command(self, message: str, steer: bool) -> str:
         how = ["--steer"] if steer else ["--wait", f"{self.settings.wait:g}"]
         return send_command(self.settings, message, "--session", self.session, *how)
 
     def _print_waiting_hint(self) -> None:
         if self.settings.wait:
-            remark(self.settings.say("waiting_for_session", session=self.session))
+            print_note(self.settings.say("waiting_for_session", session=self.session))
 
     def _begin(self, task: Task, seen: Sequence[Event]) -> None:
         """A view of the task that knows what was seen of it before."""
@@ -169,7 +169,7 @@ class Conversation:
         if self.framed:
             model, language = self.app.model_for(task.agent_id, task.model), self._language(task)
             heading = header(task.agent_id, model, task.mode, task.thread_id, self.settings.database, language)
-            greet(self.console, model, heading, language)
+            print_heading(self.console, model, heading, language)
 
     def _new_view(self, task: Task) -> View:
         if self.as_json:
@@ -285,7 +285,7 @@ class Conversation:
         if isinstance(view, JsonView):
             view.result(task)
         trace = task_command(self.settings, "trace", task.task_id)
-        complain(self.settings.say("taken_elsewhere"), trace)
+        print_error(self.settings.say("taken_elsewhere"), trace)
         return Turn(PAUSED)
 
     def _shown(self) -> View:
@@ -307,8 +307,8 @@ class Conversation:
         if isinstance(view, JsonView):
             view.result(task, **({"question": question} if question else {}))
         elif question:
-            print_question(complaints() if self.console.quiet else self.console, question, self._language(task))
-            suggest(*answer_hints(self.settings, task.task_id, question))
+            print_question(stderr_console() if self.console.quiet else self.console, question, self._language(task))
+            print_hints(*answer_hints(self.settings, task.task_id, question))
             return Turn(WAITING)
         else:
             self._conclude(task)
@@ -316,7 +316,7 @@ class Conversation:
 
     def _conclude(self, task: Task) -> None:
         self.console.print()
-        if unknown := unknown_calls(task, signs_for(self.console), self._language(task)):
+        if unknown := unknown_calls(task, symbols_for(self.console), self._language(task)):
             print_prose(self.console, unknown)
         if task.status in ("done", "error") and task.result:
             print_prose(self.console, status_line(task, self.seconds, self._language(task)))
@@ -331,7 +331,7 @@ class Conversation:
 
     def report_waiting(self, task: Task, question: Json) -> int:
         """Say that a task waits, and how to answer it; returns the exit code."""
-        remark(sentence("waiting", self._language(task)), *answer_hints(self.settings, task.task_id, question))
+        print_note(sentence("waiting", self._language(task)), *answer_hints(self.settings, task.task_id, question))
         return WAITING
 
     def _report_unfinished(self, task: Task, question: Json | None) -> int:
@@ -343,16 +343,16 @@ class Conversation:
         match task.status:
             case "done":
                 if (task.result or {}).get("malformed"):
-                    remark(sentence("malformed", language))
+                    print_note(sentence("malformed", language))
                 return 0
             case "paused":
-                complain(task.error or sentence("paused", language), resume)
+                print_error(task.error or sentence("paused", language), resume)
                 return FAILED if task.error else PAUSED
             case "cancelled":
-                complain(sentence("accepts_next", language))
+                print_error(sentence("accepts_next", language))
             case status:
                 hints = [] if task.result else [resume]
-                complain(task.error or sentence("did_not_end", language, status=word(status, language)), *hints)
+                print_error(task.error or sentence("did_not_end", language, status=word(status, language)), *hints)
         return FAILED
 
 

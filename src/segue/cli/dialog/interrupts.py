@@ -79,7 +79,7 @@ def handling_signals(act: Callable[[], None]) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-async def unless_interrupted(doing: Coroutine[Any, Any, T], patience: float, on_delay: Callable[[], None]) -> T | None:
+async def run_interruptible(doing: Coroutine[Any, Any, T], patience: float, on_delay: Callable[[], None]) -> T | None:
     """Do something, or None if a signal came before its end; `on_delay` is called after `patience` seconds."""
     work = asyncio.ensure_future(doing)
     interrupted = False

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.context import Ids
 from ...core.errors import InvalidAnswer, TaskUnfinished, ThreadBusy
 from ...core.records import Json, Task
-from ..exits import FAILED, WAITING, complain, sentence_of
+from ..exits import FAILED, WAITING, print_error, sentence_of
 from ..lookup import LATEST, find_session, find_task
 from ..settings import Settings
 from ..views.consoles import progress
@@ -75,7 +75,7 @@ class ConversationLoop:
                 turn: Turn = self.run(talk.answer(task.task_id, answer, question["interrupt_id"]))
                 return turn
             except InvalidAnswer as error:
-                complain(sentence_of(error, talk.settings))
+                print_error(sentence_of(error, talk.settings))
         return Turn(talk.report_waiting(task, question))
 
     def __exit__(self, *_: object) -> None:
@@ -99,7 +99,9 @@ def one_shot(settings: Settings, message: str, *, as_json: bool, steer: bool = F
         try:
             code = loop.run_turns(talk.send(message, steer=steer, files=files))
         except (TaskUnfinished, ThreadBusy) as refused:
-            complain(sentence_of(refused, settings), *loop.run(alternatives(talk.app, talk.settings, refused, message)))
+            print_error(
+                sentence_of(refused, settings), *loop.run(alternatives(talk.app, talk.settings, refused, message))
+            )
             code = WAITING if isinstance(refused, TaskUnfinished) and refused.status == "waiting" else FAILED
     return loop.leave(code)
 
@@ -112,7 +114,7 @@ def resumed(settings: Settings, task_id: str, *, as_json: bool) -> int:
         try:
             code = loop.run_turns(talk.resume(found))
         except ThreadBusy as refused:
-            complain(*loop.run(busy_hints(talk.app, settings, found, refused)))
+            print_error(*loop.run(busy_hints(talk.app, settings, found, refused)))
             code = FAILED
     return loop.leave(code)
 

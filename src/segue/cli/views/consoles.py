@@ -92,7 +92,7 @@ def output() -> Console:
     return _console(sys.stdout, stderr=False)
 
 
-def complaints() -> Console:
+def stderr_console() -> Console:
     """Standard error."""
     return _console(sys.stderr, stderr=True)
 
@@ -101,7 +101,7 @@ def progress() -> Console:
     """Where progress and hints are shown: a terminal, that of standard output or else of standard error, or nowhere."""
     shown = output()
     if not shown.is_terminal:
-        shown = complaints()
+        shown = stderr_console()
         shown.quiet = not shown.is_terminal
     return shown
 

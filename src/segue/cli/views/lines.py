@@ -45,7 +45,7 @@ _RULE = "━"
 
 
 @dataclass(frozen=True)
-class Signs:
+class Symbols:
     """The characters of each status."""
 
     steps: Mapping[str, str]
@@ -55,8 +55,8 @@ class Signs:
     unknown: str
 
 
-SIGNS = Signs({"pending": "☐", "running": "▶", "done": "☑", "error": "✗", "skipped": "⊘"}, "✓", "✗", "→", "?")
-PLAIN_SIGNS = Signs(
+SIGNS = Symbols({"pending": "☐", "running": "▶", "done": "☑", "error": "✗", "skipped": "⊘"}, "✓", "✗", "→", "?")
+PLAIN_SIGNS = Symbols(
     {"pending": "[ ]", "running": "[>]", "done": "[x]", "error": "[!]", "skipped": "[-]"},
     "ok",
     "FAILED",
@@ -66,7 +66,7 @@ PLAIN_SIGNS = Signs(
 UNKNOWN_STYLE = "bold yellow"
 
 
-def signs_for(console: Console) -> Signs:
+def symbols_for(console: Console) -> Symbols:
     """Signs that the console's encoding can write."""
     return SIGNS if console.encoding.lower().startswith("utf") else PLAIN_SIGNS
 
@@ -92,17 +92,17 @@ def thought_text(text: str) -> Text:
     return Text(printable(text).strip(), style="dim italic")
 
 
-def call_line(event: ToolCall, signs: Signs) -> Text:
+def call_line(event: ToolCall, signs: Symbols) -> Text:
     return Text.assemble((f"{signs.begins} ", "cyan"), _call(event.name, event.arguments))
 
 
-def branch_line(event: BranchStart, signs: Signs) -> Text:
+def branch_line(event: BranchStart, signs: Symbols) -> Text:
     """A branch that begins."""
     call = _call(event.branch, event.arguments)
     return Text.assemble((f"{signs.begins} ", "cyan"), call, (f"  {one_line(event.kind)}", "dim"))
 
 
-def branch_end_line(event: BranchEnd, signs: Signs, most: int = 160) -> Text:
+def branch_end_line(event: BranchEnd, signs: Symbols, most: int = 160) -> Text:
     """What a branch came to."""
     sign, style = outcome_sign(event.result, signs)
     return Text.assemble((f"{sign} ", style), one_line(event.summary, most))
@@ -114,13 +114,13 @@ def flow_end_line(event: FlowEnd, language: str, most: int = 160) -> Text:
     return Text.assemble((f"{named}{colon(language)}", "dim"), one_line(event.summary, most))
 
 
-def decided_line(event: ToolCall, signs: Signs, language: str) -> Text:
+def decided_line(event: ToolCall, signs: Symbols, language: str) -> Text:
     """A call that was decided on and not begun."""
     pending = (f"{signs.steps['pending']} ", "dim")
     return Text.assemble(pending, _call(event.name, event.arguments), (f"  {word('not started', language)}", "dim"))
 
 
-def outcome_line(event: ToolResult, signs: Signs, language: str, most: int = 100, step: str = "") -> Text:
+def outcome_line(event: ToolResult, signs: Symbols, language: str, most: int = 100, step: str = "") -> Text:
     sign, style = outcome_sign(event.result, signs)
     took = sentence("took", language, seconds=f"{event.seconds:.2f}")
     text = Text.assemble((f"{sign} ", style), _call(event.name, event.arguments), (f"  {took}{step}", "dim"))
@@ -130,14 +130,14 @@ def outcome_line(event: ToolResult, signs: Signs, language: str, most: int = 100
     return text.append(f"\n    {result_line(event.result, most)}", style=shade)
 
 
-def outcome_sign(result: Mapping[str, Any], signs: Signs) -> tuple[str, str]:
+def outcome_sign(result: Mapping[str, Any], signs: Symbols) -> tuple[str, str]:
     """The sign and the style of what a call came to."""
     if CallResult.of(result).unknown:
         return signs.unknown, UNKNOWN_STYLE
     return (signs.failed, "red") if "error" in result else (signs.ok, "green")
 
 
-def unknown_calls(task: "Task", signs: Signs, language: str) -> Text | None:
+def unknown_calls(task: "Task", signs: Symbols, language: str) -> Text | None:
     """The calls of an ended task whose outcome is unknown, or None."""
     calls = (task.result or {}).get("unknown_outcomes")
     if not calls:
@@ -152,14 +152,14 @@ def _call(name: str, arguments: Mapping[str, Any]) -> Text:
     return Text.assemble((one_line(name), "bold"), (f"({arguments_line(arguments)})", "dim"))
 
 
-def item_sign(item: PlanItem, signs: Signs) -> tuple[str, str]:
+def item_sign(item: PlanItem, signs: Symbols) -> tuple[str, str]:
     """The sign and the style of a step; one that is done is not ticked off where nobody knows what its calls did."""
     if item.status == "done" and item.unknown_outcome:
         return signs.unknown, UNKNOWN_STYLE
     return signs.steps.get(item.status, "?"), STYLES.get(item.status, "")
 
 
-def item_line(item: PlanItem, signs: Signs) -> Text:
+def item_line(item: PlanItem, signs: Symbols) -> Text:
     """A step with its status, and why it has it."""
     sign, style = item_sign(item, signs)
     text = Text.assemble(
@@ -189,12 +189,12 @@ def recovered_line(event: Recovered, language: str, most: int = 160) -> Text:
     return Text(f"{went_back}{word(one_line(event.reason, most), language)}", style="yellow")
 
 
-def asked_line(call: Mapping[str, Any], signs: Signs) -> Text:
+def asked_line(call: Mapping[str, Any], signs: Symbols) -> Text:
     """A call that a person is asked about."""
     return Text.assemble((f"{signs.begins} ", "yellow"), _call(call["name"], call["arguments"]))
 
 
-def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Signs, language: str) -> Text:
+def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Symbols, language: str) -> Text:
     """What a person decided on one call; edited arguments beside the original ones."""
     name, original = call.get("name", f"#{verdict['index']}"), verdict.get("original", call.get("arguments", {}))
     match verdict["verdict"]:
@@ -214,13 +214,13 @@ def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Sig
             return Text.assemble((rejected, "red"), _call(name, original), (why, "red"))
 
 
-def permitted_line(event: CallPermitted, signs: Signs, language: str) -> Text:
+def permitted_line(event: CallPermitted, signs: Symbols, language: str) -> Text:
     """A call that ran by a permission."""
     line = Text.assemble((f"{signs.ok} {word('approved', language)} ", "green"), (one_line(event.name), "bold"))
     return line.append(sentence(f"permitted_{event.scope}", language), style="dim")
 
 
-def notice_lines(part: Part, task: Projection, signs: Signs, language: str) -> list[Text]:
+def notice_lines(part: Part, task: Projection, signs: Symbols, language: str) -> list[Text]:
     """The lines of a part that every view shows alike; none of any other."""
     match part:
         case ModeSelected():
@@ -245,7 +245,7 @@ def notice_lines(part: Part, task: Projection, signs: Signs, language: str) -> l
     return _other_lines(part, signs, language)
 
 
-def _other_lines(part: Part, signs: Signs, language: str) -> list[Text]:
+def _other_lines(part: Part, signs: Symbols, language: str) -> list[Text]:
     """The lines of stops and of a flow's branches.
 
     A tool's branch is shown as its call, and a built-in one by what comes of it.
@@ -299,7 +299,7 @@ def header(agent: str, model: "Model", mode: str, session: str, database: str, l
     return text
 
 
-def greet(console: Console, model: "Model", heading: Text, *languages: str) -> None:
+def print_heading(console: Console, model: "Model", heading: Text, *languages: str) -> None:
     """Print the header, and the notice where the model is none."""
     print_prose(console, heading)
     if not model.is_language_model:

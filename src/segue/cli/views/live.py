@@ -83,7 +83,7 @@ class LiveView(TaskView):
         self._print_thought()
         self._notice = ""
         if self._live.is_started:
-            for part in self._plan_and_headings(self._around_the_running()):
+            for part in self._plan_and_headings(self._visible_items()):
                 self._print(part)
             self._live.stop()
             self._live = self._new_live()
@@ -155,7 +155,7 @@ class LiveView(TaskView):
 
     def moving(self) -> RenderableType:
         """What is redrawn; another thread asks for it, so it goes by copies of what the events change."""
-        parts = list(self._plan_and_headings(self._around_the_running()))
+        parts = list(self._plan_and_headings(self._visible_items()))
         for call in list(self.task.running.values()):
             if call.step_id not in self._plan:
                 parts.append(Padding(lines.call_line(call, self._signs), (0, 0, 0, 2)))
@@ -177,7 +177,7 @@ class LiveView(TaskView):
         seconds = time.monotonic() - self._began
         return Text(" · ".join(part for part in (*parts, f"{seconds:.0f} s") if part), style="dim")
 
-    def _around_the_running(self) -> list[PlanItem]:
+    def _visible_items(self) -> list[PlanItem]:
         """The plan's steps, or those around the first unfinished one where the terminal is too low for all."""
         items = list(self._plan.values())
         most = max((self._console.height - ITEMS_BESIDE) // 2, 3)

@@ -7,7 +7,7 @@ from ...core.events import Cancelled, Phase, ToolCall
 from ...prompts.catalogue import sentence
 from ...prompts.language import Language
 from ...runtime.reply_stream import Added, Answered, CallClosed, CallOpened, Discarded, Kind, Part, PlanChanged
-from ..exits import complain
+from ..exits import print_error
 from . import lines
 from .sanitize import printable
 from .task_view import TaskView
@@ -22,7 +22,7 @@ class PlainView(TaskView):
         self._line_is_open = False
 
     def notice(self, sentence: str) -> None:
-        complain(sentence)
+        print_error(sentence)
 
     def rest(self) -> None:
         self._print_thought()

@@ -107,7 +107,7 @@ class PlainProgress(PlainView):
                 self._print(ended_line(item, items, self._signs, self._language, event.timestamp))
 
 
-def subtask_table(items: Collection[PlanItem], signs: lines.Signs, language: str, now: float) -> Table:
+def subtask_table(items: Collection[PlanItem], signs: lines.Symbols, language: str, now: float) -> Table:
     """One row a subtask; what is too long for the terminal is cut."""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0), expand=True)
     for name, ratio in zip(COLUMNS, (None, 4, None, None, None, 5), strict=True):
@@ -119,7 +119,7 @@ def subtask_table(items: Collection[PlanItem], signs: lines.Signs, language: str
     return table
 
 
-def _row(item: PlanItem, signs: lines.Signs, language: str, now: float) -> tuple[Text, ...]:
+def _row(item: PlanItem, signs: lines.Symbols, language: str, now: float) -> tuple[Text, ...]:
     style = lines.STYLES.get(item.status, "")
     sign, sign_style = lines.item_sign(item, signs)
     seconds = item.seconds(now)
@@ -162,14 +162,14 @@ def _undone(items: Collection[PlanItem], language: str) -> str:
     return "".join(f"  {number} {word(status, language)}" for status, number in counted.items() if number)
 
 
-def planned_line(item: PlanItem, signs: lines.Signs, language: str) -> Text:
+def planned_line(item: PlanItem, signs: lines.Symbols, language: str) -> Text:
     """A subtask that waits for its turn."""
     text = lines.item_line(item, signs)
     priority = f"  {word('priority', language)} {item.priority}"
     return text if item.priority is None else text.append(priority, style="dim")
 
 
-def ended_line(item: PlanItem, items: Collection[PlanItem], signs: lines.Signs, language: str, now: float) -> Text:
+def ended_line(item: PlanItem, items: Collection[PlanItem], signs: lines.Symbols, language: str, now: float) -> Text:
     """A subtask that ended, how far the whole is with it, and what it came to."""
     took = sentence("took", language, seconds=f"{item.seconds(now):.1f}")
     text = lines.item_line(item, signs).append(f"  {took}  {done_of(items)}", style="dim")

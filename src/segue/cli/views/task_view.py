@@ -10,9 +10,9 @@ from ...core.records import Json, Task
 from ...prompts.language import Language
 from ...runtime.projection import Projection
 from ...runtime.reply_stream import Added, Answered, Closed, Completed, Discarded, Kind, Opened, Part, ReplyStream
-from ..exits import complain, remark
+from ..exits import print_error, print_note
 from . import lines
-from .consoles import complaints, write_answer, write_json
+from .consoles import stderr_console, write_answer, write_json
 
 
 class View(Protocol):
@@ -46,7 +46,7 @@ class TaskView:
         """Whether the text of the answer is shown here."""
         self._console = console
         self._language = language
-        self._signs = lines.signs_for(console)
+        self._signs = lines.symbols_for(console)
         self._thought = ""
         """What was streamed of a thought and not printed yet."""
         self._printed = ""
@@ -137,8 +137,10 @@ class AnswerView:
                 case Added(Kind.TEXT) | Completed(Kind.TEXT) | Discarded():
                     pass
                 case Waiting(seconds=None) | Resumed(agent_changed=True) if self._quiet:
-                    for line in lines.notice_lines(part, Projection(), lines.signs_for(complaints()), self._language):
-                        remark(line.plain)
+                    for line in lines.notice_lines(
+                        part, Projection(), lines.symbols_for(stderr_console()), self._language
+                    ):
+                        print_note(line.plain)
                 case _:
                     self._progress.show_part(part)
 
@@ -166,7 +168,7 @@ class JsonView:
         write_json(to_dict(event))
 
     def notice(self, sentence: str) -> None:
-        complain(sentence)
+        print_error(sentence)
 
     def rest(self) -> None:
         pass

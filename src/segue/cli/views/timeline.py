@@ -15,7 +15,7 @@ from ...prompts.catalogue import sentence
 from ...prompts.words import label, word
 from ..settings import continue_command, task_command
 from .consoles import print_prose
-from .lines import Signs, signs_for
+from .lines import Symbols, symbols_for
 from .sanitize import arguments_line, json_line, one_line, printable, result_line
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Reverted:
 
 def print_timeline(console: Console, session: str, entries: Sequence[TimelineEntry], settings: "Settings") -> None:
     """One line for each snapshot: its id, its place, what happened, and the effects that came later."""
-    language, signs = settings.ui_language, signs_for(console)
+    language, signs = settings.ui_language, symbols_for(console)
     columns = ["snapshot", "place", "what happened"]
     if any(entry.effects_since for entry in entries):
         columns.append("later effects")
@@ -76,7 +76,7 @@ def _place(turn: int, recursion: int, steps: Sequence[str], language: str) -> st
     return " · ".join(parts)
 
 
-def _summary(entry: TimelineEntry, signs: Signs, language: str) -> Text:
+def _summary(entry: TimelineEntry, signs: Symbols, language: str) -> Text:
     if entry.damaged:
         return Text(one_line(entry.damaged, MOST), style="red")
     lines = [_event(each, signs, language) for each in entry.happened]
@@ -85,7 +85,7 @@ def _summary(entry: TimelineEntry, signs: Signs, language: str) -> Text:
     return Text("\n").join(lines)
 
 
-def _event(happened: Mapping[str, Any], signs: Signs, language: str) -> Text:
+def _event(happened: Mapping[str, Any], signs: Symbols, language: str) -> Text:
     if happened["type"] == "call":
         sign, style = {"success": (signs.ok, "green"), "error": (signs.failed, "red")}.get(
             happened["outcome"], (signs.unknown, "yellow")

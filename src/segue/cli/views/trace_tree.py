@@ -45,7 +45,7 @@ from ...prompts.language import Language
 from ...prompts.words import label, word
 from ...runtime.projection import Answered, CallId, Entry, PlanItem, Projection, call_id, project
 from . import lines
-from .lines import UNKNOWN_STYLE, Signs, outcome_sign
+from .lines import UNKNOWN_STYLE, Symbols, outcome_sign
 from .sanitize import arguments_line, one_line, result_line
 from .tables import status_text, when
 
@@ -55,7 +55,7 @@ STOPS = Paused | Resumed | Cancelled | Recovered
 
 
 def trace_tree(
-    trace: TaskTrace, signs: Signs = lines.SIGNS, language: Language = "en", *, interrupted: bool = False
+    trace: TaskTrace, signs: Symbols = lines.SIGNS, language: Language = "en", *, interrupted: bool = False
 ) -> Tree:
     """Draw the trace of a task; `interrupted` by the end of its process."""
     task, known = trace.task, project(trace.events)
@@ -90,7 +90,7 @@ def _task_label(task: Task, language: str, interrupted: bool) -> Text:
 class _Drawing:
     """Draws the entries of a trace, each as a line with its own entries below."""
 
-    def __init__(self, trace: TaskTrace, signs: Signs, language: str) -> None:
+    def __init__(self, trace: TaskTrace, signs: Symbols, language: str) -> None:
         self._calls = trace.calls
         self._stops = [event.timestamp for event in trace.events if isinstance(event, STOPS)]
         self._signs = signs
@@ -264,7 +264,7 @@ def _key(call: Call) -> CallId:
     return call.scope.rpartition("#")[0] or call.scope, call.idx
 
 
-def _add_ledger(root: Tree, trace: TaskTrace, under_way: bool, signs: Signs, language: str) -> None:
+def _add_ledger(root: Tree, trace: TaskTrace, under_way: bool, signs: Symbols, language: str) -> None:
     """Add the calls of a trace below the root, in the order in which they began to run."""
     counted = sentence("ledger_one" if len(trace.calls) == 1 else "ledger", language, n=len(trace.calls))
     ledger = root.add(Text(counted, style="bold"))
@@ -272,7 +272,7 @@ def _add_ledger(root: Tree, trace: TaskTrace, under_way: bool, signs: Signs, lan
         ledger.add(_entry(call, trace.events, under_way, signs, language))
 
 
-def _entry(call: Call, events: Sequence[Event], under_way: bool, signs: Signs, language: str) -> Text:
+def _entry(call: Call, events: Sequence[Event], under_way: bool, signs: Symbols, language: str) -> Text:
     sign, style, known = _state_of(call, under_way, signs)
     text = Text.assemble((f"{sign} ", style), (one_line(call.name), "bold"))
     text.append(f"({arguments_line(call.arguments)})", style="dim")
@@ -299,7 +299,7 @@ def _duration(call: Call, events: Sequence[Event], language: str) -> str:
     return again if took is None else again + "  " + sentence("took", language, seconds=f"{took:.2f}")
 
 
-def _state_of(call: Call, under_way: bool, signs: Signs) -> tuple[str, str, str]:
+def _state_of(call: Call, under_way: bool, signs: Symbols) -> tuple[str, str, str]:
     """Sign, style and words for a call; `under_way` if a process runs its task."""
     if call.state != "done" and under_way:
         return signs.begins, "cyan", "running"

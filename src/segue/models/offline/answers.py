@@ -9,7 +9,7 @@ from pydantic_core import from_json
 
 from ...prompts.catalogue import Texts
 from ...prompts.language import Language
-from ..transcript import Made
+from ..transcript import PastCall
 from .arguments import CJK, Card, Parameter
 from .intent import Call, Intent
 
@@ -122,7 +122,7 @@ def result_text(result: str, language: Language) -> str:
     return rendered(result.strip(), language)
 
 
-def results_text(made: Sequence[Made], cards: Sequence[Card], language: Language) -> str:
+def results_text(made: Sequence[PastCall], cards: Sequence[Card], language: Language) -> str:
     """The results one under the other, then what failed."""
     parts, failures = list[str](), list[str]()
     for call in made:

@@ -12,7 +12,7 @@ from ...core.errors import ModelRefused
 from ...core.models import REFUSAL, CallDelta, ModelPiece, ModelReply, ModelRequest, RawCall, TextDelta
 from ...prompts.language import Language, language_of
 from ...prompts.words import enumerated
-from ..transcript import Made, Transcript, read_transcript
+from ..transcript import PastCall, Transcript, read_transcript
 from . import answers
 from .answers import sentence
 from .arguments import CJK, Card, read_card
@@ -90,13 +90,13 @@ class Task:
         return replace(call, arguments={**call.arguments, **dict.fromkeys(named, self.language)})
 
     @cached_property
-    def outcomes(self) -> Mapping[int, Made]:
+    def outcomes(self) -> Mapping[int, PastCall]:
         """By the place of an intended call what came of it.
 
         One that a person edited, or whose result is no longer in the prompt, is known by its tool's name.
         """
-        calls, found, left = self.intent.calls, dict[int, Made](), list[Made]()
-        for made in (*self.transcript.made, *(Made(name, {}) for name in self.transcript.forgotten)):
+        calls, found, left = self.intent.calls, dict[int, PastCall](), list[PastCall]()
+        for made in (*self.transcript.made, *(PastCall(name, {}) for name in self.transcript.forgotten)):
             same = [place for place, call in enumerate(calls) if call.matches(made.name, made.arguments)]
             found |= dict.fromkeys(same[:1], made)
             left += [] if same else [made]
@@ -138,7 +138,7 @@ class Task:
             parts.append(self.say("forgotten", tools=", ".join(sorted(gone))))
         return "\n\n".join([*parts, self.say("notice")])
 
-    def _with_results(self, made: Sequence[Made]) -> list[str]:
+    def _with_results(self, made: Sequence[PastCall]) -> list[str]:
         """The results, and what the calls leave open: a plan's answer does not see the conversation."""
         used = "\n".join(f"{call.title} {call.arguments}" for call in made)
         rest = replace(

@@ -96,15 +96,15 @@ def capabilities_of(endpoint: str) -> Capabilities:
     return _found.get(endpoint, Capabilities())
 
 
-def learn(endpoint: str, tried: Capabilities, request: ModelRequest, fault: Fault) -> bool:
+def update_capabilities(endpoint: str, tried: Capabilities, request: ModelRequest, fault: Fault) -> bool:
     """Remember what a fault says about the endpoint; return whether to send the request in another form now."""
     if fault.status in _NOT_ABOUT_THE_BODY:
         return False
     known = capabilities_of(endpoint)
-    if tried.usage and _blames(fault, _ABOUT_USAGE):
+    if tried.usage and _mentions(fault, _ABOUT_USAGE):
         _found[endpoint] = replace(known, usage=False)
         return True
-    if asks_for_format(request, tried) and _blames(fault, _ABOUT_FORMATS):
+    if asks_for_format(request, tried) and _mentions(fault, _ABOUT_FORMATS):
         _found[endpoint] = replace(known, format_level=max(known.format_level, tried.format_level + 1))
         return True
     if request.nudge and not tried.user_last and not fault.retryable:
@@ -113,7 +113,7 @@ def learn(endpoint: str, tried: Capabilities, request: ModelRequest, fault: Faul
     return False
 
 
-def learn_thoughts(endpoint: str, opened: bool | None) -> None:
+def update_opened(endpoint: str, opened: bool | None) -> None:
     """Remember whether replies begin inside a thought, where a reply shows it."""
     if opened is not None:
         _found[endpoint] = replace(capabilities_of(endpoint), opened=opened)
@@ -134,11 +134,11 @@ def _for_langchain(message: "BaseMessage") -> "BaseMessage":
     return ChatMessage(content=message.content, role="assistant")
 
 
-def blames_tools(fault: Fault) -> bool:
-    return fault.status not in _NOT_ABOUT_THE_BODY and not fault.retryable and _blames(fault, _ABOUT_TOOLS)
+def rejects_tools(fault: Fault) -> bool:
+    return fault.status not in _NOT_ABOUT_THE_BODY and not fault.retryable and _mentions(fault, _ABOUT_TOOLS)
 
 
-def _blames(fault: Fault, words: tuple[str, ...]) -> bool:
+def _mentions(fault: Fault, words: tuple[str, ...]) -> bool:
     return any(word in fault.text for word in words)
 
 
@@ -202,7 +202,7 @@ class OpenAIModel:
             except AttemptFailed as failed:
                 fault = failed.fault
             # Raised out here an error has no context: what the client raised may hold the key.
-            if learn(self._endpoint, capabilities, request, fault):
+            if update_capabilities(self._endpoint, capabilities, request, fault):
                 continue
             if end := self._end(request, fault, attempt):
                 raise end
@@ -222,7 +222,7 @@ class OpenAIModel:
             await transport.close()
         for piece in transport.reader.take():
             yield piece
-        learn_thoughts(self._endpoint, transport.reader.opened)
+        update_opened(self._endpoint, transport.reader.opened)
         reply = transport.reader.reply()
         yield replace(reply, cost=await known_cost(self.chat.model_name, self._address, reply.usage))
 
@@ -253,7 +253,7 @@ class OpenAIModel:
         """The error that the call ends with, unless there is another attempt."""
         if not fault.retryable:
             advice = fault.advice
-            if request.native and blames_tools(fault):
+            if request.native and rejects_tools(fault):
                 advice = 'if it takes no tools, set protocol="json" on the agent'
             return ModelRefused("{fault}: {advice}.", fault=self._faulty(fault), advice=Clause(advice))
         if fault.retry_after is not None and fault.retry_after > MAX_RETRY_AFTER:

@@ -106,7 +106,7 @@ class _Player:
             self._tape.begin(number)
             task = await self._task_of_turn()
             if self._tape.live:
-                live.append(await self._lived(task))
+                live.append(await self._live_turn(task))
                 if task.status != TaskStatus.DONE:
                     break
             elif difference := self._tape.difference or self._tape.left_out() or await self._outcome(task):
@@ -159,7 +159,7 @@ class _Player:
             await self._app.cancel(task_id)
         stopped.cancel()
 
-    async def _lived(self, task: Task) -> LiveTurn:
+    async def _live_turn(self, task: Task) -> LiveTurn:
         answer = (task.result or {}).get("answer") or task.error or ""
         return LiveTurn(self._tape.number, str(task.status), answer, await self._question(task))
 

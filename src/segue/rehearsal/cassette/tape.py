@@ -111,7 +111,7 @@ class Tape:
         """
         sent = digest(text)
         if not self._asked:
-            await self._beyond(text, cut)
+            await self._end_of_recording(text, cut)
         calls: tuple[ModelCall, ...] = self.turn.model_calls
         place = next((place for place in self._asked if calls[place].digest == sent), self._asked[0])
         if self._compare and calls[place].digest != sent:
@@ -121,7 +121,7 @@ class Tape:
         self._move_on(calls[place].at)
         return calls[place]
 
-    async def _beyond(self, text: str, cut: Callable[[], None]) -> NoReturn:
+    async def _end_of_recording(self, text: str, cut: Callable[[], None]) -> NoReturn:
         """A request after the last one that was answered."""
         if self.turn.status == "cancelled":
             cut()

@@ -102,12 +102,12 @@ def _ended_early(case: Case) -> Fault | None:
     if len(spoken) < 2 or not spoken[-1].ends:
         return None
     asked = spoken[-2].text
-    if not case.calls.missing or not _knows(asked, case) or any(u.text == asked for u in spoken[:-2]):
+    if not case.calls.missing or not _is_answerable(asked, case) or any(u.text == asked for u in spoken[:-2]):
         return None
     return _cite(USER, spoken[-1], "ended_early")
 
 
-def _knows(question: str, case: Case) -> bool:
+def _is_answerable(question: str, case: Case) -> bool:
     if not case.scenario or not case.workflow:
         return False
     return any(name in case.scenario.persona.facts for name in Questions(case.workflow).asked(question))

@@ -97,7 +97,7 @@ class RuleUser:
         self._user = PersonaUser(workflow, persona, config.seed or 0)
 
     async def process(self, conversation: Conversation) -> UserOutput:
-        return UserOutput(text=self._user.says(conversation))
+        return UserOutput(text=self._user.reply(conversation))
 
 
 class RuleBot:

@@ -104,7 +104,7 @@ class PersonaUser:
         self._persona = persona
         self._seed = seed
 
-    def says(self, conversation: Conversation) -> str:
+    def reply(self, conversation: Conversation) -> str:
         """The next message; a function of the seed and the conversation so far."""
         random = Random(f"{self._seed}/{len(conversation.utterances)}")
         replies = [u.text for u in conversation.utterances if u.role is Role.BOT and not u.is_action]
@@ -115,7 +115,7 @@ class PersonaUser:
             return self._reply_to_other(replies, random)
         earlier = [name for reply in replies[:-1] for name in self._asked(reply)]
         if any(earlier.count(name) >= PATIENCE + max(len(self._known(name)), 1) - 1 for name in asked):
-            return self._gives_up()
+            return self._end_unanswered()
         return " ".join(self._answer(name, earlier.count(name), random) for name in asked)
 
     def _opening(self, random: Random) -> str:
@@ -130,7 +130,7 @@ class PersonaUser:
         kinds = self._kinds(replies)
         if kinds[-1] != STATEMENT:
             if kinds.count(kinds[-1]) > PATIENCE:
-                return self._gives_up()
+                return self._end_unanswered()
             waits = rehearsed("waits", self._workflow.language)
             return waits if kinds[-1] == PAUSE else random.choice(self._persona.opening)
         settled = kinds.count(STATEMENT) - 1
@@ -161,7 +161,7 @@ class PersonaUser:
             return QUESTION
         return PAUSE if self._questions.is_pause(reply) else STATEMENT
 
-    def _gives_up(self) -> str:
+    def _end_unanswered(self) -> str:
         return f"{rehearsed('gives_up', self._workflow.language)}\n{END}"
 
     def _asked(self, reply: str) -> list[str]:

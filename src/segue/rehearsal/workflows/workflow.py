@@ -65,7 +65,7 @@ Location = tuple[str | int, ...]
 """The path of a value in a document: keys and list indexes."""
 
 
-class Misfit(NamedTuple):
+class Mismatch(NamedTuple):
     """A name that does not fit the rest of a workflow; `reason` is a template of the values."""
 
     at: Location
@@ -182,25 +182,25 @@ class Workflow(Record):
     answers: Mapping[str, str]
     policy: str = ""
 
-    def faults(self) -> Iterator[Misfit]:
+    def faults(self) -> Iterator[Mismatch]:
         """Every name that is used and not defined, with its place."""
         for name, api in self.apis.items():
             yield from self._unknown(("apis", name, "requires"), api.requires, self.apis, "API")
             if name in api.requires:
-                yield Misfit(("apis", name, "requires"), "'{name}' cannot require itself", {"name": name})
+                yield Mismatch(("apis", name, "requires"), "'{name}' cannot require itself", {"name": name})
         names = [step.name for step in self.procedure]
         for place, step in enumerate(self.procedure):
             if step.name in names[:place]:
-                yield Misfit(("procedure", place, "name"), "there are two steps '{name}'", {"name": step.name})
+                yield Mismatch(("procedure", place, "name"), "there are two steps '{name}'", {"name": step.name})
             yield from self._faults_of_step(("procedure", place), step)
         if self.repeat_from:
             yield from self._unknown(("repeat_from",), [self.repeat_from], names, "step")
         yield from self._faults_of_templates()
         for required in ("closing", "failed"):
             if required not in self.answers:
-                yield Misfit(("answers",), "the answer '{name}' is missing", {"name": required})
+                yield Mismatch(("answers",), "the answer '{name}' is missing", {"name": required})
 
-    def _faults_of_step(self, at: Location, step: Step) -> Iterator[Misfit]:
+    def _faults_of_step(self, at: Location, step: Step) -> Iterator[Mismatch]:
         yield from self._unknown((*at, "collect"), step.collect, self.slots, "slot")
         if step.call:
             yield from self._unknown((*at, "call"), [step.call], self.apis, "API")
@@ -216,7 +216,7 @@ class Workflow(Record):
             parameters = api.parameters.get("properties", {})
             yield from self._unknown((*at, "arguments"), step.arguments, parameters, "parameter")
 
-    def _faults_of_templates(self) -> Iterator[Misfit]:
+    def _faults_of_templates(self) -> Iterator[Mismatch]:
         """References that nothing fills in: to neither a slot nor a result."""
         known = [*self.slots, *self.apis]
         for name, slot in self.slots.items():
@@ -229,15 +229,15 @@ class Workflow(Record):
             for name, template in step.arguments.items():
                 yield from self._unfilled(("procedure", place, "arguments", name), str(template), known)
 
-    def _unfilled(self, at: Location, template: str, known: Sequence[str]) -> Iterator[Misfit]:
+    def _unfilled(self, at: Location, template: str, known: Sequence[str]) -> Iterator[Mismatch]:
         names = [part.split(".")[0] for reference in references(template) for part in reference.split("|")]
         yield from self._unknown(at, names, known, "slot or API")
 
-    def _unknown(self, at: Location, names: Any, known: Any, kind: str) -> Iterator[Misfit]:
+    def _unknown(self, at: Location, names: Any, known: Any, kind: str) -> Iterator[Mismatch]:
         for name in names:
             if name not in known:
                 values = {"name": name, "kind": Clause(kind), "known": listed(known)}
-                yield Misfit(at, "'{name}' is no {kind}; use one of: {known}", values)
+                yield Mismatch(at, "'{name}' is no {kind}; use one of: {known}", values)
 
 
 class Persona(Record):

@@ -59,7 +59,7 @@ from ...runtime.reply_stream import (
 from ..readers.ag_ui import PAUSED, RunInput, interrupt_ids
 from ..readers.client_tools import waiting_calls
 from ..service import Service
-from ..sse.stream import events_of, unbroken
+from ..sse.stream import events_of, with_error_frames
 from ..sse.truncation import readable
 from ..tenants import Tenant
 from ..views import outcome, plan_view
@@ -259,7 +259,7 @@ class Translation:
 
     def _begin_call(self, named: str, name: str, arguments: Json) -> Iterator[BaseEvent]:
         """Announce a call unless the client knows it: one that waited for approval was announced by an earlier run."""
-        if self._thread.knows_call(named):
+        if self._thread.has_call(named):
             return
         yield ToolCallStartEvent(tool_call_id=named, tool_call_name=name)
         yield ToolCallArgsEvent(tool_call_id=named, delta=readable(arguments))
@@ -299,7 +299,9 @@ def frames(service: Service, tenant: Tenant, run: RunInput, row: Task, after: in
     """The frames of a run's stream."""
     translation = Translation(run, row)
     whole = _frames(service, tenant, translation, run, row, after)
-    return unbroken(whole, tenant, row, lambda result: _encoded(translation.finish({**result, "status": "error"})))
+    return with_error_frames(
+        whole, tenant, row, lambda result: _encoded(translation.finish({**result, "status": "error"}))
+    )
 
 
 async def _frames(
@@ -307,7 +309,7 @@ async def _frames(
 ) -> AsyncGenerator[bytes, None]:
     tasks = service.app.tasks
     before = await tasks.events(row.task_id, limit=after) if after else []
-    known = run.knows_thread
+    known = run.has_history
     earlier = [] if known else await tasks.list(session_id=row.thread_id, before=row.task_id, limit=TURNS)
     for frame in _encoded(translation.start(before, earlier[::-1], await _memory_of(service, row))):
         yield frame

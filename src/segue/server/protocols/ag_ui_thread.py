@@ -34,7 +34,7 @@ class ClientThread:
         self.is_open = False
         """Whether a text is being written."""
 
-    def knows_call(self, named: str) -> bool:
+    def has_call(self, named: str) -> bool:
         """Whether the client has the call of this id."""
         return named in self._calls
 
@@ -45,7 +45,7 @@ class ClientThread:
         `goes_on` says that this one began in an earlier run.
         """
         lacking = [said for task in earlier for said in _turn(task)]
-        if goes_on and not self._run.knows_thread:
+        if goes_on and not self._run.has_history:
             lacking.append(_asked(self._row))
         if lacking:
             self._before = [*lacking, *({**said, "id": f"{self._run.prefix}user"} for said in self._before)]

@@ -15,7 +15,7 @@ from ...prompts.protocols import reply_notice, stop_notice
 from ...runtime.reply_stream import Added, CallOpened, Discarded, Kind, Part, ReplyStream
 from ..readers.client_tools import tool_call_id, waiting_calls
 from ..service import Service
-from ..sse.stream import events_of, unbroken
+from ..sse.stream import events_of, with_error_frames
 from ..sse.truncation import encoded, readable
 from ..tenants import Tenant
 from ..views import outcome
@@ -201,7 +201,7 @@ def chunks(
 ) -> AsyncGenerator[bytes, None]:
     """The frames of a stream: chunks, at the end one with the reason, and [DONE]; or an error."""
     frames = _chunks(service, tenant, completion, after, include_usage)
-    return unbroken(frames, tenant, completion.row, lambda result: [_frame({"error": error_of(result)})])
+    return with_error_frames(frames, tenant, completion.row, lambda result: [_frame({"error": error_of(result)})])
 
 
 async def _chunks(

@@ -15,7 +15,7 @@ from ..readers.client_tools import tool_call_id
 from ..readers.responses import ConversationName
 from ..readers.segment import ASKING, Segment, segment_of
 from ..service import Service
-from ..sse.stream import events_of, unbroken
+from ..sse.stream import events_of, with_error_frames
 from ..sse.truncation import encoded
 from ..tenants import Tenant
 from .responses import Output, items_of
@@ -221,7 +221,7 @@ def frames(service: Service, tenant: Tenant, segment: Segment, after: int = -1) 
     """The frames of a response's stream whose numbers are above `after`."""
     output = Output(segment, after)
     whole = _frames(service, tenant, segment, output)
-    return unbroken(whole, tenant, segment.row, lambda result: map(_frame, output.fail(result["error"])))
+    return with_error_frames(whole, tenant, segment.row, lambda result: map(_frame, output.fail(result["error"])))
 
 
 async def _frames(service: Service, tenant: Tenant, segment: Segment, output: Output) -> AsyncGenerator[bytes, None]:

@@ -185,7 +185,7 @@ class RunInput(BaseModel):
         return [message for message in self.messages if not message.id.startswith(self.prefix)]
 
     @property
-    def knows_thread(self) -> bool:
+    def has_history(self) -> bool:
         """Whether the client has messages of the thread beside the new one."""
         return len(self.known) > (0 if self.resume else 1)
 
@@ -231,7 +231,7 @@ async def begin(service: Service, tenant: Tenant, agent: str, run: RunInput, ask
     Raises:
         InvalidMessage: the last message is not the user's, and nothing is resumed; or a file has no content.
         InvalidAnswer, QuestionClosed: an answer does not fit what is asked.
-        And those of `App.start` and `App.take_up`.
+        And those of `App.start` and `App.resume`.
     """
     app, thread_id = service.app, tenant.stored(run.thread_id)
     content = _content(agent, run)
@@ -312,7 +312,7 @@ async def _resume(
     """Go on with the task as the entries say: one for each interrupt that the last run ended with."""
     first = entries[0]
     if first.interrupt_id == f"{PAUSED}{task.task_id}":
-        return await service.take_up(tenant, task, key)
+        return await service.resume(tenant, task, key)
     named, _, _ = first.interrupt_id.partition(CALL)
     question = await service.app.tasks.open_question(task.task_id, named)
     asked = sorted(interrupt_ids(question))

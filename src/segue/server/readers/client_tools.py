@@ -118,12 +118,12 @@ async def task_of_results(service: Service, tenant: Tenant, results: Mapping[str
 
 async def finish(service: Service, tenant: Tenant, task: Task, results: Mapping[str, str]) -> Task:
     """Go on with a task by results of its calls and wait until it stops: what is new is another message, with files."""
-    row, _ = await bring(service, tenant, task, results, "", None, ReplyOptions())
+    row, _ = await resume_with_results(service, tenant, task, results, "", None, ReplyOptions())
     await stopped(service, row.task_id)
     return await service.app.tasks.get(row.task_id)
 
 
-async def bring(
+async def resume_with_results(
     service: Service,
     tenant: Tenant,
     task: Task,

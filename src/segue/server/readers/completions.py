@@ -19,8 +19,8 @@ from ...prompts.protocols import answer_of
 from ..request_body import Items, Texts
 from ..service import Begun, Service
 from ..tenants import Tenant
-from .client_tools import bring, finish, submit_results, task_of_results
-from .continuation import Attempts, Conversation, Said, fork_after, free_session, is_awaited, rejoin
+from .client_tools import finish, resume_with_results, submit_results, task_of_results
+from .continuation import Attempts, Conversation, Said, fork_after, is_awaited, rejoin, unused_session
 from .messages import ChatMessage, File, refuse_files
 from .reply_options import Effort, FunctionSpec, Ignored, JsonSchema, OfAgent, ReplyFields, Tokens, Verbosity
 
@@ -123,7 +123,7 @@ class CompletionTasks:
         for a person is the answer; results go on with the task that made their calls. `asked` is the client's own key.
 
         Raises:
-            Those of `App.start` and `App.take_up`.
+            Those of `App.start` and `App.resume`.
         """
         if known := await self._service.known(asked):
             return known
@@ -133,7 +133,7 @@ class CompletionTasks:
         key = RequestKey(attempts.key(count), self._digest_of_options())
         key = replace(asked, also=key) if asked else key
         if conversation.results:
-            return await self._bring(conversation, key if last is None else asked)
+            return await self._resume_with_results(conversation, key if last is None else asked)
         if last and last.digest == self._digest_of_options():
             task = await self._app.tasks.get(last.task_id)
             over = task.is_over
@@ -142,7 +142,7 @@ class CompletionTasks:
                     return await rejoin(self._service, self._tenant, task), 0
         before = await self._before(conversation)
         if before is None:
-            thread_id = await free_session(self._service, self._tenant, conversation.session_id)
+            thread_id = await unused_session(self._service, self._tenant, conversation.session_id)
             return await self._start(conversation.first_message, [*conversation.files.values()], thread_id, key)
         latest, *_ = await self._app.tasks.list(session_id=before.thread_id, limit=1)
         message, files = conversation.message, conversation.new_files
@@ -165,7 +165,7 @@ class CompletionTasks:
         options: ReplyOptions = self._options["reply_options"]
         return options
 
-    async def _bring(self, conversation: Conversation, key: RequestKey | None) -> Begun:
+    async def _resume_with_results(self, conversation: Conversation, key: RequestKey | None) -> Begun:
         """Go on with the task whose calls the conversation has results of, and that may have stopped since."""
         task = await task_of_results(self._service, self._tenant, conversation.results)
         if files := conversation.new_files:
@@ -174,7 +174,7 @@ class CompletionTasks:
                 refuse_files(files)
             return await self._start(conversation.message, files, task.thread_id, key)
         given = self._service, self._tenant, task, conversation.results, conversation.message
-        row, after = await bring(*given, key, self._reply_options)
+        row, after = await resume_with_results(*given, key, self._reply_options)
         if row.status not in ACTIVE:
             row = await rejoin(self._service, self._tenant, await self._app.tasks.get(row.task_id))
         return row, after

@@ -206,12 +206,12 @@ async def fork_after(service: Service, tenant: Tenant, task: Task) -> str:
             "The snapshots before this message of session '{thread_id}' were pruned: start a new conversation.",
             thread_id=task.thread_id,
         )
-    thread_id = await free_session(service, tenant, tenant.shown(task.thread_id))
+    thread_id = await unused_session(service, tenant, tenant.shown(task.thread_id))
     await service.app.sessions.fork(task.thread_id, ends[0].checkpoint_id, thread_id)
     return thread_id
 
 
-async def free_session(service: Service, tenant: Tenant, session_id: str) -> str:
+async def unused_session(service: Service, tenant: Tenant, session_id: str) -> str:
     """The stored name of a session that does not exist: the given one, else with a number."""
     name, number = session_id, 1
     sessions, tasks = service.app.sessions, service.app.tasks

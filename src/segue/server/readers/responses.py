@@ -21,7 +21,7 @@ from ..errors import Problem, not_found
 from ..request_body import LONGEST, NAME, Items, RequestBody, refuse_many_fields
 from ..service import Begun, Service
 from ..tenants import Tenant
-from .client_tools import bring, finish, submit_results, task_of_results
+from .client_tools import finish, resume_with_results, submit_results, task_of_results
 from .continuation import Attempts, Conversation, fork_after, is_awaited, rejoin
 from .messages import ChatMessage, ContentPart, FileData, ImagePart, refuse_files, with_contents
 from .reply_options import Effort, FunctionSpec, Ignored, JsonSchema, OfAgent, ReplyFields, Tokens, Verbosity
@@ -299,7 +299,7 @@ class ResponseTasks:
 
         Raises:
             Problem: an earlier response cannot be continued, or is not there.
-            Those of `App.start` and `App.take_up`.
+            Those of `App.start` and `App.resume`.
         """
         previous, items = await self._previous()
         if decisions := [item for item in items if item.type == "mcp_approval_response"]:
@@ -307,7 +307,7 @@ class ResponseTasks:
                 raise InvalidAnswer("Approvals come alone, with the response that requested them.")
             return await self._decide(previous, decisions, key)
         if any(item.type == "function_call_output" for item in self._last_items):
-            return await self._bring(previous, key)
+            return await self._resume_with_results(previous, key)
         message = await self._message(items)
         if previous is None:
             thread_id = await self._session()
@@ -361,7 +361,7 @@ class ResponseTasks:
         ]
         return items[made[-1] + 1 if made else 0 :]
 
-    async def _bring(self, previous: Segment | None, key: RequestKey) -> Begun:
+    async def _resume_with_results(self, previous: Segment | None, key: RequestKey) -> Begun:
         """Go on with the task whose calls the request has results of.
 
         Raises:
@@ -378,7 +378,7 @@ class ResponseTasks:
             if task.status not in ENDED:
                 refuse_files(files)
             return await self._send(said, task.thread_id, None, key, options)
-        return await bring(self.service, self.tenant, task, said.results, said.message, key, options)
+        return await resume_with_results(self.service, self.tenant, task, said.results, said.message, key, options)
 
     def _reply_options(self, said: Conversation | None, previous: Segment | None) -> ReplyOptions:
         """What is asked of the reply. System messages stay for later responses, `instructions` are of one response."""
@@ -436,7 +436,7 @@ class ResponseTasks:
             verdicts.append({"index": int(named[3]), "verdict": verdict, "reason": decision.reason or ""})
         answer = {"verdicts": verdicts}
         about = {"answer": answer, "interrupt_id": asked, "reply_options": self._reply_options(None, previous)}
-        return await self.service.take_up(self.tenant, previous.row, key, **about)
+        return await self.service.resume(self.tenant, previous.row, key, **about)
 
 
 def _response_of(named: str) -> str:

@@ -32,11 +32,11 @@ async def mcp_login(service: ServiceDep, _: TenantDep, name: str) -> RedirectRes
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if task.done():
         task.result()
-    task.add_done_callback(_look_at)
+    task.add_done_callback(_retrieve_exception)
     return RedirectResponse(link.result())
 
 
-def _look_at(task: asyncio.Task[None]) -> None:
+def _retrieve_exception(task: asyncio.Task[None]) -> None:
     """A login that fails is described to the person's browser."""
     if not task.cancelled():
         task.exception()

@@ -180,7 +180,7 @@ async def resume(
     """Resume a task that was paused, interrupted or failed; its stream shows the progress."""
     service.refuse_while_draining()
     task = await service.own_task(tenant, task_id)
-    row, _ = await service.take_up(tenant, task, key, model=(body.model if body else None) or "")
+    row, _ = await service.resume(tenant, task, key, model=(body.model if body else None) or "")
     return JsonResponse(task_view(row, tenant), 202)
 
 
@@ -201,7 +201,7 @@ async def answer(
     """Answer the question that a task waits with, which resumes it; its stream shows the progress."""
     service.refuse_while_draining()
     task = await service.own_task(tenant, task_id)
-    row, _ = await service.take_up(tenant, task, key, answer=_answer(body), interrupt_id=body.interrupt_id or "")
+    row, _ = await service.resume(tenant, task, key, answer=_answer(body), interrupt_id=body.interrupt_id or "")
     return JsonResponse(task_view(row, tenant), 202)
 
 

@@ -86,10 +86,10 @@ def task_frames(
                     yield frame
         yield done_frame(task_id, await outcome(service.app, tenant, task_id))
 
-    return unbroken(frames(), tenant, row, lambda result: [done_frame(task_id, result)])
+    return with_error_frames(frames(), tenant, row, lambda result: [done_frame(task_id, result)])
 
 
-async def unbroken(
+async def with_error_frames(
     frames: AsyncGenerator[bytes, None], tenant: Tenant, row: Task, ending: Callable[[Json], Iterable[bytes]]
 ) -> AsyncGenerator[bytes, None]:
     """The frames of a task's stream; if they fail, they end with those of the result that says so."""

@@ -124,7 +124,7 @@ class Damage:
         self.back_to = min(self.back_to, self.outermost.at)
 
 
-class Survey:
+class IntegrityCheck:
     """Looks for the newest checkpoints that can be read; changes nothing."""
 
     def __init__(self, database: Database[Any], saver: FencedSaver, readable: Readable, thread_id: str) -> None:
