@@ -13,7 +13,13 @@ import httpx
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import ElicitResult, ResourceTemplateReference
+from mcp.types import (
+    CancelledNotification,
+    CancelledNotificationParams,
+    ElicitResult,
+    Implementation,
+    ResourceTemplateReference,
+)
 
 import segue
 from segue.app import App
@@ -176,6 +182,32 @@ async def test_an_answer_that_comes_again_is_given_once(app: App) -> None:
     assert other.is_error and len(await app.tasks(session_id="s")) == 1
 
 
+async def test_an_approval_that_arrives_twice_approves_one_call() -> None:
+    steps = [call_tool(("refund", {"amount": amount})) for amount in (5, 7)]
+    agent = Agent(agent_id="shop", model=ScriptedChatModel([*steps, answer("Done.")]), tools=(refund,), mode="react")
+    async with (
+        segue.open(":memory:", agents=[agent]) as app,
+        Client(AgentServer(app).server, elicitation_callback=Person()) as client,
+    ):
+
+        async def call(**options: Any) -> Any:
+            return await client.session.call_tool(
+                "shop", {"message": "refund twice"}, allow_input_required=True, **options
+            )
+
+        first = await call()
+        approved = {"answer": ElicitResult(action="accept", content={"verdict": "approve"})}
+        for _ in range(2):
+            second = await call(request_state=first.request_state, input_responses=approved)
+            assert second.input_requests["answer"].params.message == "Approve refund(amount=7)?"
+        at_once = await asyncio.gather(
+            *(call(request_state=second.request_state, input_responses=approved) for _ in range(2))
+        )
+        assert [said(done) for done in at_once] == ["Done.", "Done."]
+        (row,) = await app.tasks.list()
+        assert len((await app.trace(row.task_id))["calls"]) == 2
+
+
 async def test_over_http_only_calls_count_as_chats(database: Path) -> None:
     settings = ServerSettings(keys=KEYS, chats_a_minute=1)
     with Served(database, settings, agents=[shop()]) as served:
@@ -245,7 +277,12 @@ async def test_over_http_one_process_asks_and_several_say_what_to_send(database:
         assert len(person.asked) == one
 
 
-async def test_a_call_that_is_cancelled_cancels_its_task_and_one_that_is_left_does_not(app: App) -> None:
+def tenant(ctx: Any) -> str:
+    """What the sessions of a client's tenant begin with."""
+    return f"{ctx.session.client_params.client_info.name}:"
+
+
+async def test_a_call_that_its_client_cancels_cancels_its_task(app: App) -> None:
     began = asyncio.Event()
 
     async def wait_for_ever() -> str:
@@ -257,11 +294,21 @@ async def test_a_call_that_is_cancelled_cancels_its_task_and_one_that_is_left_do
     model = ScriptedChatModel([call_tool(("wait_for_ever", {})), answer("Done.")])
     budget = Budget(tool_seconds=600)
     app.register(Agent(agent_id="slow", model=model, tools=(wait_for_ever,), mode="react", budget=budget))
-    async with Client(AgentServer(app).server, mode="legacy") as client:
+    server = AgentServer(app, tenant).server
+    alpha, beta = (Implementation(name=name, version="1") for name in ("alpha", "beta"))
+    async with (
+        Client(server, mode="legacy", client_info=alpha) as client,
+        Client(server, mode="legacy", client_info=beta) as other,
+    ):
         call = asyncio.create_task(client.call_tool("slow", {"message": "wait"}))
         await began.wait()
-        call.cancel()
         (row,) = await app.tasks.list()
+        for request_id in range(9):
+            about = CancelledNotificationParams(request_id=request_id)
+            await other.session.send_notification(CancelledNotification(params=about))
+        await asyncio.sleep(0.2)
+        assert (await app.tasks.get(row.task_id)).status == "running", "another tenant's requests have the same ids"
+        call.cancel()
         async for _ in app.follow(row.task_id):
             pass
         assert (await app.tasks.get(row.task_id)).status == "cancelled"

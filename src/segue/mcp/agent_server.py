@@ -51,7 +51,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..app import App
 from ..core.agents import Agent
-from ..core.errors import InvalidAnswer, SegueError, TaskError, UnknownTask
+from ..core.errors import InvalidAnswer, QuestionClosed, SegueError, TaskError, UnknownTask
 from ..core.events import Action, Event, RecursionStart, StepUpdate, ToolCall
 from ..core.records import Json, RequestKey, Task
 from ..core.task_status import TaskStatus
@@ -111,8 +111,8 @@ class AgentServer:
         self._prefix_of = prefix_of
         self._admit = admit
         self._describe = describe
-        self._tasks: dict[tuple[str, Any], str] = {}
-        """The tasks of the calls that are being answered, by the client's session and the request."""
+        self._tasks: dict[tuple[str, str, Any], str] = {}
+        """The tasks of the calls that are being answered, by the tenant, the client's session and the request."""
         self.server: Server[Any] = Server(
             "segue",
             version=version("segue"),
@@ -145,11 +145,13 @@ class AgentServer:
         )
 
     async def _call(self, ctx: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
-        call = (_client(ctx), ctx.request_id)
+        session = self._session(ctx)
+        call = (*session, ctx.request_id) if session else None
         try:
             task, after = await self._begin(ctx, params)
             while True:
-                self._tasks[call] = task.task_id
+                if call:
+                    self._tasks[call] = task.task_id
                 await self._follow(ctx, task, after)
                 task = await self._app.tasks.get(task.task_id)
                 if task.status != TaskStatus.WAITING:
@@ -164,14 +166,21 @@ class AgentServer:
             return _failed(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}")
         except SegueError as error:
             return _failed(self._describe(ctx, error))
-        finally:  # a moment later: the notification that cancels a call is handled after the call has ended
-            asyncio.get_running_loop().call_later(_CANCEL_SECONDS, self._tasks.pop, call, None)
+        finally:
+            if call:  # a moment later: the notification that cancels a call is handled after the call has ended
+                asyncio.get_running_loop().call_later(_CANCEL_SECONDS, self._tasks.pop, call, None)
 
     async def _cancel(self, ctx: Context, params: CancelledNotificationParams) -> None:
-        """Cancel the task of a call that the client cancelled."""
-        if task_id := self._tasks.pop((_client(ctx), params.request_id), ""):
+        """Cancel the task of a call that the client cancelled; without a session nothing tells whose call it was."""
+        session = self._session(ctx)
+        if session and (task_id := self._tasks.pop((*session, params.request_id), "")):
             with suppress(TaskError):  # it ended meanwhile
                 await self._app.cancel(task_id)
+
+    def _session(self, ctx: Context) -> tuple[str, str] | None:
+        """The tenant and the session of the client; None over HTTP without a session, as with several processes."""
+        name = ctx.request.headers.get("mcp-session-id", "") if ctx.request else "stdio"
+        return (self._prefix_of(ctx), name) if name else None
 
     # Prompts and resources.
 
@@ -262,23 +271,25 @@ class AgentServer:
 
     async def _answered(self, ctx: Context, params: CallToolRequestParams) -> tuple[Task, int]:
         """The task whose question a call brings the answer to; what a client sends back is not trusted."""
-        task = await self._app.tasks.get(str(params.request_state))
+        task_id, _, interrupt_id = str(params.request_state).partition(":")
+        task = await self._app.tasks.get(task_id)
         if not task.thread_id.startswith(self._prefix_of(ctx)):
             raise UnknownTask(task.task_id)
         answer = (params.input_responses or {}).get(_ANSWER)
         if task.status != TaskStatus.WAITING or not isinstance(answer, ElicitResult):
             return task, 0
-        return await self._submit_answer(ctx, task, await self._app.question(task.task_id), answer)
+        question = await self._app.question(task_id)
+        if question["interrupt_id"] != interrupt_id:
+            return task, await self._app.tasks.last_event(task_id)
+        return await self._submit_answer(ctx, task, question, answer)
 
     async def _submit_answer(self, ctx: Context, task: Task, question: Json, answer: ElicitResult) -> tuple[Task, int]:
-        """Give the task what a person answered."""
-        content = answer.content or {}
-        if question["kind"] == "approval":
-            verdict = verdict_of(question, content, _language(task), accepted=answer.action == "accept")
-            return await self._resume(ctx, task, question, verdict)
-        if answer.action != "accept":
-            raise InvalidAnswer("The question was not answered: call the tool again with an answer.")
-        return await self._resume(ctx, task, question, str(content.get(_ANSWER) or ""))
+        """Give the task what a person answered, unless the question was answered meanwhile."""
+        key = RequestKey(f"{task.thread_id}/mcp:{question['interrupt_id']}", "")
+        try:
+            return await self._resume(ctx, task, question, _said(task, question, answer), key)
+        except QuestionClosed:
+            return task, await self._app.tasks.last_event(task.task_id)
 
     async def _resume(
         self, ctx: Context, task: Task, question: Json, answer: Any, key: RequestKey | None = None
@@ -307,7 +318,9 @@ class AgentServer:
         if ctx.session.check_client_capability(ClientCapabilities(elicitation=ElicitationCapability())):
             if ctx.protocol_version >= INPUT_REQUIRED_SINCE:
                 needed: InputRequests = {_ANSWER: ElicitRequest(params=form)}
-                return InputRequiredResult(input_requests=needed, request_state=task.task_id)
+                return InputRequiredResult(
+                    input_requests=needed, request_state=f"{task.task_id}:{question['interrupt_id']}"
+                )
             try:
                 return await ctx.session.elicit_form(form.message, form.requested_schema, ctx.request_id)
             except NoBackChannelError:
@@ -320,17 +333,22 @@ def _description(agent: Agent) -> str:
     return agent.description or f"The agent {agent.agent_id}."
 
 
-def _client(ctx: Context) -> str:
-    """The session of the client over HTTP; empty where there is one client."""
-    return ctx.request.headers.get("mcp-session-id", "") if ctx.request else ""
-
-
 def _key(ctx: Context, prefix: str, params: CallToolRequestParams) -> RequestKey | None:
     """The idempotency key of a call, if it has one."""
     if not (named := (ctx.meta or {}).get("idempotencyKey")):
         return None
     asked = json.dumps([params.name, params.arguments], sort_keys=True)
     return RequestKey(f"{prefix}{named}", sha256(asked.encode()).hexdigest())
+
+
+def _said(task: Task, question: Json, answer: ElicitResult) -> Any:
+    """What a person answered, as the task takes it."""
+    content = answer.content or {}
+    if question["kind"] == "approval":
+        return verdict_of(question, content, _language(task), accepted=answer.action == "accept")
+    if answer.action != "accept":
+        raise InvalidAnswer("The question was not answered: call the tool again with an answer.")
+    return str(content.get(_ANSWER) or "")
 
 
 def _language(task: Task) -> Language:
