@@ -14,6 +14,7 @@ from segue.core.errors import ModelUnreachable, SegueError, StorageError
 from segue.core.events import Phase, StepUpdate
 from segue.core.lifecycle import EngineEventType, SubTask
 from segue.core.plan import Status
+from segue.core.tools import Tool
 from segue.prompts.catalogue import phrase
 from segue.prompts.load import render
 
@@ -124,12 +125,21 @@ def brief(state: SubTaskWork, task: SubTask, work: NodeContext) -> dict[str, Any
         "started_at": state["started_at"],
         "done": list(state["calls"]),
     }
-    messages = [*_before(state, task, work), _instructions(state, task)]
+    messages = [*_before(state, task, work), _instructions(state, task, work)]
     return {"messages": [*messages, *_made(state, task)], "assignment": assignment}
 
 
-def _instructions(state: SubTaskWork, task: SubTask) -> HumanMessage:
-    return HumanMessage(task.description, additional_kwargs={**_BRIEF, **naming(state.get("attachments", []))})
+def _instructions(state: SubTaskWork, task: SubTask, work: NodeContext) -> HumanMessage:
+    kept = {**_BRIEF, **naming(state.get("attachments", []))}
+    return HumanMessage(_instruction(task, work.tools), additional_kwargs=kept)
+
+
+def _instruction(task: SubTask, tools: Mapping[str, Tool]) -> str:
+    """The description, and behind it the call of a task that names a tool with everything that the tool requires."""
+    tool = tools.get(task.action)
+    if tool is None or any(name not in task.params for name in tool.spec["function"]["parameters"].get("required", ())):
+        return task.description
+    return f"{task.description}: {task.action}({as_json(task.params)})"
 
 
 _BRIEF = {"brief": True}
@@ -143,7 +153,10 @@ def _before(state: SubTaskWork, task: SubTask, work: NodeContext) -> list[AnyMes
         return []
     language, budget = state["language"], work.agent.budget
     nothing = "（无）" if language == "zh" else "(none)"
-    entries = [{"task": need["description"], "result": {"success": need["answer"]}} for need in state["needed"]]
+    entries = [
+        {"task": _instruction(SubTask(**need), work.tools), "result": {"success": need["answer"]}}
+        for need in state["needed"]
+    ]
     shown = truncate_together(entries, budget.result_chars, budget.prompt_tokens // 4)
     results = [f"{entry['task']}: {_said(entry['result']['success'])}" for entry in shown]
     parts = {"rules": rules, "knowledge": knowledge, "results": results}

@@ -72,13 +72,7 @@ def _work(state: LifecycleState, task_id: str) -> SubTaskWork:
         "goal": state["objective"],
         "context": state["context"],
         "step": step,
-        "needed": [
-            {
-                "description": steps[need]["description"],
-                "answer": state["results"].get(need, ""),
-            }
-            for need in step["depends_on"]
-        ],
+        "needed": [{**steps[need], "answer": state["results"].get(need, "")} for need in step["depends_on"]],
         "calls": state["calls"].get(task_id, []),
         "attachments": attachments_of(state["messages"]),
         "place": list(steps).index(task_id) + 1,

@@ -65,7 +65,7 @@ class SubTaskWork(TypedDict):
     context: dict[str, list[str]]
     step: dict[str, Any]
     needed: list[dict[str, Any]]
-    """What the tasks that it depends on came to: {description, answer}."""
+    """The tasks that it depends on, as dicts of `SubTask` with their `answer`."""
     calls: list[dict[str, Any]]
     """Calls that it made already."""
     attachments: NotRequired[list[dict[str, Any]]]

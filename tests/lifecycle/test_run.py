@@ -81,6 +81,40 @@ async def test_the_offline_planner_breaks_a_goal_down_and_carries_it_out() -> No
     assert [t.public for t in again.tasks] == [t.public for t in engine.tasks]
 
 
+@pytest.mark.parametrize(
+    ("goal", "titles"),
+    [
+        ("The budget and the route of 3 days in Beijing", ["Budget (Beijing, 3 days)", "Route (Beijing, 3 days)"]),
+        ("现在几点，然后算一下 3*4", ["现在时间", "计算器（3*4）"]),
+    ],
+)
+async def test_tasks_of_the_offline_planner_have_titles_and_are_carried_out_as_planned(
+    goal: str, titles: list[str]
+) -> None:
+    engine = ConversationEngine(llm="offline", tools=("travel", "calculator", "clock"))
+    events = await rest(engine.run(goal))
+    *planned, last = engine.tasks
+    assert sorted(task.description for task in planned) == titles
+    assert all(task.action and "{" not in task.description for task in planned) and not last.action
+    made = [call["name"] for calls in engine.create_snapshot()["calls"].values() for call in calls]
+    assert sorted(made) == sorted(task.action for task in planned)
+    assert all(title in events[-1].data["answer"] for title in titles) and "{" not in events[-1].data["answer"]
+
+
+async def test_the_model_is_told_the_call_of_a_task_that_names_one_completely() -> None:
+    told_to: list[str] = []
+
+    def reply(messages: Any) -> AIMessage:
+        told_to.append(str(messages[0].content))
+        return AIMessage(answer("done"))
+
+    agent = Agent(agent_id="worker", model=ScriptedChatModel(reply), tools=("calculator",))
+    named = task("a", action="calculate", params={"expression": "3*4"})
+    partly, unknown = task("b", action="calculate"), task("c", action="search", params={"q": 1})
+    await rest(ConversationEngine(None, Planner([[named, partly, unknown]]), agent=agent).run("go"))
+    assert told_to == ['do a: calculate({"expression": "3*4"})', "do b", "do c"]
+
+
 @pytest.mark.parametrize("goal", ["Write a poem about the moon", "写一首关于月亮的诗", "Plan a trip"])
 async def test_a_goal_that_the_offline_planner_cannot_answer_is_a_failed_task(goal: str) -> None:
     engine = ConversationEngine(llm="offline", tools=("travel", "calculator"))

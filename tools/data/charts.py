@@ -18,9 +18,9 @@ from segue.core.environment import need_extra
 from segue.prompts.data import phrase
 from segue.prompts.language import Language
 
-from .questions import Every, groups_of, periods_of
-from .summaries import figure
-from .tables import Table, column_named, date_column, group_column, value_column
+from .questions import Every, Measure, groups_of, periods_of
+from .summaries import described, figure
+from .tables import Table, column_named, date_column, group_column
 
 ChartKind = Literal["bar", "line", "pie"]
 BARS, SLICES = 12, 8
@@ -41,30 +41,41 @@ class Chart:
 
 
 def chart_of(
-    table: Table, kind: ChartKind | None, column: str | None, value: str | None, every: Every | None, language: Language
+    table: Table,
+    kind: ChartKind | None,
+    column: str | None,
+    value: str | None,
+    every: Every | None,
+    language: Language,
+    measure: Measure = "sum",
 ) -> Chart:
-    """Sums by group, or over time; of the columns that suit where none are named.
+    """Figures of `value`, or counts of rows without one, by group or over time; of the columns that suit.
 
     Raises:
         ValueError: a column does not exist or holds the wrong type.
     """
-    summed = value_column(table, value, language)
     named = column_named(table, column, language) if column else None
     if (named and table.kind_of(named) == "date") or (not named and (every or kind == "line")):
         by, kind = date_column(table, named, language), kind or "line"
-        drawn = [(at["period"], at["figure"]) for at in periods_of(table, by, summed, every, language)["periods"]]
+        periods = periods_of(table, by, value, every, language, measure)["periods"]
+        drawn = [(at["period"], at["figure"]) for at in periods if at["figure"] is not None]
     else:
         by, kind = group_column(table, named, language), kind or "bar"
-        drawn = _groups(table, by, summed, SLICES if kind == "pie" else BARS, language)
-    what = summed or phrase("rows", language)
+        drawn = _groups(table, by, value, SLICES if kind == "pie" else BARS, language, measure)
+    what = described({"value": value, "measure": measure}, language)
     title = phrase("chart_title", language, by=by, what=what)
-    return Chart(kind, title, by, what, [label for label, _ in drawn], [figure for _, figure in drawn], summed)
+    return Chart(kind, title, by, what, [label for label, _ in drawn], [figure for _, figure in drawn], value)
 
 
-def _groups(table: Table, by: str, value: str | None, most: int, language: Language) -> list[tuple[str, Any]]:
-    found = groups_of(table, by, value, language, most=most)
+def _groups(
+    table: Table, by: str, value: str | None, most: int, language: Language, measure: Measure
+) -> list[tuple[str, Any]]:
+    """The first groups and one for all others, where their figures add up."""
+    found = groups_of(table, by, value, language, most=most, measure=measure)
     empty = phrase("empty", language)
     drawn = [(empty if group["name"] is None else group["name"], group["figure"]) for group in found["groups"]]
+    if value and measure == "average":
+        return [(name, figure) for name, figure in drawn if figure is not None]
     others = found["count"] - len(drawn)
     return [*drawn, (phrase("others", language, count=others), found["rest"])] if others else drawn
 

@@ -14,7 +14,7 @@ from .tables import EXACT, TABLE, Table
 
 Result = dict[str, Any]
 Every = Literal["day", "week", "month", "quarter", "year"]
-Measure = Literal["sum", "average"]
+Measure = Literal["sum", "average", "count"]
 _LENGTHS: tuple[Every, ...] = get_args(Every)
 """From the shortest period to the longest."""
 MOST_PERIODS = 120

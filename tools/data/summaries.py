@@ -48,7 +48,7 @@ def _share(value: Any, total: Any) -> str:
     return f"{part:.1%}" if 0 <= part <= 1 else ""
 
 
-def _what(result: Result, language: Language) -> str:
+def described(result: Result, language: Language) -> str:
     """What was added up, averaged or counted."""
     if result["value"] is None:
         return phrase("rows", language)
@@ -92,7 +92,7 @@ def _columns_or_error(file: Result, language: Language) -> str:
 
 def groups_summary(result: Result, language: Language) -> str:
     """All groups' figures and shares, and the total."""
-    by, what, total = cell(result["column"]), _what(result, language), result["total"]
+    by, what, total = cell(result["column"]), described(result, language), result["total"]
     file, rows = cell(result["file"]), result["rows"]
     name = "group_averages" if is_average(result) else "groups"
     head = phrase(name, language, by=by, what=what, file=file, rows=rows, total=figure(total), count=result["count"])
@@ -114,7 +114,7 @@ def top_summary(result: Result, language: Language) -> str:
     head = phrase(
         "lowest" if result["lowest"] else "highest",
         language,
-        what=_what(result, language),
+        what=described(result, language),
         by=cell(result["column"]),
         best=_name(groups[0]["name"], language),
         figure=figure(groups[0]["figure"]),
@@ -133,7 +133,7 @@ def _ranked(group: Result, total: Any, language: Language) -> str:
 def trend_summary(result: Result, language: Language) -> str:
     """The periods' figures, the highest and the lowest, and how the last one differs from the first."""
     known = [period for period in result["periods"] if period["figure"] is not None]
-    what, periods = _what(result, language), result["periods"]
+    what, periods = described(result, language), result["periods"]
     every = phrase(result["every"], language)
     by, file = cell(result["date_column"]), cell(result["file"])
     head = phrase("trend", language, what=what, every=every, file=file, by=by)
@@ -179,7 +179,7 @@ def query_summary(result: Result, language: Language) -> str:
 
 
 def chart_summary(result: Result, language: Language) -> str:
-    kind, what, by = phrase(result["kind"], language), _what(result, language), cell(result["column"])
+    kind, what, by = phrase(result["kind"], language), described(result, language), cell(result["column"])
     width, height = result["size"]
     head = phrase("chart", language, kind=kind, what=what, by=by, width=width, height=height, path=result["path"])
     return head + (phrase("no_glyphs", language) if result["lacks_characters"] else "")

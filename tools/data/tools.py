@@ -62,13 +62,21 @@ EVERY_WORDS = {
     "quarter": _listed("每季, 每个季度, 按季, 季度, quarterly, quarter"),
     "year": _listed("每年, 按年, 逐年, 年度, 哪年, 哪一年, yearly, annual, annually, year"),
 }
+_LENGTHS = ("day", "week", "month", "quarter", "year", "region", "product", "city", "category", "channel", "store")
 MEASURE_WORDS = {
-    "average": _listed("平均, 均值, average, averages, mean, avg"),
+    "average": _listed("平均, 均值, 每单, 每笔, 每个订单, average, averages, mean, avg, per order, average order")
+    + [f"per order {by} {length}" for by in ("by", "per", "each", "every") for length in _LENGTHS],
     "sum": _listed("总和, 总计, 合计, sum, total"),
+    "count": _listed(
+        "订单数, 订单量, 单量, 订单最多, 订单最少, 多少订单, 多少个订单, 多少单, 多少笔, 几单, 笔数, 单数, 条数"
+    )
+    + _listed("number of orders, how many orders, order count, order volume, most orders, fewest orders")
+    + [f"orders {by} {length}" for by in ("by", "per", "each", "every") for length in _LENGTHS],
 }
+"""What is made of values, by the words for it; an order is a row."""
 KIND_WORDS = {
     "bar": _listed("柱状图, 柱形图, 条形图, 柱图, bar chart, bar graph, bars, column chart"),
-    "line": _listed("折线图, 折线, 曲线图, 线图, line chart, line graph, curve"),
+    "line": _listed("折线图, 折线, 曲线图, 线图, line chart, line graph, as a line, curve"),
     "pie": _listed("饼图, 饼状图, 扇形图, 圆饼图, pie chart, pie"),
 }
 _RANKED = _listed(
@@ -110,7 +118,7 @@ EveryPeriod = Annotated[
 Measured = Annotated[
     Measure | None,
     _argument(
-        "What is made of the values of a group (统计方式); left out: the sum, of prices the average.",
+        "What is made of a group (统计方式): left out, the sum, of prices the average; a count is of rows.",
         aliases=MEASURE_WORDS,
     ),
 ]
@@ -195,8 +203,8 @@ def sum_by(
 ) -> Result:
     """Add up, or average, a numeric column for each value of another one, the largest `figure` first."""
     table, reader = _opened(folder, file, (column, value), language)
-    summed = value_column(table, value, reader)
-    if summed is None:
+    summed = _counted_or(value, measure, table, reader)
+    if summed is None and measure != "count":
         raise ValueError(phrase("no_numbers", reader, file=table.file.name))
     result = _grouped(table, group_column(table, column, reader), summed, reader, most=GROUPS, measure=measure)
     return {**result, "summary": groups_summary(result, reader)}
@@ -219,7 +227,7 @@ def top_n(
 ) -> Result:
     """Name the groups of a column with the highest sums, or averages, of another one; where there is none, of rows."""
     table, reader = _opened(folder, file, (column, value), language)
-    summed = value_column(table, value, reader)
+    summed = _counted_or(value, measure, table, reader)
     chosen = group_column(table, column, reader, many=True)
     result = {**_grouped(table, chosen, summed, reader, most=n, lowest=lowest, measure=measure), "lowest": lowest}
     return {**result, "summary": top_summary(result, reader)}
@@ -247,7 +255,7 @@ def trend(
     have no shorter period, `is_longer` says so.
     """
     table, reader = _opened(folder, file, (date_column, value), language)
-    when, summed = column_of_dates(table, date_column, reader), value_column(table, value, reader)
+    when, summed = column_of_dates(table, date_column, reader), _counted_or(value, measure, table, reader)
     measure = measure or _usual_measure(summed)
     found = periods_of(table, when, summed, every, reader, measure)
     result = {"file": table.file.name, "date_column": when, "value": summed, "measure": measure, **found}
@@ -277,18 +285,20 @@ def chart(
     column: GroupColumn = None,
     value: ValueColumn = None,
     every: EveryPeriod = None,
+    measure: Measured = None,
     language: ReaderLanguage = None,
     *,
     folder: DataFolder,
 ) -> Result:
-    """Draw sums by group, or over time, as a PNG file; gives its path, its size in pixels and the plotted figures.
+    """Draw sums, averages or counts by group, or over time, as a PNG file; gives its path, size and plotted figures.
 
     With a column of dates, with `every`, or as a line without a column it goes over time. Groups beyond the largest
-    ones are drawn as one.
+    ones are drawn as one, but for averages.
     """
     need_matplotlib()
     table, reader = _opened(folder, file, (column, value), language)
-    shown = chart_of(table, kind, column, value, every, reader)
+    summed = _counted_or(value, measure, table, reader)
+    shown = chart_of(table, kind, column, summed, every, reader, measure or _usual_measure(summed))
     picture = draw(shown, folder.charts, table.file.stem, reader)
     result = {
         **{"file": table.file.name, "kind": shown.kind, "column": shown.by, "value": shown.value},
@@ -348,6 +358,11 @@ def _grouped(
     del found["rest"]
     about = {"column": column, "value": value, "measure": measure}
     return {"file": table.file.name, **about, "rows": table.rows, **found}
+
+
+def _counted_or(value: str | None, measure: Measure | None, table: Table, language: Language) -> str | None:
+    """The column of numbers that is added up or averaged; None where rows are counted."""
+    return None if measure == "count" else value_column(table, value, language)
 
 
 def _usual_measure(value: str | None) -> Measure:

@@ -25,7 +25,17 @@ FAMILIES: Mapping[str, Sequence[str]] = {
     "salesperson": ("销售员", "业务员", "salesperson"),
     "amount": (
         *("金额", "销售额", "销售金额", "营业额", "营收", "收入", "总额", "总价", "流水"),
-        *("amount", "revenue", "turnover", "sales amount", "total amount", "income"),
+        *(
+            "订单金额",
+            "order amount",
+            "order value",
+            "amount",
+            "revenue",
+            "turnover",
+            "sales amount",
+            "total amount",
+            "income",
+        ),
     ),
     "profit": ("利润", "毛利", "profit"),
     "cost": ("成本", "cost"),

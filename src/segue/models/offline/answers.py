@@ -11,7 +11,7 @@ from ...prompts.catalogue import Texts
 from ...prompts.language import Language
 from ..transcript import PastCall
 from .arguments import CJK, Card, Parameter
-from .intent import Call, Intent
+from .intent import Intent
 
 sentence = Texts("offline")
 MOST_ROWS = 20
@@ -80,11 +80,6 @@ def _argument_text(name: str, value: Any, parameter: Parameter | None, language:
     if units and parameter and parameter.is_number:
         return f"{value} {units[0] if value == 1 or language == 'zh' else units[-1]}"
     return f"{name.replace('_', ' ')}{'：' if language == 'zh' else ': '}{_inline(value, language)}"
-
-
-def written_out(call: Call, language: Language) -> str:
-    """A call in the form that the planner reads back, behind its title."""
-    return f"{title(call.card, language)}: {call.card.name}({json.dumps(call.arguments, ensure_ascii=False)})"
 
 
 def shortcomings(intent: Intent, language: Language) -> list[str]:

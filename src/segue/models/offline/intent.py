@@ -78,9 +78,9 @@ class Fit:
         return tuple(parameter for parameter in self.card.required if parameter.name not in self.reading)
 
     @property
-    def found(self) -> set[str]:
-        """The parameters that the text itself gives values."""
-        return {name for name, hits in self.reading.items() if any(hit.end for hit in hits)}
+    def found(self) -> frozenset[int]:
+        """The places of the values that the text itself gives."""
+        return places(hit for hits in self.reading.values() for hit in hits)
 
     @property
     def values(self) -> dict[str, list[Any]]:

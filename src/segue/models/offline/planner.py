@@ -80,7 +80,8 @@ class Task:
         turns = [_readable(m["content"]) for m in self.transcript.conversation if m["role"] == "user"]
         replies = [m["content"] for m in self.transcript.conversation if m["role"] == "assistant"]
         reply = _readable(replies[-1]) if replies else ""
-        found = Intent() if self.small_talk else interpret(self.cards, self.objective, turns, reply)
+        asks_nothing = self.small_talk or self._concludes
+        found = Intent() if asks_nothing else interpret(self.cards, self.objective, turns, reply)
         unread = (self.say("unread", n=_READ),) if len(self.transcript.objective) > _READ else ()
         calls = tuple(self._in_language(call) for call in found.calls)
         return replace(found, calls=calls, unused=found.unused + unread)
@@ -165,14 +166,18 @@ class Task:
     @cached_property
     def _recap(self) -> list[str]:
         """The results that were found before, where the message asks for them, and what a concluding task adds."""
-        concluding = self.objective.startswith(self.say("conclude"))
-        if not (concluding or _RECAP.search(self.objective)) or self.intent.calls:
+        if not (self._concludes or _RECAP.search(self.objective)) or self.intent.calls:
             return []
         results = [answers.result_text(result, self.language) for result in self._earlier()]
         if not results or answers.shortcomings(self.intent, self.language):
             return []
-        added = [self.objective.removeprefix(self.say("conclude")).strip()] if concluding else []
-        return [*([] if concluding else [self.say("recap")]), *results, *added]
+        added = [self.objective.removeprefix(self.say("conclude")).strip()] if self._concludes else []
+        return [*([] if self._concludes else [self.say("recap")]), *results, *added]
+
+    @property
+    def _concludes(self) -> bool:
+        """Whether this is the last task of a goal, whose text asks for no tool even where it names one."""
+        return self.objective.startswith(self.say("conclude"))
 
     def _earlier(self) -> list[str]:
         """The results of the latest message that has any, or those that a subtask's brief ends with."""
@@ -251,17 +256,18 @@ def _plan(task: Task, request: ModelRequest) -> dict[str, Any]:
 
 
 def _tasks(task: Task, request: ModelRequest) -> dict[str, Any]:
-    """A task for each call, written out so that it can be carried out by itself, and one that concludes."""
-    calls = task.intent.calls
-    texts = [answers.written_out(call, task.language) for call in calls]
-    texts.append(_conclusion(task) if calls else task.objective)
-    tasks = []
-    for number, text in enumerate(texts, start=1):
-        first = number <= len(calls) and calls[number - 1].card.read_only
-        needs = [] if first else [str(before) for before in range(1, number)]
-        common = {"id": str(number), "description": text, "priority": number, "dependencies": needs}
-        tasks.append({**common, "type": "task", "timeout": None})
-    return {"tasks": tasks}
+    """A task for each call, which it names, and one that concludes."""
+    tasks: list[dict[str, Any]] = []
+    for call in task.intent.calls:
+        needs = [] if call.card.read_only else [before["id"] for before in tasks]
+        text = answers.call_text(call.card.name, call.arguments, task.cards, task.language)
+        made = {"action": call.card.name, "params": call.arguments}
+        tasks.append({"id": str(len(tasks) + 1), "description": text, "dependencies": needs, **made})
+    last = _conclusion(task) if tasks else task.objective
+    needs = [before["id"] for before in tasks]
+    tasks.append({"id": str(len(tasks) + 1), "description": last, "dependencies": needs})
+    common = {"type": "task", "timeout": None}
+    return {"tasks": [{**each, "priority": place, **common} for place, each in enumerate(tasks, start=1)]}
 
 
 def _conclusion(task: Task) -> str:
