@@ -218,14 +218,14 @@ class Threads:
         await self._database.write(store)
 
     async def delete(self, thread_id: str, fence: int) -> None:
-        """Delete every row of a thread that is leased under this fence, and its lease.
+        """Delete every row of a thread that is leased under this fence, and its lease; a file still holds their bytes.
 
         A thread of the same name begins with a higher fence, so that no former owner can write to it.
 
         Raises:
             UnknownThread: it has no rows; nothing was changed.
             StaleOwner: another owner took the thread; nothing was changed.
-            DatabaseUnavailable: the rows are deleted or nothing was changed; a file may still hold their bytes.
+            DatabaseUnavailable: the rows are deleted or nothing was changed.
         """
 
         def work(connection: Connection) -> None:
@@ -238,7 +238,6 @@ class Threads:
                 _delete_from(connection, table, thread_id)
 
         await self._database.write(work, synced=True)
-        await self._backend.compact()
 
     async def snapshots(self, thread_id: str, limit: int = 50, before: str | None = None) -> list[Snapshot]:
         return await self._database.read(lambda connection: snapshots(connection, thread_id, limit, before))

@@ -1,10 +1,12 @@
 """Clients' idempotency keys, each with what its request began or continued."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from segue.core.errors import KeyUsed
 from segue.core.records import KnownRequest, RequestKey
+from segue.core.task_status import OPEN
 
 from ..ports import Connection, Database
 
@@ -15,6 +17,16 @@ _ADD = """
 """
 _WITH_KEY = "SELECT * FROM request_keys WHERE key = :key"
 _CONTINUING = "SELECT * FROM request_keys WHERE task_id = :task_id AND seq = :seq ORDER BY key LIMIT 1"
+_LAST = """
+    SELECT * FROM request_keys WHERE key >= :first AND key < :after ORDER BY length(key) DESC, key DESC LIMIT 1
+"""
+# The text may also be that of a schema: what a request says itself is in its decoded `about`.
+_UNSTORED = """
+    SELECT * FROM request_keys
+    WHERE thread_id IN (SELECT thread_id FROM request_keys WHERE about LIKE '%"store": false%')
+    AND thread_id NOT IN (SELECT thread_id FROM sessions)
+"""
+_TASKS = "SELECT task_id, status, updated_at FROM tasks WHERE thread_id = ?"
 
 
 def add_key(connection: Connection, key: RequestKey | None, thread_id: str, task_id: str = "") -> None:
@@ -45,6 +57,38 @@ class RequestKeys:
         """Return the request that continued a task after its event of that number, 0 for its beginning, or None."""
         return await self._one(_CONTINUING, task_id=task_id, seq=seq)
 
+    async def last(self, prefix: str) -> KnownRequest | None:
+        """Return what the key with this prefix and the highest number after it stands for, or None."""
+        return await self._one(_LAST, first=f"{prefix}0", after=f"{prefix}:")  # a colon follows the digits
+
+    async def unstored(self, before: float) -> list[str]:
+        """Return the threads whose every task was begun and continued by requests that are not stored.
+
+        None has a task that is open, or that changed since `before`; none was created without a message.
+        """
+
+        def find(connection: Connection) -> list[str]:
+            requests: dict[str, list[KnownRequest]] = {}
+            for row in connection.fetched(_UNSTORED, ()):
+                requests.setdefault(row["thread_id"], []).append(_known(row))
+            return [
+                thread_id
+                for thread_id, known in requests.items()
+                if not any(each.is_stored for each in known)
+                and all(
+                    row["task_id"] in {each.task_id for each in known}
+                    and row["status"] not in OPEN
+                    and row["updated_at"] <= before
+                    for row in connection.fetched(_TASKS, (thread_id,))
+                )
+            ]
+
+        return await self._database.read(find)
+
     async def _one(self, statement: str, **values: Any) -> KnownRequest | None:
         rows = await self._database.read(lambda connection: connection.fetched(statement, values))
-        return KnownRequest(**{**dict(rows[0]), "about": json.loads(rows[0]["about"])}) if rows else None
+        return _known(rows[0]) if rows else None
+
+
+def _known(row: Mapping[str, Any]) -> KnownRequest:
+    return KnownRequest(**{**dict(row), "about": json.loads(row["about"])})

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -356,30 +357,86 @@ def test_what_is_not_supported_is_refused(client: openai.OpenAI, fields: Json, p
     assert (caught.value.param or "").startswith(param)
 
 
+def sweep(served: Served) -> set[str]:
+    """Delete what is not stored, as the service does later; the responses that are left."""
+    served.do(served.service.app.sessions.delete_unstored(0))
+    return {f"resp_{task.task_id}" for task in served.do(served.service.app.tasks.list(limit=-1))}
+
+
 def test_a_response_that_is_not_stored_cannot_be_read_again(client: openai.OpenAI, served: Served) -> None:
-    """Its session is deleted behind it; the next request brings what was said along."""
+    """Its session is deleted; the next request brings what was said along."""
     first = client.responses.create(model="a", input="apples", store=False)
     assert (first.output_text, first.store) == ("Heard apples.", False)
-    with pytest.raises(openai.NotFoundError):
-        client.responses.retrieve(first.id)
-    with pytest.raises(openai.NotFoundError):
-        client.responses.create(model="a", input="pears", previous_response_id=first.id)
-    before = served.do(served.service.app.tasks.list(limit=-1))
-    assert first.id.removeprefix("resp_") not in {task.task_id for task in before}
-    said = [*first.output, {"role": "user", "content": "pears"}]
-    given: Any = [{"role": "user", "content": "apples"}, *said]
-    with client.responses.stream(model="a", input=given, store=False) as events:
-        assert events.get_final_response().output_text == "Heard apples, pears."
-    assert len(served.do(served.service.app.tasks.list(limit=-1))) == len(before)
+    for _ in range(2):
+        with pytest.raises(openai.NotFoundError):
+            client.responses.retrieve(first.id)
+        with pytest.raises(openai.NotFoundError):
+            client.responses.create(model="a", input="pears", previous_response_id=first.id)
+        said = [*first.output, {"role": "user", "content": "pears"}]
+        given: Any = [{"role": "user", "content": "apples"}, *said]
+        with client.responses.stream(model="a", input=given, store=False) as events:
+            second = events.get_final_response()
+        assert second.output_text == "Heard apples, pears."
+        with pytest.raises(openai.NotFoundError):
+            client.responses.create(model="a", input=given)
+        assert not {first.id, second.id} & sweep(served)
 
 
-def test_a_response_that_is_not_stored_waits_for_its_approval(client: openai.OpenAI, served: Served) -> None:
-    asked = client.responses.create(model="a", input="please refund", store=False)
-    (request,) = [item for item in asked.output if item.type == "mcp_approval_request"]
-    given: Any = [{"type": "mcp_approval_response", "approval_request_id": request.id, "approve": True}]
-    assert client.responses.create(model="a", input=given, store=False).output_text == "Settled, 好的."
-    kept = {task.task_id for task in served.do(served.service.app.tasks.list(limit=-1))}
-    assert request.id.split("_")[1] not in kept
+def test_what_is_stored_stays_whatever_it_says(client: openai.OpenAI, served: Served) -> None:
+    """Also a response with a text like that of one that is not, one of a conversation, and one with later messages."""
+    form: Any = {"type": "json_schema", "name": "x", "schema": {"properties": {"store": False}}}
+    metadata = {"note": '{"store": false}'}
+    plain = client.responses.create(model="a", input="apples", metadata=metadata, text={"format": form})
+    talk = client.conversations.create()
+    there = client.responses.create(model="a", input="apples", conversation=talk.id, store=False)
+    joined = client.responses.create(model="a", input="grapes", store=False)
+    task = served.do(served.service.app.tasks.get(joined.id.removeprefix("resp_")))
+    with served.client() as http:
+        http.post("/api/chat", json={"message": "pears", "session_id": task.thread_id}).raise_for_status()
+    assert {plain.id, there.id, joined.id} <= sweep(served)
+
+
+@pytest.mark.parametrize("headers", [{"Idempotency-Key": "unstored"}, {"x-stainless-retry-count": "1"}])
+def test_a_retry_of_a_response_that_is_not_stored_runs_nothing_again(held: Held, database: Path, headers: Json) -> None:
+    held.go.set()
+    asked: Any = {"model": "a", "input": "please hold", "store": False}
+    with serve(database, held) as served, stock(served) as client:
+        first = client.responses.create(**asked, extra_headers=headers)
+        again = client.responses.create(**asked, extra_headers=headers)
+        assert (again.id, again.output_text, held.effects) == (first.id, first.output_text, ["one"])
+    with serve(database, held) as served, stock(served) as client:
+        assert client.responses.create(**asked, extra_headers=headers).id == first.id
+        assert first.id not in sweep(served)
+    assert held.effects == ["one"]
+
+
+def test_what_is_not_stored_is_deleted_though_its_client_left_or_it_failed(held: Held, database: Path) -> None:
+    with serve(database, held) as served, stock(served) as client:
+        with client.responses.create(model="a", input="please hold", store=False, stream=True) as stream:
+            left = next(iter(stream)).response.id
+        failed = client.responses.create(model="a", input="please fail", store=False)
+        waiting = client.responses.create(model="a", input="please refund", store=False)
+        assert failed.status == "failed"
+        assert {left, failed.id, waiting.id} & sweep(served) == {left, waiting.id}, "the first is under way"
+        held.go.set()
+        wait_until(lambda: left not in sweep(served))
+        done = client.responses.create(model="a", input=decisions(waiting), store=False)
+        assert done.output_text == "Settled, 好的." and waiting.id not in sweep(served)
+
+
+def test_the_service_deletes_at_its_start_what_is_not_stored(held: Held, database: Path) -> None:
+    with serve(database, held) as served, stock(served) as client:
+        response = client.responses.create(model="a", input="apples", store=False)
+    with serve(database, held, replace(OPEN, unstored_seconds=0.0)) as served, served.client() as http:
+        path = f"/api/tasks/{response.id.removeprefix('resp_')}"
+        wait_until(lambda: http.get(path).status_code == 404)
+
+
+def test_a_retry_finds_its_response_though_an_earlier_one_was_deleted(client: openai.OpenAI, served: Served) -> None:
+    asked: Any = {"model": "a", "input": "figs"}
+    first, second = (client.responses.create(**asked).id for _ in range(2))
+    client.responses.delete(first)
+    assert client.responses.create(**asked, extra_headers=RETRY).id == second
 
 
 def test_a_response_of_another_tenant_is_not_there(held: Held, database: Path) -> None:

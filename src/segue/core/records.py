@@ -195,6 +195,11 @@ class KnownRequest:
     digest: str
     about: Json
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether the client can read again what it did."""
+        return self.about.get("store") is not False
+
 
 @dataclass(frozen=True, kw_only=True)
 class WaitingTask:

@@ -1,6 +1,7 @@
 """Sessions: messages, snapshots, copies, exports and recovery, the sessions of bots, and users' preferences."""
 
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from ..core.errors import (
     InvalidExport,
     InvalidMessage,
     TaskError,
+    ThreadBusy,
     UnknownThread,
 )
 from ..core.json_depth import DEEPEST, is_too_deep
@@ -236,6 +238,25 @@ class Sessions:
         Raises:
             UnknownThread, ThreadBusy, DatabaseUnavailable, MemoryUnavailable.
         """
+        await self._delete_both(session_id, keep_memory)
+        await self._storage.compact()
+
+    async def delete_unstored(self, seconds: float) -> int:
+        """Delete the sessions that nobody asked to store, `seconds` after their last task ended; returns how many.
+
+        Raises:
+            DatabaseUnavailable, MemoryUnavailable.
+        """
+        deleted = 0
+        for session_id in await self._storage.requests.unstored(time.time() - seconds):
+            with suppress(ThreadBusy, UnknownThread):  # it goes on, or another process deleted it
+                await self._delete_both(session_id, keep_memory=False)
+                deleted += 1
+        if deleted:
+            await self._storage.compact()
+        return deleted
+
+    async def _delete_both(self, session_id: str, keep_memory: bool) -> None:
         async with self._runner.leased(session_id):
             if bot := await bot_session_of(self._storage.tasks, session_id):
                 async with self._runner.leased(bot):

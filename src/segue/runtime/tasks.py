@@ -174,6 +174,10 @@ class Tasks:
         """What the request with an idempotency key did, or None."""
         return await self._storage.requests.get(key)
 
+    async def last_request(self, prefix: str) -> KnownRequest | None:
+        """As `request`, of the key with this prefix and the highest number after it."""
+        return await self._storage.requests.last(prefix)
+
     async def known(self, key: RequestKey | None) -> KnownRequest | None:
         """As `request`, of the same request.
 

@@ -31,6 +31,7 @@ from .settings import ServerSettings
 from .sse.stream import stopped
 
 AT_ONCE = 4
+SWEEP_SECONDS = 60.0
 POLL_SECONDS = 30.0
 """Seconds between two looks for tasks of other processes that are gone: their leases take that long to run out."""
 MOST = {"conversation_turn_limit": 200, "bot_action_limit": 100, "retry_limit": 10, "api_timeout": 300.0}
@@ -101,6 +102,16 @@ class AutoResume:
                 logger.exception("not resumed", extra={"task_id": task_id})
             finally:
                 self._service.mark_resumed(task_id)
+
+
+async def delete_unstored(service: Service) -> None:
+    """Delete the sessions of responses that are not stored, now and then every minute, until cancelled."""
+    while True:
+        try:
+            await service.app.sessions.delete_unstored(service.settings.unstored_seconds)
+        except SegueError as error:
+            logger.error("not deleted", exc_info=error)
+        await asyncio.sleep(SWEEP_SECONDS)
 
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -198,14 +209,16 @@ def serving(
             _log_model(service.default_model)
             auto_resume = AutoResume(service)
             ids = await auto_resume.find(paused=True) if settings.resume else []
-            background = asyncio.create_task(auto_resume.run(ids), name="auto-resume") if settings.resume else None
+            background = [asyncio.create_task(delete_unstored(service), name="delete unstored")]
+            if settings.resume:
+                background.append(asyncio.create_task(auto_resume.run(ids), name="auto-resume"))
             async with serving_mcp(application, service), serving_a2a(application, service):
                 with draining_on_signal(service):
                     yield
             await drain(service)
-            if background:
-                background.cancel()
-                await asyncio.gather(background, return_exceptions=True)
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
             await app.drain(settings.drain_seconds)  # what a request had begun to start meanwhile
 
     return lifespan

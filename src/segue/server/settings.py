@@ -67,6 +67,8 @@ class ServerSettings:
     """How often a stream without news sends a comment."""
     drain_seconds: float = 10.0
     """How long tasks may take to reach a boundary when the service stops; then they are stopped where they are."""
+    unstored_seconds: float = 660.0
+    """How long a response with `store=False` is there for the retries of its client, which waits 600 s for each try."""
     resume: bool = True
     """Resume tasks that a crash or a shutdown interrupted."""
     open_metrics: bool = False

@@ -128,9 +128,8 @@ class CompletionTasks:
         if known := await self._service.known(asked):
             return known
         attempts = self._attempts(conversation, conversation.said)
-        count = await attempts.count()
-        last = await attempts.known(count - 1) if count else None
-        key = RequestKey(attempts.key(count), self._digest_of_options())
+        last = await attempts.last()
+        key = RequestKey(attempts.key(attempts.number(last) + 1), self._digest_of_options())
         key = replace(asked, also=key) if asked else key
         if conversation.results:
             return await self._resume_with_results(conversation, key if last is None else asked)
@@ -185,7 +184,7 @@ class CompletionTasks:
 
     def _attempts(self, conversation: Conversation, said: Said) -> Attempts:
         """The requests with these messages."""
-        return Attempts(self._service, lambda number: self._tenant.stored(conversation.key(said, number)))
+        return Attempts(self._service, self._tenant.stored(conversation.key(said)))
 
     async def _before(self, conversation: Conversation) -> Task | None:
         """The task that gave the last answer; of several attempts the one whose answer the client shows."""
@@ -193,7 +192,7 @@ class CompletionTasks:
             return None
         attempts, shown = self._attempts(conversation, conversation.asked_before), conversation.last_answer.strip()
         newest = None
-        for attempt in reversed(range(await attempts.count())):
+        for attempt in reversed(range(attempts.number(await attempts.last()) + 1)):
             task = await attempts.task(attempt)
             newest = newest or task
             if task and ((task.result or {}).get("answer") or "").strip() == shown:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -85,9 +85,9 @@ class Conversation:
         """The answer before the new message, as the client shows it."""
         return "\n\n".join(said[1] for said in self.earlier[len(self.asked_before) :])
 
-    def key(self, said: Said, attempt: int = 0) -> str:
-        """The idempotency key of a request with these messages; the same one again is the next attempt."""
-        return f"completion:{self._digest(said)}#{attempt}"
+    def key(self, said: Said) -> str:
+        """What the idempotency keys of requests with these messages begin with."""
+        return f"completion:{self._digest(said)}#"
 
     @property
     def session_id(self) -> str:
@@ -137,29 +137,26 @@ TRY_SECONDS = 610.0
 
 @dataclass(frozen=True)
 class Attempts:
-    """The attempts of one request; `key` gives the idempotency key of each by its number, from 0."""
+    """The attempts of one request, whose idempotency keys are a prefix and a number, from 0; some may be deleted."""
 
     service: Service
-    key: Callable[[int], str]
+    prefix: str
 
-    async def known(self, number: int) -> KnownRequest | None:
-        """What an attempt did."""
-        return await self.service.app.tasks.request(self.key(number))
+    def key(self, number: int) -> str:
+        return f"{self.prefix}{number}"
+
+    def number(self, attempt: KnownRequest | None) -> int:
+        """The number of an attempt; -1 of none."""
+        return int(attempt.key.removeprefix(self.prefix)) if attempt else -1
+
+    async def last(self) -> KnownRequest | None:
+        """What the newest attempt did."""
+        return await self.service.app.tasks.last_request(self.prefix)
 
     async def task(self, number: int) -> Task | None:
         """The task of an attempt."""
-        known = await self.known(number)
+        known = await self.service.app.tasks.request(self.key(number))
         return await self.service.app.tasks.get(known.task_id) if known else None
-
-    async def count(self) -> int:
-        """How many there were, found in logarithmically many look-ups."""
-        low, high = 0, 1
-        while await self.known(high - 1):
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if await self.known(middle - 1) else (low, middle)
-        return low
 
 
 async def is_awaited(service: Service, task: Task, name: str, retries: int, *, over: bool) -> bool:

@@ -15,7 +15,7 @@ from ...core.errors import InvalidAnswer
 from ...core.question import CLIENT_CALLS
 from ...core.records import Json, RequestKey, Task
 from ...core.reply_options import AnswerFormat, ReplyOptions
-from ...core.task_status import ENDED
+from ...core.task_status import ENDED, OPEN
 from ...prompts.protocols import answer_of
 from ..errors import Problem, not_found
 from ..request_body import LONGEST, NAME, Items, RequestBody, refuse_many_fields
@@ -229,11 +229,6 @@ class ResponseRequest(RequestBody, ReplyFields):
         }
 
     @property
-    def is_kept(self) -> bool:
-        """Whether the session stays once the response has its answer."""
-        return self.store is not False or self.session_id is not None
-
-    @property
     def session_id(self) -> str | None:
         """The conversation that it names."""
         return self.conversation.id if isinstance(self.conversation, ConversationName) else self.conversation
@@ -276,9 +271,9 @@ class ResponseTasks:
         if asked:
             known = await self.service.known(asked)
             return known or await self._begin(replace(asked, about=about))
-        attempts = Attempts(self.service, lambda number: self.tenant.stored(f"response:{digest}:{number}"))
-        count = await attempts.count()
-        last = await attempts.known(count - 1) if count else None
+        attempts = Attempts(self.service, self.tenant.stored(f"response:{digest}:"))
+        last = await attempts.last()
+        count = attempts.number(last) + 1
         if last and last.task_id:
             task = await self.service.app.tasks.get(last.task_id)
             segment = await segment_of(self.service, task, last.seq)
@@ -337,6 +332,8 @@ class ResponseTasks:
             return None, new
         try:
             segment = await own_segment(self.service, self.tenant, named)
+            if not segment.is_stored and segment.row.status not in OPEN:
+                raise not_found("response", named)
         except Problem:
             if self.body.previous_response_id or decided or self.body.store is not False:
                 raise

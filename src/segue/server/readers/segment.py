@@ -35,6 +35,8 @@ class Segment:
     """What the client said of its request."""
     log: Sequence[Event]
     """Every durable event of the task."""
+    is_stored: bool = True
+    """Whether its client can read it again."""
     temperature: float = 1.0
     """That of its agent, else OpenAI's default."""
 
@@ -45,11 +47,6 @@ class Segment:
     @property
     def id(self) -> str:
         return response_id(self.task_id, self.start)
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether its client can read it again."""
-        return self.about.get("store") is not False
 
     @cached_property
     def _ended(self) -> tuple[Sequence[Event], Event | None]:
@@ -152,7 +149,8 @@ async def segment_of(service: Service, row: Task, start: int) -> Segment:
     known = await service.app.tasks.continuation(row.task_id, start)
     agent = service.app.agents.get(row.agent_id)  # it may be gone by now
     temperature = 1.0 if agent is None or agent.temperature is None else agent.temperature
-    return Segment(row, start, known.about if known else {}, log, temperature)
+    about, is_stored = (known.about, known.is_stored) if known else ({}, True)
+    return Segment(row, start, about, log, is_stored, temperature)
 
 
 async def last_segment(service: Service, row: Task) -> Segment:

@@ -1,7 +1,6 @@
 """Routes of OpenAI's responses and conversations: a response is a task or part of one, a conversation a session."""
 
 import time
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from hashlib import sha256
@@ -13,7 +12,6 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from ...core.records import Json, Session, Task
-from ...core.task_status import ENDED
 from ..errors import JsonResponse, Problem, not_found
 from ..protocols.response_view import ResponseView, file_parts, frames, input_items, response_view
 from ..readers.responses import (
@@ -70,8 +68,7 @@ async def create_response(
         row, start = await tasks.begin(*sent)
         segment = await segment_of(service, row, start)
         if body.stream:
-            made = _sent(service, tenant, segment, body)
-            return EventStream(service, tenant, made, task_headers(tenant, row))
+            return EventStream(service, tenant, frames(service, tenant, segment), task_headers(tenant, row))
     except BaseException:
         service.close_stream(tenant)
         raise
@@ -79,31 +76,9 @@ async def create_response(
         async with aclosing(frames(service, tenant, segment)) as stream:
             async for _ in stream:
                 pass
-        view = await _view(service, tenant, await service.app.tasks.get(segment.task_id), start)
-        if not body.is_kept:
-            await _forget(service, segment)
-        return view
+        return await _view(service, tenant, await service.app.tasks.get(segment.task_id), start)
     finally:
         service.close_stream(tenant)
-
-
-async def _sent(
-    service: Service, tenant: Tenant, segment: Segment, body: ResponseRequest
-) -> AsyncGenerator[bytes, None]:
-    """The frames of a response; what is not kept is forgotten behind the last of them."""
-    async with aclosing(frames(service, tenant, segment)) as stream:
-        async for frame in stream:
-            yield frame
-    if not body.is_kept:
-        await _forget(service, segment)
-
-
-async def _forget(service: Service, segment: Segment) -> None:
-    """Delete the session of a response that is not stored, once it has its answer and unless others go before it."""
-    task = await service.app.tasks.get(segment.task_id)
-    others = await service.app.tasks.list(session_id=task.thread_id, limit=2)
-    if task.status in ENDED and len(others) == 1:
-        await service.app.delete(task.thread_id)
 
 
 async def _stored_segment(service: Service, tenant: Tenant, response_id: str) -> Segment:
