@@ -6,10 +6,10 @@ from typing import Any
 from langchain_core.messages import AnyMessage
 from langgraph.graph.state import CompiledStateGraph
 
-from segue.core.events import Answer, Fallback
+from segue.core.events import Answer, Fallback, Token
 from segue.prompts.catalogue import phrase
 
-from ..shared.context import NodeRuntime, announce, node_context
+from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.task import Assignment, before_objective, compose_result
 from ..shared.tool_messages import calls_in
@@ -48,7 +48,7 @@ def run_mode(name: str, graph: ModeGraph) -> ChatNode:
             return _fall_back(state, name, out, fresh)
         if out.get("result"):
             return {"messages": fresh, "result": out["result"], "gave_up": ""}
-        return _plain(state, name, fresh)
+        return _plain(state, name, fresh, work)
 
     return run
 
@@ -61,10 +61,12 @@ def _fall_back(state: ChatState, name: str, out: Mapping[str, Any], fresh: list[
     return {"messages": fresh, "usage": usage, "gave_up": why, "mode": other, "events": announce(fallback)}
 
 
-def _plain(state: ChatState, name: str, fresh: list[AnyMessage]) -> ChatUpdate:
+def _plain(state: ChatState, name: str, fresh: list[AnyMessage], work: NodeContext) -> ChatUpdate:
     """A graph that returns no result: its last assistant message is the answer."""
     answers = [m.text for m in fresh if m.type == "ai" and m.text]
     answer = answers[-1] if answers else ""
+    if answer:
+        work.emit(Token(task_id=state["task_id"], content=answer))
     result = compose_result(name, answer, error="" if answer else phrase("no_answer", state["language"], mode=name))
     return {
         "messages": fresh,

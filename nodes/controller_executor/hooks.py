@@ -85,7 +85,8 @@ def unfinished(state: Mapping[str, Any], why: str) -> EarlyExit:
     done = [f"- {record['summary']}" for record in state["records"][-_SHOWN:]]
     left_out = len(state["records"]) - len(done)
     shown = [*([f"- … ({left_out})"] if left_out > 0 else []), *done]
-    text = phrase("flow_unfinished", state["language"], why=why, done="\n".join(shown) or "-")
+    nothing = phrase("nothing_found", state["language"])
+    text = phrase("flow_unfinished", state["language"], why=why, done="\n".join(shown) or nothing)
     return EarlyExit(text, text, "unfinished")
 
 

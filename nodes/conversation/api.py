@@ -8,15 +8,14 @@ from typing import Any
 from segue.core.approval import Verdict
 from segue.core.conversation import APIOutput, Conversation, Role, Utterance
 from segue.core.errors import ConfigurationError
-from segue.core.events import Uttered
 from segue.core.participants import RunsTools, output_of
 from segue.core.tools import Tool
 
 from ..shared.approval import ask_person, question_of
 from ..shared.call_runner import rejection
-from ..shared.context import NodeContext, NodeRuntime, announce, node_context
+from ..shared.context import NodeContext, NodeRuntime, node_context
 from .roles import api_of, controllers_of
-from .state import ConversationState, conversation_of, with_participant_state
+from .state import ConversationState, announced, conversation_of, with_participant_state
 
 REFUSED = 409
 """The status code of a call that a controller refused."""
@@ -31,11 +30,11 @@ APPROVAL = "approval"
 async def api(state: ConversationState, runtime: NodeRuntime) -> ConversationState:
     """Carry the pending call out; a refused one counts as a call and has the reason as its result."""
     started = time.monotonic()
-    conversation = conversation_of(state)
+    conversation, work = conversation_of(state), node_context(runtime)
     call = conversation.pending
     if call is None:
         raise ConfigurationError("There is no call to carry out: API follows a call of the bot.")
-    call, output, controller = await _execute(conversation, call, node_context(runtime))
+    call, output, controller = await _execute(conversation, call, work)
     utterance = Utterance(
         index=len(conversation.utterances),
         turn=conversation.turn,
@@ -53,7 +52,7 @@ async def api(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
     return {
         "utterances": [utterance.json()],
         "kept": with_participant_state(state, Role.API, output.state),
-        "events": announce(Uttered(task_id=state["task_id"], utterance=utterance.json())),
+        "events": announced(utterance, conversation, work),
     }
 
 

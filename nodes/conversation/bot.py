@@ -5,13 +5,12 @@ import time
 from dataclasses import replace
 
 from segue.core.conversation import BotOutput, BotOutputType, Conversation, EndReason, Role, Utterance, without_end
-from segue.core.events import Uttered
 from segue.core.participants import output_of
 from segue.prompts.catalogue import phrase
 
-from ..shared.context import NodeContext, NodeRuntime, announce, node_context
+from ..shared.context import NodeContext, NodeRuntime, node_context
 from .roles import bot_of, controllers_of
-from .state import ConversationState, conversation_of, with_participant_state
+from .state import ConversationState, announced, conversation_of, with_participant_state
 
 ACTION_LIMIT = "bot_action_limit"
 
@@ -47,7 +46,7 @@ async def bot(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
         "utterances": [utterance.json()],
         "kept": with_participant_state(state, Role.BOT, output.state),
         "end_reason": "" if utterance.is_action else await _end(after, work),
-        "events": announce(Uttered(task_id=state["task_id"], utterance=utterance.json())),
+        "events": announced(utterance, conversation, work),
     }
 
 

@@ -26,7 +26,7 @@ from segue.prompts.catalogue import phrase
 from segue.tools.builtin import BUILTIN as BUILTIN_TOOLS
 
 from ..shared.context import NodeContext
-from .participants.apis import HttpAPI, ToolsAPI
+from .participants.apis import HttpAPI, ToolsAPI, offered
 from .participants.react_bot import ReactBot
 from .participants.scripted import DummyAPI, DummyBot, DummyUser, PersonBot, PersonUser, ScriptedUser
 from .participants.simulated import OutOfWorkflowUser, SimulatedAPI, SimulatedUser
@@ -113,8 +113,7 @@ def bot_of(conversation: Conversation, work: NodeContext) -> Bot:
         ConfigurationError, UnknownAgent.
     """
     tables: tuple[Table[Bot], ...] = (work.services.participants.bots, BUILTIN.bots)
-    specs = specs_of(api_of(conversation, work))
-    return _built(Role.BOT, conversation.config.bot_mode, tables, conversation, work, specs)
+    return _built(Role.BOT, conversation.config.bot_mode, tables, conversation, work, _offered(conversation, work))
 
 
 def api_of(conversation: Conversation, work: NodeContext) -> API:
@@ -137,12 +136,18 @@ def controllers_of(conversation: Conversation, work: NodeContext) -> dict[str, C
     """
     config = conversation.config
     tables: tuple[Table[Controller], ...] = (work.services.participants.controllers, BUILTIN.controllers)
-    specs = specs_of(api_of(conversation, work)) if config.controllers else ()
+    specs = _offered(conversation, work) if config.controllers else ()
     found = {}
     for name in config.controllers:
         factory, argument = factory_of(name, *tables, restrictions=_restrictions(work))
         found[name] = factory(_setting(Role.API, conversation, work, argument, specs))
     return found
+
+
+def _offered(conversation: Conversation, work: NodeContext) -> Sequence[Mapping[str, Any]]:
+    """The functions that a bot may call: those that the API lists, else those of the configuration or the tools."""
+    listed = specs_of(api_of(conversation, work))
+    return offered(_setting(Role.API, conversation, work, "", ())) if listed is None else listed
 
 
 def _restrictions(work: NodeContext) -> Restrictions:

@@ -4,9 +4,11 @@ from typing import Any
 
 from langgraph.config import get_config
 
-from segue.core.conversation import Conversation, ConversationConfig, Role, Utterance
+from segue.core.conversation import Conversation, ConversationConfig, Role, Utterance, line_of
+from segue.core.events import Token, Uttered
 
 from ..shared.channels import Records
+from ..shared.context import NodeContext, announce
 from ..shared.task import TaskState
 
 
@@ -43,6 +45,13 @@ def conversation_of(state: ConversationState) -> Conversation:
         language=state["language"],
         task_id=state["task_id"],
     )
+
+
+def announced(utterance: Utterance, conversation: Conversation, work: NodeContext) -> list[dict[str, Any]]:
+    """Its event; its line of the transcript is streamed, since the transcript is the answer."""
+    if text := line_of(utterance):
+        work.emit(Token(task_id=conversation.task_id, content=f"\n{text}" if conversation.utterances else text))
+    return announce(Uttered(task_id=conversation.task_id, utterance=utterance.json()))
 
 
 def with_participant_state(state: ConversationState, role: Role, value: dict[str, Any] | None) -> dict[str, Any]:

@@ -4,13 +4,12 @@ import asyncio
 import time
 
 from segue.core.conversation import EndReason, Role, Utterance
-from segue.core.events import Uttered
 from segue.core.participants import output_of
 from segue.prompts.language import language_of
 
-from ..shared.context import NodeRuntime, announce, node_context
+from ..shared.context import NodeRuntime, node_context
 from .roles import user_of
-from .state import ConversationState, conversation_of, with_participant_state
+from .state import ConversationState, announced, conversation_of, with_participant_state
 
 
 async def user(state: ConversationState, runtime: NodeRuntime) -> ConversationState:
@@ -19,8 +18,8 @@ async def user(state: ConversationState, runtime: NodeRuntime) -> ConversationSt
     Where the configuration has no language, the first message decides it.
     """
     started = time.monotonic()
-    conversation = conversation_of(state)
-    participant = await asyncio.to_thread(user_of, conversation, node_context(runtime))
+    conversation, work = conversation_of(state), node_context(runtime)
+    participant = await asyncio.to_thread(user_of, conversation, work)
     output = await output_of(participant, Role.USER, conversation.config.user_mode, conversation)
     failed = bool(output.error) and not output.text
     utterance = Utterance(
@@ -39,5 +38,5 @@ async def user(state: ConversationState, runtime: NodeRuntime) -> ConversationSt
         "utterances": [utterance.json()],
         "kept": with_participant_state(state, Role.USER, output.state),
         "end_reason": EndReason.USER_FAILED.value if failed else EndReason.USER_ENDED.value if output.ends else "",
-        "events": announce(Uttered(task_id=state["task_id"], utterance=utterance.json())),
+        "events": announced(utterance, conversation, work),
     }

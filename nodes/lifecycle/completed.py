@@ -4,6 +4,7 @@ from typing import cast
 
 from langchain_core.messages import AIMessage
 
+from segue.core.events import Token
 from segue.core.lifecycle import EngineEventType
 from segue.core.plan import Status
 
@@ -16,9 +17,11 @@ from .state import LifecycleState
 
 async def completed(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
     """Tell how many tasks were completed, and write the result; a task that failed makes it an error."""
-    added = cast(LifecycleState, await read_added_messages(state, node_context(runtime)))
+    work = node_context(runtime)
+    added = cast(LifecycleState, await read_added_messages(state, work))
     task_id, tasks = state["task_id"], tasks_of(state["steps"])
     answer = whole_answer(state)
+    work.emit(Token(task_id=task_id, content=answer))
     undone = [task for task in tasks if task.status is not Status.DONE]
     why = "; ".join(f"task {task.step_id} ({task.status}): {task.note}" for task in undone)
     result = lifecycle_result(state, answer, why)

@@ -2,10 +2,11 @@
 
 from langchain_core.messages import AIMessage
 
+from segue.core.events import Token
 from segue.core.lifecycle import EngineEventType, EngineState
 from segue.prompts.catalogue import phrase
 
-from ..shared.context import NodeRuntime, announce
+from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.task import end_task
 from .events import changed, engine_event
 from .result import done_so_far, lifecycle_result
@@ -18,6 +19,7 @@ async def error(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
     why = str(failure.get("error", ""))
     found = done_so_far(state) or phrase("nothing_found", language)
     text = phrase("unfinished", language, why=why.rstrip(".。"), found=found)
+    node_context(runtime).emit(Token(task_id=task_id, content=text))
     result = lifecycle_result(state, text, why)
     events = announce(
         changed(task_id, state["phase"], EngineState.ERROR),

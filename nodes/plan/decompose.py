@@ -43,7 +43,10 @@ async def decompose(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
 
 
 def _steps(drafted: list[Any]) -> tuple[Step, ...]:
-    """The steps; one that declares no dependencies follows the one before it and what its parameters refer to."""
+    """The steps; one that declares no dependencies follows the one before it and what its parameters refer to.
+
+    One without a description has the name of its tool.
+    """
     steps: list[Step] = []
     for place, item in enumerate(drafted, start=1):
         if not isinstance(item, dict):
@@ -57,7 +60,9 @@ def _steps(drafted: list[Any]) -> tuple[Step, ...]:
         needs = [steps[-1].step_id] if item.get("depends_on") is None and steps else list(step.depends_on)
         needs += [need for need in referenced_steps(step.params) if need not in needs]
         needs = [need for need in needs if need != step.step_id]
-        steps.append(step.model_copy(update={"depends_on": tuple(needs), "status": Status.PENDING}))
+        said = step.description or (step.action if step.uses_tool else "")
+        changes = {"depends_on": tuple(needs), "status": Status.PENDING, "description": said}
+        steps.append(step.model_copy(update=changes))
     return tuple(steps)
 
 

@@ -260,6 +260,13 @@ async def test_plan_mode_has_the_documents_banners_one_for_every_step(chat: Chat
     assert talk.result["answer"] == "四"
 
 
+async def test_a_step_without_a_description_has_the_name_of_its_tool(chat: Chat) -> None:
+    steps = [{"action": "double", "params": {"number": 2}}]
+    talk = await chat([Text(plan_json("four", steps)), Text("4")], "double 2", mode="plan", tools=(double,))
+    assert "[1/1] double\n" in talk.text("thinking")
+    assert [step["description"] for step in talk.result["plan"]] == ["double"]
+
+
 async def test_the_thinking_of_react_names_tool_arguments_and_outcome(chat: Chat) -> None:
     def half(number: int) -> float:
         """Half a number."""
@@ -428,6 +435,19 @@ async def test_a_mode_of_ones_own_is_a_graph_under_a_name(tmp_path: Path) -> Non
         result = await app.ask("hear me", mode="custom")
         assert (result["answer"], result["mode"]) == ("HEAR ME", "custom")
         assert {"direct", "react", "plan", "plan_react", "auto", "custom"} <= set(app.modes)
+
+
+async def test_the_tokens_of_every_mode_are_its_answer(tmp_path: Path) -> None:
+    async def echo(state: MessagesState) -> dict[str, list[AIMessage]]:
+        return {"messages": [AIMessage(state["messages"][-1].text)]}
+
+    own = StateGraph(MessagesState).add_node("echo", echo).add_edge(START, "echo")
+    async with segue.open(tmp_path / "a.db", modes={"custom": own}) as app:
+        for mode in app.modes:
+            events = [event async for event in app.chat("北京有什么景点？", mode=mode)]
+            written = "".join(event.content for event in events if isinstance(event, Token))
+            (done,) = [event.data["result"] for event in events if event.type == "task_complete"]
+            assert written == done["answer"] != "", mode
 
 
 PICKED = {

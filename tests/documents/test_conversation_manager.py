@@ -473,6 +473,18 @@ async def test_a_segue_agent_in_any_mode_is_the_bot_and_its_calls_go_through_the
     assert conversation.utterances[-2].text
 
 
+@pytest.mark.parametrize("api", ["dummy_api", "plain"])
+async def test_an_api_that_lists_no_functions_is_called_by_the_names_of_the_tools(app: App, api: str) -> None:
+    app.agents.participants.apis.register("plain", PlainAPI)
+    config = ConversationConfig(
+        user_mode="scripted_user", script=["北京有什么景点？"], bot_mode="segue:react", bot_agent="travel", api_mode=api
+    )
+    conversation = await converse(app, config)
+    (result,) = conversation.results
+    assert (result.action, result.status_code) == ("query_attractions", 200)
+    assert result.data in ("api calling...", {"query_attractions": {"cities": ["北京"]}})
+
+
 async def test_a_person_is_the_user_or_the_bot(app: App, cast: Callable[..., None]) -> None:
     typed = {"USER": ["hello", "END"], "BOT": ['look({"at": 1})', 'lok({"at": 1})', "ok()"]}
     cast(api=found)

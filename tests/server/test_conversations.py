@@ -132,6 +132,13 @@ def test_chat_starts_one_and_answers_the_one_that_waits(client: httpx.Client) ->
     assert "conversation_end" in types(over) and ending(over)["status"] == "done"
 
 
+def test_the_tokens_of_a_conversation_are_its_transcript(client: httpx.Client) -> None:
+    heard = chat(client, json.dumps({"script": ["apples", "pears"], **SCRIPTED}), mode="conversation")
+    written = "".join(form["content"] for form in heard if form["type"] == "token")
+    assert written == ending(heard)["answer"]
+    assert written.startswith("[USER] apples\n[BOT] Heard apples.\n[USER] pears\n[BOT] Heard")
+
+
 def test_a_chat_message_is_the_goal_of_a_user_whom_a_model_plays(client: httpx.Client) -> None:
     sent = {"message": "I want to change my flight", "mode": "conversation", "agent_id": "shop"}
     refused = client.post("/api/chat", json=sent)

@@ -11,6 +11,8 @@ from segue.core.conversation import END, APIOutput, BotOutput, BotOutputType, Co
 from segue.core.participants import Setting
 from segue.prompts.catalogue import phrase
 
+from .apis import offered
+
 TURNS = 2
 """Turns after which the dummy user ends the conversation."""
 
@@ -40,10 +42,8 @@ class DummyBot:
 class DummyAPI:
     """Says that it is called."""
 
-    specs: Sequence[Mapping[str, Any]] = ()
-
     def __init__(self, setting: Setting) -> None:
-        pass
+        self.specs: Sequence[Mapping[str, Any]] = offered(setting)
 
     async def process(self, conversation: Conversation) -> APIOutput:
         return APIOutput(data="api calling...")

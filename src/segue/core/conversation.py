@@ -397,7 +397,13 @@ PREFIXES = {Role.USER: "[USER]", Role.BOT: "[BOT]", Role.API: "[SYSTEM]"}
 
 def transcript(conversation: Conversation) -> str:
     """One line per utterance; an end without words has none."""
-    return "\n".join(f"{PREFIXES[u.role]} {spoken(u)}" for u in shown(conversation))
+    return "\n".join(map(line_of, shown(conversation)))
+
+
+def line_of(utterance: Utterance) -> str:
+    """The line of a transcript; empty where the utterance has no words."""
+    text = spoken(utterance)
+    return f"{PREFIXES[utterance.role]} {text}" if text else ""
 
 
 def shown(conversation: Conversation) -> Iterator[Utterance]:

@@ -43,7 +43,8 @@ class API(Participant[APIOutput], Protocol):
     """Carries out the bot's pending call.
 
     `specs` are the functions that it offers, in OpenAI's format: {"type": "function", "function": {"name",
-    "description", "parameters"}}. An API without them is called by bots that need no list of functions.
+    "description", "parameters"}}. Without them bots call the `apis` of the configuration, or
+    else the tools.
     """
 
     @property
@@ -335,9 +336,9 @@ async def output_of(participant: Participant[Output], role: Role, mode: str, con
     return said  # type: ignore[no-any-return]
 
 
-def specs_of(api: API) -> Sequence[Mapping[str, Any]]:
-    """The functions that an API offers; none where it has no `specs`."""
-    return getattr(api, "specs", ())
+def specs_of(api: API) -> Sequence[Mapping[str, Any]] | None:
+    """The functions that an API lists; None where it has no `specs`."""
+    return getattr(api, "specs", None)
 
 
 def check_specs(mode: str, api: API) -> None:
@@ -347,7 +348,7 @@ def check_specs(mode: str, api: API) -> None:
         ConfigurationError.
     """
     specs: Any = specs_of(api)
-    if not isinstance(specs, list | tuple) or not all(_is_spec(spec) for spec in specs):
+    if specs is not None and not (isinstance(specs, list | tuple) and all(map(_is_spec, specs))):
         raise ConfigurationError(
             'The specs of the API "{mode}" should be a list of functions in OpenAI\'s format: '
             '{{"type": "function", "function": {{"name": "…", "description": "…", "parameters": {{…}}}}}}.',
