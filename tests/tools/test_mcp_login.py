@@ -5,6 +5,7 @@ import json
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import httpx2
@@ -109,18 +110,40 @@ async def test_a_login_that_is_refused_or_answered_by_another_says_so(shop: Guar
     with pytest.raises(ToolServerUnavailable, match="access_denied"):
         async with httpx2.AsyncClient(follow_redirects=True, trust_env=False) as browser:
             await login(clerk(shop).mcp[0], lambda link: asyncio.ensure_future(browser.get(link)) and None)
-    shop.issuer.denies = False
-
-    def forge(link: str) -> None:
-        callback = httpx2.URL(httpx2.URL(link).params["redirect_uri"], params={"code": "x", "state": "y"})
-        forged.append(asyncio.ensure_future(browser.get(callback)))
-
-    forged: list[asyncio.Future[httpx2.Response]] = []
-    async with httpx2.AsyncClient(trust_env=False) as browser:
-        with pytest.raises(ToolServerUnavailable, match="State"):
-            await login(clerk(shop).mcp[0], forge)
-        await asyncio.gather(*forged)
     assert LoginFile(clerk(shop).mcp[0]).read().tokens is None
+
+
+async def test_a_callback_without_the_state_of_the_login_ends_nothing(shop: GuardedShop) -> None:
+    """A page of another site may send the browser to the callback's port."""
+
+    async def browse(link: str) -> list[int]:
+        async with httpx2.AsyncClient(follow_redirects=True, trust_env=False) as browser:
+            callback = httpx2.URL(link).params["redirect_uri"]
+            forged = ({"error": "no"}, {"error": "no", "state": "y"}, {"code": "x", "state": "y"}, {"code": "x"})
+            pages = [await browser.get(callback, params=params) for params in forged]
+            return [page.status_code for page in (*pages, await browser.get(link))]
+
+    browsing: list[asyncio.Task[list[int]]] = []
+    await login(clerk(shop).mcp[0], lambda link: browsing.append(asyncio.create_task(browse(link))))
+    assert [await task for task in browsing] == [[404, 404, 404, 404, 200]]
+    assert LoginFile(clerk(shop).mcp[0]).read().tokens
+
+
+async def test_changes_of_a_login_at_the_same_time_are_all_kept(shop: GuardedShop) -> None:
+    fields: list[dict[str, Any]] = [{"url": "u"}, {"expires_at": 1.0}, {"challenge": (403, "x")}]
+    (server,) = clerk(shop).mcp
+
+    def change(own: dict[str, Any]) -> None:
+        file = LoginFile(server)
+        for _ in range(20):
+            file.update(**own)
+
+    for _ in range(5):
+        file = LoginFile(server)
+        file.remove()
+        await asyncio.gather(*(asyncio.to_thread(change, own) for own in fields))
+        stored = file.read()
+        assert (stored.url, stored.expires_at, stored.challenge) == ("u", 1.0, (403, "x"))
 
 
 async def test_a_server_with_its_own_key_is_never_logged_in_to(shop: GuardedShop) -> None:
@@ -148,7 +171,18 @@ def test_over_http_the_error_has_a_link_that_begins_a_login(shop: GuardedShop) -
 
 
 async def _finished(served: Served) -> None:
-    await asyncio.gather(*served.service.logins.values())
+    await asyncio.gather(*(task for task, _ in served.service.logins.values()))
+
+
+def test_another_sites_page_begins_no_login_and_one_that_is_under_way_ends_with_the_service(shop: GuardedShop) -> None:
+    with Served(agents=[clerk(shop)]) as served, served.client() as client:
+        for site in ("cross-site", "same-site"):
+            assert client.get("/mcp/login/shop", headers={"Sec-Fetch-Site": site}).status_code == 403
+        assert not served.service.logins
+        links = {client.get("/mcp/login/shop").headers["location"] for _ in range(2)}
+        assert len(links) == 1, "the second request joins the login of the first"
+        ((task, _),) = served.service.logins.values()
+    assert task.cancelled()
 
 
 def test_a_service_with_keys_gives_no_link_and_begins_no_login(shop: GuardedShop) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
-from filelock import AsyncFileLock
+from filelock import AsyncFileLock, FileLock
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthFlowError
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.client.auth.utils import extract_field_from_www_auth
@@ -32,6 +32,8 @@ from segue.core.errors import ToolServerUnavailable
 
 PERSON_SECONDS = 600.0
 """How long a person may take to log in."""
+LOCK_SECONDS = 60.0
+"""How long another process may take with a login's file."""
 CALLBACK = "/callback"
 _Flow = AsyncGenerator[httpx2.Request, httpx2.Response]
 _INITIALIZE = {
@@ -76,28 +78,31 @@ class LoginFile:
             return Login(url=self.server.url)
 
     def write(self, login: Login) -> None:
-        """Replace the file."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Replace the file, whose folder is there."""
         handle, name = tempfile.mkstemp(dir=self.path.parent)  # readable by the user only
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(login.model_dump_json(exclude_none=True))
         os.replace(name, self.path)
 
     def remove(self) -> bool:
-        """Delete the file; False if there was none."""
-        found = self.path.exists()
-        self.path.unlink(missing_ok=True)
+        """Delete the file, once nobody refreshes its tokens; False if there was none."""
+        with FileLock(self._beside(".lock"), timeout=LOCK_SECONDS):
+            found = self.path.exists()
+            self.path.unlink(missing_ok=True)
         return found
 
     def update(self, **fields: object) -> None:
-        self.write(self.read().model_copy(update=fields))
+        """Change some fields; what others change at the same time stays."""
+        with FileLock(self._beside(".update"), timeout=LOCK_SECONDS):
+            self.write(self.read().model_copy(update=fields))
 
-    @asynccontextmanager
-    async def locked(self) -> AsyncIterator[None]:
-        """Keep other processes from refreshing the same tokens."""
+    def refreshing(self) -> AsyncFileLock:
+        """Keep other processes from refreshing or deleting the same tokens."""
+        return AsyncFileLock(self._beside(".lock"), timeout=LOCK_SECONDS)
+
+    def _beside(self, suffix: str) -> Path:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        async with AsyncFileLock(self.path.with_suffix(".lock"), timeout=60):
-            yield
+        return self.path.with_suffix(suffix)
 
     async def get_tokens(self) -> OAuthToken | None:
         return self.read().tokens
@@ -186,7 +191,7 @@ class StoredLogin(_Provider):
         refresh = not self.context.is_token_valid()
         while True:
             if refresh and self.context.can_refresh_token():
-                async with self._file.locked():
+                async with self._file.refreshing():
                     used = self.context.current_tokens
                     await self._initialize()
                     if self.context.current_tokens == used:
@@ -242,6 +247,7 @@ async def login(server: McpServer, show: Callable[[str], None]) -> None:
                 file.update(client=None)
 
             async def redirect(link: str) -> None:
+                callback.expect(link)
                 show(link)
 
             provider.context.redirect_handler, provider.context.callback_handler = redirect, callback.result
@@ -277,15 +283,22 @@ class _Callback:
     """Waits for the browser that comes back from the authorization server."""
 
     def __init__(self) -> None:
-        self._result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+        self._results: dict[str, asyncio.Future[AuthorizationCodeResult]] = {}
+        """What the browser brings, by the `state` of the link that it was sent to."""
         self.port = 0
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}{CALLBACK}"
 
+    def expect(self, link: str) -> None:
+        """Let the browser come back from this link, and from no former one."""
+        (state,) = parse_qs(urlsplit(link).query)["state"]
+        self._results = {state: asyncio.get_running_loop().create_future()}
+
     async def result(self) -> AuthorizationCodeResult:
-        return await self._result
+        (result,) = self._results.values()
+        return await result
 
     @classmethod
     @asynccontextmanager
@@ -318,13 +331,12 @@ class _Callback:
     def _take(self, target: str) -> tuple[str, str]:
         parts = urlsplit(target)
         given = {name: values[0] for name, values in parse_qs(parts.query).items()}
-        if parts.path != CALLBACK or self._result.done() or not given.keys() & {"code", "error"}:
+        result = self._results.get(given.get("state", ""))
+        if parts.path != CALLBACK or result is None or result.done() or not given.keys() & {"code", "error"}:
             return "404 Not Found", "There is nothing here."
         if "error" in given:
             reason = given.get("error_description") or given["error"]
-            self._result.set_exception(OAuthFlowError(reason))
+            result.set_exception(OAuthFlowError(reason))
             return "200 OK", f"The login failed: {reason}."
-        self._result.set_result(
-            AuthorizationCodeResult(code=given["code"], state=given.get("state"), iss=given.get("iss"))
-        )
+        result.set_result(AuthorizationCodeResult(code=given["code"], state=given["state"], iss=given.get("iss")))
         return "200 OK", "You can close this window."

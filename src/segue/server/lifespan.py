@@ -216,6 +216,7 @@ def serving(
                 with draining_on_signal(service):
                     yield
             await drain(service)
+            background += [login for login, _ in service.logins.values()]
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)

@@ -44,8 +44,8 @@ class Service:
     frame_cache: FrameCache = field(default_factory=FrameCache)
     resuming: dict[str, asyncio.Event] = field(default_factory=dict)
     """Tasks that are about to be resumed."""
-    logins: "dict[str, asyncio.Task[None]]" = field(default_factory=dict)
-    """Logins at MCP servers that a person was sent to, by the servers' names."""
+    logins: "dict[str, tuple[asyncio.Task[None], asyncio.Future[str]]]" = field(default_factory=dict)
+    """Logins at MCP servers that are under way, with the links that a person is sent to, by the servers' names."""
     _delivered: dict[str, float] = field(default_factory=dict)
     """When this process began to answer requests, by their names, the earliest first."""
     _open_streams: Counter[str] = field(default_factory=Counter)
