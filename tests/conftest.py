@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -92,6 +93,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ids = Counter(item.nodeid for item in items)
+    if repeated := [name for name, times in ids.items() if times > 1]:
+        raise pytest.UsageError(f"pytest-xdist would run only one of the tests that share an id: {repeated}")
     for item in items:
         if _place(item.path).startswith(EXACT):
             item.add_marker(pytest.mark.flaky(reruns=0))

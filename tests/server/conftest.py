@@ -45,3 +45,10 @@ def client(served: Served) -> Iterator[httpx.Client]:
 
     with served.client(headers=ALPHA) as client:
         yield client
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Give a test of a route an id of its own: Schemathesis gives all those of a schema the same."""
+    if (label := getattr(item, "operation_label", None)) and label not in item.nodeid:
+        assert item.parent
+        item._id = item.parent.id.child(item.name)
