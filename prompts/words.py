@@ -1,6 +1,6 @@
 """Single words in tables and messages, by the English word."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from .catalogue import catalogue
 
@@ -15,11 +15,15 @@ def label(english: str, language: str) -> str:
     return (catalogue(language)["labels"][english] if language == "zh" else english) + colon(language)
 
 
+def joined(items: Iterable[str], language: str) -> str:
+    """The items in a row: a, b, c."""
+    return ("、" if language == "zh" else ", ").join(items)
+
+
 def enumerated(items: Sequence[str], language: str) -> str:
     """The items as a list in a sentence: a, b and c."""
     *others, last = items
-    comma = "、" if language == "zh" else ", "
-    return f"{comma.join(others)}{word(' and ', language)}{last}" if others else last
+    return f"{joined(others, language)}{word(' and ', language)}{last}" if others else last
 
 
 def word(english: str, language: str) -> str:

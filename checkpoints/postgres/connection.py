@@ -168,6 +168,9 @@ _CROWDED = "has no connection left: close others, or raise the server's max_conn
 _RIGHTS = "may not be used by this user: grant it CREATE on the database, or let the owner of the schema open it"
 _READ_ONLY = "is read-only: name the primary server with --db, or turn default_transaction_read_only off"
 
+_INCOMPLETE = "lacks a part of Segue's schema: restore it from a copy, or name another one with --db"
+_CORRUPT = "is damaged: restore it from a copy, or name another one with --db"
+
 _REASONS: tuple[tuple[type[psycopg.Error] | tuple[type[psycopg.Error], ...], str], ...] = (
     (errors.ReadOnlySqlTransaction, _READ_ONLY),
     (errors.DiskFull, "has no room left: free some space on the server's disk, then resume"),
@@ -179,13 +182,11 @@ _REASONS: tuple[tuple[type[psycopg.Error] | tuple[type[psycopg.Error], ...], str
         "is locked by another process: end that process's transaction, then resume",
     ),
     (errors.QueryCanceled, "did not answer in time: raise statement_timeout, then resume"),
-    (
-        (errors.UndefinedTable, errors.UndefinedColumn, errors.UndefinedFunction, errors.InvalidSchemaName),
-        "lacks a part of Segue's schema: restore it from a copy, or name another one with --db",
-    ),
+    ((errors.UndefinedTable, errors.UndefinedColumn, errors.UndefinedFunction, errors.InvalidSchemaName), _INCOMPLETE),
+    ((errors.DataCorrupted, errors.IndexCorrupted), _CORRUPT),
     (errors.IoError, "cannot be read or written: check the server's disk, then resume"),
 )
-_DAMAGED = (errors.DataCorrupted, errors.IndexCorrupted)
+_DAMAGED = (_INCOMPLETE, _CORRUPT)
 
 # Errors of a connection that fails have no code, only the server's or libpq's message.
 _REFUSALS = (
@@ -208,9 +209,6 @@ def translated(path: str) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        if isinstance(error, _DAMAGED):
-            reason = "is damaged: restore it from a copy, or name another one with --db"
-            raise DatabaseDamaged("The database {path} {reason}.", path=path, reason=Clause(reason)) from error
         if isinstance(error, psycopg.DataError) and "NUL (0x00)" in str(error):
             raise DatabaseUnavailable(
                 "The text holds a NUL character, which PostgreSQL cannot store: leave it out."
@@ -232,7 +230,8 @@ def refusal(error: psycopg.OperationalError) -> str:
 
 def unavailable(path: str, reason: str) -> DatabaseUnavailable:
     """The error for a database that cannot be used."""
-    kind = DatabaseUnreachable if reason in PASSING else DatabaseUnavailable
+    damaged = DatabaseDamaged if reason in _DAMAGED else DatabaseUnavailable
+    kind = DatabaseUnreachable if reason in PASSING else damaged
     return kind("The database {path} {reason}.", path=path, reason=Clause(reason))
 
 

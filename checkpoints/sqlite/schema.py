@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import closing
 from functools import cache
 
-from segue.core.errors import DatabaseUnavailable
+from segue.core.errors import DatabaseDamaged, DatabaseUnavailable
 
 from ..database import check_schema_version
 from ..tables.schema import tables
@@ -119,7 +119,7 @@ def check_tables(connection: sqlite3.Connection, path: str) -> None:
     """Make sure that an upgraded database has all that Segue's statements name.
 
     Raises:
-        DatabaseUnavailable: it has not, so its schema is damaged.
+        DatabaseDamaged: it has not.
     """
     try:
         missing: AbstractSet[tuple[str, str, int]] = _whole_form() - set(connection.execute(_FORM))
@@ -129,7 +129,7 @@ def check_tables(connection: sqlite3.Connection, path: str) -> None:
         missing = {("sqlite_master", "sql", 0)}  # a definition that cannot be read
     if missing:
         table, column, _ = min(missing)
-        raise DatabaseUnavailable(
+        raise DatabaseDamaged(
             "The database {path} is damaged ({table}.{column} is not what it was): restore it from a copy, or "
             "name a new file with --db.",
             path=path,

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from segue.core.calls import CallResult
 from segue.prompts.catalogue import phrase
 
 from ..shared.prompt_budget import as_json, truncate
@@ -36,7 +37,7 @@ def rounds_of(state: FlowState) -> list[list[dict[str, Any]]]:
 
 def summary_of(branch: str, arguments: Mapping[str, Any], result: Mapping[str, Any], language: str) -> str:
     """A line on what was done and what came of it."""
-    kind = "error" if "error" in result else "success"
+    kind = "success" if CallResult.of(result).success else "error"
     value = result[kind]
     shown = truncate(value if isinstance(value, str) else as_json(value), RESULT_CHARS)
     given = truncate(as_json(arguments), ARGUMENT_CHARS)
@@ -48,7 +49,7 @@ def log_of(outcome: Mapping[str, Any], language: str) -> str:
     if outcome["kind"] != "tool":
         return str(outcome["summary"])
     result = outcome["result"]
-    kind = "error" if "error" in result else "success"
+    kind = "success" if CallResult.of(result).success else "error"
     parts = {"arguments": _shown(outcome["arguments"], ARGUMENT_CHARS), "result": _shown(result[kind], RESULT_CHARS)}
     line = phrase(f"flow_{kind}", language, branch=outcome["branch"], arguments="{arguments}", result="{result}")
     return re.sub(r"( ?)\{(\w+)\}( ?)", lambda slot: _placed(parts[slot[2]], slot[1], slot[3]), line).strip()

@@ -10,7 +10,7 @@ from langgraph.config import get_config
 
 from segue.core.agents import tool_digest
 from segue.core.approval import Grant, Verdict
-from segue.core.calls import CallResult, CallStatus, Execution, Executor, PendingCall
+from segue.core.calls import UNKNOWN_OUTCOME, CallResult, CallStatus, Execution, Executor, PendingCall
 from segue.core.events import CallPermitted, Durable, Phase, ToolCall, ToolResult
 from segue.core.tools import CallKey, Ledger, Tool
 from segue.prompts.catalogue import phrase
@@ -235,7 +235,7 @@ class CallRunner:
         fields: Mapping[str, Any] = call
         asked = question_of(call["index"], call["arguments"], self.tools[call["name"]])
         asked |= {name: fields[name] for name in self.shown}
-        return {**asked, "unknown_outcome": True} if _bare(call) in unknown else asked
+        return {**asked, UNKNOWN_OUTCOME: True} if _bare(call) in unknown else asked
 
     async def _unknown(self) -> Sequence[Mapping[str, Any]]:
         ledger = self.work.services.ledger

@@ -7,6 +7,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
 from segue.core.attachments import ATTACHMENTS
+from segue.core.calls import CallResult
 from segue.core.prompt_size import tokens as tokens
 
 KEPT_CHARS = 65_536
@@ -31,7 +32,7 @@ def truncate_result(result: dict[str, Any], most: int, ref: str = "") -> dict[st
     text = as_json(result)
     if len(text) <= most:
         return result
-    kind = "error" if "error" in result else "success"
+    kind = "success" if CallResult.of(result).success else "error"
     value = result[kind]
     marks = {name: mark for name, mark in result.items() if name not in (kind, "stack")}
     return {kind: truncate(value if isinstance(value, str) else as_json(value), most, ref), **marks}

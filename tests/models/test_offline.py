@@ -260,7 +260,7 @@ async def test_a_plan_takes_the_rest_from_the_conversation() -> None:
 
 async def test_a_plans_answer_is_made_from_the_results_in_the_prompt() -> None:
     done = {"step": "Opening hours (branch=Northgate)", "tool": "opening_hours", "result": {"success": "9–17"}}
-    lost = {"step": "Renew", "tool": "renew_loan", "result": {"error": "unknown_outcome: it was interrupted"}}
+    lost = {"step": "Renew", "tool": "renew_loan", "result": {"error": "it was interrupted", "unknown_outcome": True}}
     system = render("plan_answer", "en", agent_prompt="", conversation="", results=json.dumps([done, lost]))
     specs = [bound_once(source).spec for source in LIBRARY]
     request = ModelRequest("answer", [SystemMessage(system), HumanMessage("Northgate, and a pony")], tools=specs)

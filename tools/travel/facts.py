@@ -11,7 +11,11 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import Field
 
+from segue.prompts.catalogue import Texts
+from segue.prompts.words import joined
+
 Language = Literal["zh", "en"]
+text = Texts("travel")
 
 
 class Name(TypedDict):
@@ -69,14 +73,13 @@ def translated(word: str, language: Language) -> str:
     return word if language == "zh" else _ENGLISH[word]
 
 
-def _canonical(name: str, names: Mapping[str, list[str]], what: Name) -> str:
+def _canonical(name: str, names: Mapping[str, list[str]], what: str) -> str:
     for zh, others in names.items():
         if _key(name) in map(_key, others):
             return zh
-    if language_of([name]) == "zh":
-        raise ValueError(f"没有{what['zh']}「{name}」的资料；可选：{'、'.join(names)}。")
-    known = ", ".join(others[1] for others in names.values())
-    raise ValueError(f"There is no {what['en']} {name!r} here; the known ones are: {known}.")
+    language = language_of([name])
+    known = joined((others[language == "en"] for others in names.values()), language)
+    raise ValueError(text("unknown", language, what=text(what, language), name=name, known=known))
 
 
 def city_named(name: str) -> City:
@@ -85,18 +88,18 @@ def city_named(name: str) -> City:
     Raises:
         ValueError: it is none of the known ones, which the message names in the language of `name`.
     """
-    zh = _canonical(name, _CITY_NAMES, {"zh": "城市", "en": "city"})
+    zh = _canonical(name, _CITY_NAMES, "city")
     return next(city for city in CITIES if city["name"]["zh"] == zh)
 
 
 def interest_named(name: str) -> str:
     """The interest that a name stands for, as the Chinese tag; names as in `city_named`."""
-    return _canonical(name, _INTERESTS, {"zh": "兴趣", "en": "interest"})
+    return _canonical(name, _INTERESTS, "interest")
 
 
 def season_named(name: str) -> str:
     """The season that a name stands for, in Chinese; names as in `city_named`."""
-    return _canonical(name, _SEASONS, {"zh": "季节", "en": "season"})
+    return _canonical(name, _SEASONS, "season")
 
 
 def _examples(names: Mapping[str, list[str]]) -> list[Any]:
@@ -208,105 +211,60 @@ BudgetMax = Annotated[
 Result = Mapping[str, Any]
 SHOWN = 5
 """Cities described in a search's summary; further ones are only named."""
+COSTS = ("tickets", "meals", "local_transport", "lodging", "getting_there")
 
 
 def search_summary(matches: Sequence[Result], daily: int | None, language: Language) -> str:
     """The cities, and above them what a budget for the stay is a day."""
-    zh = language == "zh"
     if not matches:
-        return "没有合适的城市，可以放宽条件再找。" if zh else "No city fits; try asking for less."
-    lines = [f"推荐 {len(matches)} 个城市，合适的在前：" if zh else f"{len(matches)} cities, the best match first:"]
-    if len(matches) == 1:
-        lines = ["推荐 1 个城市：" if zh else "One city fits:"]
-    lines += [_match_line(match, language) for match in matches[:SHOWN]]
-    if daily is not None:
-        lines.insert(0, f"每天约 {daily} 元。" if zh else f"That is about {daily} CNY a day.")
+        return text("no_city", language)
+    lines = [] if daily is None else [text("daily", language, daily=daily)]
+    lines.append(text("one_city" if len(matches) == 1 else "cities", language, n=len(matches)))
+    for match in matches[:SHOWN]:
+        named = {"city": match["city"], "why": joined(match["reasons"] or match["tags"], language)}
+        named["sights"] = joined(match["sights"][:3], language)
+        lines.append(text("match", language, daily=match["daily_budget"], days=match["recommended_days"], **named))
     if rest := [match["city"] for match in matches[SHOWN:]]:
-        lines.append(f"- 另有：{'、'.join(rest)}" if zh else f"- Also: {', '.join(rest)}")
+        lines.append(text("more_cities", language, cities=joined(rest, language)))
     return "\n".join(lines)
 
 
-def enough_days(days: int, language: Language) -> str:
-    return f"{days} 天足够" if language == "zh" else f"{_days(days)} are enough"
-
-
-def _match_line(match: Result, language: Language) -> str:
-    why, sights = match["reasons"] or match["tags"], match["sights"][:3]
-    daily, days = match["daily_budget"], match["recommended_days"]
-    if language == "zh":
-        cost = f"日均约 {daily} 元，建议 {days} 天"
-        return f"- **{match['city']}**（{'、'.join(why)}）：{cost}；景点有{'、'.join(sights)}"
-    return f"- **{match['city']}** ({', '.join(why)}): about {daily} CNY a day, {days} days; see {', '.join(sights)}"
+def enough_days(number: int, language: Language) -> str:
+    return text("enough_days", language, days=_days(number, language))
 
 
 def sights_summary(city: str, sights: Sequence[Result], language: Language) -> str:
-    if language == "zh":
-        lines = [f"- {s['name']}（{s['type']}）：约 {s['hours']} 小时，{_ticket(s, language)}" for s in sights]
-        return "\n".join([f"**{city}的景点**", *lines])
-    lines = [f"- {s['name']} ({s['type']}): about {s['hours']} hours, {_ticket(s, language)}" for s in sights]
-    return "\n".join([f"**Sights of {city}**", *lines])
-
-
-def _ticket(sight: Result, language: Language) -> str:
-    if language == "zh":
-        return f"门票 {sight['ticket']} 元" if sight["ticket"] else "免费"
-    return f"ticket {sight['ticket']} CNY" if sight["ticket"] else "free"
-
-
-def info_summary(info: Result, language: Language) -> str:
-    city, region, daily, days = (info[key] for key in ("city", "region", "daily_budget", "recommended_days"))
-    if language == "zh":
-        tags, seasons, foods = ("、".join(info[key]) for key in ("tags", "best_seasons", "foods"))
-        about = f"**{city}**（{region}）：{tags}。最佳季节：{seasons}；建议 {days} 天，日均约 {daily} 元。"
-        return f"{about}\n\n特色美食：{foods}。"
-    tags, seasons, foods = (", ".join(info[key]) for key in ("tags", "best_seasons", "foods"))
-    about = f"**{city}** ({region}): {tags}. Best in {seasons}; {days} days, about {daily} CNY a day."
-    return f"{about}\n\nWhat to eat: {foods}."
-
-
-def budget_summary(budget: Result, language: Language) -> str:
-    city, days, total = budget["city"], budget["days"], budget["total"]
-    labels = {
-        "tickets": ("门票", "tickets"),
-        "meals": ("餐饮", "meals"),
-        "local_transport": ("市内交通", "local transport"),
-        "lodging": ("住宿", "lodging"),
-        "getting_there": ("往返交通", "getting there"),
-    }
-    if language == "zh":
-        parts = " + ".join(f"{zh} {budget[key]}" for key, (zh, _) in labels.items())
-        return f"**{city} {days} 天预算：约 {total} 元**\n\n{parts}"
-    parts = " + ".join(f"{en} {budget[key]}" for key, (_, en) in labels.items())
-    return f"**{city}, {_days(days)}: about {total} CNY**\n\n{parts}"
-
-
-def route_summary(city: str, route: Sequence[Result], left_out: Sequence[str], language: Language) -> str:
-    zh = language == "zh"
-    lines = [f"**{city} {len(route)} 天路线**" if zh else f"**{city}, a route for {_days(len(route))}**"]
-    lines += [_day_line(day, language) for day in route if day["attractions"]]
-    if free := [day for day in route if not day["attractions"]]:
-        lines.append(_free_line(free, language))
-    if left_out:
-        missing = ("、" if zh else ", ").join(left_out)
-        lines.append(f"- 时间不够，未安排：{missing}" if zh else f"- No time for: {missing}")
+    lines = [text("sights", language, city=city)]
+    for sight in sights:
+        ticket = text("ticket" if sight["ticket"] else "no_ticket", language, ticket=sight["ticket"])
+        lines.append(text("sight", language, **{**sight, "ticket": ticket}))
     return "\n".join(lines)
 
 
-def _day_line(day: Result, language: Language) -> str:
-    if language == "zh":
-        return f"- 第 {day['day']} 天：{'、'.join(day['attractions'])}（约 {day['hours']} 小时）；品尝{day['food']}"
-    return f"- Day {day['day']}: {', '.join(day['attractions'])} (about {day['hours']} hours); try {day['food']}"
+def info_summary(info: Result, language: Language) -> str:
+    lists = {name: joined(info[name], language) for name in ("tags", "best_seasons", "foods")}
+    return text("info", language, **{**info, **lists})
 
 
-def _free_line(days: Sequence[Result], language: Language) -> str:
-    """One line for all the free days, which come last: there may be thirty."""
-    first, last = days[0]["day"], days[-1]["day"]
-    when = f"{first}" if first == last else f"{first}–{last}"
-    foods = list(dict.fromkeys(day["food"] for day in days))
-    if language == "zh":
-        return f"- 第 {when} 天：自由活动；品尝{'、'.join(foods)}"
-    return f"- Day{'' if first == last else 's'} {when}: free; try {', '.join(foods)}"
+def budget_summary(budget: Result, language: Language) -> str:
+    parts = " + ".join(f"{text(cost, language)} {budget[cost]}" for cost in COSTS)
+    return text("budget", language, **{**budget, "days": _days(budget["days"], language)}, parts=parts)
 
 
-def _days(number: int) -> str:
-    return "1 day" if number == 1 else f"{number} days"
+def route_summary(city: str, route: Sequence[Result], left_out: Sequence[str], language: Language) -> str:
+    """The days; one line for all the free ones, which come last: there may be thirty."""
+    lines = [text("route", language, city=city, days=_days(len(route), language))]
+    for day in (day for day in route if day["attractions"]):
+        lines.append(text("day", language, **day, sights=joined(day["attractions"], language)))
+    if free := [day for day in route if not day["attractions"]]:
+        first, last = free[0]["day"], free[-1]["day"]
+        when = str(first) if first == last else f"{first}–{last}"
+        foods = joined(dict.fromkeys(day["food"] for day in free), language)
+        lines.append(text("free_day" if first == last else "free_days", language, day=when, foods=foods))
+    if left_out:
+        lines.append(text("no_time", language, sights=joined(left_out, language)))
+    return "\n".join(lines)
+
+
+def _days(number: int, language: Language) -> str:
+    return text("one_day" if number == 1 else "days", language, n=number)

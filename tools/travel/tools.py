@@ -34,6 +34,7 @@ from segue.tools.travel.facts import (
     search_summary,
     season_named,
     sights_summary,
+    text,
     translated,
 )
 
@@ -259,14 +260,13 @@ def _match(city: City, wish: _TripRequest, language: Language) -> dict[str, Any]
 
 
 def _budget_reason(daily: int, wish: _TripRequest, language: Language) -> list[tuple[int, str]]:
-    zh = language == "zh"
     if wish.low is None and wish.high is None:
         return []
     if wish.high is not None and daily > wish.high:
-        return [(0, "超出预算" if zh else "above the budget")]
+        return [(0, text("above_budget", language))]
     if wish.low is not None and daily < wish.low:
-        return [(10, "低于预算" if zh else "cheaper than asked")]
-    return [(20, "预算合适" if zh else "within the budget")]
+        return [(10, text("below_budget", language))]
+    return [(20, text("within_budget", language))]
 
 
 def _sight(sight: Sight, language: Language) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from ..core.errors import (
     AmbiguousTask,
     ConfigurationError,
     DamagedSession,
-    DatabaseUnavailable,
+    DatabaseDamaged,
     InvalidAnswer,
     InvalidMessage,
     MissingExtra,
@@ -92,7 +92,7 @@ def sentence_of(error: SegueError, settings: Settings | None = None) -> str:
 def _hints(error: SegueError, settings: Settings) -> list[str]:
     if isinstance(error, DamagedSession):
         return [task_command(settings, "recover", error.thread_id)]
-    if isinstance(error, DatabaseUnavailable) and "restore it from a copy" in str(error):
+    if isinstance(error, DatabaseDamaged):
         return [settings.say("see_doctor", command=doctor_command(settings))]
     if isinstance(error, UnknownAgent) and not settings.agents_file:
         return [settings.say("give_agents_file")]

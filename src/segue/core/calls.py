@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 from typing_extensions import TypedDict
 
 from .tools import CallKey, Claim, Tool
+
+UNKNOWN_OUTCOME = "unknown_outcome"
+"""Marks the result, or the message, of a call that may or may not have taken effect."""
 
 
 class PendingCall(TypedDict, total=False):
@@ -86,6 +89,11 @@ class CallResult:
     def success(self) -> bool:
         return self.status in (CallStatus.DONE, CallStatus.REPEATED)
 
+    @property
+    def outcome(self) -> Literal["success", "error", "unknown"]:
+        """What is reported of the call; `unknown`: it may or may not have taken effect."""
+        return "unknown" if self.unknown else "success" if self.success else "error"
+
     def json(self) -> dict[str, Any]:
         """The form in events, states and the ledger: {"success": value} or {"error": text}, with marks."""
         form: dict[str, Any] = {"success": self.value} if self.success else {"error": self.error}
@@ -98,7 +106,7 @@ class CallResult:
                 form["over_budget"] = self.status is CallStatus.OVER_BUDGET
             case CallStatus.REJECTED | CallStatus.LEFT_OPEN:
                 form[self.status] = True
-        return {**form, "unknown_outcome": True} if self.unknown else form
+        return {**form, UNKNOWN_OUTCOME: True} if self.unknown else form
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Self:
@@ -109,7 +117,7 @@ class CallResult:
             error=str(stored.get("error", "")),
             stack=str(stored.get("stack", "")),
             note=str(stored.get("repeated", "")),
-            unknown=bool(stored.get("unknown_outcome")),
+            unknown=bool(stored.get(UNKNOWN_OUTCOME)),
         )
 
 
@@ -121,7 +129,7 @@ def _status(stored: Mapping[str, Any]) -> CallStatus:
     for status in (CallStatus.REJECTED, CallStatus.LEFT_OPEN):
         if status in stored:
             return status
-    if stored.get("unknown_outcome"):
+    if stored.get(UNKNOWN_OUTCOME):
         return CallStatus.UNKNOWN
     return CallStatus.FAILED if "error" in stored else CallStatus.DONE
 

@@ -68,6 +68,16 @@ class StateChanged(BaseEvent):
     new: str
 
 
+class PauseReason(StrEnum):
+    """Why a task was paused, where that is not what a database or a lease said."""
+
+    REQUESTED = "a pause was requested"
+    LEASE_LOST = "another process took over the session"
+    STOPPED = "stopped at once"
+    NOT_BEGUN = "stopped before it began"
+    CLOSED = "the app was closed"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Paused(BaseEvent):
     """The task stopped at a boundary and can be resumed."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..core.calls import UNKNOWN_OUTCOME
 from ..core.models import ModelRequest
 from ..prompts.load import template
 
@@ -21,18 +22,14 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True)
 class PastCall:
-    """A tool call that was made and what came of it; `title` is what a plan calls it."""
+    """A tool call and its result; `title` is what a plan calls it. `unknown`: it may or may not have taken effect."""
 
     name: str
     arguments: Mapping[str, Any]
     value: Any = None
     error: str = ""
     title: str = ""
-
-    @property
-    def is_unknown(self) -> bool:
-        """Whether it is unknown if it took effect."""
-        return self.error.startswith("unknown_outcome:")
+    unknown: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,9 +113,8 @@ def _made_in(messages: Iterable["BaseMessage"]) -> Iterable[PastCall]:
         if message.type == "ai":
             calls = {call["id"]: call for call in getattr(message, "tool_calls", ())}
         elif call := calls.get(getattr(message, "tool_call_id", "")):
-            yield PastCall(
-                call["name"], call["args"], **_result(message.text, getattr(message, "status", "") == "error")
-            )
+            result = _result(message.text, getattr(message, "status", "") == "error")
+            yield PastCall(call["name"], call["args"], unknown=UNKNOWN_OUTCOME in message.additional_kwargs, **result)
 
 
 def _result(text: str, failed: bool) -> dict[str, Any]:
@@ -166,6 +162,7 @@ def _outcome(entry: Mapping[str, Any]) -> PastCall:
         value=result.get("success"),
         error=str(result["error"] or "?") if "error" in result else "",
         title=str(entry.get("step", "")) if "tool" in entry else "",
+        unknown=UNKNOWN_OUTCOME in result,
     )
 
 

@@ -22,7 +22,7 @@ from segue.prompts.catalogue import phrase
 from ..core.agents import Budget
 from ..core.attachments import naming
 from ..core.errors import DamagedCheckpoint, TooManyTasks
-from ..core.events import AttemptRestarted, Event, Fallback, Token
+from ..core.events import AttemptRestarted, Event, Fallback, PauseReason, Token
 from ..core.question import PAUSE
 from ..core.records import Call, Json, Task
 from ..core.timeline import Place
@@ -92,10 +92,6 @@ class Capacity:
                 following.set_result(True)
 
 
-REQUESTED = "a pause was requested"
-LEASE_LOST = "another process took over the session"
-
-
 @dataclass
 class Run:
     """A task's row, the fence that it writes under, and what was streamed of its answer so far.
@@ -133,7 +129,7 @@ class Run:
 
         From any thread.
         """
-        if not self.reason or reason == LEASE_LOST:
+        if not self.reason or reason == PauseReason.LEASE_LOST:
             self.control.request_drain(reason)
         with suppress(RuntimeError):  # the loop is closed, so nothing waits any more
             self.slot.get_loop().call_soon_threadsafe(self._leave_queue)
@@ -147,7 +143,7 @@ class Run:
         if self.stoppable and self.task is not None:
             self.task.cancel()
         else:
-            self.pause("stopped before it began")
+            self.pause(PauseReason.NOT_BEGUN)
 
     def cancel(self) -> None:
         """Stop where it is and for good; once is enough, a second time would interrupt the storing of its result."""

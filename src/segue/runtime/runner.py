@@ -25,7 +25,17 @@ from ..core.errors import (
     StaleOwner,
     ThreadBusy,
 )
-from ..core.events import ApprovalRequested, Cancelled, Durable, ErrorRaised, Event, Paused, QuestionAsked, Waiting
+from ..core.events import (
+    ApprovalRequested,
+    Cancelled,
+    Durable,
+    ErrorRaised,
+    Event,
+    Paused,
+    PauseReason,
+    QuestionAsked,
+    Waiting,
+)
 from ..core.question import API_CALL, CLIENT_CALLS
 from ..core.records import Json, RequestKey, Task
 from ..core.reply_options import ReplyOptions
@@ -41,8 +51,6 @@ from .lease_holder import LeaseHolder, Promised
 from .projection import project
 from .relay import REQUESTS, Hub, Notices, Observer, Relay
 from .run import (
-    LEASE_LOST,
-    REQUESTED,
     Capacity,
     Run,
     RunInput,
@@ -130,7 +138,7 @@ class Runner:
 
     def _pause_run(self, task_id: str) -> None:
         if run := self.run_of(task_id):
-            run.pause(REQUESTED)
+            run.pause(PauseReason.REQUESTED)
 
     def run_of(self, task_id: str) -> Run | None:
         """The run of a task that runs in this process."""
@@ -146,7 +154,7 @@ class Runner:
 
     def _lost(self, thread_id: str) -> None:
         """Another owner took the thread; called from the heartbeat's thread."""
-        self._pause_runs_on(thread_id, LEASE_LOST)
+        self._pause_runs_on(thread_id, PauseReason.LEASE_LOST)
 
     def _overdue(self, thread_id: str, why: str) -> None:
         """The lease may run out at any moment; called from the heartbeat's thread."""
@@ -212,7 +220,7 @@ class Runner:
     async def _stop_stale_runs(self, thread_id: str) -> None:
         """Stop a run of ours whose lease ran out before we took the thread again; it cannot write any more."""
         for run in [run for run in self._runs.values() if run.row.thread_id == thread_id]:
-            run.pause(LEASE_LOST)
+            run.pause(PauseReason.LEASE_LOST)
             run.stop()
             if run.task:
                 await asyncio.wait([run.task])
@@ -266,13 +274,13 @@ class Runner:
             finally:
                 run.stoppable = False
         except GraphDrained:
-            if run.reason == LEASE_LOST:
+            if run.reason == PauseReason.LEASE_LOST:
                 raise StaleOwner(run.row.thread_id) from None
             return await self._stopped(run, run.reason)
         except StaleOwner:
             raise
         except asyncio.CancelledError:
-            result = await self._stopped(run, "stopped at once")
+            result = await self._stopped(run, PauseReason.STOPPED)
             if run.cancelled:
                 return result
             raise
@@ -313,7 +321,7 @@ class Runner:
         """Keep what a run came to that was stopped; another worker goes on unless a person asked for it."""
         if run.cancelled:
             return await self.end_cancelled(run.row, run.partial)
-        if self.for_others and run.reason != REQUESTED:
+        if self.for_others and run.reason != PauseReason.REQUESTED:
             logger.info("Task %s is handed over to another worker.", run.row.task_id)
             return stopped(run.row)
         return await self._pause(run, reason)
@@ -425,7 +433,7 @@ class Runner:
                 running = (await self.tasks.get(run.row.task_id)).status == TaskStatus.RUNNING
                 await self.move(run.row, TaskStatus.PAUSING if running else None, requested="pause")
         finally:
-            run.pause(REQUESTED)
+            run.pause(PauseReason.REQUESTED)
 
     async def end_cancelled(self, row: Task, partial: str = "") -> Json:
         """Cancel a task whose thread is leased and that does not run any more; what it did stays in the history."""
@@ -460,7 +468,7 @@ class Runner:
         """Pause what runs; what reaches no boundary within `seconds` is stopped where it is."""
         tasks = [run.task for run in self._runs.values() if run.task]
         for run in self._runs.values():
-            run.pause("the app was closed")
+            run.pause(PauseReason.CLOSED)
         if tasks:
             await asyncio.wait(tasks, timeout=seconds)
         self.stop_all()

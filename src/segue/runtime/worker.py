@@ -11,7 +11,7 @@ from enum import StrEnum
 from ..checkpoints.ports import Workers
 from ..checkpoints.storage import Storage
 from ..core.errors import ConfigurationError, DatabaseUnavailable, SegueError, ThreadBusy, UnknownTask
-from ..core.events import ErrorRaised, Paused, Resumed
+from ..core.events import ErrorRaised, Paused, PauseReason, Resumed
 from ..core.records import Json, Task, Unowned
 from ..core.records import Worker as WorkerRecord
 from ..core.task_status import ACTIVE, TaskStatus
@@ -19,7 +19,7 @@ from ..prompts.errors import render
 from ..registry import Registry
 from .lease_holder import describe_owner, is_dead
 from .relay import REQUESTS, Observer
-from .run import REQUESTED, is_inside_task
+from .run import is_inside_task
 from .runner import Begin, Runner
 from .sessions import is_bot_session
 
@@ -241,7 +241,7 @@ class Takeover:
         if row.requested == "cancel":
             await self._runner.end_cancelled(row)
         elif row.requested == "pause":
-            await self._pause(row, REQUESTED)
+            await self._pause(row, PauseReason.REQUESTED)
         elif owner and exceeds_takeovers(event.type for event in await self._runner.log.read(row.task_id)):
             await self._pause(row, f"it was taken over {MAX_TAKEOVERS} times and came to nothing")
         elif await self._is_ready(row):

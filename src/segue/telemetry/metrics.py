@@ -77,7 +77,7 @@ class Metrics(Observer):
         agent = self._bounded("agent", task.agent_id)
         match event:
             case ToolResult():
-                tool, outcome = self._bounded("tool", event.name), _outcome(event)
+                tool, outcome = self._bounded("tool", event.name), CallResult.of(event.result).outcome
                 self._tool_seconds.labels(agent, tool, outcome).observe(event.seconds)
                 if outcome == "unknown":
                     self._unknown.labels(agent, tool).inc()
@@ -125,12 +125,6 @@ class Metrics(Observer):
             server.shutdown()
             server.server_close()
             thread.join()
-
-
-def _outcome(event: ToolResult) -> str:
-    if CallResult.of(event.result).unknown:
-        return "unknown"
-    return "error" if "error" in event.result else "success"
 
 
 class _Own(Collector):

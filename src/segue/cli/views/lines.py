@@ -132,9 +132,8 @@ def outcome_line(event: ToolResult, signs: Symbols, language: str, most: int = 1
 
 def outcome_sign(result: Mapping[str, Any], signs: Symbols) -> tuple[str, str]:
     """The sign and the style of what a call came to."""
-    if CallResult.of(result).unknown:
-        return signs.unknown, UNKNOWN_STYLE
-    return (signs.failed, "red") if "error" in result else (signs.ok, "green")
+    styles = {"unknown": (signs.unknown, UNKNOWN_STYLE), "error": (signs.failed, "red"), "success": (signs.ok, "green")}
+    return styles[CallResult.of(result).outcome]
 
 
 def unknown_calls(task: "Task", signs: Symbols, language: str) -> Text | None:

@@ -9,6 +9,7 @@ from pydantic_core import from_json
 
 from ...prompts.catalogue import Texts
 from ...prompts.language import Language
+from ...prompts.words import joined
 from ..transcript import PastCall
 from .arguments import CJK, Card, Parameter
 from .intent import Intent
@@ -54,7 +55,7 @@ def introduced(cards: Iterable[Card], language: Language) -> str:
 
 
 def listed(texts: Iterable[str], language: Language) -> str:
-    return ("、" if language == "zh" else ", ").join(dict.fromkeys(texts))
+    return joined(dict.fromkeys(texts), language)
 
 
 def call_text(name: str, arguments: Mapping[str, Any], cards: Sequence[Card], language: Language) -> str:
@@ -123,7 +124,7 @@ def results_text(made: Sequence[PastCall], cards: Sequence[Card], language: Lang
     for call in made:
         heading = call.title or call_text(call.name, call.arguments, cards, language)
         if call.error:
-            name = "unknown" if call.is_unknown else "failed"
+            name = "unknown" if call.unknown else "failed"
             failures.append(f"- {sentence(name, language, call=heading, error=short_error(call.error))}")
         else:
             body = rendered(call.value, language)
@@ -168,5 +169,5 @@ def _inline(value: Any, language: Language) -> str:
     if isinstance(value, Mapping):
         return "; ".join(f"{name}: {_inline(inner, language)}" for name, inner in value.items())
     if isinstance(value, list):
-        return ("、" if language == "zh" else ", ").join(_inline(item, language) for item in value)
+        return joined((_inline(item, language) for item in value), language)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -9,6 +9,7 @@ from typing import Any, cast
 from langchain_core.messages import AnyMessage, convert_to_openai_messages
 from pydantic import ValidationError
 
+from ...core.calls import CallResult
 from ...core.errors import TaskError, listed
 from ...core.plan import Step
 from ...core.records import Call, Json
@@ -119,7 +120,7 @@ def _settled(step: Json, ran: Mapping[str | None, Json]) -> Json:
     result = ran.get(step["step_id"])
     if result is None or step.get("status") != "running":
         return step
-    return {**step, "status": "error" if "error" in result else "done"}
+    return {**step, "status": "done" if CallResult.of(result).success else "error"}
 
 
 def _plan(a: Mapping[str, Json], b: Mapping[str, Json]) -> list[Json]:

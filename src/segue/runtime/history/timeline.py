@@ -161,10 +161,7 @@ def _shortened(text: str) -> str:
 
 def outcome_of(result: dict[str, Any] | None) -> str:
     """success, error, unknown, or running where there is none yet."""
-    if result is None:
-        return "running"
-    called = CallResult.of(result)
-    return "unknown" if called.unknown else "success" if called.success else "error"
+    return "running" if result is None else CallResult.of(result).outcome
 
 
 async def listed_snapshots(sessions: Threads, thread_id: str, expected: int = 0) -> AsyncIterator[Snapshot]:
