@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from segue.core.clause import Clause
-from segue.core.errors import DatabaseDamaged, DatabaseUnavailable
+from segue.core.errors import DatabaseDamaged, DatabaseUnavailable, NotADatabase
 
 from ..state.serializer import is_garbled
 from .state import SqliteState
@@ -64,7 +64,7 @@ _REASONS = {
     sqlite3.SQLITE_CANTOPEN: "cannot be opened: check that it is a file you may write, or name another with --db",
     sqlite3.SQLITE_NOTADB: "is not a SQLite database: name another file with --db",
 }
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_KINDS = {sqlite3.SQLITE_CORRUPT: DatabaseDamaged, sqlite3.SQLITE_NOTADB: NotADatabase}
 
 
 @contextlib.contextmanager
@@ -81,7 +81,7 @@ def translated(path: str) -> Iterator[None]:
         reason = None if code is None else _REASONS.get(code & 0xFF)
         if code is None or reason is None:
             raise
-        kind = DatabaseDamaged if code & 0xFF in _DAMAGED else DatabaseUnavailable
+        kind = _KINDS.get(code & 0xFF, DatabaseUnavailable)
         raise kind("The database {path} {reason}.", path=path, reason=Clause(reason)) from error
     except UnicodeDecodeError as error:  # from sqlite3: the error itself quotes garbled text
         raise DatabaseDamaged(

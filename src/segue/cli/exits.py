@@ -17,6 +17,7 @@ from ..core.errors import (
     InvalidMessage,
     MissingExtra,
     MissingKey,
+    NotADatabase,
     NothingStored,
     SegueError,
     ToolServerUnavailable,
@@ -92,7 +93,7 @@ def sentence_of(error: SegueError, settings: Settings | None = None) -> str:
 def _hints(error: SegueError, settings: Settings) -> list[str]:
     if isinstance(error, DamagedSession):
         return [task_command(settings, "recover", error.thread_id)]
-    if isinstance(error, DatabaseDamaged):
+    if isinstance(error, DatabaseDamaged) and not isinstance(error, NotADatabase):
         return [settings.say("see_doctor", command=doctor_command(settings))]
     if isinstance(error, UnknownAgent) and not settings.agents_file:
         return [settings.say("give_agents_file")]

@@ -35,6 +35,7 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
     ├── DatabaseTooNew · DatabaseUnavailable
     │   ├── DatabaseUnreachable     its server cannot be reached now
     │   └── DatabaseDamaged         the file itself is damaged: restore it from a copy
+    │       └── NotADatabase        the file is not a database: name another one
     ├── DamagedSession      part of the session cannot be read: recover it
     │   └── DamagedCheckpoint · DamagedRow · UnreadableState
     ├── FileUnavailable     the content of a message's file is missing or damaged: restore it from a copy
@@ -412,6 +413,10 @@ class DatabaseUnreachable(DatabaseUnavailable):
 
 class DatabaseDamaged(DatabaseUnavailable):
     """The database file is damaged; a task that meets it fails, where it is else resumable."""
+
+
+class NotADatabase(DatabaseDamaged):
+    """The file is not a database, or its first bytes are damaged; name another file."""
 
 
 class DamagedSession(StorageError):

@@ -26,7 +26,15 @@ from ...checkpoints.tables.rows import ReadRow
 from ...core.agents import Agent
 from ...core.attachments import FilesReport
 from ...core.environment import is_server, need_extra
-from ...core.errors import DamagedSession, DatabaseDamaged, NothingReadable, SegueError, UnknownThread, listed
+from ...core.errors import (
+    DamagedSession,
+    DatabaseDamaged,
+    NotADatabase,
+    NothingReadable,
+    SegueError,
+    UnknownThread,
+    listed,
+)
 from ...entry import open as open_app
 from ...graphs.chat import MODES
 from ...models.build import build_model, chosen_model
@@ -205,7 +213,7 @@ def _existing_database(settings: Settings, file: Path, language: Language) -> It
         rows = {} if faults else check_rows(file, timeout=SECONDS)
     except (SegueError, sqlite3.Error) as error:
         found = render(error, language) if isinstance(error, SegueError) else str(error)
-        damaged = isinstance(error, DatabaseDamaged) and _has_header(file)
+        damaged = isinstance(error, DatabaseDamaged) and not isinstance(error, NotADatabase)
         yield Finding(False, "database", _with_remedy(file, found, language) if damaged else found)
         return
     if faults:
@@ -288,12 +296,6 @@ def _damage_text(rows: Sequence[ReadRow], checkpoint: Unreadable | None, languag
     if checkpoint:
         what.append(finding("newest_checkpoint", language, reason=word(checkpoint.reason, language)))
     return listed(what)
-
-
-def _has_header(file: Path) -> bool:
-    """Whether the file begins as one of SQLite's."""
-    with file.open("rb") as opened:
-        return opened.read(16) == b"SQLite format 3\0"
 
 
 def _with_remedy(file: Path, found: str, language: Language) -> str:
