@@ -120,14 +120,17 @@ _TABLES = (
         metadata TEXT NOT NULL,
         created_at DOUBLE PRECISION NOT NULL
     )""",
-    # Where the end of a task is reported to.
+    # Where it is reported that a task stopped; `due` is when, as long as it is to be.
     """CREATE TABLE webhooks (
         task_id {key} NOT NULL,
         webhook_id {key} NOT NULL,
         thread_id {key} NOT NULL,
         config TEXT NOT NULL,
+        due DOUBLE PRECISION,
+        attempts BIGINT NOT NULL DEFAULT 0,
         PRIMARY KEY (task_id, webhook_id)
     ){clustered}""",
+    "CREATE INDEX webhooks_due ON webhooks (due) WHERE due IS NOT NULL",
     # Contents of files that are kept though no task names them yet.
     """CREATE TABLE uploads (
         upload_id {key} PRIMARY KEY,

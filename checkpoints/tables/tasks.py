@@ -9,12 +9,13 @@ from typing import Any
 from segue.core.errors import AmbiguousTask, TaskError, UnknownTask, UnknownThread
 from segue.core.events import Event, StateChanged
 from segue.core.records import Json, NewTask, RequestKey, StatusTally, Task, Thread, damaged, from_row, read, to_row
-from segue.core.task_status import ENDED, TaskStatus, next_status
+from segue.core.task_status import ACTIVE, ENDED, TaskStatus, next_status
 
 from ..ports import ALL, Connection, Database, Row, lease_clock
 from .event_log import insert_event, share_result
 from .leases import check_fence, release_lease
 from .request_keys import add_key
+from .webhooks import mark_due
 
 Moved = tuple[Task, list[Event]]
 """A task, and the events that were stored with the change."""
@@ -69,11 +70,16 @@ _WAITING = """
 _TALLY = """
     SELECT status, count(*) AS tasks, min(updated_at) AS oldest FROM tasks WHERE copy_of IS NULL GROUP BY status
 """
-_LIST = """
-    SELECT * FROM tasks
+_OF = """
+    FROM tasks
     WHERE (CAST(:agent_id AS TEXT) IS NULL OR agent_id = :agent_id)
         AND (CAST(:thread_id AS TEXT) IS NULL OR thread_id = :thread_id)
         AND (:prefix = '' OR substr(thread_id, 1, length(:prefix)) = :prefix)
+        AND updated_at >= :since
+"""
+_WITH_STATUS = " AND CASE WHEN status = 'paused' AND requested IS NULL THEN 'running' ELSE status END IN ({})"
+_LIST = """
+    SELECT * {of}
         AND (CAST(:before AS TEXT) IS NULL OR position < (SELECT position FROM tasks WHERE task_id = :before))
     ORDER BY position DESC LIMIT :limit
 """
@@ -236,6 +242,8 @@ class Tasks:
             row = connection.execute(_UPDATE, values).fetchone()
             if "result" in changes and values["result"]:
                 share_result(connection, task_id, values["result"])
+            if status is not None and new not in ACTIVE:
+                mark_due(connection, task_id, values["now"])
             connection.notify(task_id, old.thread_id)
             stored = [insert_event(connection, old.thread_id, event) for event in (*moved, *announced)]
             if release:
@@ -332,14 +340,32 @@ class Tasks:
         limit: int = 50,
         before: str | None = None,
         prefix: str = "",
+        statuses: Collection[TaskStatus] | None = None,
+        since: float = 0.0,
     ) -> _Tasks:
         """Return tasks, newest first, of threads whose names begin with `prefix`.
 
-        `before` is the task_id that the last page ended with.
+        `before` is the task_id that the last page ended with. With `statuses` those that have one of them: a task that
+        the end of its process paused counts as running. They changed at `since` or later.
         """
-        most = _most(limit)
-        values = {"agent_id": agent_id, "thread_id": thread_id, "limit": most, "before": before, "prefix": prefix}
-        return [shown(row) for row in await self._database.read(lambda db: db.fetched(_LIST, values))]
+        values = {"agent_id": agent_id, "thread_id": thread_id, "prefix": prefix, "since": since}
+        values |= {"limit": _most(limit), "before": before}
+        statement = _LIST.format(of=_of(statuses))
+        return [shown(row) for row in await self._database.read(lambda db: db.fetched(statement, values))]
+
+    async def count(
+        self,
+        agent_id: str | None = None,
+        thread_id: str | None = None,
+        prefix: str = "",
+        statuses: Collection[TaskStatus] | None = None,
+        since: float = 0.0,
+    ) -> int:
+        """Count the tasks that `list` would return without a limit."""
+        values = {"agent_id": agent_id, "thread_id": thread_id, "prefix": prefix, "since": since}
+        statement = f"SELECT count(*) AS tasks {_of(statuses)}"
+        (row,) = await self._database.read(lambda db: db.fetched(statement, values))
+        return int(row["tasks"])
 
     async def task_ids(self, thread_id: str) -> Sequence[str]:
         """Return the ids of a thread's tasks, oldest first."""
@@ -392,6 +418,13 @@ class Tasks:
             connection.execute(_NAME if title else _UNNAME, values)
 
         await self._database.write(name)
+
+
+def _of(statuses: Collection[TaskStatus] | None) -> str:
+    """The tasks that are listed."""
+    if statuses is None:
+        return _OF
+    return _OF + _WITH_STATUS.format(", ".join(f"'{status}'" for status in statuses) or "NULL")
 
 
 def _most(limit: int) -> int:

@@ -1,32 +1,61 @@
 """Where the ends of tasks are reported to: the push notifications that A2A clients ask for."""
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from segue.core.records import Json
+from segue.core.records import Json, Webhook
 
-from ..ports import Connection, Database
+from ..ports import Connection, Database, Row
 
 _PUT = """
     INSERT INTO webhooks (task_id, webhook_id, thread_id, config)
     SELECT task_id, :webhook_id, thread_id, :config FROM tasks WHERE task_id = :task_id
+        AND (SELECT count(*) FROM webhooks WHERE task_id = :task_id AND webhook_id <> :webhook_id) < :most
     ON CONFLICT (task_id, webhook_id) DO UPDATE SET config = excluded.config
 """
+# A statement of its own transaction: the task may stop while the webhook is stored.
+_STOPPED_ALREADY = """
+    UPDATE webhooks SET due = :now, attempts = 0
+    WHERE task_id = :task_id AND webhook_id = :webhook_id AND due IS NULL AND EXISTS (
+        SELECT 1 FROM tasks WHERE task_id = :task_id AND status NOT IN ('pending', 'running', 'pausing')
+    )
+"""
+_STOPPED = "UPDATE webhooks SET due = ?, attempts = 0 WHERE task_id = ?"
 _LIST = "SELECT config FROM webhooks WHERE task_id = ? ORDER BY webhook_id"
 _DELETE = "DELETE FROM webhooks WHERE task_id = ? AND webhook_id = ?"
+_ANY_DUE = "SELECT 1 FROM webhooks WHERE due <= ? LIMIT 1"
+_CLAIM = """
+    UPDATE webhooks SET due = :until, attempts = attempts + 1
+    WHERE due <= :now AND (task_id, webhook_id) IN (
+        SELECT task_id, webhook_id FROM webhooks WHERE due <= :now ORDER BY due LIMIT :most
+    )
+    RETURNING *
+"""
+_SETTLE = "UPDATE webhooks SET due = :next WHERE task_id = :task_id AND webhook_id = :webhook_id AND due = :due"
 
 
 class Webhooks:
     """The webhooks of a database. A config is JSON, of whoever reports."""
 
-    def __init__(self, database: Database[Connection]) -> None:
+    def __init__(self, database: Database[Connection], clock: Callable[[], float] | None = None) -> None:
         self._database = database
+        self._clock = clock or time.time
 
-    async def put(self, task_id: str, webhook_id: str, config: Json) -> None:
-        """Store a task's webhook, in place of the one of that id."""
-        values: dict[str, Any] = {"task_id": task_id, "webhook_id": webhook_id, "config": json.dumps(config)}
-        await self._database.write(lambda connection: connection.execute(_PUT, values), synced=True)
+    async def put(self, task_id: str, webhook_id: str, config: Json, most: int) -> bool:
+        """Store a task's webhook, in place of the one of that id; False where the task has `most` others.
+
+        It is due at once where the task has stopped.
+        """
+        about: dict[str, Any] = {"task_id": task_id, "webhook_id": webhook_id}
+        values = {**about, "config": json.dumps(config), "most": most}
+        stored: int = await self._database.write(
+            lambda connection: connection.execute(_PUT, values).rowcount, synced=True
+        )
+        moment = {**about, "now": self._clock()}
+        await self._database.write(lambda connection: connection.execute(_STOPPED_ALREADY, moment).rowcount)
+        return stored > 0
 
     async def list(self, task_id: str) -> Sequence[Json]:
         """Return the configs of a task's webhooks."""
@@ -35,4 +64,31 @@ class Webhooks:
 
     async def delete(self, task_id: str, webhook_id: str) -> None:
         """Delete a task's webhook, if it has it."""
-        await self._database.write(lambda connection: connection.execute(_DELETE, (task_id, webhook_id)))
+        await self._database.write(lambda connection: connection.execute(_DELETE, (task_id, webhook_id)).rowcount)
+
+    async def claim(self, most: int, seconds: float) -> Sequence[Webhook]:
+        """Return at most so many webhooks whose task stopped; to others they are due only after so many seconds."""
+        now = self._clock()
+        if not await self._database.read(lambda connection: connection.fetched(_ANY_DUE, (now,))):
+            return []
+        values = {"now": now, "until": now + seconds, "most": most}
+        rows: list[Row] = await self._database.write(lambda connection: connection.execute(_CLAIM, values).fetchall())
+        return [
+            Webhook(row["task_id"], row["webhook_id"], json.loads(row["config"]), row["due"], row["attempts"])
+            for row in rows
+        ]
+
+    async def settle(self, webhook: Webhook, again_in: float | None = None) -> None:
+        """Note that a claimed webhook was called, or when to try again; a task that stopped meanwhile is due anew."""
+        values = {
+            "task_id": webhook.task_id,
+            "webhook_id": webhook.webhook_id,
+            "due": webhook.due,
+            "next": None if again_in is None else self._clock() + again_in,
+        }
+        await self._database.write(lambda connection: connection.execute(_SETTLE, values).rowcount)
+
+
+def mark_due(connection: Connection, task_id: str, now: float) -> None:
+    """Note, in the transaction in which a task stops, that its webhooks are to be called."""
+    connection.execute(_STOPPED, (now, task_id))

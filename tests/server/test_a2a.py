@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,8 +33,12 @@ from a2a.types import (
 )
 from a2a.utils.errors import A2AError
 
+import segue
+from segue.core.agents import Agent
 from segue.core.flows import FlowConfig
 from segue.server import ServerSettings
+from segue.server.a2a_push import PublicTransport, public_addresses
+from tests.fakes import ScriptedChatModel
 
 from .serving import ALPHA, BETA, KEYS, Held, Json, Served, wait_until
 from .shop import refund, reply
@@ -127,6 +132,40 @@ async def test_a_context_is_a_session_and_a_message_that_comes_twice_is_one(serv
         assert ([task.id for task in listed.tasks], listed.total_size) == ([other.id], 2)
         rest = await client.list_tasks(ListTasksRequest(context_id="basket", page_token=listed.next_page_token))
         assert [task.id for task in rest.tasks] == [one.id] and not rest.next_page_token
+
+
+async def test_tasks_are_listed_by_pages_of_a_state_and_of_a_time(database: Path) -> None:
+    agent = Agent(agent_id="shop", model=ScriptedChatModel(reply), tools=(refund,), mode="react")
+    with Served(database, ServerSettings(), agents=[agent]) as served:
+        async with opened(served.url, headers={}, streaming=False) as client:
+            done = [await send(client, "apples", f"m{number}") for number in range(3)]
+            waits = await send(client, "please refund", "r")
+
+            async def listed(**which: Any) -> list[str]:
+                ids, token = [], ""
+                while True:
+                    page = await client.list_tasks(ListTasksRequest(page_size=2, page_token=token, **which))
+                    ids += [task.id for task in page.tasks]
+                    if not (token := page.next_page_token):
+                        assert len(page.tasks) <= 2 and page.total_size == len(ids)
+                        return ids
+
+            ids = [task.id for task in reversed(done)]
+            assert await listed() == [waits.id, *ids]
+            assert await listed(status=DONE) == ids and await listed(status=WAITS) == [waits.id]
+            assert await listed(status=TaskState.TASK_STATE_REJECTED) == []
+            assert await listed(status_timestamp_after=done[2].status.timestamp) == [waits.id, done[2].id]
+            with pytest.raises(A2AError, match="page token"):
+                await client.list_tasks(ListTasksRequest(page_token="none"))
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_file_may_be_as_large_over_each_binding(served: Served, binding: str) -> None:
+    parts: list[Any] = [new_text_part("plums"), {"raw": b"x" * 300_000, "filename": "a.png"}]
+    file = Message(message_id=binding, role=Role.ROLE_USER, parts=parts)
+    async with opened(served.url, binding=binding, streaming=False) as client:
+        (response,) = await sent(client, file)
+    assert response.task.status.state in (DONE, FAILED), "the task decides whether its model reads the file"
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
@@ -224,17 +263,17 @@ async def test_what_fails_or_cannot_be_read_is_said_in_the_protocol(served: Serv
 
 
 class Receiver:
-    """A loopback server that keeps what is pushed to it."""
+    """A loopback server that keeps what is pushed to it; it answers with `statuses` first, then with 200."""
 
-    def __init__(self) -> None:
+    def __init__(self, *statuses: int) -> None:
         self.got: list[tuple[str, Json]] = []
-        got = self.got
+        got, answers = self.got, [*statuses]
 
         class _Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 got.append((self.headers["X-A2A-Notification-Token"], json.loads(body)))
-                self.send_response(200)
+                self.send_response(answers.pop(0) if answers else 200)
                 self.end_headers()
 
             def log_message(self, *_: Any) -> None:
@@ -272,6 +311,50 @@ async def test_who_asked_is_told_when_a_task_stops(served: Served) -> None:
     assert states == ["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_COMPLETED"]
 
 
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Notifications are looked for, and sent again, without delay."""
+    monkeypatch.setattr("segue.server.a2a.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("segue.server.a2a.RETRY_SECONDS", (0.0,) * 4)
+
+
+def hook_of(task: Task, receiver: Receiver, name: str = "") -> TaskPushNotificationConfig:
+    return TaskPushNotificationConfig(task_id=task.id, url=receiver.url, id=name)
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_a_receiver_that_fails_is_told_again_also_by_the_next_service(database: Path) -> None:
+    settings = ServerSettings(push_hosts=("127.0.0.1",))
+    agent = Agent(agent_id="shop", model=ScriptedChatModel(reply), tools=(refund,), mode="react")
+    with Receiver(500, 429) as receiver:
+        with Served(database, settings, agents=[agent]) as served:
+            async with opened(served.url, headers={}, streaming=False) as client:
+                asked = await send(client, "please refund", "a")
+                await client.create_task_push_notification_config(hook_of(asked, receiver))
+                await asyncio.to_thread(wait_until, lambda: len(receiver.got) == 3)
+        assert {form["task"]["status"]["state"] for _, form in receiver.got} == {"TASK_STATE_INPUT_REQUIRED"}
+        async with segue.open(database, agents=[agent]) as elsewhere:  # another process
+            assert (await elsewhere.answer(asked.id, "approve")).status == "done"
+        with Served(database, settings, agents=[agent]):
+            await asyncio.to_thread(wait_until, lambda: len(receiver.got) == 4)
+        assert receiver.got[-1][1]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+async def test_a_task_has_few_configs_of_bounded_size(served: Served) -> None:
+    async with opened(served.url) as client:
+        task = await send(client, "please refund", "many")
+        with Receiver() as receiver:
+            for number in [*range(10), 0]:
+                await client.create_task_push_notification_config(hook_of(task, receiver, f"hook-{number}"))
+            with pytest.raises(A2AError, match="at most 10"):
+                await client.create_task_push_notification_config(hook_of(task, receiver, "hook-10"))
+            await client.delete_task_push_notification_config(
+                DeleteTaskPushNotificationConfigRequest(task_id=task.id, id="hook-9")
+            )
+            with pytest.raises(A2AError, match="bytes"):
+                await client.create_task_push_notification_config(hook_of(task, receiver, "x" * 9_000))
+
+
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.2:9/x", "http://localhost:9/x", "http://[::1]/x", "file:///etc/passwd"]
 )
@@ -282,3 +365,52 @@ async def test_a_notification_goes_to_no_private_address_that_is_not_allowed(ser
         task = await send(client, "plums", "public")
         with pytest.raises(A2AError, match="SEGUE_PUSH_HOSTS"):
             await client.create_task_push_notification_config(TaskPushNotificationConfig(task_id=task.id, url=url))
+
+
+class Recorder(httpx.AsyncBaseTransport):
+    """Keeps where requests would go; connections to the addresses of `down` fail."""
+
+    def __init__(self, *down: str) -> None:
+        self.sent: list[tuple[str, str, str]] = []
+        self._down = down
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.sent.append((request.url.host, request.headers["host"], request.extensions["sni_hostname"]))
+        if request.url.host in self._down:
+            raise httpx.ConnectError("down")
+        return httpx.Response(200)
+
+
+def resolving(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> None:
+    """Have each lookup of a name give the next answer."""
+    left = [*answers]
+
+    def look_up(host: str, port: int, *_: Any, **__: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, port)) for address in left.pop(0)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+
+async def test_a_notification_goes_to_the_address_that_was_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder("93.184.215.14")
+    resolving(monkeypatch, ["93.184.215.14", "2606:2800:21f::1"], ["127.0.0.1"])
+    async with httpx.AsyncClient(transport=PublicTransport((), recorder)) as client:
+        assert (await client.post("https://hook.example/x?y")).status_code == 200
+        with pytest.raises(httpx.ConnectError, match="not public"):
+            await client.post("https://hook.example/x?y")
+    addresses = ("93.184.215.14", "2606:2800:21f::1")
+    assert recorder.sent == [(address, "hook.example", "hook.example") for address in addresses]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "10.0.0.1", "100.64.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "255.255.255.255",
+        "::ffff:127.0.0.1", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::a00:1", "2002:7f00:1::", "2001:0:1::1",
+        "fe80::1%eth0", "fc00::1", "ff02::1", "::",
+    ],
+)  # fmt: skip
+async def test_addresses_that_are_not_public(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    resolving(monkeypatch, ["93.184.215.14", address])
+    with pytest.raises(httpx.ConnectError, match="not public"):
+        await public_addresses("hook.example", 443)

@@ -17,6 +17,7 @@ from segue.server.settings import from_environment
 from segue.server.tenants import hash_keys, parse_keys
 from tests.fakes import ScriptedChatModel, call_tool
 from tests.loopback import Html, LoopbackServer, Status
+from tests.polling import wait_until
 
 from .serving import Served, chat, frames_of
 
@@ -34,6 +35,7 @@ def logs() -> Iterator[Callable[[], list[dict[str, Any]]]]:
     yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
     root.handlers[:] = handlers
     root.setLevel(level)
+    logging.getLogger("a2a").setLevel(logging.NOTSET)
 
 
 def failing(_: Any) -> str:
@@ -169,6 +171,25 @@ def test_a_message_is_not_logged_once_more_in_colours(logs: Callable[[], list[di
     (line,) = logs()
     assert line.keys() == {"event", "level", "logger", "timestamp"}
     assert line["event"] == "Started server process [7]"
+
+
+def test_no_address_of_a_push_notification_is_logged(tmp_path: Path, logs: Callable[[], list[dict[str, Any]]]) -> None:
+    agent = Agent(agent_id="m", model=ScriptedChatModel(lambda _: "Hello."), mode="direct")
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+    with Served(tmp_path / "a.db", ServerSettings(push_hosts=("127.0.0.1",)), agents=[agent]) as served:
+        for address in (
+            f"{served.url}/{API}",
+            f"http://{WRONG}@127.0.0.1:9/",
+            f"http://127.0.0.2/{API}",
+            f"ftp://{API}",
+        ):
+            about = {"taskPushNotificationConfig": {"url": address}}
+            form = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage"}
+            with served.client(headers={"A2A-Version": "1.0"}) as client:
+                client.post("/a2a/m", json={**form, "params": {"message": message, "configuration": about}})
+            message = {**message, "messageId": address}
+        wait_until(lambda: sum(line["event"] == "push notification failed" for line in logs()) >= 2)
+    assert not [canary for canary in (API, WRONG) if canary in json.dumps(logs())]
 
 
 def test_tools_and_processes_that_the_service_starts_see_no_key() -> None:

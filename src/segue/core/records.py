@@ -201,6 +201,17 @@ class KnownRequest:
         return self.about.get("store") is not False
 
 
+@dataclass(frozen=True)
+class Webhook:
+    """A webhook to call since its task stopped, claimed until `due`; `attempts` counts this one."""
+
+    task_id: str
+    webhook_id: str
+    config: Json
+    due: float
+    attempts: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class WaitingTask:
     """A task that waits for a person: what it asks, since when, and the form of an answer.

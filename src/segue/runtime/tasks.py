@@ -1,7 +1,7 @@
 """Tasks: their records, events and traces, and their runs."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,9 +83,26 @@ class Tasks:
         limit: int = 50,
         before: str | None = None,
         session_prefix: str = "",
+        statuses: Collection[TaskStatus] | None = None,
+        since: float = 0.0,
     ) -> Sequence[Task]:
-        """A page of tasks, the latest first; `before` is the id that the last page ended with."""
-        return await self._runner.tasks.list(agent_id, session_id, limit, before, session_prefix)
+        """A page of tasks, the latest first; `before` is the id that the last page ended with.
+
+        With `statuses` those that have one of them: a task that the end of its process paused counts as running. They
+        changed at `since` or later.
+        """
+        return await self._runner.tasks.list(agent_id, session_id, limit, before, session_prefix, statuses, since)
+
+    async def count(
+        self,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        session_prefix: str = "",
+        statuses: Collection[TaskStatus] | None = None,
+        since: float = 0.0,
+    ) -> int:
+        """How many tasks `list` has without a limit."""
+        return await self._runner.tasks.count(agent_id, session_id, session_prefix, statuses, since)
 
     async def newest(self, session_id: str) -> Task | None:
         """The newest task of a session; None where it has none."""

@@ -5,7 +5,7 @@ The package takes long to import, so that only the first request does.
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -14,8 +14,9 @@ from fastapi import FastAPI
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..core.records import Task
-from ..core.task_status import TaskStatus
+from ..core.errors import SegueError
+from ..core.records import Json, Task, Webhook
+from ..core.task_status import ACTIVE, TaskStatus
 from ..runtime.relay import Observer
 from .errors import Problem, not_found, refusal
 from .log_config import logger
@@ -23,6 +24,16 @@ from .service import Service
 
 PATH = "/a2a"
 CARD = "/.well-known/agent-card.json"
+POLL_SECONDS = 2.0
+"""Seconds between two looks for tasks that other processes stopped, and for receivers to try again."""
+RETRY_SECONDS = (2.0, 10.0, 60.0, 300.0)
+"""How long after a notification failed the next attempt is made."""
+CLAIM_SECONDS = 60.0
+"""How long no other service sends a notification that one is sending."""
+MOST_AT_ONCE = 16
+"""Notifications."""
+CLOSE_SECONDS = 2.0
+"""How long those that are being sent may take when the service stops."""
 
 
 class _Endpoint:
@@ -57,29 +68,55 @@ def _module(name: str) -> Any:
 
 
 class PushNotifications(Observer):
-    """Reports that a task of this process stopped, to whom its clients asked to."""
+    """Reports tasks that stopped to the webhooks of their clients, whichever process ran them.
+
+    What is due is stored with the task. A receiver that fails is tried again; of several services one sends.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._webhooks = service.app.tasks.webhooks
+        self._due = asyncio.Event()
         self._sending: set[asyncio.Task[None]] = set()
+        self._running = asyncio.create_task(self._run(), name="push notifications")
 
     def stopped(self, task: Task) -> None:
-        sending = asyncio.create_task(self._report(task), name="push notification")
-        self._sending.add(sending)
-        sending.add_done_callback(self._sending.discard)
-
-    async def _report(self, task: Task) -> None:
-        try:
-            if task.status == TaskStatus.PAUSED and task.requested is None:
-                return  # it goes on when the service starts again
-            if await self._service.app.tasks.webhooks.list(task.task_id):
-                push = await asyncio.to_thread(_module, "a2a_push")
-                await push.report(self._service, task)
-        except Exception:  # noqa: BLE001  logged with its trace: nobody waits for it
-            logger.exception("push notification failed", extra={"task_id": task.task_id})
+        self._due.set()
 
     async def close(self) -> None:
-        await asyncio.gather(*self._sending, return_exceptions=True)
+        self._running.cancel()
+        if self._sending:
+            await asyncio.wait(self._sending, timeout=CLOSE_SECONDS)
+        for sending in self._sending:  # it is sent by the next service
+            sending.cancel()
+        await asyncio.gather(self._running, *self._sending, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._due.wait(), POLL_SECONDS)
+            self._due.clear()
+            try:
+                for webhook in await self._webhooks.claim(MOST_AT_ONCE - len(self._sending), CLAIM_SECONDS):
+                    sending = asyncio.create_task(self._report(webhook), name="push notification")
+                    self._sending.add(sending)
+                    sending.add_done_callback(self._sending.discard)
+            except SegueError as error:
+                logger.error("push notifications wait", exc_info=error)
+
+    async def _report(self, webhook: Webhook) -> None:
+        """Send a task as it is, unless it goes on by itself. Addresses hold secrets, and are never logged."""
+        again = RETRY_SECONDS[webhook.attempts - 1] if webhook.attempts <= len(RETRY_SECONDS) else None
+        about: Json = {"task_id": webhook.task_id, "attempt": webhook.attempts}
+        try:
+            task = await self._service.app.tasks.get(webhook.task_id)
+            if task.status not in ACTIVE and (task.status != TaskStatus.PAUSED or task.requested is not None):
+                push = await asyncio.to_thread(_module, "a2a_push")
+                await push.send(self._service, task, webhook)
+            again = None
+        except Exception as error:  # noqa: BLE001  a receiver or a task that is not as it was; nobody waits for it
+            logger.warning("push notification failed", extra={**about, "type": type(error).__name__})
+        await self._webhooks.settle(webhook, again)
 
 
 @asynccontextmanager

@@ -62,7 +62,7 @@ from .a2a import CARD, PATH
 from .a2a_push import Configs
 from .errors import Problem, language_of, new_error_id, status_of
 from .log_config import logger
-from .protocols.a2a import Description, Translation, Update
+from .protocols.a2a import Description, Translation, Update, statuses_of
 from .readers.a2a import begin, own_task
 from .service import Begun, Service
 from .sse.stream import events_of, stopped
@@ -263,30 +263,30 @@ class Handler(RequestHandler):
             validate_page_size(params.page_size)
         size = params.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE
         async with self._answering(context) as caller:
-            found = await self._found(caller, params)
-            ids = [row.task_id for row in found]
-            if params.page_token and params.page_token not in ids:
-                raise InvalidParamsError("The page token is not one of this list.")
-            first = ids.index(params.page_token) + 1 if params.page_token else 0
-            shown = [await self._task(caller, task_id) for task_id in ids[first : first + size]]
-            page = [apply_history_length(task, params) for task in shown]
+            which: dict[str, Any] = {
+                "agent_id": caller.agent,
+                "session_id": caller.tenant.stored(params.context_id) if params.context_id else None,
+                "session_prefix": caller.tenant.prefix,
+                "statuses": statuses_of(params.status),
+                "since": params.status_timestamp_after.ToNanoseconds() / 1e9,
+            }
+            tasks = self._service.app.tasks
+            rows = await tasks.list(**which, limit=size + 1, before=await self._last_shown(caller, params))
+            page = [apply_history_length(await self._task(caller, row.task_id), params) for row in rows[:size]]
             for task in page if not params.include_artifacts else ():
                 task.ClearField("artifacts")
-            following = page[-1].id if len(found) > first + size else ""
-            return ListTasksResponse(tasks=page, next_page_token=following, page_size=size, total_size=len(found))
+            following = page[-1].id if len(rows) > size else ""
+            total = await tasks.count(**which)
+            return ListTasksResponse(tasks=page, next_page_token=following, page_size=size, total_size=total)
 
-    async def _found(self, caller: Caller, params: ListTasksRequest) -> list[Task]:
-        rows = await self._service.app.tasks.list(
-            caller.agent,
-            caller.tenant.stored(params.context_id) if params.context_id else None,
-            limit=-1,
-            session_prefix=caller.tenant.prefix,
-        )
-        since = params.status_timestamp_after.ToNanoseconds() / 1e9
-        recent = [row for row in rows if row.updated_at >= since]
-        if params.status == TaskState.TASK_STATE_UNSPECIFIED:
-            return recent
-        return [row for row in recent if (await self._status(caller, row)).state == params.status]
+    async def _last_shown(self, caller: Caller, params: ListTasksRequest) -> str | None:
+        """The task that the page before ended with."""
+        if not params.page_token:
+            return None
+        try:
+            return (await own_task(self._service, caller.tenant, caller.agent, params.page_token)).task_id
+        except TaskNotFoundError:
+            raise InvalidParamsError("The page token is not one of this list.") from None
 
     @validate_request_params
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> A2ATask:

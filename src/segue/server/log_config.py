@@ -38,6 +38,7 @@ def configure_logs(stream: TextIO | None = None) -> None:
     root.setLevel(logging.INFO)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("a2a").setLevel(logging.CRITICAL)  # its warnings and errors quote what clients send
 
 
 class _StandardError(logging.StreamHandler[TextIO]):

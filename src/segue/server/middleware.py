@@ -131,13 +131,12 @@ class BodyLimit:
         self._app = app
         self._usual = usual
         self._own = own
-        """Of some paths, and of those one below."""
+        """Of some paths, and of those below."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        path = scope["path"]
-        limit = self._own.get(path) or self._own.get(path.rpartition("/")[0], self._usual)
+        limit = self._limit_of(scope["path"])
         try:
             async with asyncio.timeout(limit.seconds):
                 messages = await _read(scope, receive, limit.most)
@@ -158,6 +157,11 @@ class BodyLimit:
             return await receive() if message is None else message
 
         await self._app(scope, replay, send)
+
+    def _limit_of(self, path: str) -> Limit:
+        while path and path not in self._own:
+            path = path.rpartition("/")[0]
+        return self._own.get(path, self._usual)
 
 
 async def _read(scope: Scope, receive: Receive, most: int) -> list[Message] | None:

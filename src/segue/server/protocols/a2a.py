@@ -27,6 +27,7 @@ from ...core.events import (
     TaskStarted,
 )
 from ...core.records import Json, Task
+from ...core.task_status import TaskStatus as RowStatus
 from ...prompts.language import Language
 from ...prompts.protocols import progress, question_text, reply_notice, stop_notice
 from ...runtime.reply_stream import Added, CallOpened, Discarded, Kind, ReplyStream
@@ -36,16 +37,23 @@ from ..tenants import Tenant
 ANSWER = "answer"
 """The id of the artifact that is the answer."""
 Update = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
-_STATES: Mapping[str, TaskState] = {
-    "pending": TaskState.TASK_STATE_SUBMITTED,
-    "running": TaskState.TASK_STATE_WORKING,
-    "pausing": TaskState.TASK_STATE_WORKING,
-    "waiting": TaskState.TASK_STATE_INPUT_REQUIRED,
-    "paused": TaskState.TASK_STATE_INPUT_REQUIRED,
-    "done": TaskState.TASK_STATE_COMPLETED,
-    "error": TaskState.TASK_STATE_FAILED,
-    "cancelled": TaskState.TASK_STATE_CANCELED,
+_STATES: Mapping[RowStatus, TaskState] = {
+    RowStatus.PENDING: TaskState.TASK_STATE_SUBMITTED,
+    RowStatus.RUNNING: TaskState.TASK_STATE_WORKING,
+    RowStatus.PAUSING: TaskState.TASK_STATE_WORKING,
+    RowStatus.WAITING: TaskState.TASK_STATE_INPUT_REQUIRED,
+    RowStatus.PAUSED: TaskState.TASK_STATE_INPUT_REQUIRED,
+    RowStatus.DONE: TaskState.TASK_STATE_COMPLETED,
+    RowStatus.ERROR: TaskState.TASK_STATE_FAILED,
+    RowStatus.CANCELLED: TaskState.TASK_STATE_CANCELED,
 }
+
+
+def statuses_of(state: TaskState) -> list[RowStatus] | None:
+    """The statuses of tasks in a state; None where any state is meant."""
+    if state == TaskState.TASK_STATE_UNSPECIFIED:
+        return None
+    return [status for status, each in _STATES.items() if each == state]
 
 
 class Description:
@@ -80,7 +88,7 @@ class Description:
             message = self._message("error", str(result.get("error") or ""))
         elif status in ("paused", "cancelled"):
             message = self._message(status, stop_notice(status, self._language))
-        return self._status(_STATES[status], message)
+        return self._status(_STATES[RowStatus(status)], message)
 
     def working(self, event: Event, text: str) -> TaskStatusUpdateEvent:
         """What is being done."""
