@@ -1,5 +1,6 @@
 """The command line's commands, from Typer."""
 
+from functools import cache
 from typing import Any
 
 import typer
@@ -9,9 +10,14 @@ from segue.cli import app
 from .tables import code, table
 
 
+@cache
+def root_command() -> Any:
+    return typer.main.get_command(app)
+
+
 def commands() -> dict[str, Any]:
     """Every visible command by its words, such as `memory list`."""
-    return dict(_below(typer.main.get_command(app), ""))
+    return dict(_below(root_command(), ""))
 
 
 def _below(group: Any, name: str) -> list[tuple[str, Any]]:

@@ -1,6 +1,7 @@
 """The routes of the service and their schemas, from its OpenAPI document."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from segue.server import create_app
@@ -10,18 +11,23 @@ from .tables import code, table
 Json = Mapping[str, Any]
 
 
+@cache
+def openapi() -> Json:
+    """The OpenAPI document of the service."""
+    return create_app().openapi()
+
+
 def describe_routes() -> str:
-    document = create_app().openapi()
     routes = [
         _route(method.upper(), path, operation)
-        for path, item in document["paths"].items()
+        for path, item in openapi()["paths"].items()
         for method, operation in item.items()
     ]
     return "\n\n".join(routes)
 
 
 def describe_schemas() -> str:
-    schemas = create_app().openapi()["components"]["schemas"]
+    schemas = openapi()["components"]["schemas"]
     return "\n\n".join(_schema(name, schema) for name, schema in schemas.items())
 
 
@@ -29,7 +35,7 @@ def describe_statuses() -> str:
     """Every status that a route answers with, and its meaning."""
     found = {
         (status, response["description"])
-        for item in create_app().openapi()["paths"].values()
+        for item in openapi()["paths"].values()
         for operation in item.values()
         for status, response in operation["responses"].items()
         if status >= "400"

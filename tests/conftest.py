@@ -9,6 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -172,11 +173,11 @@ def commands() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Forget where a test looked for modules, and those that it wrote: another one may call its own alike."""
-    path, known = [*sys.path], {*sys.modules}
+    path, last = [*sys.path], next(reversed(sys.modules))
     yield
     sys.path[:] = path
     written = str(tmp_path_factory.getbasetemp())
-    for name in {*sys.modules} - known:
+    for name in takewhile(lambda name: name != last, reversed([*sys.modules])):  # what is imported comes last
         if (getattr(sys.modules[name], "__file__", None) or "").startswith(written):
             del sys.modules[name]
 

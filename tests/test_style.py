@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-FOLDERS = ("graphs", "nodes", "tools", "prompts", "checkpoints", "src", "reference")
+from tests.source import FOLDERS, ROOT, nodes_of
+
 MODULE_LINES = 500
 FUNCTION_LINES = 50
 
@@ -19,12 +19,12 @@ def modules(folder: str) -> list[Path]:
 
 def functions(module: Path) -> Iterator[tuple[str, int]]:
     """The name and the length in lines of every function, decorators left out."""
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+    for node in nodes_of(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", [*FOLDERS, "reference"])
 def test_no_module_and_no_function_is_too_long(folder: str) -> None:
     found = modules(folder)
     assert found, f"there are no modules in {folder}"
@@ -63,13 +63,11 @@ def test_an_app_shows_its_interfaces_only() -> None:
 
 def test_nobody_reaches_past_the_interfaces_of_an_app() -> None:
     found = []
-    for module in (path for folder in (*FOLDERS, "examples", "benchmarks") for path in modules(folder)):
+    for module in (path for folder in (*FOLDERS, "reference", "examples", "benchmarks") for path in modules(folder)):
         name = module.relative_to(ROOT).as_posix()
         if not name.startswith(WITHIN):
-            tree = ast.walk(ast.parse(module.read_text(encoding="utf-8")))
-            found += [
-                f"{name}:{node.lineno}" for node in tree if isinstance(node, ast.Attribute) and reaches_inside(node)
-            ]
+            nodes = (node for node in nodes_of(module) if isinstance(node, ast.Attribute))
+            found += [f"{name}:{node.lineno}" for node in nodes if reaches_inside(node)]
     assert not found, "\n".join(found)
 
 

@@ -32,10 +32,14 @@ def as_tool(source: Any) -> BoundTool:
 
 
 class ToolSets:
-    """Tools by the name of their set; a set that is a function is made when it is asked for, and may change."""
+    """Tools by the name of their set; a set that is a function is made when it is asked for, and may change.
+
+    The others are bound once, for all agents of the process.
+    """
 
     def __init__(self, sets: Mapping[str, Iterable[Any] | Callable[[], Iterable[Any]]]) -> None:
         self._sets = {name: members if callable(members) else tuple(members) for name, members in sets.items()}
+        self._bound: dict[str, tuple[BoundTool, ...]] = {}
 
     @property
     def names(self) -> list[str]:
@@ -66,7 +70,11 @@ class ToolSets:
             return (item,)
         if item in self._sets:
             members = self._sets[item]
-            return tuple(members()) if callable(members) else members
+            if callable(members):
+                return tuple(members())
+            if item not in self._bound:
+                self._bound[item] = tuple(map(as_tool, members))
+            return self._bound[item]
         if ":" in item:
             loaded = load_attribute(item)
             return tuple(loaded) if isinstance(loaded, (list, tuple)) else (loaded,)

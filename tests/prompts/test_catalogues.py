@@ -14,22 +14,13 @@ from string import Formatter
 import pytest
 
 from segue.prompts.catalogue import FOLDER, Texts, catalogue
+from tests.source import ROOT, source
 
-ROOT = Path(__file__).parents[2]
 TRANSLATIONS = ("errors", "clauses", "validation", "words", "labels")
 """Sections of the Chinese catalogue whose English is in the code."""
 SECTIONS = tuple(catalogue("en"))
-
-
-@cache
-def trees() -> dict[Path, ast.Module]:
-    """The syntax tree of each file of the source."""
-    files = [
-        file
-        for folder in ("src", "graphs", "nodes", "tools", "checkpoints", "prompts")
-        for file in (ROOT / folder).rglob("*.py")
-    ]
-    return {file: ast.parse(file.read_text(encoding="utf-8")) for file in files}
+SENTENCES = {english for english in catalogue("zh")["errors"] if not english.isidentifier()}
+"""The English templates of sentences without a class of their own."""
 
 
 @cache
@@ -37,8 +28,9 @@ def section_of_function() -> dict[tuple[str, str], str]:
     """The section of each name that is bound to one, by the name of its module."""
     return {
         (file.stem, node.targets[0].id): node.value.args[0].value
-        for file, tree in trees().items()
-        for node in tree.body
+        for file, (module, *_) in source().items()
+        if isinstance(module, ast.Module)
+        for node in module.body
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Call)
         if isinstance(node.value.func, ast.Name) and node.value.func.id == "Texts"
         if isinstance(node.value.args[0], ast.Constant)
@@ -85,8 +77,7 @@ class Uses:
 @cache
 def uses() -> Uses:
     found = Uses()
-    for file, tree in trees().items():
-        nodes = [*ast.walk(tree)]
+    for file, nodes in source().items():
         section_of = bound(file, nodes)
         for node in nodes:
             if (
@@ -147,6 +138,48 @@ def test_every_id_that_the_code_names_exists(section: str) -> None:
 def test_every_id_is_used(section: str) -> None:
     unnamed = catalogue("en")[section].keys() - uses().constants
     assert {name for name in unnamed if not any(fullmatch(made, name) for made in uses().made[section])} == set()
+
+
+def test_every_translated_sentence_is_one_that_the_code_raises() -> None:
+    raised = {
+        node.value
+        for file, nodes in source().items()
+        if file.parent.name != "prompts" or file.name == "load.py"
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert {*SENTENCES, *catalogue("zh")["clauses"]} <= raised
+
+
+TO_PEOPLE = {
+    *("ConfigurationError", "InvalidAnswer", "InvalidMessage", "InvalidSnapshot", "TaskError"),
+    *("DatabaseUnavailable", "DatabaseDamaged", "MemoryUnavailable", "InvalidMemory", "ModelRefused"),
+}
+
+
+def test_every_sentence_with_fields_that_people_read_is_translated() -> None:
+    raised = {
+        (file.name, ast.unparse(node.args[0]))
+        if not isinstance(node.args[0], ast.Constant)
+        else (file.name, node.args[0].value)
+        for file, nodes in source().items()
+        for node in nodes
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in TO_PEOPLE and node.args
+        if node.keywords or isinstance(node.args[0], ast.JoinedStr)
+    }
+    assert {(file, text) for file, text in raised if text not in SENTENCES} == set()
+
+
+def test_every_clause_is_translated() -> None:
+    made = {
+        (file.name, node.args[0].value)
+        for file, nodes in source().items()
+        for node in nodes
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Clause" and node.args
+        if isinstance(node.args[0], ast.Constant)
+    }
+    assert made
+    assert {(file, text) for file, text in made if text not in catalogue("zh")["clauses"]} == set()
 
 
 def test_a_text_keeps_the_braces_of_its_values() -> None:

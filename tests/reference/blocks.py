@@ -11,13 +11,13 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 
 import pytest
-import typer
 import yaml
 from typer.testing import CliRunner
 
+from reference.commands import root_command
 from segue.cli import app
 from segue.core.agents import load_agents
 
@@ -124,7 +124,7 @@ def assert_matches(expected: str, said: str) -> None:
 
 def check_command(arguments: list[str]) -> None:
     """Check that a command line has a command and options that exist, with values that they take."""
-    name, command, context = "segue", cast(Any, typer.main.get_command(app)), None
+    name, command, context = "segue", root_command(), None
     while True:
         context = command.make_context(name, list(arguments), parent=context)
         if not hasattr(command, "commands"):

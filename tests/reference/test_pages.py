@@ -13,7 +13,7 @@ from reference.commands import commands, describe_commands
 from reference.events import describe_events
 from reference.fields import describe_fields
 from reference.pages import GENERATED, with_tables, write_pages, write_source
-from reference.routes import describe_routes, describe_schemas
+from reference.routes import describe_routes, describe_schemas, openapi
 from segue.checkpoints.tables.leases import TTL
 from segue.cli import app
 from segue.cli.exits import EXIT_CODES, FAILED, PAUSED, USAGE, WAITING
@@ -29,7 +29,7 @@ from segue.models.openai.model import CONNECT_SECONDS
 from segue.nodes.react.call_limits import MOST_SUCCESSES, MOST_UNREADABLE
 from segue.nodes.react.remend import MOST_REPAIRS
 from segue.runtime.run import MAX_QUEUED, MAX_RUNNING
-from segue.server import ServerSettings, create_app
+from segue.server import ServerSettings
 from segue.server.sse.frames import MOST
 from segue.tools.bound_tool import CallContext, Marks
 from segue.tools.data.engine import SECONDS
@@ -76,7 +76,7 @@ def test_every_key_of_the_agents_file_and_every_setting_of_the_service_has_a_mea
 
 
 def test_every_route_and_schema_is_described() -> None:
-    document, routes, schemas = create_app().openapi(), describe_routes(), describe_schemas()
+    document, routes, schemas = openapi(), describe_routes(), describe_schemas()
     names = document["components"]["schemas"]
     assert routes.count("### ") == sum(map(len, document["paths"].values()))
     assert [name for name in names if f"### {name} " not in schemas] == []

@@ -2,7 +2,7 @@
 
 import re
 
-from segue.server import create_app
+from reference.routes import openapi
 
 from .blocks import PAGES
 
@@ -16,8 +16,7 @@ def template(path: str) -> str:
 
 
 def routes() -> set[tuple[str, str]]:
-    document = create_app().openapi()
-    return {(method.upper(), template(path)) for path, item in document["paths"].items() for method in item}
+    return {(method.upper(), template(path)) for path, item in openapi()["paths"].items() for method in item}
 
 
 def test_the_routes_that_prose_names_exist() -> None:

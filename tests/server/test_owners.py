@@ -7,12 +7,12 @@ from typing import Any
 import httpx
 import pytest
 
-from segue.server import create_app
+from reference.routes import openapi
 from tests.memory.fakes import entry
 
 from .serving import ALPHA, BETA, Json, Served, chat, frames_of
 
-DOCUMENT = create_app(":memory:").openapi()
+DOCUMENT = openapi()
 MAKES_ITS_OWN = {"prefer", "preferences"}
 """What a tenant stores under a name is its own, whoever else has one of that name."""
 SHARED = {"name", "agent_id", "model"}

@@ -19,7 +19,10 @@ _FENCE = "---"
 _TIMESTAMP, _BOOL = "tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:bool"
 
 
-class _Loader(yaml.SafeLoader):
+_Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Parser):  # type: ignore[misc]  # Any: libyaml may be absent
     """Reads dates and `yes` or `no` as the text that they are; only `true` and `false` are booleans."""
 
 
