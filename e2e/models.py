@@ -64,7 +64,7 @@ class Model:
         if "## Branches" in said:
             knows = '"success": "blue"' in said
             return Text(
-                choose("final_answer", answer="It is blue.") if knows else choose("ask_user", question=QUESTION)
+                choose("final_answer", answer="It is blue.") if knows else choose("ask_user", question=QUESTION, choices=["blue", "red"])
             )
         if "CALL_TOOL" in said:
             return self._decide(said)
@@ -84,7 +84,9 @@ class Model:
             order = max(map(int, orders))
             refunded = re.search(rf"refunded [\d.]+ for order {order}", said)
             arguments = {"order_id": order, "amount": 20.5}
-            call = call_tool(("refund", arguments), thought="The customer wants money back.")
+            asked = sorted(set(map(int, orders))) if "together" in said else [order]
+            calls = [("refund", {**arguments, "order_id": each}) for each in asked]
+            call = call_tool(*calls, thought="The customer wants money back.")
             ended = refunded or "too much" in said
             return Text(answer(f"Done: {refunded[0] if refunded else 'nothing was paid'}.") if ended else call)
         if "please wait" in said and not looked_up:

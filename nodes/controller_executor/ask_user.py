@@ -1,5 +1,7 @@
 """ASK_USER: the flow waits for a person's answer."""
 
+from typing import Any
+
 from langgraph.types import interrupt
 
 from segue.core.errors import InvalidAnswer
@@ -21,7 +23,9 @@ async def ask_user(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
     if not question:
         result = {"error": 'ask_user needs a "question".'}
         return {"call": None, "outcome": outcome_of("ask_user", "built_in", call["arguments"], result, state)}
-    asked = {"kind": "question", "question": question}
+    asked: dict[str, Any] = {"kind": "question", "question": question}
+    if choices := _choices(call["arguments"].get("choices")):
+        asked["choices"] = choices
     while True:
         try:
             answer = read_answer(interrupt(asked))
@@ -34,3 +38,9 @@ async def ask_user(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
     events = announce(QuestionAnswered(question=question, answer=text, **ids), BranchEnd(**about, **ids))
     ended = exit_of(manual_finish(state)) if answer.manual_finish else None
     return {"call": None, "outcome": outcome, "early_exit": ended, "events": events}
+
+
+def _choices(given: object) -> list[str]:
+    """The answers that the question offers, each once."""
+    texts = [text.strip() for text in given if isinstance(text, str)] if isinstance(given, list) else []
+    return [*dict.fromkeys(filter(None, texts))]

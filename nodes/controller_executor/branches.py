@@ -26,7 +26,7 @@ _TEXT = {"type": "string"}
 _STEP = object_schema("step_id", "description", step_id=_TEXT, description=_TEXT)
 _UPDATE = object_schema("step_id", "status", step_id=_TEXT, status={"enum": [status.value for status in Status]})
 PARAMETERS: Mapping[str, dict[str, Any]] = {
-    "ask_user": object_schema("question", question=_TEXT),
+    "ask_user": object_schema("question", question=_TEXT, choices={"type": "array", "items": _TEXT}),
     "re_plan": object_schema("plan", plan={"type": "array", "items": _STEP, "minItems": 1}, reason=_TEXT),
     "update_plan": object_schema("updates", updates={"type": "array", "items": _UPDATE, "minItems": 1}),
     "intermediate_answer": object_schema("answer", answer=_TEXT),

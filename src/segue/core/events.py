@@ -325,12 +325,16 @@ class FlowEnd(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionAsked(BaseEvent):
-    """The task waits for an answer, or for the results of `client_calls` {id, name, arguments} from its client."""
+    """The task waits for an answer, or for the results of `client_calls` {id, name, arguments} from its client.
+
+    `choices` are answers that the question offers; any other one is taken, too.
+    """
 
     type: Literal["question_asked"] = "question_asked"
     interrupt_id: str
     question: str
     client_calls: list[dict[str, Any]] = field(default_factory=list)
+    choices: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

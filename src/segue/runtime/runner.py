@@ -345,7 +345,8 @@ class Runner:
         ids: dict[str, Any] = {"task_id": run.row.task_id, "interrupt_id": interrupt_id}
         asked: Durable = ApprovalRequested(calls=question.get("calls", []), **ids)
         if question["kind"] == "question":
-            asked = QuestionAsked(question=question["question"], client_calls=question.get(CLIENT_CALLS, []), **ids)
+            more = {name: question[name] for name in (CLIENT_CALLS, "choices") if name in question}
+            asked = QuestionAsked(question=question["question"], **more, **ids)
         await self.move(run.row, TaskStatus.WAITING, events=[asked] if question.get("kind") != API_CALL else [])
         return {**stopped(run.row), "status": "waiting", "question": {**question, "interrupt_id": interrupt_id}}
 

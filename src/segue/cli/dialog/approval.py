@@ -40,6 +40,8 @@ def print_question(console: Console, question: Question, language: str) -> None:
     console.print(_heading(question, language), soft_wrap=True)
     if question["kind"] == "question":
         print_prose(console, Text(f"  {visible(question['question'])}"))
+        for choice in question.get("choices", ()):
+            print_prose(console, Text(f"  - {visible(choice)}"))
     for call in question.get("calls", ()):
         console.print(Text.assemble("  ", _title(call)), soft_wrap=True)
         if not call["arguments"]:

@@ -3,6 +3,7 @@
 import { duration, t } from "../texts/index.js";
 import { html, useState } from "../vendor/htm-preact.js";
 import { reload } from "../state/conversation.js";
+import { inline } from "./argument-list.js";
 
 /** @import { Call } from "../state/types.js" */
 
@@ -50,13 +51,4 @@ function Value({ label, value, whole = null }) {
       ${t(isLong ? "call.showLess" : "call.showAll")}
     </button>`}
   </div>`;
-}
-
-/** @param {Record<string, unknown>} values */
-function inline(values) {
-  const parts = Object.entries(values).map(([name, value]) => {
-    const text = typeof value === "string" ? value : JSON.stringify(value);
-    return `${name}: ${text}`;
-  });
-  return parts.join(", ").slice(0, 200);
 }

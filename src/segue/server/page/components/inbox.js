@@ -36,7 +36,7 @@ function Entry({ task, close }) {
     close();
     closeDrawer();
     goTo(task.session_id);
-    store.dialog.value = `question:${task.task_id}`;
+    requestAnimationFrame(() => /** @type {HTMLElement | null} */ (document.querySelector(".ask"))?.focus());
   };
   return html`<button type="button" onClick=${show}>
     <${Icon} name=${task.kind === "approval" ? "tool" : "question"} />

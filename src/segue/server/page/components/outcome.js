@@ -1,11 +1,9 @@
 // @ts-check
 /** Where the task stands, when that is not plain: running, paused, waiting, failed, or without a connection. */
 import { resume } from "../state/conversation.js";
-import { CONVERSATION } from "../state/participants.js";
-import { store } from "../state/store.js";
+import { isUtterance } from "../state/participants.js";
 import { t, textOf } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
-import { namesOf } from "./call-names.js";
 import { Icon } from "./icon.js";
 
 /** @import { Turn } from "../state/types.js" */
@@ -38,13 +36,9 @@ const OUTCOMES = {
       <${Icon} name="play" />${t("turn.resume")}
     </button>
   </div>`,
-  waiting: (shown) => html`<div class="outcome warning">
-    <${Icon} name="question" />
-    <span>${asked(shown)}</span>
-    <button type="button" class="primary" onClick=${() => (store.dialog.value = `question:${shown.id}`)}>
-      ${t(shown.question?.kind === "approval" ? "approval.review" : "question.review")}
-    </button>
-  </div>`,
+  waiting: (shown) =>
+    (!shown.question || isUtterance(shown)) &&
+    html`<p class="outcome warning" role="status"><${Icon} name="question" />${asked(shown)}</p>`,
   done: ({ malformed }) =>
     malformed && html`<p class="outcome warning" role="status"><${Icon} name="warning" />${t("turn.malformed")}</p>`,
   cancelled: () => html`<p class="outcome"><${Icon} name="stop" />${t("turn.cancelled")}</p>`,
@@ -65,14 +59,10 @@ function working({ draft, answer, waiting, steps }) {
 }
 
 /** @param {Turn} shown */
-function asked({ question, mode, utterances }) {
+function asked({ question, utterances }) {
   if (!question) return t("turn.waiting");
-  if (mode === CONVERSATION && question.kind !== "approval") {
-    const role = ["USER", "API"].includes(utterances.at(-1)?.role ?? "") ? "BOT" : "USER";
-    return t("transcript.yourTurn", { role });
-  }
-  if (question.kind !== "approval") return question.question ?? "";
-  return t("approval.waits", { names: namesOf(question.calls ?? []) });
+  const role = ["USER", "API"].includes(utterances.at(-1)?.role ?? "") ? "BOT" : "USER";
+  return t("transcript.yourTurn", { role });
 }
 
 /** @param {string} fallback */

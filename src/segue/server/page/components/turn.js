@@ -17,6 +17,7 @@ import { TurnActions } from "./turn-actions.js";
 
 /** @typedef {import("../state/store.js").TurnSignal} TurnSignal */
 
+const Asked = lazy(async () => (await import("./asked.js")).Asked);
 const Transcript = lazy(async () => (await import("./transcript.js")).Transcript);
 
 /** @param {{ turn: TurnSignal }} props */
@@ -37,11 +38,12 @@ export function Turn({ turn }) {
     )}
     <div class="reply" aria-busy=${isActive}>
       <h2 class="unseen">${t("turn.agent")}</h2>
+      <${Thoughts} shown=${shown} />
       <${Activity} shown=${shown} />
+      ${shown.exchanges.length > 0 && html`<${Asked} turn=${turn} shown=${shown} />`}
       ${!isTalk && html`<${Answer} shown=${shown} />`}
       <${Charts} calls=${shown.calls} />
       <${Outcome} turn=${turn} shown=${shown} />
-      <${Thoughts} shown=${shown} />
       ${!isActive && html`<${TurnActions} turn=${turn} shown=${shown} />`}
     </div>
   </article>`;

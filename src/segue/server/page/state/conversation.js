@@ -200,7 +200,8 @@ async function ask(turn, what, body) {
   const row = await attempt(() => send("POST", path, body));
   if (!row) return false;
   const { status, rating, error } = /** @type {TaskRow} */ (row);
-  turn.value = { ...turn.value, status, rating, error: error ?? "" };
+  const question = status === "waiting" ? turn.value.question : null;
+  turn.value = { ...turn.value, status, rating, question, error: error ?? "" };
   if (ACTIVE.has(status)) watch(turn);
   else await attempt(() => refresh(turn));
   void refreshLists();

@@ -13,3 +13,8 @@ export function participantsOf(message) {
   const config = { user_mode: "dummy_user", bot_mode: "dummy_bot", api_mode: "dummy_api", ...JSON.parse(message) };
   return { user: config.user_mode, bot: config.bot_mode, api: config.api_mode };
 }
+
+/** Whether a person speaks next as one of the participants. @param {import("./types.js").Turn} turn */
+export function isUtterance({ mode, question }) {
+  return mode === CONVERSATION && question !== null && question.kind !== "approval";
+}

@@ -1,6 +1,7 @@
 // @ts-check
 /** A turn as its task's events describe it. */
 import { BREAK, NO_DRAFT, withCalled, withoutPending, withToken } from "./draft.js";
+import { EXCHANGES } from "./exchanges.js";
 
 /** @import { Call, Frame, LedgerCall, TaskRow, Trace, Turn } from "./types.js" */
 
@@ -39,6 +40,7 @@ export function turnOfRow(row) {
     notes: [],
     pending: [],
     question: null,
+    exchanges: [],
     error: row.error ?? result.error ?? "",
     rating: row.rating,
     usage: result.usage ?? null,
@@ -146,16 +148,7 @@ const FOLDS = {
     notes: [...turn.notes, message],
     pending: without(turn.pending, message),
   }),
-  approval_requested: (turn, { calls, interrupt_id }) => ({
-    ...turn,
-    question: { kind: "approval", calls, interrupt_id },
-  }),
-  approval_given: (turn) => ({ ...turn, question: null }),
-  question_asked: (turn, { question, interrupt_id }) => ({
-    ...turn,
-    question: { kind: "question", question, interrupt_id },
-  }),
-  question_answered: (turn) => ({ ...turn, question: null }),
+  ...EXCHANGES,
   thought: (turn, { text }) => ({ ...turn, thoughts: text ? [...turn.thoughts, text] : turn.thoughts }),
   tool_call: (turn, frame) => ({ ...turn, calls: withCall(turn.calls, frame, null) }),
   tool_result: (turn, frame) => ({ ...turn, calls: withCall(turn.calls, frame, frame.result ?? {}) }),

@@ -1,0 +1,101 @@
+// @ts-check
+/** The arguments of a call: names and values, to read and to edit. */
+import { t } from "../texts/index.js";
+import { html } from "../vendor/htm-preact.js";
+
+/** @import { Json } from "../state/types.js" */
+/** @typedef {Record<string, string>} Fields by the argument's name, a text as it is and any other value as JSON */
+
+/** Characters of arguments in one line. */
+const LINE = 200;
+
+/** The arguments in one line. @param {Json} values */
+export function inline(values) {
+  const parts = Object.entries(values).map(([name, value]) => `${name}: ${written(value)}`);
+  const line = parts.join(", ");
+  return line.length > LINE ? `${line.slice(0, LINE)}…` : line;
+}
+
+/** A text as it is, any other value as JSON. @param {unknown} value @param {number} [indent] */
+export function written(value, indent) {
+  return typeof value === "string" ? value : (JSON.stringify(value, null, indent) ?? "");
+}
+
+/** @param {{ values: Json }} props */
+export function ArgumentList({ values }) {
+  const entries = Object.entries(values);
+  if (!entries.length) return html`<p class="about">${t("approval.noArguments")}</p>`;
+  return html`<dl class="arguments">
+    ${entries.map(
+      ([name, value]) => html`<div key=${name}>
+        <dt>${name}</dt>
+        <dd data-type=${typeof value}>${written(value, 2)}</dd>
+      </div>`,
+    )}
+  </dl>`;
+}
+
+/** @param {Json} values @returns {Fields} */
+export function fieldsOf(values) {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, written(value, 2)]));
+}
+
+/**
+ * The values of edited fields, each of its type before, and what is wrong with those that are not.
+ *
+ * @param {Json} before
+ * @param {Fields} fields
+ */
+export function valuesOf(before, fields) {
+  /** @type {Json} */
+  const values = {};
+  /** @type {Record<string, string>} */
+  const problems = {};
+  for (const [name, text] of Object.entries(fields)) {
+    if (typeof before[name] === "string") values[name] = text;
+    else {
+      try {
+        values[name] = JSON.parse(text);
+        if (typeof before[name] === "number" && typeof values[name] !== "number") {
+          problems[name] = t("approval.notNumber");
+        }
+      } catch (error) {
+        const notJson = t("approval.notJson", { problem: /** @type {Error} */ (error).message });
+        problems[name] = typeof before[name] === "number" ? t("approval.notNumber") : notJson;
+      }
+    }
+  }
+  return { values, problems };
+}
+
+/**
+ * @param {{ before: Json, fields: Fields, problems: Record<string, string>, change: (fields: Fields) => void }} props
+ */
+export function ArgumentFields({ before, fields, problems, change }) {
+  return html`${Object.keys(fields).map((name, place) => {
+    const value = before[name];
+    const isShort = typeof value === "number" || (typeof value === "string" && !/\n|.{60}/.test(value));
+    return html`<label key=${name} class="argument">
+      <span>${name}</span>
+      ${typeof value === "boolean"
+        ? html`<select value=${fields[name]} autofocus=${place === 0} onChange=${onInput}>
+            <option value="true">${t("approval.true")}</option>
+            <option value="false">${t("approval.false")}</option>
+          </select>`
+        : html`<${isShort ? "input" : "textarea"}
+            value=${fields[name]}
+            inputmode=${typeof value === "number" ? "decimal" : undefined}
+            rows=${isShort ? undefined : Math.min(12, fields[name].split("\n").length + 1)}
+            spellcheck=${typeof value === "string"}
+            data-type=${typeof value}
+            aria-invalid=${Boolean(problems[name])}
+            onInput=${onInput}
+          />`}
+      ${problems[name] && html`<span class="problem" role="alert">${problems[name]}</span>`}
+    </label>`;
+
+    function onInput(/** @type {any} */ event) {
+      change({ ...fields, [name]: event.target.value });
+    }
+  })}`;
+}

@@ -1,0 +1,57 @@
+// @ts-check
+/** What the task asked a person: what they answered, and what waits for them. */
+import { isUtterance } from "../state/participants.js";
+import { textOf } from "../texts/index.js";
+import { html } from "../vendor/htm-preact.js";
+import { ApprovalCard } from "./approval-card.js";
+import { inline } from "./argument-list.js";
+import { Icon } from "./icon.js";
+import { QuestionCard } from "./question-card.js";
+import { loadStyleSheets } from "./style-sheets.js";
+
+/** @import { AskedCall, Exchange, Turn, Verdict } from "../state/types.js" */
+
+await loadStyleSheets("ask");
+
+/** @param {{ turn: import("../state/store.js").TurnSignal, shown: Turn }} props */
+export function Asked({ turn, shown }) {
+  const { question, status, exchanges } = shown;
+  const Card = question?.kind === "approval" ? ApprovalCard : QuestionCard;
+  return html`${exchanges.map((each) => html`<${Answered} key=${each.question.interrupt_id} exchange=${each} />`)}
+    ${question &&
+    status === "waiting" &&
+    !isUtterance(shown) &&
+    html`<${Card} key=${question.interrupt_id} turn=${turn} question=${question} />`}`;
+}
+
+/** @param {{ exchange: Exchange }} props */
+function Answered({ exchange: { question, verdicts, answer } }) {
+  if (answer !== null) {
+    return html`<dl class="answered">
+      <dt>${question.question}</dt>
+      <dd>${answer}</dd>
+    </dl>`;
+  }
+  if (!verdicts) return null;
+  const calls = new Map((question.calls ?? []).map((call) => [call.index, call]));
+  return html`<ul class="answered">
+    ${verdicts.map(
+      (verdict) => html`<${Decided} key=${verdict.index} verdict=${verdict} call=${calls.get(verdict.index)} />`,
+    )}
+  </ul>`;
+}
+
+const ICONS = { approve: "check", edit: "edit", reject: "close" };
+
+/** @param {{ verdict: Verdict, call?: AskedCall }} props */
+function Decided({ verdict: { verdict, arguments: edited, reason, always, only }, call }) {
+  const allowed = always && textOf(`approvalAlways.${only ? "only" : always}`, always);
+  return html`<li data-verdict=${verdict}>
+    <${Icon} name=${ICONS[verdict]} />
+    <span>
+      ${textOf(`approvalDone.${verdict}`, verdict)} <code>${call?.name}</code>
+      ${" "}<span class="about">${inline(edited ?? call?.arguments ?? {})}</span>
+      ${(reason || allowed) && html`<span class="reason">${reason || allowed}</span>`}
+    </span>
+  </li>`;
+}

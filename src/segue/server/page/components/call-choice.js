@@ -1,0 +1,152 @@
+// @ts-check
+/** One call that waits for approval: its arguments, and what a person decides about it. */
+import { t, textOf } from "../texts/index.js";
+import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
+import { ArgumentFields, ArgumentList, fieldsOf, valuesOf, written } from "./argument-list.js";
+import { Icon } from "./icon.js";
+import { Menu } from "./menu.js";
+
+/** @import { AskedCall, Verdict } from "../state/types.js" */
+/** @typedef {Omit<Verdict, "index">} Decision */
+/** @typedef {(decision: Decision) => void} Decide */
+
+/**
+ * @param {{ call: AskedCall, decision?: Decision, opened: string, hasKeys: boolean, isSending: boolean, decide: Decide,
+ *   open: (what: string) => void, undecide: () => void }} props
+ */
+export function CallChoice({ call, decision, opened, hasKeys, isSending, open, decide, undecide }) {
+  const close = () => open("");
+  return html`<div class="asked" role="group" aria-label=${call.name} data-verdict=${decision?.verdict}
+    onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && opened && close()}>
+    <h4><code>${call.name}</code></h4>
+    ${opened === "edit"
+      ? html`<${Edit} call=${call} close=${close} decide=${decide} />`
+      : html`<${ArgumentList} values=${decision?.arguments ?? call.arguments} />`}
+    ${opened === "reject" && html`<${Reject} close=${close} decide=${decide} />`}
+    ${decision && html`<${Decided} decision=${decision} disabled=${isSending} undecide=${undecide} />`}
+    ${!decision &&
+    !opened &&
+    html`<div class="decisions">
+      <${Choice} kind="approve" hasKey=${hasKeys} disabled=${isSending} act=${() => decide({ verdict: "approve" })} />
+      <${Choice} kind="edit" hasKey=${hasKeys} disabled=${isSending} act=${() => open("edit")} />
+      <${Choice} kind="reject" hasKey=${hasKeys} disabled=${isSending} act=${() => open("reject")} />
+      <${Menu} up label=${t("approval.alwaysOf", { name: call.name })} disabled=${isSending}
+        button=${html`${t("approval.allow")}<${Icon} name="chevron" />`} items=${allowances(call, decide)} />
+    </div>`}
+  </div>`;
+}
+
+/** @param {{ decision: Decision, disabled: boolean, undecide: () => void }} props */
+function Decided({ decision: { verdict, reason, always, only }, disabled, undecide }) {
+  const allowed = always && textOf(`approvalAlways.${only ? "only" : always}`, always);
+  return html`<p class="decisions">
+    <span>${[textOf(`approvalDone.${verdict}`, verdict), reason, allowed].filter(Boolean).join(" · ")}</span>
+    <button type="button" class="quiet" disabled=${disabled} onClick=${undecide}>${t("approval.change")}</button>
+  </p>`;
+}
+
+/** @param {{ kind: "approve" | "edit" | "reject", hasKey: boolean, disabled: boolean, act: () => void }} props */
+function Choice({ kind, hasKey, disabled, act }) {
+  const letter = { approve: "A", edit: "E", reject: "R" }[kind];
+  return html`<button
+    type="button"
+    class=${kind === "approve" ? "primary" : ""}
+    disabled=${disabled}
+    aria-keyshortcuts=${hasKey ? letter : undefined}
+    onClick=${act}
+  >
+    ${t(`approval.${kind}`)}${hasKey && html`<kbd aria-hidden="true">${letter}</kbd>`}
+  </button>`;
+}
+
+/** @param {AskedCall} call @param {Decide} decide */
+function allowances({ arguments: only }, decide) {
+  /** @type {[string, Partial<Decision>][]} */
+  const scopes = [
+    ["approvalAlways.task", { always: "task" }],
+    ["approvalAlways.session", { always: "session" }],
+  ];
+  if (Object.keys(only).length) scopes.push(["approvalAlways.only", { always: "session", only }]);
+  return scopes.map(([key, allowed]) => ({
+    key,
+    label: textOf(key, key),
+    act: () => decide({ verdict: "approve", ...allowed }),
+  }));
+}
+
+/** @param {{ close: () => void, decide: Decide }} props */
+function Reject({ close, decide }) {
+  const [reason, setReason] = useState("");
+  const field = useRef(/** @type {HTMLInputElement | null} */ (null));
+  useEffect(() => field.current?.focus(), []);
+  return html`<form onSubmit=${submitting(() => decide({ verdict: "reject", reason: reason.trim() }))}>
+    <label class="argument"><span>${t("approval.reason")}</span>
+      <input ref=${field} value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.target.value)} />
+    </label>
+    <div class="decisions">
+      <button type="submit" class="primary danger">${t("approval.reject")}</button>
+      <button type="button" onClick=${close}>${t("dialog.cancel")}</button>
+    </div>
+  </form>`;
+}
+
+/** @param {{ call: AskedCall, close: () => void, decide: Decide }} props */
+function Edit({ call, close, decide }) {
+  const [fields, setFields] = useState(() => fieldsOf(call.arguments));
+  const [json, setJson] = useState(/** @type {string | null} */ (null));
+  const form = useRef(/** @type {HTMLFormElement | null} */ (null));
+  useEffect(() => {
+    /** @type {HTMLElement | null | undefined} */ (form.current?.querySelector("input, textarea, select"))?.focus();
+  }, [json === null]);
+  const edited = json === null ? valuesOf(call.arguments, fields) : readJson(json);
+  const isWrong = Object.keys(edited.problems).length > 0;
+  const save = () => isWrong || decide({ verdict: "edit", arguments: edited.values });
+  return html`<form ref=${form} onSubmit=${submitting(save)}>
+    ${json === null
+      ? html`<${ArgumentFields}
+          before=${call.arguments}
+          fields=${fields}
+          problems=${edited.problems}
+          change=${setFields}
+        />`
+      : html`<label class="argument">
+          <span>${t("approval.arguments")}</span>
+          <textarea
+            rows=${Math.min(16, json.split("\n").length + 1)}
+            spellcheck=${false}
+            data-type="object"
+            value=${json}
+            aria-invalid=${isWrong}
+            onInput=${(/** @type {any} */ event) => setJson(event.target.value)}
+          ></textarea>
+          ${isWrong && html`<span class="problem" role="alert">${edited.problems.json}</span>`}
+        </label>`}
+    <div class="decisions">
+      <button type="submit" class="primary" disabled=${isWrong}>${t("approval.runEdited")}</button>
+      <button type="button" onClick=${close}>${t("dialog.cancel")}</button>
+      ${json === null &&
+      html`<button type="button" class="quiet" onClick=${() => setJson(written(edited.values, 2))}>
+        ${t("approval.asJson")}
+      </button>`}
+    </div>
+  </form>`;
+}
+
+/** @param {string} text @returns {{ values: import("../state/types.js").Json, problems: Record<string, string> }} */
+function readJson(text) {
+  try {
+    const values = JSON.parse(text);
+    const isObject = values && typeof values === "object" && !Array.isArray(values);
+    return { values, problems: isObject ? {} : { json: t("approval.notObject") } };
+  } catch (error) {
+    return { values: {}, problems: { json: t("approval.notJson", { problem: /** @type {Error} */ (error).message }) } };
+  }
+}
+
+/** @param {() => unknown} act */
+function submitting(act) {
+  return (/** @type {Event} */ event) => {
+    event.preventDefault();
+    act();
+  };
+}

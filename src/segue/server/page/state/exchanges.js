@@ -1,0 +1,33 @@
+// @ts-check
+/** What a task asked a person, and what they answered. */
+
+/** @import { Exchange, Frame, Question, Turn } from "./types.js" */
+
+/** @param {Turn} turn @param {Question} question */
+function withQuestion(turn, question) {
+  const others = turn.exchanges.filter(({ question: { interrupt_id: id } }) => id !== question.interrupt_id);
+  return { ...turn, question, exchanges: [...others, { question, verdicts: null, answer: null }] };
+}
+
+/**
+ * With the answer to the question of this kind that was asked last.
+ *
+ * @param {Turn} turn
+ * @param {string} kind
+ * @param {Partial<Exchange>} given
+ */
+function withAnswer(turn, kind, given) {
+  const place = turn.exchanges.findLastIndex((each) => each.question.kind === kind);
+  const exchanges = place < 0 ? turn.exchanges : turn.exchanges.with(place, { ...turn.exchanges[place], ...given });
+  return { ...turn, question: null, exchanges };
+}
+
+/** @type {Record<string, (turn: Turn, frame: Frame) => Turn>} */
+export const EXCHANGES = {
+  approval_requested: (turn, { calls, interrupt_id }) =>
+    withQuestion(turn, { kind: "approval", calls, interrupt_id }),
+  approval_given: (turn, { verdicts }) => withAnswer(turn, "approval", { verdicts }),
+  question_asked: (turn, { question, choices, interrupt_id }) =>
+    withQuestion(turn, { kind: "question", question, choices, interrupt_id }),
+  question_answered: (turn, { answer }) => withAnswer(turn, "question", { answer }),
+};
