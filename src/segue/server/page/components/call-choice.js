@@ -50,7 +50,7 @@ function Choice({ kind, hasKey, disabled, act }) {
   const letter = { approve: "A", edit: "E", reject: "R" }[kind];
   return html`<button
     type="button"
-    class=${kind === "approve" ? "primary" : ""}
+    class=${kind === "approve" && hasKey ? "primary" : ""}
     disabled=${disabled}
     aria-keyshortcuts=${hasKey ? letter : undefined}
     onClick=${act}
