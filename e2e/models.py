@@ -64,7 +64,9 @@ class Model:
         if "## Branches" in said:
             knows = '"success": "blue"' in said
             return Text(
-                choose("final_answer", answer="It is blue.") if knows else choose("ask_user", question=QUESTION, choices=["blue", "red"])
+                choose("final_answer", answer="It is blue.")
+                if knows
+                else choose("ask_user", question=QUESTION, choices=["blue", "red"])
             )
         if "CALL_TOOL" in said:
             return self._decide(said)
