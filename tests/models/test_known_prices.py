@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import segue
-from segue.core.agents import Agent
+from segue.core.agents import Agent, Prices
 from segue.models.openai.model import known_cost
 from tests.loopback import LoopbackServer, Text
 
@@ -27,10 +27,18 @@ async def test_a_model_costs_what_is_known_of_it_at_its_endpoint() -> None:
         ("gpt-4.1-mini", "http://127.0.0.1:8085/v1", USAGE),
         ("no-such-model", OPENAI, USAGE),
         ("gpt-4.1-mini", OPENAI, {}),
+        ("gpt-4.1-mini", OPENAI, {**USAGE, "cached": 1001}),
+        ("gpt-4.1-mini", OPENAI, {**USAGE, "output": -1}),
     ],
 )
 async def test_what_is_not_known_is_not_0(name: str, address: str, usage: dict[str, int]) -> None:
     assert await known_cost(name, address, usage) is None
+
+
+@pytest.mark.parametrize("price", [-1, float("nan"), float("inf"), 1e300])
+def test_a_price_is_a_number(price: float) -> None:
+    with pytest.raises(ValueError, match="input"):
+        Prices(input=price, output=1)
 
 
 async def test_a_task_at_an_endpoint_without_known_prices_says_so(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 from tests.loopback import LoopbackServer, Text
 from tests.loopback_script import ToolCalls
 
-from .serving import Json, Served, ServerSettings
+from .serving import Json, Served, ServerSettings, wait_until
 from .shop import refund
 from .test_completions import stock
 
@@ -432,3 +432,61 @@ def test_equal_items_are_found(client: openai.OpenAI, world: World) -> None:
     form: Any = {"format": {"type": "json_schema", "name": "x", "schema": schema}}
     made = client.responses.create(model="native:direct", input="Items.", text=form)
     assert json.loads(made.output_text)["a"] == items
+
+
+def test_what_was_asked_holds_in_copies(tmp_path: Path) -> None:
+    """A fork, and a session that was exported and imported, go on with the same settings, tools and schema."""
+    world = World()
+
+    def reply(messages: list[BaseMessage], kwargs: Json) -> AIMessage:
+        if any(message.type == "tool" for message in messages):
+            return AIMessage('{"name": "Oslo", "people": 700000}')
+        return AIMessage("", tool_calls=[{"name": "refund", "args": {"amount": 5}, "id": "c1"}])
+
+    world.reply = reply
+    form: Any = {"format": {"type": "json_schema", "name": "City", "schema": City.model_json_schema()}}
+    asked: Any = {"input": "Refund it, then a city.", "instructions": "Be brief.", "temperature": 0.3, "text": form}
+    with Served(tmp_path / "segue.db", OPEN, agents=world.agents()) as served, stock(served) as client:
+        first = client.responses.create(model="native", tools=[{"type": "function", **SHOW}], **asked)
+        session_id = first.to_dict()["segue"]["session_id"]
+        with served.client() as http:
+            (newest, *_) = http.get(f"/api/sessions/{session_id}/snapshots").json()["items"]
+            place = {"checkpoint_id": newest["checkpoint_id"]}
+            document = http.get(f"/api/sessions/{session_id}/export").json()
+            copies = [
+                http.post(f"/api/sessions/{session_id}/fork", json=place).json(),
+                http.post("/api/sessions/import", json={"document": document}).json(),
+            ]
+    with Served(tmp_path / "segue.db", OPEN, agents=world.agents()) as served, served.client() as http:
+        for copy in copies:
+            before, path = len(world.models["native"].calls), f"/api/tasks/{copy['task_id']}"
+            http.post(f"{path}/answer", json={"verdicts": [{"index": 0, "verdict": "approve"}]}).raise_for_status()
+            wait_until(lambda path=path: http.get(path).json()["task"]["status"] == "done")  # type: ignore[misc]
+            assert len(world.models["native"].calls) == before + 1
+            assert world.kwargs("native")["temperature"] == 0.3
+            assert "show" in [each["function"]["name"] for each in world.kwargs("native")["tools"]]
+            assert world.systems("native")[1] == "Be brief." and "people" in world.systems("native")[-1]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"reply_options": {"settings": {"temperature": "hot"}}},
+        {"reply_options": {"answer_format": {"json_schema": DOUBLING}}},
+        {"reply_options": "all"},
+        {"client_tools": [{"x": 1}]},
+        {"client_tools": ["show"]},
+        {"client_tools": [{"type": "function", "function": {"name": "show", "parameters": {"type": "what"}}}]},
+        {"client_tools": [{"type": "function", "function": {**SHOW, "description": "d", "strict": True}}]},
+    ],
+)
+def test_a_document_asks_only_what_a_request_may(
+    client: openai.OpenAI, world: World, served: Served, changed: Json
+) -> None:
+    world.reply = lambda *_: "Fine."
+    with served.client() as http:
+        session = client.responses.create(model="native:direct", input="Hello.").to_dict()["segue"]
+        document = http.get(f"/api/sessions/{session['session_id']}/export").json()
+        document["tasks"] = [{**task, **changed} for task in document["tasks"]]
+        refused = http.post("/api/sessions/import", json={"document": document})
+    assert (refused.status_code, refused.json()["error"]["type"]) == (422, "InvalidExport"), refused.text

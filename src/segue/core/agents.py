@@ -90,9 +90,9 @@ class Prices(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    input: float = Field(ge=0)
+    input: float = Field(ge=0, le=1e9)
     """Of the prompts' tokens."""
-    output: float = Field(ge=0)
+    output: float = Field(ge=0, le=1e9)
     """Of the replies' tokens."""
     currency: str = "USD"
     """What the prices and costs are in."""

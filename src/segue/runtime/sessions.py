@@ -1,5 +1,6 @@
 """Sessions: messages, snapshots, copies, exports and recovery, the sessions of bots, and users' preferences."""
 
+import asyncio
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,6 +10,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, convert_to_openai_messages, messages_to_dict
 from langchain_core.runnables import RunnableConfig
+from pydantic import ValidationError
 
 from ..checkpoints.storage import Storage
 from ..checkpoints.tables.tasks import Tasks
@@ -28,9 +30,11 @@ from ..core.errors import (
 )
 from ..core.json_depth import DEEPEST, is_too_deep
 from ..core.records import Json, Permission, Recovery, RequestKey, Session, Task, Thread
+from ..core.reply_options import ReplyOptions
 from ..core.timeline import Pruned, Retention, Snapshot
 from ..nodes.conversation.init import read_config
 from ..prompts.language import Language
+from ..tools.adapters.client import client_tool_specs
 from .history.retention import Pruning
 from .message_files import exported_files, imported_files
 from .run import state_at
@@ -185,6 +189,7 @@ class Sessions:
         check_session(session_id)
         if is_too_deep(document):
             raise InvalidExport(f"it is nested more than {DEEPEST} levels deep")
+        await asyncio.to_thread(_check_requests, document)
         async with imported_files(self._storage.files, document):
             task_id = await self._storage.sessions.import_(document, session_id, user_id, key=key)
             return await self._task(task_id)
@@ -308,6 +313,23 @@ class Sessions:
             UnknownTask, InvalidAnswer.
         """
         await self._preferences.rate(task_id, rating)
+
+
+def _check_requests(document: Any) -> None:
+    """Refuse a document with a task that no message could have begun; what else it holds is checked with its rows.
+
+    Raises:
+        InvalidExport.
+    """
+    tasks = document.get("tasks") if isinstance(document, Mapping) else None
+    for place, task in enumerate(tasks if isinstance(tasks, list) else ()):
+        try:
+            ReplyOptions.of(task.get("reply_options") or {})
+            functions = [spec["function"] for spec in task.get("client_tools") or ()]
+            if [spec["function"] for spec in client_tool_specs(functions, ())] != functions:
+                raise InvalidExport(f"its tasks.{place}.client_tools are not as Segue stores them")
+        except (ValidationError, InvalidMessage, LookupError, TypeError, AttributeError) as error:
+            raise InvalidExport(f"its tasks.{place} has wrong reply_options or client_tools") from error
 
 
 def _openai_form(message: BaseMessage) -> Json:

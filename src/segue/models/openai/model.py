@@ -38,11 +38,17 @@ def _cost(name: str, address: str, usage: Mapping[str, int]) -> float | None:
         return None
     from genai_prices import Usage
 
-    counted = Usage(
-        input_tokens=usage["input"], output_tokens=usage["output"], cache_read_tokens=usage.get("cached") or None
-    )
     provider, model = found
-    return float(model.calc_price(counted, provider, genai_request_timestamp=datetime.now(UTC)).total_price)
+    tokens = {
+        "input_tokens": usage["input"],
+        "output_tokens": usage["output"],
+        "cache_read_tokens": usage.get("cached"),
+    }
+    try:
+        price = model.calc_price(Usage(**tokens), provider, genai_request_timestamp=datetime.now(UTC))
+    except ValueError:  # the endpoint counts what cannot be
+        return None
+    return float(price.total_price)
 
 
 @cache
