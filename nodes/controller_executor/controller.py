@@ -8,7 +8,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from segue.core.attachments import naming
 from segue.core.calls import PendingCall
 from segue.core.decision import check_storable, read_object
-from segue.core.errors import UnreadableReply
+from segue.core.errors import ConfigurationError, UnreadableReply
 from segue.core.events import AttemptRestarted, BranchStart, Durable, ErrorRaised, NotesTaken, RestartReason, Thought
 from segue.core.flows import BranchInput, ControllerDecision, EarlyExit, FlowConfig
 from segue.core.json_schema import object_schema
@@ -237,7 +237,25 @@ def _state(config: FlowConfig, state: FlowState, work: NodeContext, room: int) -
     fixed |= {name: text[: room // 2] for name, text in wrong.items() if text}
     fixed["plan"] = _plan(state["steps"], room // 3)
     left = room - tokens(as_json(fixed))
-    return as_json({**fixed, "results": _results(state["records"], work.agent.budget.result_chars, left)})
+    records = state["records"][-1:] if config.controller_entry.reset else state["records"]
+    return as_json(_shown(config, {**fixed, "results": _results(records, work.agent.budget.result_chars, left)}))
+
+
+def _shown(config: FlowConfig, known: dict[str, Any]) -> Mapping[str, Any]:
+    """What the controller's `input_interface` makes of the state.
+
+    Raises:
+        ConfigurationError: it returned something else than a mapping.
+    """
+    interface = config.controller_entry.input_interface
+    shown = interface(known) if interface else known
+    if not isinstance(shown, Mapping):
+        raise ConfigurationError(
+            "The input_interface of the flow {flow} returned {found}: return the state to show, a mapping.",
+            flow=config.name,
+            found=repr(shown),
+        )
+    return shown
 
 
 def _plan(steps: Sequence[Mapping[str, Any]], most: int) -> list[dict[str, Any]]:

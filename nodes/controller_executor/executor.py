@@ -31,6 +31,8 @@ def executor(config: FlowConfig) -> FlowNode:
         if awaiting := runner.awaiting([call]):
             return {"call": awaiting[0]}
         (ran,) = done = await runner.run([call])
+        if ran.result.status is CallStatus.REFUSED:
+            runner.show_results(done)
         entry = runner.entry(ran)
         old = tuple(Step(**step) for step in state["steps"])
         steps = end_steps(old, [entry])

@@ -83,7 +83,7 @@ async def _in_time(graph: ReactGraph, state: SubTaskWork, task: SubTask, work: N
             raise Failed(str(error) if isinstance(error, SegueError) else f"{type(error).__name__}: {error}") from error
     why = phrase("lifecycle_late", state["language"], n=f"{task.timeout:g}")
     if ledger:
-        await ledger.cancel(work.tools, why)
+        await ledger.cancel(work.tools, why, state["language"])
     raise Failed(why)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
 
 from segue.core.agents import tool_digest
@@ -67,7 +68,7 @@ def ask_person(calls: Calls, tools: Mapping[str, Tool], language: str, outdated:
     question: dict[str, Any] = {"kind": "approval", "calls": [dict(call) for call in calls]}
     problem = _changed(outdated, language) if outdated else ""
     while True:
-        answer = interrupt({**question, "problem": problem} if problem else question)
+        answer = _latest_answer({**question, "problem": problem} if problem else question)
         if changed := _outdated(calls, answer):
             problem = _changed(changed, language)
             continue
@@ -75,6 +76,16 @@ def ask_person(calls: Calls, tools: Mapping[str, Tool], language: str, outdated:
             return {verdict.index: verdict for verdict in check_answer(calls, tools, answer)}
         except InvalidAnswer as error:
             problem = render(error, language)
+
+
+def _latest_answer(question: Mapping[str, Any]) -> Any:
+    """The last answer there is: those before it did not fit, or were about another version of a tool."""
+    answer = interrupt(question)
+    while True:
+        try:
+            answer = interrupt(question)
+        except GraphInterrupt:
+            return answer
 
 
 def _outdated(calls: Calls, answer: object) -> list[str]:

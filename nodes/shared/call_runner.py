@@ -182,7 +182,7 @@ class CallRunner:
         if "rejected" in call:
             return FinishedCall(call, rejection(call["name"], call["rejected"], self.language))
         if refused := self.refuse(call):
-            return FinishedCall(call, refused)
+            return FinishedCall(call, self._unasked(refused) if self.undecided(call) else refused)
         name, arguments, session = call["name"], call["arguments"], get_config().get("configurable", {})
         execution = Execution(
             key=self._key(call),
@@ -196,11 +196,18 @@ class CallRunner:
             step_id=call.get("step_id", ""),
             trace_id=self.ids.get("trace_id", ""),
             user_id=self.work.context.user_id,
+            language=self.language,
         )
         services = self.work.services
         executor = (services.graph_executor or TOOLS) if name in self.own else self._executor
         result, seconds = await run_once(executor, services.ledger, execution)
         return FinishedCall(call, result, True, seconds, permission)
+
+    def _unasked(self, refused: CallResult) -> CallResult:
+        """The result of a call that would have needed a person's approval, which says that nobody was asked."""
+        if refused.success:
+            return refused
+        return replace(refused, error=f"{refused.error} {phrase('call_not_asked', self.language)}")
 
     async def _grants(self, calls: Sequence[PendingCall]) -> Sequence[Grant]:
         """What a person allowed, if one of the calls is undecided."""

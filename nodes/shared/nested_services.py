@@ -87,9 +87,10 @@ class NestedLedger:
     async def finished(self) -> Sequence[Call]:
         return await self._whole.finished()
 
-    async def cancel(self, tools: Mapping[str, Tool], why: str) -> None:
+    async def cancel(self, tools: Mapping[str, Tool], why: str, language: str) -> None:
         """Settle the calls that were interrupted: of one that changes something, nobody knows whether it did."""
         for key, name in list(self._under_way.items()):
             repeatable = is_repeatable(tools.get(name))
-            result = CallResult.failed(why) if repeatable else unknown_outcome(f"{name}: {why}")
+            unknown = unknown_outcome("call_stopped_unknown", language, tool=name, why=why.rstrip(".。"))
+            result = CallResult.failed(why) if repeatable else unknown
             await self.settle(key, result.json())

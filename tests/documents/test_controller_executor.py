@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -172,6 +173,8 @@ async def test_failing_calls_that_a_person_approved_do_not_count(app: App) -> No
         verdicts = [{"index": call["index"], "verdict": "approve"} for call in question["calls"]]
         result = await app.answer(result["task_id"], {"verdicts": verdicts})
     assert (approvals, result["answer"]) == (2, "Closed."), "the third is refused, and not asked about"
+    errors = [entry["result"]["error"] for entry in result["history"] if entry["action"] == "pay"]
+    assert [error.endswith("Nobody was asked for approval.") for error in errors] == [False, False, True]
 
 
 class Source(TypedDict):
@@ -231,6 +234,43 @@ async def test_a_topology_is_a_list_of_the_subflows(controller: Any) -> None:
     async with segue.open(":memory:", modes={"work": config}) as app:
         app.register(Agent(agent_id="a", model=ScriptedChatModel([choose("double", number=4)]), mode="work"))
         assert (await app.ask(PLAN, agent="a"))["answer"] == "stopped"
+
+
+def only_results(state: dict[str, Any]) -> dict[str, Any]:
+    return {"conversation": [], "seen": [result["result"]["success"] for result in state["results"]]}
+
+
+async def test_the_controllers_interface_decides_what_it_is_shown_and_reset_hides_earlier_rounds() -> None:
+    entry = {"flow": "Controller", "input_interface": {"_target_": f"{__name__}.only_results"}, "reset": True}
+    config = FlowConfig.model_validate({"topology": ["MemoryReading", entry, "Executor", "MemoryWriting"]})
+    model = ScriptedChatModel(
+        [choose("double", number=4), choose("double", number=5), choose("final_answer", answer="8, 10")]
+    )
+    async with segue.open(":memory:", modes={"work": config}) as app:
+        app.register(Agent(agent_id="a", model=model, mode="work", tools=(double,)))
+        with model:
+            assert (await app.ask(PLAN, agent="a"))["answer"] == "8, 10"
+    shown = [str(call[0].content) for call in model.calls]
+    assert [text.partition('"seen": ')[2].partition("}")[0] for text in shown] == ["[]", "[8]", "[10]"]
+    assert all('"max_round"' not in text for text in shown)
+
+
+@pytest.mark.parametrize(
+    ("topology", "why"),
+    [
+        (
+            ["Controller", {"flow": "Executor", "input_interface": only_results}],
+            "only the Controller has an input_interface: remove that of the Executor",
+        ),
+        (
+            [{"flow": "Controller", "input_interface": {"_target_": "a.b", "keys_to_select": []}}, "Executor"],
+            "give a function, or a table with `_target_` alone",
+        ),
+    ],
+)
+async def test_only_the_controller_has_interfaces(topology: list[Any], why: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(why)):
+        FlowConfig.model_validate({"topology": topology})
 
 
 def test_a_wrong_topology_is_named_by_segue_agents(tmp_path: Path) -> None:

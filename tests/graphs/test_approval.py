@@ -13,12 +13,12 @@ from segue.checkpoints.sqlite.database import open_database
 from segue.checkpoints.tables.leases import Lease
 from segue.checkpoints.tables.ledger import ToolLedger
 from segue.core.agents import Budget, tool_digest
+from segue.core.calls import CallResult
 from segue.core.errors import InvalidAnswer
 from segue.core.tools import CallKey
 from segue.graphs.plan import build_plan
 from segue.graphs.react import build_react
 from segue.nodes.shared.approval import check_answer
-from segue.tools.calls.run import unknown_outcome
 from segue.tools.registry import as_tool, tool
 from tests.fakes import answer, call_tool, plan_json, remend
 from tests.graphs.conftest import Bed, Make
@@ -243,7 +243,7 @@ async def in_doubt(test: Bed, database: Database, name: str, arguments: dict[str
     ledger = ToolLedger(database, "t", await Lease(database).acquire("t", "me"))
     key = CallKey("task-1", "before", 0)
     await ledger.claim(key, name, arguments)
-    await ledger.settle(key, unknown_outcome("it was cut off").json())
+    await ledger.settle(key, CallResult.outcome_unknown("unknown_outcome: it was interrupted").json())
     test.services.ledger = ledger
 
 

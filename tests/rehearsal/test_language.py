@@ -11,7 +11,7 @@ import segue
 from segue import Agent
 from segue.cli import app as command_line
 from segue.core.conversation import Conversation, ConversationConfig, transcript
-from segue.core.errors import ConfigurationError
+from segue.core.errors import ConfigurationError, UnknownTool
 from segue.rehearsal import converse, load_conversation
 from tests.fakes import ScriptedChatModel
 
@@ -89,6 +89,21 @@ async def test_the_first_message_decides_where_nothing_else_does(first: str, lan
 
     assert languages == ["en", language] and conversation.language == language
     assert not FOREIGN[language].search(conversation.utterances[1].text + conversation.utterances[1].error)
+
+
+async def test_a_failure_is_in_the_language_that_the_first_message_decided() -> None:
+    async def person(question: dict[str, Any]) -> str:
+        return "你好，请帮我。"
+
+    def fail(messages: Any) -> Any:
+        raise UnknownTool("book", ["call"])
+
+    async with segue.open(":memory:", agents=[Agent(agent_id="bots", model=ScriptedChatModel(fail))]) as app:
+        config = ConversationConfig(user_mode="input_user", bot_mode="react_bot", bot_agent="bots")
+        with pytest.raises(UnknownTool):
+            await converse(app, config, conversation_id="talk", person=person)
+        task = await app.tasks.newest("talk")
+    assert task is not None and not FOREIGN["zh"].search(task.error or "There is no error")
 
 
 async def test_the_configured_language_is_the_bots_too() -> None:

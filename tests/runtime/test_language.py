@@ -143,3 +143,29 @@ async def test_the_steps_of_a_hybrid_plan_inherit_it(app: segue.App) -> None:
     model = _scripted(app, plan_json("介绍北京", steps), answer("好"))
     await app.ask("Introduce Beijing", agent="a", mode="plan_react", language="zh")
     assert all(IN_CHINESE in system for system in _systems(model)) and len(model.calls) == 2
+
+
+@segue.tool(timeout=0.05)
+async def ponder(subject: str) -> str:
+    """Think for long."""
+    await asyncio.sleep(30)
+    return subject
+
+
+@pytest.mark.parametrize(
+    ("message", "errors"),
+    [
+        ("好好想一想", ["没有名为“muse”的工具；可选：ponder。", "ponder 超过 0.05 秒没有完成，已取消。"]),
+        ("Think well", ['There is no tool "muse"; the tools are: ponder.', "ponder took longer than 0.05 s and was"]),
+    ],
+)
+async def test_the_errors_of_calls_are_in_the_language_of_the_task(
+    app: segue.App, message: str, errors: list[str]
+) -> None:
+    calls = call_tool(("muse", {}), ("ponder", {"subject": "time"}), ("ponder", {"topic": "time"}))
+    _scripted(app, calls, answer("…"), tools=(ponder,), mode="react")
+    result = await app.ask(message, agent="a")
+    events = await app.events(result.task_id)
+    said = [event["data"]["result"]["error"] for event in events if event["type"] == "tool_result"]
+    assert [text.startswith(error) for text, error in zip(said, errors, strict=False)] == [True, True]
+    assert ("ponder 的参数不符合要求" if language_of(message) == "zh" else "The arguments of ponder") in said[2]

@@ -64,6 +64,20 @@ async def test_an_approval_of_a_tool_that_changed_is_asked_for_again(tmp_path: P
     assert (done["status"], paid) == ("done", [(1, "the company's")])
 
 
+async def test_an_earlier_approval_does_not_count_again_where_the_tool_is_what_it_was(tmp_path: Path) -> None:
+    paid.clear()
+    async with segue.open(tmp_path / "segue.db", agents=[agent(cautious(), PAY)]) as app:
+        asked = await app.ask("pay", agent="a")
+    async with segue.open(tmp_path / "segue.db", agents=[agent(changed(), answer("paid"))]) as app:
+        assert (await app.answer(asked["task_id"], "approve"))["status"] == "waiting"
+    async with segue.open(tmp_path / "segue.db", agents=[agent(cautious(), answer("not paid"))]) as app:
+        again = await app.answer(asked["task_id"], "reject")
+        assert (again["status"], paid) == ("waiting", [])
+        assert again["question"]["problem"].startswith("pay has changed")
+        done = await app.answer(asked["task_id"], "reject")
+    assert (done["status"], done["answer"], paid) == ("done", "not paid", [])
+
+
 async def test_a_permission_of_a_tool_that_changed_is_asked_for_again(tmp_path: Path) -> None:
     paid.clear()
     async with segue.open(tmp_path / "segue.db", agents=[agent(cautious(), PAY, answer("1"), PAY, answer("2"))]) as app:

@@ -16,6 +16,8 @@ from langgraph.errors import GraphBubbleUp
 from segue.core.calls import CallResult, CallStatus, Execution
 from segue.core.errors import listed
 from segue.core.tools import Tool, is_repeatable
+from segue.prompts.catalogue import phrase
+from segue.prompts.errors import rendered
 
 from ..bound_tool import NOT_DONE, BadArguments, BoundTool, CallContext, current_call, has_running_thread
 from .json_values import json_value
@@ -96,12 +98,12 @@ class ToolExecutor:
         if claim.state == "interrupted":
             settled = None if claim.moved else await _ask_check(tool, execution)
             if settled is not NOT_DONE and not (settled is None and repeatable):
-                return settled or _interrupted(tool.name)
+                return settled or _interrupted(execution)
         if tool.needs_approval and not execution.approved:
-            return CallResult.failed(f"{tool.name} needs a person's approval and has none, so it was not run.")
+            return CallResult.failed(phrase("call_not_approved", execution.language, tool=tool.name))
         if claim.state == "doubtful" and not (repeatable or execution.approved):
-            return CallResult.outcome_unknown(DOUBTFUL.format(name=tool.name))
-        return await _attempt(tool, execution.arguments, tool.timeout or execution.timeout)
+            return unknown_outcome("call_doubtful", execution.language, tool=tool.name)
+        return await _attempt(tool, execution.arguments, tool.timeout or execution.timeout, execution.language)
 
 
 TOOLS = ToolExecutor()
@@ -124,9 +126,9 @@ def _context_of(execution: Execution) -> CallContext:
 def missing(execution: Execution) -> CallResult:
     """The result of a call whose tool the agent does not have."""
     if execution.claim.state == "interrupted":
-        return _interrupted(execution.name)
-    known = listed(execution.tools)
-    return CallResult.failed(f'There is no tool "{execution.name}"; the tools are: {known}.')
+        return _interrupted(execution)
+    known = rendered(listed(execution.tools), execution.language)
+    return CallResult.failed(phrase("no_tool", execution.language, tool=execution.name, known=known))
 
 
 async def _ask_check(tool: Tool, execution: Execution) -> Any:
@@ -136,7 +138,8 @@ async def _ask_check(tool: Tool, execution: Execution) -> Any:
         return None
     known = {name: value for name, value in execution.arguments.items() if name in check.parameters}
     seconds = tool.timeout or execution.timeout
-    answer = await _attempt(check, known, seconds, lambda value: value if value is NOT_DONE else json_value(value))
+    read = lambda value: value if value is NOT_DONE else json_value(value)  # noqa: E731
+    answer = await _attempt(check, known, seconds, execution.language, read)
     if answer.error:
         logger.warning("The check of the tool %s failed: %s", tool.name, answer.error)
     if answer.value is None or answer.value is NOT_DONE:
@@ -157,38 +160,27 @@ def argument_error(tool: Tool | None, arguments: Mapping[str, Any]) -> str:
     return ""
 
 
-DOUBTFUL = (
-    "unknown_outcome: an earlier call of {name} with the same arguments may or may not have taken effect, so this one "
-    "was not run: check what the earlier one did, and tell the user, who may ask for it again in a new message."
-)
-
-
-def left_open(name: str, tools: Mapping[str, Tool]) -> CallResult:
+def left_open(name: str, tools: Mapping[str, Tool], language: str) -> CallResult:
     """The result of a call that was under way when its task was cancelled."""
-    what = f"{name} was under way when the task was cancelled"
     if is_repeatable(tools.get(name)):
-        return CallResult(status=CallStatus.LEFT_OPEN, error=f"{what}.")
-    return unknown_outcome(f"{what}, so it may or may not have taken effect", CallStatus.LEFT_OPEN)
+        return CallResult(status=CallStatus.LEFT_OPEN, error=phrase("call_left_open", language, tool=name))
+    return unknown_outcome("call_left_open_unknown", language, CallStatus.LEFT_OPEN, tool=name)
 
 
-def _interrupted(name: str) -> CallResult:
-    return unknown_outcome(
-        f"{name} was under way when its process stopped, so it may or may not have taken effect. It was not run again"
-    )
+def _interrupted(execution: Execution) -> CallResult:
+    return unknown_outcome("call_interrupted", execution.language, tool=execution.name)
 
 
-def unknown_outcome(what: str, status: CallStatus = CallStatus.UNKNOWN) -> CallResult:
-    """The result of a call that may or may not have taken effect."""
-    return CallResult.outcome_unknown(
-        f"unknown_outcome: {what}: check what it did before calling it once more.", status
-    )
+def unknown_outcome(text: str, language: str, status: CallStatus = CallStatus.UNKNOWN, **values: str) -> CallResult:
+    """The result of a call that may or may not have taken effect; `text` names the sentence that says why."""
+    return CallResult.outcome_unknown(f"unknown_outcome: {phrase(text, language, **values)}", status)
 
 
 async def _attempt(
-    tool: Tool, arguments: Mapping[str, Any], seconds: float, read: Callable[[Any], Any] = json_value
+    tool: Tool, arguments: Mapping[str, Any], seconds: float, language: str, read: Callable[[Any], Any] = json_value
 ) -> CallResult:
     """Run the tool in a task of its own, so that its cancellations and timeouts are distinguished from ours."""
-    running = asyncio.create_task(_outcome(tool, arguments, read), name=f"tool {tool.name}")
+    running = asyncio.create_task(_outcome(tool, arguments, language, read), name=f"tool {tool.name}")
     _calls.add(running)
     running.add_done_callback(_forget)
     try:
@@ -196,21 +188,23 @@ async def _attempt(
     except asyncio.CancelledError:
         await _stop(running)
         raise
-    return _result(tool, running) if running.done() else await _timed_out(tool, running, seconds)
+    if running.done():
+        return _result(tool, running, language)
+    return await _timed_out(tool, running, seconds, language)
 
 
-async def _outcome(tool: Tool, arguments: Mapping[str, Any], read: Callable[[Any], Any]) -> CallResult:
+async def _outcome(tool: Tool, arguments: Mapping[str, Any], language: str, read: Callable[[Any], Any]) -> CallResult:
     ran = ""
     try:
         value = await tool.call(arguments)
-        ran = f"{tool.name} ran, but what it returned cannot be read: "
+        ran = phrase("call_unreadable", language, tool=tool.name) + " "
         if isinstance(value, ToolMessage) and value.status == "error":
             return CallResult.failed(_sentence(value.text))
         return CallResult.done(read(value))
     except (GraphBubbleUp, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
         raise
     except BadArguments as error:
-        return CallResult.failed(_sentence(f"The arguments of {tool.name} do not fit: {error}."))
+        return CallResult.failed(_sentence(phrase("call_misfit", language, tool=tool.name, why=str(error))))
     except BaseException as error:  # noqa: BLE001 - the one seam: a tool may raise anything, and the task continues
         for signal in _signals(error):
             raise signal from None
@@ -231,19 +225,21 @@ def _signals(error: BaseException) -> Iterator[BaseException]:
             yield from _signals(inner)
 
 
-def _result(tool: Tool, ended: "asyncio.Task[CallResult]") -> CallResult:
-    return CallResult.failed(f"{tool.name} was cancelled from within.") if ended.cancelled() else ended.result()
+def _result(tool: Tool, ended: "asyncio.Task[CallResult]", language: str) -> CallResult:
+    if ended.cancelled():
+        return CallResult.failed(phrase("call_cancelled", language, tool=tool.name))
+    return ended.result()
 
 
-async def _timed_out(tool: Tool, running: "asyncio.Task[CallResult]", seconds: float) -> CallResult:
+async def _timed_out(tool: Tool, running: "asyncio.Task[CallResult]", seconds: float, language: str) -> CallResult:
     await _stop(running)
     if running.done() and not running.cancelled() and running.result().success:
         return running.result()  # it finished when it was cancelled
-    late = f"{tool.name} took longer than {seconds:g} s"
+    late = {"tool": tool.name, "n": f"{seconds:g}"}
     stopped = running.done() and not has_running_thread(running)
     if stopped or is_repeatable(tool):
-        return CallResult.failed(f"{late} and was cancelled.")
-    return unknown_outcome(f"{late} and cannot be stopped, so it may still be running and take effect later")
+        return CallResult.failed(phrase("call_late", language, **late))
+    return unknown_outcome("call_late_unknown", language, **late)
 
 
 async def _stop(running: "asyncio.Task[CallResult]") -> None:

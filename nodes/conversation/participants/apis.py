@@ -116,6 +116,7 @@ class ToolsAPI:
             timeout=self._setting.config.api_timeout,
             approved=bool(call.approval),
             idempotency_key=idempotency_key(f"{key.task_id}/{key.scope}/0", call.action, call.action_input),
+            language=self._setting.language,
         )
         services = self._setting.services
         result, _ = await run_once(services.executor or TOOLS, services.ledger, execution)

@@ -143,7 +143,8 @@ class Execution:
     """A claimed call, as an executor gets it.
 
     `tool` is None where `tools`, those of the call's graph, have none of that name. `timeout` is in seconds.
-    `approved`: a person wants it to run. `undone` is what the call returned that this one takes back.
+    `approved`: a person wants it to run. `undone` is what the call returned that this one takes back. `language` is the
+    task's, for what its result says.
     """
 
     key: CallKey
@@ -159,6 +160,7 @@ class Execution:
     trace_id: str = ""
     user_id: str = ""
     undone: Any = None
+    language: str = "en"
 
     @property
     def tool(self) -> Tool | None:

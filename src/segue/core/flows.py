@@ -87,6 +87,19 @@ Imported = Annotated[Any, AfterValidator(_imported)]
 Hook = Annotated[Any, AfterValidator(_hook)]
 
 
+def _interface(given: Any) -> Any:
+    """The function of an interface; `{"_target_": "module.function"}` names one."""
+    if not isinstance(given, Mapping):
+        return _hook(given)
+    if [*given] != ["_target_"]:
+        raise ValueError(f"{dict(given)!r} is no interface: give a function, or a table with `_target_` alone")
+    module, _, function = str(given["_target_"]).rpartition(".")
+    return _hook(f"{module}:{function}")
+
+
+Interface = Annotated[Any, AfterValidator(_interface)]
+
+
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
@@ -194,21 +207,18 @@ class Subflow(_Frozen):
     flow: Literal["MemoryReading", "Controller", "Executor", "MemoryWriting"]
     goal: str = ""
     """What it is there for; only read by people."""
-    input_interface: Any = None
+    input_interface: Interface = None
+    """Of the Controller: takes the state that it is to be shown, as a dict, and returns what it is shown."""
+    output_interface: Interface = None
+    """Of the Controller: `detect_finish_or_continue`."""
     reset: bool = False
-    """Without effect, as every subflow reads the state of the flow."""
-    output_interface: Hook = None
-    """Of the Controller: `detect_finish_or_continue`, also as `{"_target_": "module.function"}`."""
+    """Of the Controller: it is shown what the last round came to, and nothing of those before but their memory. The
+    other subflows begin anew in every round."""
 
     @model_validator(mode="before")
     @classmethod
     def _by_name(cls, given: Any) -> Any:
-        entry = {"flow": given} if isinstance(given, str) else given
-        interface = entry.get("output_interface") if isinstance(entry, dict) else None
-        if not isinstance(interface, Mapping) or not isinstance(interface.get("_target_"), str):
-            return entry
-        module, _, function = interface["_target_"].rpartition(".")
-        return {**entry, "output_interface": f"{module}:{function}"}
+        return {"flow": given} if isinstance(given, str) else given
 
 
 DEFAULT_TOPOLOGY: Final = tuple(
@@ -244,8 +254,9 @@ class FlowConfig(_Frozen):
         turns = [kept[place:] + kept[:place] for place in range(len(kept))]
         if names not in turns:
             raise ValueError(f"the topology has the order {' → '.join(names)}: write {' → '.join(kept)}")
-        if any(entry.output_interface and entry.flow != "Controller" for entry in self.topology):
-            raise ValueError("only the Controller has an output_interface: remove the others")
+        for name in ("input_interface", "output_interface"):
+            if others := [e.flow for e in self.topology if getattr(e, name) and e.flow != "Controller"]:
+                raise ValueError(f"only the Controller has an {name}: remove that of the {others[0]}")
         return self
 
     @property
@@ -259,9 +270,13 @@ class FlowConfig(_Frozen):
     @property
     def finish_detector(self) -> DetectFinishOrContinue | None:
         """The hook of the flow, or the output interface of its controller."""
-        given = (entry.output_interface for entry in self.topology if entry.output_interface)
-        found: DetectFinishOrContinue | None = self.detect_finish_or_continue or next(given, None)
+        found: DetectFinishOrContinue | None = self.detect_finish_or_continue or self.controller_entry.output_interface
         return found
+
+    @property
+    def controller_entry(self) -> Subflow:
+        """The Controller's entry of the topology."""
+        return next(entry for entry in self.topology if entry.flow == "Controller")
 
 
 BranchConfig.model_rebuild()

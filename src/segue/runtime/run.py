@@ -21,7 +21,7 @@ from segue.prompts.catalogue import phrase
 
 from ..core.agents import Budget
 from ..core.attachments import naming
-from ..core.errors import DamagedCheckpoint, TooManyTasks
+from ..core.errors import DamagedCheckpoint, SegueError, TooManyTasks
 from ..core.events import AttemptRestarted, Event, Fallback, PauseReason, Token
 from ..core.question import PAUSE
 from ..core.records import Call, Json, Task
@@ -217,6 +217,17 @@ async def state_at(
     if not all(issubclass(kind, BaseMessage) for kind in set(map(type, messages))):
         raise DamagedCheckpoint(thread_id, "its messages cannot be read")
     return state
+
+
+async def language_by_now(graph: CompiledStateGraph[Any, Any, Any, Any], row: Task) -> str:
+    """The language of a task as its graph has it: that of a conversation may be its first message's."""
+    try:
+        state = await state_at(graph, {"configurable": {"thread_id": row.thread_id}}, subgraphs=True)
+    except SegueError:
+        return row.language or "en"
+    nested = (task.state.values for task in state.tasks if isinstance(task.state, StateSnapshot))
+    known = [values for values in (*nested, state.values) if values.get("task_id") == row.task_id]
+    return next((str(values["language"]) for values in known if values.get("language")), row.language or "en")
 
 
 def config_of(place: Place) -> RunnableConfig:

@@ -58,6 +58,7 @@ from .run import (
     close_turn,
     initial_input,
     is_of_task,
+    language_by_now,
     question_of,
     resume_input,
     retrieve_error,
@@ -363,7 +364,7 @@ class Runner:
 
     async def _fail(self, row: Task, error: Exception) -> None:
         if isinstance(error, SegueError):
-            text = render(error, row.language or "en")
+            text = render(error, await language_by_now(self.graph, row))
         elif imported := await self._imported(row, error):
             await self._fail(row, imported)
             raise imported from error
@@ -451,7 +452,8 @@ class Runner:
         self.saver.hold(row.thread_id, fence)  # what could not be saved counts no more
         agent = self._registry.get(row.agent_id)  # it may be gone by now
         tools = self._registry.tools_for(agent) if agent else {}
-        calls = await ledger.settle_all(row.task_id, lambda name: left_open(name, tools).json())
+        language = row.language or "en"
+        calls = await ledger.settle_all(row.task_id, lambda name: left_open(name, tools, language).json())
         for call in calls:
             if call.fence == fence and CallResult.of(call.outcome or {}).status is CallStatus.LEFT_OPEN:
                 for observer in self.observers:
