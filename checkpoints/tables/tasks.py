@@ -43,8 +43,16 @@ _UPDATE = """
     WHERE task_id = :task_id
     RETURNING *
 """
-_COUNT_THREADS = """
+_LISTED = """(
+    CAST(:bots AS INTEGER) = 1 OR substr({thread_id}, length({thread_id}) - 3) <> '.bot' OR NOT EXISTS (
+        SELECT 1 FROM tasks AS talk WHERE talk.thread_id = substr({thread_id}, 1, length({thread_id}) - 4)
+        AND talk.mode = 'conversation' AND talk.message LIKE :agents
+    )
+)"""
+"""Whether a thread is listed: that of a conversation's bot is a part of the conversation."""
+_COUNT_THREADS = f"""
     SELECT count(*) AS threads FROM (SELECT thread_id FROM tasks UNION SELECT thread_id FROM sessions) AS every
+    WHERE {_LISTED.format(thread_id="every.thread_id")}
 """
 _NUMBERED = "SELECT task_id FROM tasks WHERE thread_id = ? ORDER BY position"
 _SINCE = """
@@ -97,6 +105,7 @@ _SELECT_THREADS = """
     LEFT JOIN titles ON titles.thread_id = last.thread_id
     LEFT JOIN sessions ON sessions.thread_id = last.thread_id
     WHERE (:prefix = '' OR substr(last.thread_id, 1, length(:prefix)) = :prefix)
+        AND {listed}
         AND (
             :search = '' OR lower(titles.title) LIKE lower(:pattern) ESCAPE '!'
             OR lower(first.message) LIKE lower(:pattern) ESCAPE '!'
@@ -110,10 +119,12 @@ _SELECT_THREADS = """
         AND (:search = '' OR lower(titles.title) LIKE lower(:pattern) ESCAPE '!')
     ORDER BY updated_at DESC, position DESC LIMIT :limit
 """
-_THREADS = _SELECT_THREADS.format(of_tasks="", of_sessions="")
+_THREADS = _SELECT_THREADS.format(of_tasks="", of_sessions="", listed=_LISTED.format(thread_id="last.thread_id"))
 _THREAD = _SELECT_THREADS.format(
-    of_tasks="WHERE thread_id = :thread_id", of_sessions="AND sessions.thread_id = :thread_id"
+    of_tasks="WHERE thread_id = :thread_id", of_sessions="AND sessions.thread_id = :thread_id", listed="1 = 1"
 )
+_OF_AGENTS = '%"segue:%'
+"""In the message of a conversation whose bot is an agent."""
 _IS_THREAD = """
     SELECT 1 FROM tasks WHERE thread_id = :thread_id
     UNION ALL SELECT 1 FROM sessions WHERE thread_id = :thread_id LIMIT 1
@@ -380,16 +391,21 @@ class Tasks:
         values = {"thread_id": thread_id, "task_id": task_id, "moment": moment}
         return [shown(row) for row in await self._database.read(lambda db: db.fetched(_SINCE, values))]
 
-    async def threads(self, limit: int = 50, prefix: str = "", search: str = "") -> _Threads:
-        """Return the threads with that prefix whose title or first message contains `search`, last used first."""
+    async def threads(self, limit: int = 50, prefix: str = "", search: str = "", bots: bool = False) -> _Threads:
+        """Return the threads with that prefix whose title or first message contains `search`, last used first.
+
+        `bots`: also those of conversations' bots.
+        """
         pattern = "%" + _WILDCARD.sub(r"!\g<0>", search) + "%"
         values = {"limit": _most(limit), "prefix": prefix, "search": search, "pattern": pattern}
+        values |= {"bots": int(bots), "agents": _OF_AGENTS}
         rows = await self._database.read(lambda connection: connection.fetched(_THREADS, values))
         return [_shown_thread(row) for row in rows]
 
-    async def count_threads(self) -> int:
-        """Count the threads."""
-        (row,) = await self._database.read(lambda connection: connection.fetched(_COUNT_THREADS))
+    async def count_threads(self, bots: bool = False) -> int:
+        """Count the threads that `threads` returns without a limit."""
+        values = {"bots": int(bots), "agents": _OF_AGENTS}
+        (row,) = await self._database.read(lambda connection: connection.fetched(_COUNT_THREADS, values))
         return int(row["threads"])
 
     async def thread(self, thread_id: str) -> Thread:

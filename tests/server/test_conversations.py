@@ -109,6 +109,20 @@ def test_a_pause_stops_the_bot_and_it_goes_on_without_repeating_a_call(client: h
     assert held.effects == ["one"]
 
 
+def test_the_session_of_its_bot_is_listed_where_it_is_asked_for(client: httpx.Client, served: Served) -> None:
+    talk = settled(client, started(client, session_id="beside", script=["hello"], **SCRIPTED))
+    assert talk["status"] == "done"
+
+    def listed(**query: Any) -> list[str]:
+        items = client.get("/api/sessions", params={"limit": 200, **query}).json()["items"]
+        return [item["session_id"] for item in items if item["session_id"].startswith("beside")]
+
+    assert (listed(), sorted(listed(bots=True))) == (["beside"], ["beside", "beside.bot"])
+    assert client.get("/api/sessions/beside.bot").status_code == 200
+    client.post("/api/sessions", json={"session_id": "besides.bot"}).raise_for_status()
+    assert sorted(listed()) == ["beside", "besides.bot"]
+
+
 def test_the_question_of_a_bot_whose_user_leaves_is_cancelled(served: Served, client: httpx.Client) -> None:
     config = {"user_mode": "scripted_user", "script": ["Paint it."], "bot_agent": "shop", "api_mode": "tools"}
     talk = settled(client, started(client, bot_mode="segue:controller", **config))

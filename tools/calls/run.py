@@ -235,11 +235,11 @@ async def _timed_out(tool: Tool, running: "asyncio.Task[CallResult]", seconds: f
     await _stop(running)
     if running.done() and not running.cancelled() and running.result().success:
         return running.result()  # it finished when it was cancelled
-    late = {"tool": tool.name, "n": f"{seconds:g}"}
+    limit = f"{seconds:g}"
     stopped = running.done() and not has_running_thread(running)
     if stopped or is_repeatable(tool):
-        return CallResult.failed(phrase("call_late", language, **late))
-    return unknown_outcome("call_late_unknown", language, **late)
+        return CallResult.failed(phrase("call_late", language, tool=tool.name, n=limit))
+    return unknown_outcome("call_late_unknown", language, tool=tool.name, n=limit)
 
 
 async def _stop(running: "asyncio.Task[CallResult]") -> None:

@@ -85,13 +85,16 @@ class Sessions:
             raise UnknownThread(session_id)
         return [_openai_form(message) for message in messages]
 
-    async def list(self, limit: int = -1, prefix: str = "", search: str = "") -> Sequence[Thread]:
-        """The sessions whose names begin with `prefix`, the last used first; `search` is a text in the title."""
-        return await self._runner.tasks.threads(limit, prefix, search)
+    async def list(self, limit: int = -1, prefix: str = "", search: str = "", bots: bool = False) -> Sequence[Thread]:
+        """The sessions whose names begin with `prefix`, the last used first; `search` is a text in the title.
 
-    async def count(self) -> int:
-        """How many sessions there are."""
-        return await self._runner.tasks.count_threads()
+        The session of a conversation's bot is part of the conversation, and is listed with `bots` only.
+        """
+        return await self._runner.tasks.threads(limit, prefix, search, bots)
+
+    async def count(self, bots: bool = False) -> int:
+        """How many sessions there are, as `list` lists them."""
+        return await self._runner.tasks.count_threads(bots)
 
     async def get(self, session_id: str) -> Thread:
         """One session, as `list` shows it.

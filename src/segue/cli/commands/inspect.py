@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 def sessions(
     limit: Annotated[int, typer.Option(min=1, help="The maximum number of sessions.")] = 50,
+    bots: Annotated[bool, typer.Option("--bots", help="Also list the sessions of conversations' bots.")] = False,
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
 ) -> None:
@@ -37,8 +38,8 @@ def sessions(
     settings = Settings(db)
 
     async def listed(app: "App") -> "tuple[Sequence[Thread], Interrupted]":
-        found = await app.sessions.list(limit)
-        if len(found) == limit and (more := await app.sessions.count() - limit) > 0:
+        found = await app.sessions.list(limit, bots=bots)
+        if len(found) == limit and (more := await app.sessions.count(bots) - limit) > 0:
             print_note(settings.say("more_sessions", n=more))
         return found, await _interrupted(app, found)
 

@@ -61,7 +61,7 @@ class Pruning:
         if session_id is not None:
             names = [session_id]
         else:
-            names = [thread.thread_id for thread in await self._storage.tasks.threads(-1)]
+            names = [thread.thread_id for thread in await self._storage.tasks.threads(-1, bots=True)]
         counts, busy = [], []
         for name in names:
             try:

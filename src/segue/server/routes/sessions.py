@@ -63,9 +63,11 @@ class NewSession(Choices):
 
 
 @router.get("/api/sessions", response_model=Page[SessionView])
-async def sessions(service: ServiceDep, tenant: TenantDep, limit: Limit = 50, q: Search = "") -> JsonResponse:
-    """The sessions, the last used first."""
-    rows = await service.app.sessions.list(limit, tenant.prefix, q.strip())
+async def sessions(
+    service: ServiceDep, tenant: TenantDep, limit: Limit = 50, q: Search = "", bots: bool = False
+) -> JsonResponse:
+    """The sessions, the last used first; those of conversations' bots with `bots` only."""
+    rows = await service.app.sessions.list(limit, tenant.prefix, q.strip(), bots)
     return JsonResponse({"items": [session_view(row, tenant) for row in rows], "next": None})
 
 
