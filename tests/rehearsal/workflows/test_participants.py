@@ -13,7 +13,7 @@ from segue.core.participants import Setting
 from segue.rehearsal import ConversationConfig, converse
 from segue.rehearsal.workflows import RuleBot, find_backend, find_scenario
 from tests.fakes import ScriptedChatModel
-from tests.rehearsal.participants import Does, calls, reply
+from tests.rehearsal.participants import Does, calls, says
 from tests.rehearsal.workflows.talks import replayed
 
 CANCEL = ConversationConfig(workflow="travel_change", scenario="cancel_flexible", seed=3)
@@ -27,7 +27,7 @@ async def results_of(moves: Sequence[BotOutput], **options: object) -> list[tupl
     """What becomes of a bot's calls: name, status, data, controller."""
 
     def act(conversation: Conversation) -> BotOutput:
-        return [*moves, reply("Done.")][min(len(conversation.results), len(moves))]
+        return [*moves, says("Done.")][min(len(conversation.results), len(moves))]
 
     config = ConversationConfig(
         workflow="travel_change", user_mode="scripted_user", script=["Hello."], bot_mode="own", **options
