@@ -14,7 +14,7 @@ import pytest
 import segue
 from segue.app import App
 from segue.core.conversation import Conversation, ConversationConfig, EndReason, Role, UserOutput, transcript
-from segue.core.errors import ConfigurationError, ThreadExists
+from segue.core.errors import ConfigurationError, TaskUnfinished, ThreadExists
 from segue.rehearsal import converse, load_conversation, read_log, start_conversation
 from tests.rehearsal.participants import Does, found
 
@@ -174,6 +174,22 @@ async def test_a_bot_has_its_session_for_itself_and_without_it_the_conversation_
         conversation = await converse(app, ConversationConfig(), conversation_id="copy")
 
     assert [u.role for u in conversation.utterances] == ROLES
+
+
+async def test_a_message_to_the_bot_of_a_conversation_that_goes_on_is_refused() -> None:
+    config = TRAVEL.model_copy(update={"user_mode": "input_user", "script": ()})
+    async with segue.open(":memory:") as app:
+        Counted().enter(app)
+        talk = await converse(app, config, conversation_id="talk")
+        await app.answer(talk.task_id, SCRIPT[0])
+        for steer in (False, True):
+            with pytest.raises(TaskUnfinished, match="'talk' has a task that is waiting: answer or cancel"):
+                await app.ask("something else", session_id="talk.bot", steer=steer)
+        await app.answer(talk.task_id, SCRIPT[1])
+        await app.answer(talk.task_id, "END")
+        talk = await load_conversation(app, "talk")
+        assert [u.role for u in talk.utterances] == ROLES
+        assert (await app.ask("你好", session_id="talk.bot"))["success"]
 
 
 async def test_what_a_bot_leaves_unfinished_at_its_limit_is_cancelled() -> None:

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from ..checkpoints.storage import Storage
 from ..core.agents import Agent, Prices
+from ..core.conversation import conversation_of_bot
 from ..core.decision import read_object
 from ..core.errors import (
     InvalidMessage,
@@ -39,7 +40,7 @@ from .message_files import FileInput, MessageFile, MessageFiles, check_accepted,
 from .relay import POLL_SECONDS
 from .run import state_at
 from .runner import Runner, thread_config
-from .sessions import check_session
+from .sessions import check_session, is_bot_session
 
 _NO_RESULT = frozenset({"__error__", "__interrupt__", "__resume__"})
 """LangGraph's channels of what a step that has not ended may write."""
@@ -96,6 +97,8 @@ class Request:
     language: str = ""
     client_tools: Sequence[Mapping[str, Any]] = ()
     reply_options: ReplyOptions = field(default_factory=ReplyOptions)
+    is_from_conversation: bool = False
+    """Whether a conversation sends it to its bot."""
 
     @classmethod
     def of(cls, message: Any, options: Mapping[str, Any]) -> Self:
@@ -194,6 +197,8 @@ class Starter:
         mode, language = unlisted or await self._mode(request, agent), self._registry.language(request.language)
         asked = language if unlisted and request.language else None  # a conversation's own, before its bot's agent's
         self._check(request, agent, thread_id)
+        if not request.is_from_conversation:
+            await self._keep_bot(thread_id)
         files = await self._read_files(request, agent)
         await self._registry.prepare(agent)
         taken = {*self._registry.tools_for(agent), *CONTROL_NAMES}
@@ -305,6 +310,13 @@ class Starter:
             await self._runner.settle_task(last)
         elif state.tasks:  # a recovered session: else what its last steps wrote would be thrown away
             await _complete_step(self._runner, thread_id)
+
+    async def _keep_bot(self, thread_id: str) -> None:
+        """Refuse a message to the bot of a conversation that goes on: it would stand for the user's."""
+        if await is_bot_session(self._runner.tasks, thread_id):
+            conversation = await self._runner.tasks.latest_of(conversation_of_bot(thread_id))
+            if conversation and conversation.status in (*OPEN, TaskStatus.ERROR) and not conversation.result:
+                raise TaskUnfinished(conversation.thread_id, conversation.task_id, conversation.status)
 
     async def _steered(self, thread_id: str, request: Request) -> Started | None:
         """Add the message to the session's unfinished task, and go on with it; None where it becomes a new task.
