@@ -13,6 +13,7 @@ from segue.prompts.catalogue import phrase
 from segue.prompts.errors import render
 
 from ..shared.context import NodeRuntime, announce
+from ..shared.plan_progress import step_events
 from .branches import ids_of
 from .outcome import outcome_of
 from .state import FlowState, FlowUpdate
@@ -84,8 +85,4 @@ def _moves(command: str, old: Steps, new: Steps, state: FlowState) -> list[PlanU
     if command == "re_plan":
         steps = [step.model_dump(mode="json") for step in new]
         return [PlanUpdate(goal=state["objective"], steps=steps, **ids)]
-    return [
-        StepUpdate(step_id=step.step_id, status=step.status.value, description=step.description, note=step.note, **ids)
-        for before, step in zip(old, new, strict=True)
-        if before != step
-    ]
+    return [*step_events(old, new, ids)]

@@ -6,11 +6,11 @@ from typing import Any
 from langchain_core.messages import AIMessage
 
 from segue.core.conversation import Conversation, Ending, EndReason, Role, transcript
-from segue.core.events import Answer, ConversationEnd, TaskComplete
+from segue.core.events import ConversationEnd
 from segue.core.usage import add_usages
 
 from ..shared.context import NodeRuntime, announce, node_context
-from ..shared.task import compose_result
+from ..shared.task import compose_result, end_task
 from .state import ConversationState, conversation_of
 
 
@@ -28,7 +28,6 @@ async def finish(state: ConversationState, runtime: NodeRuntime) -> Conversation
     result = compose_result("conversation", text, history=list(_history(conversation)), usage=usage)
     result["conversation"] = {"end_reason": ending.reason.value, "turns": ending.turns, "usage": ending.usage}
     result["conversation"] |= {"seconds": ending.seconds, "state": state["kept"], "language": state["language"]}
-    done = [] if state["nested"] else [TaskComplete(task_id=task_id, status="done", result=result)]
     ended = ConversationEnd(
         task_id=task_id, reason=ending.reason.value, turns=ending.turns, usage=ending.usage, took=ending.seconds
     )
@@ -36,7 +35,7 @@ async def finish(state: ConversationState, runtime: NodeRuntime) -> Conversation
         "messages": [AIMessage(text)],
         "result": result,
         "language": "",  # the thread's next form may name another one
-        "events": announce(ended, Answer(task_id=task_id, answer=text), *done),
+        "events": announce(ended, *end_task(state, result)),
     }
 
 

@@ -6,7 +6,7 @@ from typing import Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, Field
 
 from ..app import App
-from ..core.events import Event, to_dict
+from ..core.events import to_dict
 from ..core.records import Call, Json, Permission, Task, TaskTrace, Thread, WaitingTask
 from ..core.task_status import TaskStatus
 from ..core.timeline import Snapshot
@@ -228,9 +228,8 @@ class WaitingView(BaseModel):
 
 def waiting_view(row: WaitingTask, tenant: Tenant) -> Json:
     """The fields of a `WaitingView`."""
-    shown = {"session_id": tenant.shown(row.thread_id), "user_id": tenant.shown(row.user_id)}
-    kept = {name: getattr(row, name) for name in WaitingView.model_fields if name not in shown}
-    return {**shown, **kept, "problem": tenant.without_prefix(row.problem)}
+    names = {"session_id": tenant.shown(row.thread_id), "user_id": tenant.shown(row.user_id)}
+    return fields_of(WaitingView, row, **names, problem=tenant.without_prefix(row.problem))
 
 
 def task_view(row: Task, tenant: Tenant) -> Json:
@@ -253,18 +252,17 @@ def with_html(task: Json) -> Json:
 
 def session_view(row: Thread, tenant: Tenant) -> Json:
     """The fields of a `SessionView`."""
-    return fields_of(SessionView, {**row.json(), "session_id": tenant.shown(row.thread_id)})
+    return fields_of(SessionView, row, session_id=tenant.shown(row.thread_id))
 
 
 def permission_view(row: Permission, tenant: Tenant) -> Json:
     """The fields of a `PermissionView`."""
-    return fields_of(PermissionView, {**row.json(), "session_id": tenant.shown(row.thread_id)})
+    return fields_of(PermissionView, row, session_id=tenant.shown(row.thread_id))
 
 
 def snapshot_view(row: Snapshot, tenant: Tenant) -> Json:
     """The fields of a `SnapshotView`."""
-    view = {name: getattr(row, name) for name in SnapshotView.model_fields}
-    return {**view, "forked_from": origin_view(row.forked_from, tenant)}
+    return fields_of(SnapshotView, row, forked_from=origin_view(row.forked_from, tenant))
 
 
 def origin_view(origin: Mapping[str, str] | None, tenant: Tenant) -> Json | None:
@@ -282,7 +280,7 @@ def event_view(form: Mapping[str, Any], tenant: Tenant) -> Json:
 
 def call_view(row: Call) -> Json:
     """The fields of a `CallView`."""
-    return {name: getattr(row, name) for name in CallView.model_fields}
+    return fields_of(CallView, row)
 
 
 def trace_view(trace: TaskTrace, after: tuple[int, int], limit: int, tenant: Tenant, question: Json | None) -> Json:
@@ -324,25 +322,20 @@ def _own_model(app: App, agent_id: str) -> str:
 def recursion_views(rounds: Iterable[Round]) -> list[Json]:
     """The rounds as `Recursion`s."""
     return [
-        {
-            "trace_id": each.trace_id,
-            "iteration": each.iteration,
-            "step_id": each.step_id,
-            "parent_id": each.parent_id,
-            "observe": each.observe,
-            "thought": each.thought,
-            "action": {"action_type": each.action.action_type, "output": each.action.output} if each.action else None,
-            "calls": [_fields(CallMade, call) for call in each.calls],
-            "results": [_fields(CallEnded, result) for result in each.results],
-            "errors": each.errors,
-        }
+        fields_of(
+            Recursion,
+            each,
+            action={"action_type": each.action.action_type, "output": each.action.output} if each.action else None,
+            calls=[fields_of(CallMade, call) for call in each.calls],
+            results=[fields_of(CallEnded, result) for result in each.results],
+        )
         for each in rounds
     ]
 
 
 def status_views(task: Projection) -> list[Json]:
     """The statuses that the task went through."""
-    return [_fields(StatusChange, change) for change in task.statuses]
+    return [fields_of(StatusChange, change) for change in task.statuses]
 
 
 def plan_view(task: Projection) -> Json:
@@ -355,11 +348,6 @@ def _step(item: PlanItem) -> Json:
     return {name: value for name, value in item.as_dict().items() if name != "note" or value or name in item.fields}
 
 
-def _fields(model: type[BaseModel], event: Event) -> Json:
-    """The fields of the model, from the event's of the same names."""
-    return {name: getattr(event, name) for name in model.model_fields}
-
-
-def fields_of(model: type[BaseModel], values: Mapping[str, Any]) -> Json:
-    """The fields of the model, in its order; other values are left out."""
-    return {name: values[name] for name in model.model_fields}
+def fields_of(model: type[BaseModel], record: object, /, **values: Any) -> Json:
+    """The fields of the model: these values, and of the record those of the same names."""
+    return {name: values[name] if name in values else getattr(record, name) for name in model.model_fields}

@@ -25,7 +25,7 @@ from ...prompts.language import Language
 from ..errors import JsonResponse, language_of, not_found
 from ..graph_layout import lay_out
 from ..service import Service
-from ..views import Page, TaskView
+from ..views import Page, TaskView, fields_of
 from .dependencies import Before, Limit, ServiceDep, TenantDep, routes
 
 router = routes("agents")
@@ -109,25 +109,21 @@ def _view(service: Service, agent: Agent, language: Language) -> Json:
         tools = [_tool(tool) for tool in agents.tools_for(agent).values()]
     except SegueError as fault:
         error = render_over_http(fault, language)
-    return {
-        **{name: getattr(agent, name) for name in ("agent_id", "description", "mode", "max_iteration")},
-        "modes": service.app.modes,
-        "default": agent.agent_id == service.default_agent,
-        "model": agents.model_name(agent),
-        "reads_files": agents.reads_files(agent),
-        "tools": tools,
-        "error": error,
-    }
+    return fields_of(
+        AgentView,
+        agent,
+        modes=service.app.modes,
+        default=agent.agent_id == service.default_agent,
+        model=agents.model_name(agent),
+        reads_files=agents.reads_files(agent),
+        tools=tools,
+        error=error,
+    )
 
 
 def _tool(tool: Tool) -> Json:
-    return {
-        "name": tool.name,
-        "title": tool.spec.get("segue", {}).get("title", ""),
-        "description": tool.spec["function"].get("description", ""),
-        "read_only": tool.read_only,
-        "needs_approval": tool.needs_approval,
-    }
+    title, description = tool.spec.get("segue", {}).get("title", ""), tool.spec["function"].get("description", "")
+    return fields_of(ToolView, tool, title=title, description=description)
 
 
 graphs_router = routes("graphs")

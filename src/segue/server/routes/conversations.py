@@ -13,6 +13,7 @@ from ..errors import JsonResponse, LongJsonResponse, not_found
 from ..readers.conversations import ConversationRequest, begin
 from ..service import Service
 from ..tenants import Tenant
+from ..views import fields_of
 from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, ServiceDep, SessionId, TenantDep, routes
 
 router = routes("conversations")
@@ -86,5 +87,5 @@ def _transcript(conversation: Conversation) -> Json:
         "config": conversation.config.model_dump(mode="json", exclude_defaults=True),
         "language": conversation.language,
         "utterances": [utterance.json() for utterance in conversation.utterances],
-        "ending": {name: getattr(ending, name) for name in EndingView.model_fields} if ending else None,
+        "ending": fields_of(EndingView, ending) if ending else None,
     }

@@ -145,11 +145,9 @@ async def timeline(
 
 
 def _timeline_entry(entry: TimelineEntry, tenant: Tenant) -> Json:
-    return {
-        **fields_of(TimelineEntryView, entry.json()),
-        "effects": [fields_of(EffectView, effect.json()) for effect in entry.effects],
-        "forked_from": origin_view(entry.forked_from, tenant),
-    }
+    effects = [fields_of(EffectView, effect) for effect in entry.effects]
+    origin = origin_view(entry.forked_from, tenant)
+    return fields_of(TimelineEntryView, entry, id=entry.short_id, effects=effects, forked_from=origin)
 
 
 @router.get("/api/sessions/{session_id}/diff", response_model=DifferenceView, responses=CONFLICT)
@@ -175,14 +173,14 @@ async def undo(session_id: SessionId, body: SnapshotRequest, service: ServiceDep
     service.refuse_while_draining()
     thread_id = await service.own_session(tenant, session_id)
     undone = await service.app.rewind.undo(thread_id, body.checkpoint_id)
-    tried = [fields_of(UndoneView, {**effect.json(), "result": result}) for effect, result in undone]
+    tried = [fields_of(UndoneView, effect, result=result) for effect, result in undone]
     return JsonResponse({"undone": tried, "effects": await remaining_effects(service, thread_id, body.checkpoint_id)})
 
 
 async def remaining_effects(service: Service, thread_id: str, checkpoint_id: str) -> list[Json]:
     """The effects of the calls after a snapshot that were not undone, as `EffectView`s."""
     effects = await service.app.rewind.effects(thread_id, checkpoint_id)
-    return [fields_of(EffectView, effect.json()) for effect in effects if effect.undo != "done"]
+    return [fields_of(EffectView, effect) for effect in effects if effect.undo != "done"]
 
 
 @router.post(
