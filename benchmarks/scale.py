@@ -50,7 +50,7 @@ async def add_sessions(database: Path, first: int, last: int) -> None:
 
 
 async def add_turns(database: Path, first: int, last: int) -> None:
-    """Go on with session `s`, so that it has as many turns as `last`."""
+    """Continue session `s`, so that it has as many turns as `last`."""
     async with segue.open(database) as app:
         for _ in range(first, last):
             result = await app.ask(MESSAGE, session_id="s", mode="react")

@@ -107,7 +107,7 @@ class Session(Protocol[C_co]):
         """Carry out `works` in the transaction that was begun, and commit it; with an error it is rolled back.
 
         Raises:
-            NotRepeatable: it may be committed all the same, or trying again is futile.
+            NotRepeatable: it may be committed anyway, or trying again is futile.
         """
         ...
 
@@ -147,7 +147,7 @@ class WriteRow:
 
 
 class Decoded(Protocol):
-    """Values that were decoded lately, by what is stored."""
+    """Values that were decoded recently, by what is stored."""
 
     def get(self, stored: Stored) -> Any:
         """The value, or None where it is not kept."""
@@ -271,7 +271,7 @@ class Workers(Protocol):
     async def leave(self, owner: str) -> None: ...
 
     async def list(self) -> list[Worker]:
-        """The workers that reported lately."""
+        """The workers that reported recently."""
         ...
 
     async def is_queued(self, task_id: str) -> bool:

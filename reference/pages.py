@@ -66,7 +66,7 @@ def write_pages(out: Path) -> None:
 
 
 def write_tables() -> None:
-    """Write the tables that the pages of `docs/` hold themselves anew."""
+    """Rewrite the tables that the pages of `docs/` hold themselves."""
     for page in (ROOT / "docs").rglob("*.md"):
         text = page.read_text(encoding="utf-8")
         if (updated := with_tables(text)) != text:

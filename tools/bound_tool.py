@@ -290,7 +290,7 @@ class BoundTool(Marked):
 
 
 def refuse_unknown(parameters: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
-    """A model that invents an argument should hear of it.
+    """A model that invents an argument gets an error.
 
     Raises:
         BadArguments: the JSON schema `parameters` does not name one of the arguments.

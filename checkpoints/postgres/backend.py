@@ -129,7 +129,7 @@ class QueueWorkers:
                         queues=queues_of(agents),
                         concurrency=concurrency,
                         fetch_job_polling_interval=POLL,
-                        shutdown_graceful_timeout=0,  # the task goes on; what waits for its end is cancelled
+                        shutdown_graceful_timeout=0,  # the task continues; what waits for its end is cancelled
                         delete_jobs="always",
                         install_signal_handlers=False,
                     )

@@ -196,7 +196,7 @@ _REFUSALS = (
     (('database "',), _MISSING),
 )
 PASSING = (UNREACHABLE, _CROWDED)
-"""Reasons that may be gone in a moment: a server that starts anew says so."""
+"""Reasons that may be gone in a moment: such as those of a server that is restarting."""
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from .state import Statements
 T = TypeVar("T")
 
 PATIENCE = 20.0
-"""Seconds to wait for a server that is gone: it may be starting anew."""
+"""Seconds to wait for a server that is gone: it may be restarting."""
 RETRY_EVERY = 0.1
 ATTEMPTS = 5
 """How often transactions are carried out that the server rolls back because of others."""
@@ -107,7 +107,7 @@ class PostgresSession:
                 self._opened().announce(deltas)
 
     def read(self, work: Callable[[PostgresConnection], T]) -> T:
-        """Carry out `work`, which only reads; once more if the connection was lost."""
+        """Carry out `work`, which only reads; again if the connection was lost."""
         with translated(self._path):
             connection = self._opened()
             try:

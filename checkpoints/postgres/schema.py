@@ -50,7 +50,7 @@ _WAKE = f"""
     EXCEPTION WHEN unique_violation THEN NULL;
     END $$
 """
-# Whoever lets a session go wakes a worker for its task, if that is to go on, in the transaction that does so.
+# Whoever lets a session go wakes a worker for its task, if that is to continue, in the transaction that does so.
 _RELEASED = f"""
     CREATE FUNCTION segue_released() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE newest record;

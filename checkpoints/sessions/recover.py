@@ -134,12 +134,12 @@ _EMPTY: Json = {
     "notes": [],
 }
 _NEEDED = frozenset({"task_id", "agent_id", "mode", "model", "status", "message"})
-"""What a task cannot go on without."""
+"""What a task cannot continue without."""
 _KNOWN = frozenset({"scope", "idx", "name", "arguments", "state", "outcome", "finished_at", "checksum"})
 """What a call counts as made without, its outcome unknown."""
 
 _DROP_EVENT = "DELETE FROM events WHERE task_id = ? AND seq = ?"
-# In SQLite a number or an id may be none any more: as bytes both can be compared all the same.
+# In SQLite a number or an id may be none any more: as bytes both can be compared anyway.
 _DROP_GARBLED = """
     DELETE FROM events WHERE CAST(task_id AS BLOB) IS CAST(? AS BLOB) AND CAST(seq AS BLOB) IS CAST(? AS BLOB)
 """

@@ -120,7 +120,7 @@ async def shrink(database: SqliteDatabase) -> None:
 
 
 async def rewrite(database: SqliteDatabase) -> None:
-    """Write the file anew, without deleted rows and free pages, and empty the write-ahead log."""
+    """Rewrite the file without deleted rows and free pages, and empty the write-ahead log."""
     if not database.temporary:
         await database.read(lambda _: _rewrite(database))
 

@@ -65,7 +65,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 class SqliteSession:
-    """A connection to a file, opened when it is first needed and anew after an error."""
+    """A connection to a file, opened when it is first needed and again after an error."""
 
     def __init__(self, path: str, file: _File, connect: Callable[[], SqliteConnection]) -> None:
         self._path = path

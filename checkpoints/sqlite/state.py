@@ -171,7 +171,7 @@ _CHECKPOINT = """
 """
 # A namespace is the node's name, a colon and an id; a semicolon comes next after a colon.
 _DROP_INSIDE = "DELETE FROM {} WHERE thread_id = ? AND checkpoint_ns > ? AND checkpoint_ns < ?"
-# A text may be none any more: as bytes it can be compared all the same.
+# A text may be none any more: as bytes it can be compared anyway.
 _DROP_STEP = """
     DELETE FROM writes WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
         AND CAST(task_id AS BLOB) IS CAST(? AS BLOB)

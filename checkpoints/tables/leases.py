@@ -154,7 +154,7 @@ class Renewal:
         Returns the threads that another owner took.
 
         Raises:
-            DatabaseUnavailable: nothing was renewed; the next call opens the database anew.
+            DatabaseUnavailable: nothing was renewed; the next call opens the database again.
         """
 
         def extend(connection: Connection) -> set[str]:

@@ -79,7 +79,7 @@ class Webhooks:
         ]
 
     async def settle(self, webhook: Webhook, again_in: float | None = None) -> None:
-        """Note that a claimed webhook was called, or when to try again; a task that stopped meanwhile is due anew."""
+        """Note that a claimed webhook was called, or when to try again; a task that stopped meanwhile is due again."""
         values = {
             "task_id": webhook.task_id,
             "webhook_id": webhook.webhook_id,

@@ -1,4 +1,4 @@
-"""CONTROLLER_EXECUTOR: hand the goal and the plan to the flow, and turn what it came to into the task's answer."""
+"""CONTROLLER_EXECUTOR: hand the goal and the plan to the flow, and turn its result into the task's answer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

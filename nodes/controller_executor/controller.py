@@ -278,7 +278,7 @@ def _step(step: Mapping[str, Any], chars: int) -> dict[str, Any]:
 
 
 def _results(records: Sequence[Mapping[str, Any]], most_chars: int, most: int) -> list[dict[str, Any]]:
-    """What the latest rounds came to, oldest first: as many as fit, the last one at any rate."""
+    """The results of the latest rounds, oldest first: as many as fit, the last one at any rate."""
     shown: list[dict[str, Any]] = []
     for record in reversed(records):
         chars = most_chars

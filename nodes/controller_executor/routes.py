@@ -23,7 +23,7 @@ def after_executor(state: FlowState) -> Literal["EXECUTOR", "MEMORY_WRITING", "F
 
 
 def after_branch(state: FlowState) -> Literal["MEMORY_WRITING", "FINISH"]:
-    """What the branch came to is written down."""
+    """The branch's result is stored."""
     return "FINISH" if state["early_exit"] else "MEMORY_WRITING"
 
 

@@ -71,7 +71,7 @@ class FlowState(FlowInput, total=False):
     call: PendingCall | None
     """The branch under way. CONTROLLER, EXECUTOR."""
     outcome: dict[str, Any] | None
-    """What it came to: {branch, kind, arguments, result, summary}, `said` of an answer, `approved` by a person.
+    """The outcome: {branch, kind, arguments, result, summary}, `said` of an answer, `approved` by a person.
 
     The branches."""
     records: Records

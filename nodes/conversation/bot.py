@@ -67,7 +67,7 @@ def default_response(conversation: Conversation, output: BotOutput, why: str) ->
 
 
 async def _end(conversation: Conversation, work: NodeContext) -> str:
-    """Why the conversation ends after this response; empty if it goes on."""
+    """Why the conversation ends after this response; empty if it continues."""
     for controller in (await asyncio.to_thread(controllers_of, conversation, work)).values():
         if reason := controller.end(conversation):
             return reason.value

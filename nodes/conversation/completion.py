@@ -24,7 +24,7 @@ Reading = TypeVar("Reading")
 
 @dataclass(frozen=True)
 class Completion:
-    """What a model came to: `value` is None, and `error` says why, where no attempt could be read."""
+    """The outcome of a model's attempts: `value` is None, and `error` says why, where no attempt could be read."""
 
     value: Any
     usage: dict[str, Any] = field(default_factory=dict)

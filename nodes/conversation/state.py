@@ -25,7 +25,7 @@ class ConversationState(TaskState, total=False):
     kept: dict[str, Any]
     """What participants keep, by role; that of API is the backend's. INIT, USER, BOT, API."""
     end_reason: str
-    """An `EndReason`; empty while the conversation goes on. USER, BOT."""
+    """An `EndReason`; empty while the conversation continues. USER, BOT."""
 
 
 class ConversationForm(dict[str, Any]):

@@ -40,7 +40,7 @@ def execute_subtask(graph: ReactGraph) -> Node[SubTaskWork, LifecycleState]:
     """The node over this react graph."""
 
     async def node(state: SubTaskWork, runtime: NodeRuntime) -> LifecycleState:
-        """Work on one task; a failure is the task's own, and the others go on."""
+        """Work on one task; a failure is the task's own, and the others continue."""
         work, task = node_context(runtime), SubTask(**state["step"])
         about = {"i": state["place"], "n": state["total"], "description": task.description}
         banner = phrase("lifecycle_task", state["language"], **about)

@@ -11,14 +11,14 @@ from ..shared.task import attachments_of
 from .state import LifecycleState, Restored, SubTaskWork
 
 PAUSABLE = (EngineState.SCHEDULING, EngineState.EXECUTING)
-"""Where a run can be paused, and goes on."""
+"""Where a run can be paused, and continues."""
 
 
 def route_start(restored: Restored | None) -> Callable[[LifecycleState], Literal["RECEIVING", "PAUSED"]]:
-    """The router of a run that may go on with what an earlier engine did."""
+    """The router of a run that may continue what an earlier engine did."""
 
     def route(state: LifecycleState) -> Literal["RECEIVING", "PAUSED"]:
-        """A restored run goes on where it was paused; any other begins at the beginning."""
+        """A restored run continues where it was paused; any other begins at the beginning."""
         return "PAUSED" if restored and restored["phase"] in PAUSABLE else "RECEIVING"
 
     return route

@@ -13,7 +13,7 @@ class Restored(TypedDict, total=False):
     """What was done of a run that another engine began."""
 
     phase: str
-    """scheduling or executing: go on there; anything else begins at the beginning."""
+    """scheduling or executing: continue there; anything else begins at the beginning."""
     context: dict[str, list[str]]
     steps: list[dict[str, Any]]
     results: dict[str, str]
@@ -27,7 +27,7 @@ class LifecycleState(TaskState, total=False):
     """
 
     notes_taken: int
-    """How many additions were taken up. RECEIVING, PAUSED, DECOMPOSING, COMPLETED."""
+    """How many additions were read. RECEIVING, PAUSED, DECOMPOSING, COMPLETED."""
     phase: str
     """The engine's state. Every node that ends a phase names the next one."""
     context: dict[str, list[str]]
@@ -46,7 +46,7 @@ class LifecycleState(TaskState, total=False):
     folded: int
     """How many of the outcomes are in `steps` and `results` already. EXECUTING."""
     results: dict[str, str]
-    """What the completed tasks came to. EXECUTING."""
+    """The results of the completed tasks. EXECUTING."""
     calls: dict[str, list[dict[str, Any]]]
     """Calls that a task made already: {name, arguments, result, ref}. PAUSED from a restored run, EXECUTING."""
     held: bool

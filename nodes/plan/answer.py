@@ -79,7 +79,7 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
 
 
 async def _ask_until_answered(state: PlanState, work: NodeContext) -> list[CompletedCall]:
-    """The calls: one, or more where the first ones came to nothing."""
+    """The calls: one, or more where the first ones failed."""
     calls = [await _ask(state, work, state["usage"])]
     while not calls[-1].reply.text.strip() and not is_truncated(work, calls[-1].reply) and len(calls) < MOST_EMPTY:
         calls.append(await _ask(state, work, calls[-1].usage))

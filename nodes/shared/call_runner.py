@@ -216,7 +216,7 @@ class CallRunner:
     async def _permitted(self, calls: Sequence[PendingCall], grants: Sequence[Grant]) -> Mapping[int, str]:
         """The places of the undecided calls that a person need not be asked about, each with its permission's scope.
 
-        A call like one that may have taken effect already is asked about all the same.
+        A call like one that may have taken effect already is asked about anyway.
         """
         if not grants:
             return {}

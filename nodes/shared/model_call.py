@@ -185,7 +185,7 @@ def _stored(reply: ModelReply, thoughts: str, streamed: str) -> dict[str, Any]:
 async def refused_call(
     work: NodeContext, request: ModelRequest, error: ModelError, ids: Mapping[str, Any]
 ) -> ModelCalled:
-    """The event of a call that the model refused, for a node that goes on without it."""
+    """The event of a call that the model refused, for a node that continues without it."""
     return _called(work, await with_files(work, as_asked(work, request)), ids, {"error": str(error)})
 
 

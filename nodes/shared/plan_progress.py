@@ -82,7 +82,7 @@ def end_steps(
 ) -> tuple[Step, ...]:
     """Settle the running steps by the results of their calls: {step_id, name, result, …} each.
 
-    A step that the model says is running goes on after a success.
+    A step that the model says is running continues after a success.
     """
     still_running = {claim.step_id for claim in claims if claim.status is Status.RUNNING}
     for step in steps:

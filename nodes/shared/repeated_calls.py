@@ -18,7 +18,7 @@ Rounds = Sequence[Sequence[Outcome]]
 MOST_FAILURES = 2
 """How often in a row the same call may fail before it is refused."""
 MOST_FAILED_ROUNDS = 5
-"""Rounds in a row that make the same failing call, and nothing else that comes to something; then the task ends."""
+"""Rounds in a row that make the same failing call, and nothing else that succeeds; then the task ends."""
 SHOWN_CHARS = 300
 
 
@@ -43,7 +43,7 @@ def failures_in_a_row(call: PendingCall, rounds: Rounds) -> int:
 
 
 def repeated_failure(rounds: Rounds, known: Collection[str], language: str) -> str:
-    """Why a task ends whose latest rounds only repeated failing calls; empty if it goes on.
+    """Why a task ends whose latest rounds only repeated failing calls; empty if it continues.
 
     The same calls end it after `MOST_FAILED_ROUNDS`, two in turn after twice as many. Calls of a tool that is not
     `known` are the same whatever their arguments.

@@ -58,7 +58,7 @@ class TaskState(GraphInput, total=False):
     nested: bool
     """Whether a parent graph ends the task. INIT."""
     objective: str
-    """The user's message, and what was added to it since. INIT, and every node that takes up an addition."""
+    """The user's message, and what was added to it since. INIT, and every node that reads an addition."""
     language: str
     """zh or en. INIT."""
     started_at: float
@@ -251,13 +251,13 @@ def compose_result(
 
 
 class Added(TypedDict, total=False):
-    """The update of a node that takes additions up; empty where there are none."""
+    """The update of a node that reads additions; empty where there are none."""
 
     messages: list[Any]
     objective: str
     notes_taken: int
     events: list[dict[str, Any]]
-    """That they were taken up; they go before the node's own."""
+    """That they were read; they go before the node's own."""
 
 
 State = TypeVar("State", bound=Mapping[str, Any])
@@ -279,7 +279,7 @@ async def read_added_messages(state: Mapping[str, Any], work: NodeContext) -> Ad
 
 
 def joined(added: State, update: State) -> State:
-    """A node's update with what it took up, whose events go first."""
+    """A node's update with the additions that it read, whose events go first."""
     events = [*added.get("events", ()), *update.get("events", ())]
     return cast(State, {**added, **update, "events": events})
 

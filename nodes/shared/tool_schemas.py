@@ -12,7 +12,7 @@ from segue.prompts.catalogue import phrase
 from .prompt_budget import as_json
 
 MOST_STEPS = 20
-"""Steps that a model is asked for at most; a longer plan that it writes all the same is taken."""
+"""Steps that a model is asked for at most; a longer plan is accepted."""
 
 _TEXT = {"type": "string"}
 

@@ -162,7 +162,7 @@ class App:
         await self._control.pause(task_id)
 
     async def resume(self, task_id: str, *, model: str = "") -> Result:
-        """Go on with a task that was paused, interrupted or failed; returns its result when it ends.
+        """Continue a task that was paused, interrupted or failed; returns its result when it ends.
 
         `model` takes the place of the one that it began with.
 
@@ -200,7 +200,7 @@ class App:
         return await self.tasks.question(task_id)
 
     async def answer(self, task_id: str, answer: Any, *, interrupt_id: str = "") -> Result:
-        """Answer the question that a task waits with, and go on; returns its result when it ends.
+        """Answer the question that a task waits with, and continue; returns its result when it ends.
 
         To an approval `answer` is {"verdicts": [{"index", "verdict": approve | edit | reject, "arguments"?,
         "reason"?, "always"?: task | session}]}, or "approve" or "reject" for all calls; to a question a text, or

@@ -211,7 +211,7 @@ class Registry(Mapping[str, Agent]):
         return _without_own(agent, self.tools_for(agent))
 
     async def close(self) -> None:
-        """End the MCP servers' sessions and let go of the models."""
+        """End the MCP servers' sessions and release the models."""
         self._models.clear()
         await self._mcp.close()
 

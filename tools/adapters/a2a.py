@@ -140,7 +140,7 @@ def _answered(message: Any) -> "Task":
 
 
 def _result(name: str, task: "Task") -> Any:
-    """What the task came to: its answer, or its question with the id to answer it by.
+    """The task's result: its answer, or its question with the id to answer it by.
 
     Raises:
         RemoteAgentError: it failed.

@@ -88,7 +88,7 @@ class Session:
     ) -> "CallToolResult":
         """Call a tool. A lost server is started or reached again, at most once a call.
 
-        `repeat`: a call that the server died in is made once more; it must be one that may run twice.
+        `repeat`: a call that the server died in is made again; it must be one that may run twice.
 
         Raises:
             LoginNeeded.
@@ -176,7 +176,7 @@ class Session:
 
         def refuse(reason: str) -> None:
             self._refused, self._was_alone = reason, self._pending == 1
-            self._client = None  # what is called from now on opens the session anew
+            self._client = None  # what is called from now on reopens the session
             leave.set()
 
         def need_login() -> None:

@@ -148,7 +148,7 @@ def auth_for(server: McpServer, on_login_needed: Callable[[], None]) -> httpx2.A
 
 
 class _Unstored:
-    """Tokens that are requested anew by each process."""
+    """Tokens that are requested again by each process."""
 
     async def get_tokens(self) -> None: ...
 
@@ -208,7 +208,7 @@ class StoredLogin(_Provider):
 
 
 class _Authorization(_Provider):
-    """Logs in anew, whatever is stored."""
+    """Logs in again, whatever is stored."""
 
     async def _initialize(self) -> None:
         await super()._initialize()

@@ -86,7 +86,7 @@ class ToolExecutor:
         return tool.read_only
 
     async def execute(self, execution: Execution) -> CallResult:
-        """Run the call, unless it must not run now or its check knows what it came to.
+        """Run the call, unless it must not run now or its check knows the outcome.
 
         Cancelled in the middle, it leaves the call under way: whether it took effect is not known.
         """

@@ -152,7 +152,7 @@ def _read(calls: Sequence[Mapping[str, Any]], answer: object) -> tuple[Verdict, 
 
 
 def _typed(text: str) -> object:
-    """What a person typed as JSON; None if it is none."""
+    """What a person typed as JSON; None if it is not valid JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -41,7 +41,7 @@ class PendingCall(TypedDict, total=False):
 
 
 class CallStatus(StrEnum):
-    """What a call came to."""
+    """The outcome of a call."""
 
     DONE = "done"
     FAILED = "failed"

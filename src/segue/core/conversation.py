@@ -269,7 +269,7 @@ class BotOutput:
 
 @dataclass(frozen=True, kw_only=True)
 class APIOutput:
-    """What a call came to: an HTTP status code and JSON data; `state` is the backend's state after the call."""
+    """The result of a call: an HTTP status code and JSON data; `state` is the backend's state after the call."""
 
     status_code: int = 200
     data: Any = None

@@ -135,7 +135,7 @@ def find_object(text: str) -> tuple[dict[str, Any], str]:
     """The first JSON object in a reply and its text; code fences and prose are passed over, braces in the prose too.
 
     Raises:
-        UnreadableReply: there is no object, it is cut or broken, or it goes on after its last brace.
+        UnreadableReply: there is no object, it is cut or broken, or it continues after its last brace.
     """
     start, empty, broken, refusal = 0, False, 0, None
     while broken < _MOST_BROKEN and (opening := _OPENING.search(text, start)):

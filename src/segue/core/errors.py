@@ -149,13 +149,9 @@ class UnknownField(ConfigurationError):
     """A table of the agents file has no field of that name."""
 
     def __init__(self, name: str, file: object, path: Sequence[str], known: Sequence[str]) -> None:
-        super().__init__(
-            "The agent '{name}' in {file} has an unknown field '{field}': use {known}.",
-            name=name,
-            file=file,
-            field=".".join(path),
-            known=listed(get_close_matches(path[-1], known, 1) or known),
-        )
+        template = "The agent '{name}' in {file} has an unknown field '{field}': use {known}."
+        near = listed(get_close_matches(path[-1], known, 1) or known)
+        super().__init__(template, name=name, file=file, field=".".join(path), known=near)
 
 
 class InsideEventLoop(ConfigurationError):

@@ -213,7 +213,7 @@ class Subflow(_Frozen):
     """Of the Controller: `detect_finish_or_continue`."""
     reset: bool = False
     """Of the Controller: it is shown what the last round came to, and nothing of those before but their memory. The
-    other subflows begin anew in every round."""
+    other subflows begin again in every round."""
 
     @model_validator(mode="before")
     @classmethod

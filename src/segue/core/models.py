@@ -25,7 +25,7 @@ class ModelRequest:
     instead of asking for a schema.
     `strict`: an endpoint that can keeps to the schema. `tool_choice` is empty where the model decides, `required`, or
     the name of the tool to call. `settings` replace the model's own, by their names in chat completions.
-    `nudge` is a user's message to close with, for an endpoint that refuses to go on from an assistant's. `seed` is
+    `nudge` is a user's message to close with, for an endpoint that refuses to continue from an assistant's. `seed` is
     sent to endpoints that take one. `files` are the contents, by digest, of the files that messages name and that are
     sent as parts.
     """

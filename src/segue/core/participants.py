@@ -22,7 +22,7 @@ Made = TypeVar("Made")
 class Participant(Protocol[Output]):
     """A user, a bot or an API.
 
-    It is built anew for every utterance: what it has to remember is in the conversation, or in its output's `state`.
+    It is built for every utterance: what it has to remember is in the conversation, or in its output's `state`.
     Its factory takes a `Setting`, the keywords `cfg` and `conv`, or nothing.
     """
 
@@ -59,7 +59,7 @@ class Controller(Protocol):
         ...
 
     def end(self, conversation: Conversation) -> EndReason | None:
-        """Why the conversation ends after an answered turn; None if it goes on."""
+        """Why the conversation ends after an answered turn; None if it continues."""
         ...
 
 

@@ -25,7 +25,7 @@ class Status(StrEnum):
     PENDING = "pending"
     """Not begun."""
     RUNNING = "running"
-    """Under way; a crash leaves it here and a resume goes on from it."""
+    """Under way; a crash leaves it here and a resume continues from it."""
     DONE = "done"
     """Carried out. Final."""
     ERROR = "error"
@@ -114,7 +114,7 @@ def natural_key(step_id: str) -> list[tuple[int, int, str]]:
 def keep_finished(old: Sequence[Step], new: Sequence[Step], *, failed: bool = False) -> tuple[Step, ...]:
     """Merge a new plan into an old one: what is done stays done, and stays in the plan, ahead of the new steps.
 
-    With `failed`, so does what failed; the same step again in the new plan tries it once more. A new step that took the
+    With `failed`, so does what failed; the same step again in the new plan tries it again. A new step that took the
     number of one that stays for something else gets a number of its own.
     """
     stays = {Status.DONE, Status.ERROR} if failed else {Status.DONE}

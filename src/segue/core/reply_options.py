@@ -266,5 +266,5 @@ class ReplyOptions(BaseModel):
             )
 
     def after(self, earlier: Self) -> Self:
-        """The options of a request that goes on with a task: its instructions stay unless there are new ones."""
+        """The options of a request that continues a task: its instructions stay unless there are new ones."""
         return self if self.instructions else self.model_copy(update={"instructions": earlier.instructions})

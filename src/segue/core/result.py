@@ -7,7 +7,7 @@ from .records import Json
 
 
 class Result(Json):
-    """What a message came to.
+    """The result of a message.
 
     A dict: `result["answer"]` and `result.answer` are the same.
     """

@@ -36,8 +36,8 @@ class ConversationEngine:
 
     `coordinator` gives the context, none gives an empty one. `llm` decomposes the goal and carries the tasks out: a
     model's name, a chat model, or an object with `decompose_goal(text)`; without one the goal is a single task. With
-    an `app` the run is a task of its database, in a mode of it, that any process can go on with; the agent is then one
-    of the app's, and `task_id` may name a run to go on with.
+    an `app` the run is a task of its database, in a mode of it, that any process can continue; the agent is then one
+    of the app's, and `task_id` may name a run to continue.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ConversationEngine:
         self._state = _S.IDLE
         self._paused_from = self._failed_in = _S.EXECUTING
         self._restored: Restored | None = None
-        """What the run began with, where it goes on from a snapshot."""
+        """What the run began with, where it continues from a snapshot."""
         self._live = False
         self._stopping = False
         """Whether a pause was requested since the last step began."""
@@ -102,14 +102,14 @@ class ConversationEngine:
 
     @property
     def question(self) -> Mapping[str, Any] | None:
-        """What a person is asked before a task can go on, if one waits: {"kind", "calls"}."""
+        """What a person is asked before a task can continue, if one waits: {"kind", "calls"}."""
         return self._task.question
 
     async def run(self, user_input: str | None = None) -> AsyncGenerator[EngineEvent, None]:
-        """Carry a goal out and yield every step; without one, go on with what is left of the unfinished run.
+        """Carry a goal out and yield every step; without one, continue what is left of the unfinished run.
 
-        The run takes no step while nobody asks for the next event. Closed in the middle it comes to a boundary, and
-        can go on from there.
+        The run takes no step while nobody asks for the next event. Closed in the middle it reaches a boundary, and
+        can continue from there.
 
         Raises:
             EngineBusy: another run is under way or unfinished; nothing was changed.
@@ -148,7 +148,7 @@ class ConversationEngine:
             raise EngineBusy(self._state, "a run is unfinished, continue it with run(None) or discard it with reset()")
 
     def _prepare(self, user_input: str | None) -> None:
-        """Begin anew, or decide what a new task has to take over where the run has none to go on with."""
+        """Start from the beginning, or decide what a new task has to take over where the run has none to continue."""
         self._over, self._failure = False, None
         if user_input is not None:
             self._clear()
@@ -252,7 +252,7 @@ class ConversationEngine:
             self._arrived.append((known, self._stopping))
 
     def _settle(self) -> None:
-        """The task came to its end or to a boundary: a person is asked, or it was paused here or elsewhere."""
+        """The task ended or reached a boundary: a person is asked, or it was paused here or elsewhere."""
         self._over = not self._task.unfinished
         if self._over or self._own:
             return
@@ -262,7 +262,7 @@ class ConversationEngine:
             self._over = True
 
     async def _leave(self, *, at_once: bool) -> None:
-        """Have the task stop. One of a given app goes on to its boundary by itself if there is no time to wait."""
+        """Have the task stop. One of a given app continues to its boundary by itself if there is no time to wait."""
         if at_once and not self._source.private:
             await self._task.detach()
         for event in await self._task.leave(at_once=at_once):
@@ -290,7 +290,7 @@ class ConversationEngine:
     def pause(self) -> bool:
         """Pause the run; False unless it is scheduling or executing.
 
-        Between two events nothing more begins. What is under way comes to its boundary first.
+        Between two events nothing more begins. What is under way reaches its boundary first.
         """
         if self._state not in _PAUSABLE:
             return False
@@ -305,7 +305,7 @@ class ConversationEngine:
         self._wake.clear()
 
     def resume(self, answer: Any = None) -> bool:
-        """Go on where the run was paused; False unless it is paused, or where a question has no answer.
+        """Continue where the run was paused; False unless it is paused, or where a question has no answer.
 
         `answer` is a person's to the `question`: {"verdicts": [{"index", "verdict"}]}, "approve" or "reject".
         """

@@ -74,7 +74,7 @@ class RunState:
         return EngineEvent(kind, data, event.timestamp)
 
     def remaining(self, phase: EngineState) -> Restored:
-        """What the graph needs to go on with this run elsewhere."""
+        """What the graph needs to continue this run elsewhere."""
         return {
             "phase": phase.value,
             "context": self.known.context,

@@ -37,7 +37,7 @@ class EngineOptions(TypedDict, total=False):
     user_id: str
     model: str
     task_id: str
-    """A task of the app to go on with."""
+    """A task of the app to continue."""
 
 
 class AppSource(Protocol):
@@ -178,7 +178,7 @@ def _decomposing(llm: Any) -> Decompose:
 class TaskRun:
     """Follows a task of an app; a gate lets the task come no further than its follower has come.
 
-    `unfinished` says that the task can go on, `question` what it asks a person.
+    `unfinished` says that the task can continue, `question` what it asks a person.
     """
 
     app: App
@@ -211,7 +211,7 @@ class TaskRun:
         self.task_id, self.stale = task_id, bool(task_id)
 
     def forget(self) -> None:
-        """Let go of the task: the next one begins anew."""
+        """Release the task; the next one starts from the beginning."""
         self.unfinished, self.question, self.task_id, self._seen, self.stale = False, None, "", 0, False
 
     async def history(self) -> tuple[str, list[Event]]:
@@ -234,7 +234,7 @@ class TaskRun:
     async def resume(self, answer: Any = None) -> None:
         """Resume the task, with a person's answer if it waits for one; errors as of `App.resume`."""
         async for _ in self.app.tasks.follow(self.task_id, self._seen):
-            pass  # an earlier run that was left comes to its boundary first
+            pass  # an earlier run that was left reaches its boundary first
         await self._begin(self.app.tasks.resume(self.task_id, answer=answer))
 
     async def _begin(self, starting: Coroutine[Any, Any, Started]) -> None:
@@ -255,7 +255,7 @@ class TaskRun:
         """The next event; None where the task has come to its end or to a boundary.
 
         Raises:
-            TaskError: it was cancelled, or failed on an error after which it can go on.
+            TaskError: it was cancelled, or failed on an error after which it can continue.
         """
         if self._events is None:
             return None
@@ -301,7 +301,7 @@ class TaskRun:
         else:
             self.pause()
         found = []
-        with suppress(TaskError):  # what failed now fails again when the run goes on
+        with suppress(TaskError):  # what failed now fails again when the run continues
             while (event := await self.next()) is not None:
                 found.append(event)
         return found
@@ -315,7 +315,7 @@ class TaskRun:
             await self._refresh()
 
     async def _refresh(self) -> None:
-        """See whether the task can go on, and whether it waits for a person."""
+        """See whether the task can continue, and whether it waits for a person."""
         task = await self.app.tasks.get(self.task_id)
         self.session_id = task.thread_id
         self.unfinished = task.status not in ENDED and not task.result

@@ -180,7 +180,7 @@ class LocalModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """Complete in a thread. A reply that asks only for calls that have succeeded in this task is discarded, and the
-        model is asked once more with nothing but ANSWER in the schema, so that it answers from the results.
+        model is asked again with nothing but ANSWER in the schema, so that it answers from the results.
         """
         if request.native:
             raise ModelRefused(

@@ -156,7 +156,7 @@ def seed_of(seed: int, scenario: str, trial: int) -> int:
 
 
 def open_batch(folder: Path, manifest: Manifest) -> Manifest:
-    """Begin a batch in an empty folder, or go on with the one that is there; `n` may have grown, and the
+    """Begin a batch in an empty folder, or continue the one that is there; `n` may have grown, and the
     workers stay those of the beginning.
 
     Raises:
@@ -238,8 +238,8 @@ async def rehearse(
 ) -> BatchResult:
     """Hold the conversations of a batch that have not ended yet; `language` is that of errors.
 
-    Each worker has a process and a database. After a crash of this process or a worker the same call goes on: finished
-    conversations and turns are not repeated.
+    Each worker has a process and a database. After a crash of this process or a worker the same call continues:
+    finished conversations and turns are not repeated.
 
     Raises:
         ConfigurationError: the folder holds another batch or cannot be written, another process works on this batch,

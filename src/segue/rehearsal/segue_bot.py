@@ -70,7 +70,7 @@ class SegueBot:
         )
 
     async def _next(self, conversation: Conversation, asked: Sequence[Json]) -> Json:
-        """Begin this turn's task, or go on with it; what the turn before left unfinished is cancelled.
+        """Begin this turn's task, or continue it; what the turn before left unfinished is cancelled.
 
         `asked` are the questions of the bot's tasks, each of which the user's next message answers:
         [{"turn", "task_id", "id"}].
@@ -103,7 +103,7 @@ class SegueBot:
         return await self._result(await self._app.tasks.start(request))
 
     async def _replied(self, asked: Json, conversation: Conversation) -> Json:
-        """What the task comes to with the user's answer to its question, which it has already after a crash."""
+        """The outcome of the task after the user's answer to its question, which it has already after a crash."""
         task = await self._app.task(asked["task_id"])
         if task["status"] == TaskStatus.WAITING:
             question = await self._app.question(task["task_id"])
@@ -123,12 +123,12 @@ class SegueBot:
         return await self._result(await self._app.tasks.resume(task_id))
 
     async def _submit_result(self, task_id: str, question: Json, result: Json) -> Json:
-        """What the task comes to with the result of its call."""
+        """The outcome of the task after the result of its call."""
         answer = {"interrupt_id": question["interrupt_id"], "value": result}
         return await self._result(await self._app.tasks.resume_with(task_id, answer))
 
     async def _result(self, started: Started) -> Json:
-        """What a run comes to; it is paused at its next boundary where a pause of the conversation is requested."""
+        """The outcome of a run; it is paused at its next boundary where a pause of the conversation is requested."""
         ended = asyncio.create_task(self._app.tasks.result(*started))
         try:
             while not ended.done() and not self._setting.services.pausing():

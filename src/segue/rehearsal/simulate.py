@@ -35,14 +35,14 @@ async def converse(
 ) -> Conversation:
     """Run a conversation to its end, and return it.
 
-    The conversation is the session of that id: one that was interrupted goes on where it stopped, and one that ended is
-    only read. `on_utterance` is called with every utterance, also with those before an interruption. `person`
+    The conversation is the session of that id: one that was interrupted continues where it stopped, and one that ended
+    is only read. `on_utterance` is called with every utterance, also with those before an interruption. `person`
     answers for `input_user` and `input_bot`; without it, or if it gives None, the conversation is returned as far as
     it got. A workflow fills in what the configuration leaves open.
 
     Raises:
         ConfigurationError: it names what is not there.
-        ModelError: a participant's model failed; calling this again goes on.
+        ModelError: a participant's model failed; calling this again continues.
         ThreadExists: the session is no conversation.
         ThreadBusy, and what `App.start` raises.
     """
@@ -144,7 +144,7 @@ async def _check_new(app: App, session_id: str) -> None:
 
 
 async def _answered(app: App, task_id: str, person: Person | None) -> Started | None:
-    """Ask the person, if the task waits for one, and go on; None if it does not, or nobody answers."""
+    """Ask the person, if the task waits for one, and continue; None if it does not, or nobody answers."""
     if person is None or (await app.tasks.get(task_id)).status != TaskStatus.WAITING:
         return None
     question = await app.question(task_id)

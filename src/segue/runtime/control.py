@@ -160,7 +160,7 @@ async def known_request(requests: RequestKeys, key: RequestKey | None) -> KnownR
 
 
 def _renewed(row: Task, options: ReplyOptions, agent: Agent) -> ReplyOptions:
-    """The options of a task that goes on: of new ones without instructions, the task's own stay."""
+    """The options of a task that continues: of new ones without instructions, the task's own stay."""
     renewed = options.after(ReplyOptions.of(row.reply_options))
     renewed.check(agent, row.mode, [spec["function"]["name"] for spec in row.client_tools])
     return renewed
@@ -220,7 +220,7 @@ class Control:
         key: RequestKey | None = None,
         reply_options: ReplyOptions | None = None,
     ) -> Started:
-        """Go on with a task, with a person's answer if one is given; `model` replaces the one that it began with.
+        """Continue a task, with a person's answer if one is given; `model` replaces the one that it began with.
 
         `interrupt_id` is the question that the answer is for; without it, it is for the one that is open now.
         `reply_options` take the place of the task's.
@@ -354,7 +354,7 @@ class Control:
         return {"interrupt_id": question["interrupt_id"], "value": value}
 
     async def check_resumable(self, row: Task, answer: Json | None) -> None:
-        """Raise TaskError for a task that cannot go on like this."""
+        """Raise TaskError for a task that cannot continue like this."""
         task_id, status = row.task_id, row.status
         if status in ENDED:
             raise TaskError(

@@ -80,7 +80,7 @@ class PlanItem:
     note: str = ""
     priority: int | None = None
     result: str = ""
-    """What it came to, where that is reported."""
+    """Its result, where one is reported."""
     calls: list[ToolResult] = field(default_factory=list)
     unknown_outcome: bool = False
     """Whether one of its calls has an unknown outcome."""

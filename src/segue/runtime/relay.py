@@ -270,7 +270,7 @@ class Relay:
                 del self._followers[task_id]
 
     def watch(self, task_id: str, deltas: Deltas) -> None:
-        """Say that the task is followed, unless that was said lately."""
+        """Say that the task is followed, unless that was said recently."""
         if self._send and time.monotonic() >= deltas.due:
             deltas.due = time.monotonic() + WATCH_RENEW_SECONDS
             self._outbox.append({"watch": task_id})

@@ -172,7 +172,7 @@ def is_of_task(state: StateSnapshot, task_id: str) -> bool:
 
 
 RunInput = GraphInput | Command[Any] | None
-"""What the graph of a task is invoked with; None to go on."""
+"""What the graph of a task is invoked with; None to continue."""
 
 
 def initial_input(row: Task) -> RunInput:
@@ -250,7 +250,7 @@ async def close_turn(
     partial: str,
     result: Json,
 ) -> None:
-    """End the turn of a task that will not go on, so that the thread can take the next message.
+    """End the turn of a task that will not continue, so that the thread can take the next message.
 
     `calls` are the task's in the ledger, all settled. Their exchange and `partial`, marked as interrupted, follow what
     the history has. `state` is the thread's, and belongs to the task.

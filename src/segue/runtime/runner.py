@@ -264,7 +264,7 @@ class Runner:
                 self.hub.end(run.row.task_id)
 
     async def _execute(self, run: Run) -> Json:
-        """Run the graph to its end or to a boundary, and keep what it came to."""
+        """Run the graph to its end or to a boundary, and store the outcome."""
         try:
             await self._enter(run)
             if run.row.status == TaskStatus.PENDING:
@@ -319,7 +319,7 @@ class Runner:
         return stopped(run.row)
 
     async def _stopped(self, run: Run, reason: str) -> Json:
-        """Keep what a run came to that was stopped; another worker goes on unless a person asked for it."""
+        """Store a run that was stopped; another worker continues it unless a person asked for the pause."""
         if run.cancelled:
             return await self.end_cancelled(run.row, run.partial)
         if self.for_others and run.reason != PauseReason.REQUESTED:
@@ -385,7 +385,7 @@ class Runner:
         if row.status == TaskStatus.PENDING:  # its graph never ran
             given: RunInput = initial_input(row)
         else:
-            self.saver.keep_reads(row.thread_id)  # the graph goes on from the same state
+            self.saver.keep_reads(row.thread_id)  # the graph continues from the same state
             state = await state_at(self.graph, thread_config(row.thread_id))
             if is_of_task(state, row.task_id) and not state.tasks and state.values.get("result"):
                 return {"result": state.values["result"]}

@@ -257,7 +257,7 @@ class Sessions:
         """
         deleted = 0
         for session_id in await self._storage.requests.unstored(time.time() - seconds):
-            with suppress(ThreadBusy, UnknownThread):  # it goes on, or another process deleted it
+            with suppress(ThreadBusy, UnknownThread):  # it continues, or another process deleted it
                 await self._delete_both(session_id, keep_memory=False)
                 deleted += 1
         if deleted:

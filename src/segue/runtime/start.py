@@ -237,7 +237,7 @@ class Starter:
             return self.control.submit_to_worker(row) if leaves else (row, begin(row))
 
     async def _promised(self, thread_id: str) -> bool:
-        """Whether a worker will go on with a session's task, so that nobody else begins one."""
+        """Whether a worker will continue a session's task, so that nobody else begins one."""
         return await self._dispatch.awaits_worker(await self._runner.tasks.latest_of(thread_id))
 
     async def ask(self, request: Request, response_model: type[BaseModel] | None = None) -> Result:
@@ -319,7 +319,7 @@ class Starter:
                 raise TaskUnfinished(conversation.thread_id, conversation.task_id, conversation.status)
 
     async def _steered(self, thread_id: str, request: Request) -> Started | None:
-        """Add the message to the session's unfinished task, and go on with it; None where it becomes a new task.
+        """Add the message to the session's unfinished task, and continue it; None where it becomes a new task.
 
         Raises:
             TaskError: the task waits for an answer.

@@ -278,7 +278,7 @@ class Tasks:
         key: RequestKey | None = None,
         reply_options: ReplyOptions | None = None,
     ) -> Started:
-        """Go on with a task in the background, with a person's answer if one is given; errors as in `App.resume`.
+        """Continue a task in the background, with a person's answer if one is given; errors as in `App.resume`.
 
         `model` takes the place of the one that it began with, `reply_options` of what was asked of its reply, and
         `interrupt_id` names the question that is answered.
@@ -287,7 +287,7 @@ class Tasks:
         return await self._control.resume(task_id, model=model, **about)
 
     async def resume_with(self, task_id: str, checked: Json) -> Started:
-        """Go on with a task, with an answer in the form that is stored: {"interrupt_id", "value"}."""
+        """Continue a task, with an answer in the form that is stored: {"interrupt_id", "value"}."""
         return await self._control.resume_with(task_id, checked)
 
     async def resume_and_follow(

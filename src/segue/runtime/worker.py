@@ -94,7 +94,7 @@ REPORT_EVERY = 1.0
 RETRY = 0.3
 """Seconds until the database is tried again."""
 MAX_TAKEOVERS = 3
-"""A task that was resumed so often and came to nothing each time is left alone: it may be what ends its process."""
+"""A task that was resumed so often without progress is left alone: it may be what ends its process."""
 _NOTHING = ("resumed", "state_changed", "paused")
 
 
@@ -213,7 +213,7 @@ class Takeover:
         return agent_id in self._registry and mode in self.modes
 
     async def take(self, task_id: str) -> "asyncio.Task[Json] | None":
-        """Begin to run a task, or go on with it; None where there is nothing to do, or another process does it."""
+        """Begin to run a task, or continue it; None where there is nothing to do, or another process does it."""
         try:
             row = await self._runner.tasks.get(task_id)
             if not await self._can_take(row):
@@ -243,7 +243,7 @@ class Takeover:
         elif row.requested == "pause":
             await self._pause(row, PauseReason.REQUESTED)
         elif owner and exceeds_takeovers(event.type for event in await self._runner.log.read(row.task_id)):
-            await self._pause(row, f"it was taken over {MAX_TAKEOVERS} times and came to nothing")
+            await self._pause(row, f"it was taken over {MAX_TAKEOVERS} times without progress")
         elif await self._is_ready(row):
             return begin(await self._entered(row, owner))
         return None

@@ -105,7 +105,7 @@ class PushNotifications(Observer):
                 logger.error("push notifications wait", exc_info=error)
 
     async def _report(self, webhook: Webhook) -> None:
-        """Send a task as it is, unless it goes on by itself. Addresses hold secrets, and are never logged."""
+        """Send a task as it is, unless it continues by itself. Addresses hold secrets, and are never logged."""
         again = RETRY_SECONDS[webhook.attempts - 1] if webhook.attempts <= len(RETRY_SECONDS) else None
         about: Json = {"task_id": webhook.task_id, "attempt": webhook.attempts}
         try:

@@ -84,7 +84,7 @@ def not_found(
 
 
 class JsonResponse(JSONResponse):
-    """JSON as people read it, in UTF-8; in ASCII where a text that is stored is none."""
+    """JSON as people read it, in UTF-8; in ASCII where a stored text is not valid Unicode."""
 
     def render(self, content: Any) -> bytes:
         try:

@@ -98,7 +98,7 @@ class AutoResume:
                 await stopped(self._service, task_id)
             except SegueError as error:  # another worker was faster, or its agent or model is gone
                 logger.info("not resumed", extra={"task_id": task_id, "type": type(error).__name__})
-            except Exception:  # noqa: BLE001  logged with its trace, and the others go on
+            except Exception:  # noqa: BLE001  logged with its trace, and the others continue
                 logger.exception("not resumed", extra={"task_id": task_id})
             finally:
                 self._service.mark_resumed(task_id)

@@ -211,7 +211,7 @@ class OwnHostOnly:
 
 
 def _name(host: str) -> str:
-    """A Host header without its port; empty where it is none."""
+    """A Host header without its port; empty where it is not valid."""
     found = _HOST.fullmatch(host)
     return found[1] if found else ""
 

@@ -136,7 +136,7 @@ class Service:
             raise
 
     def has_delivered(self, name: str) -> bool:
-        """Whether this process answered a request lately, or is about to."""
+        """Whether this process answered a request recently, or is about to."""
         return name in self._delivered
 
     def open_stream(self, tenant: Tenant) -> None:
@@ -189,7 +189,7 @@ class Service:
         return await self.resume(tenant, task, key, answer=answer, **about)
 
     async def resume(self, tenant: Tenant, task: Task, key: RequestKey | None, **options: Any) -> Begun:
-        """Go on with a task of the tenant's."""
+        """Continue a task of the tenant's."""
         after = await self.app.tasks.last_event(task.task_id)
         with self.starting_task(tenant, task.thread_id):
             row, _ = await self.app.tasks.resume(task.task_id, key=key, **options)

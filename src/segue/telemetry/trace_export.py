@@ -383,7 +383,7 @@ async def _in_thread(work: Callable[[], str]) -> str:
     def run() -> None:
         try:
             outcome = work()
-        except Exception as error:  # noqa: BLE001 - an exporter may raise anything, and tasks go on
+        except Exception as error:  # noqa: BLE001 - an exporter may raise anything, and tasks continue
             outcome = f"{type(error).__name__}: {error}."
         with suppress(RuntimeError):  # the loop closed meanwhile
             loop.call_soon_threadsafe(finish, outcome)

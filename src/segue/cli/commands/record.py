@@ -92,7 +92,7 @@ def replay(
     """Replay a cassette with the current agents, offline.
 
     The exit code is 1 if they differ from the recording. With --from TURN the earlier turns are
-    replayed and the agent goes on live with the recorded messages. Results of recorded calls are
+    replayed and the agent continues live with the recorded messages. Results of recorded calls are
     reused as long as the calls match.
     """
     if turn is None and (model or db != ":memory:"):
@@ -128,7 +128,7 @@ async def _replayed(settings: Settings, file: Path, turn: int | None, model: str
 
 
 def _report(settings: Settings, made: "Replay") -> int:
-    """Print what a replay came to; returns the exit code."""
+    """Print the outcome of a replay; returns the exit code."""
     if made.difference:
         typer.echo(printable(made.difference.describe(settings.ui_language)))
         return FAILED

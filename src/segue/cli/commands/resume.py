@@ -43,7 +43,7 @@ OUTCOMES = {
 
 
 def resume_all(settings: Settings, *, as_json: bool) -> int:
-    """Go on with every task that can be resumed, and return the exit code."""
+    """Continue every task that can be resumed, and return the exit code."""
     with ConversationLoop(settings, as_json=as_json, must_exist=True) as loop:
         talk = loop.conversation
         batch = Batch(talk.app, settings, output(), as_json)
@@ -209,7 +209,7 @@ def _sign(outcome: str, signs: Symbols) -> tuple[str, str]:
 
 
 def code_of(outcomes: Iterable[str]) -> int:
-    """1 if one failed or was cancelled, else 3 if one waits, else 130 if one does not go on, else 0."""
+    """1 if one failed or was cancelled, else 3 if one waits, else 130 if one does not continue, else 0."""
     found = set(outcomes)
     if found & {"failed", "cancelled"}:
         return FAILED

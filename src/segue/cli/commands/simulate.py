@@ -175,7 +175,7 @@ def simulated(settings: Settings, config: "ConversationConfig", log: str) -> int
 
 
 async def _run(settings: Settings, config: "ConversationConfig", session: str, file: str) -> str:
-    """The status that the conversation comes to."""
+    """The conversation's final status."""
     from time import localtime, strftime
 
     from ...rehearsal import converse, load_conversation, write_log

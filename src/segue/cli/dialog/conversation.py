@@ -65,7 +65,7 @@ class Conversation:
     mode: str
     as_json: bool = False
     framed: bool = True
-    """Whether each task has a header above it and the command that goes on below it."""
+    """Whether each task has a header above it and the command that continues below it."""
     stopped: bool = False
     """Whether a task was stopped without waiting; a tool of it may still run in a thread."""
     view: View | None = None
@@ -110,7 +110,7 @@ class Conversation:
         return await self._continue_view(trace, events)
 
     async def answer(self, task_id: str, answer: Answer, interrupt_id: str) -> Turn:
-        """Tell a task that waits what was decided, and show how it goes on."""
+        """Tell a task that waits what was decided, and show how it continues."""
         trace = await self.app.tasks.trace(task_id) if self.view is None else None
         events = self.app.answer_and_follow(task_id, answer, interrupt_id=interrupt_id)
         if trace:
@@ -271,7 +271,7 @@ class Conversation:
                 return
 
     async def _wait_for_takeover(self, task_id: str, interrupts: Interrupts) -> Task:
-        """A task that is paused; one that was not paused from here may be taken up elsewhere in a moment."""
+        """A task that is paused; one that was not paused from here may be resumed elsewhere in a moment."""
         deadline = time.monotonic() + TAKEOVER_SECONDS
         while True:
             task = await self.app.tasks.get(task_id)

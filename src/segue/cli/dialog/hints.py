@@ -74,7 +74,7 @@ async def alternatives(app: "App", settings: Settings, refused: TaskUnfinished |
 
 
 async def busy_hints(app: "App", settings: Settings, task_id: str, refused: ThreadBusy) -> list[str]:
-    """Why a task cannot be taken up while its session is busy, and what to do instead."""
+    """Why a task cannot be resumed while its session is busy, and what to do instead."""
     thread_id = (await app.tasks.get(task_id)).thread_id
     (latest,) = await app.tasks.list(session_id=thread_id, limit=1)
     pausing = task_command(settings, "pause", latest.task_id)

@@ -103,13 +103,13 @@ def branch_line(event: BranchStart, signs: Symbols) -> Text:
 
 
 def branch_end_line(event: BranchEnd, signs: Symbols, most: int = 160) -> Text:
-    """What a branch came to."""
+    """The result of a branch."""
     sign, style = outcome_sign(event.result, signs)
     return Text.assemble((f"{sign} ", style), one_line(event.summary, most))
 
 
 def flow_end_line(event: FlowEnd, language: str, most: int = 160) -> Text:
-    """What a flow came to."""
+    """The result of a flow."""
     named = f"{word('flow', language)} {one_line(event.flow)} {word(event.status, language)}"
     return Text.assemble((f"{named}{colon(language)}", "dim"), one_line(event.summary, most))
 
@@ -131,7 +131,7 @@ def outcome_line(event: ToolResult, signs: Symbols, language: str, most: int = 1
 
 
 def outcome_sign(result: Mapping[str, Any], signs: Symbols) -> tuple[str, str]:
-    """The sign and the style of what a call came to."""
+    """The sign and the style of a call's outcome."""
     styles = {"unknown": (signs.unknown, UNKNOWN_STYLE), "error": (signs.failed, "red"), "success": (signs.ok, "green")}
     return styles[CallResult.of(result).outcome]
 

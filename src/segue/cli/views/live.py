@@ -79,7 +79,7 @@ class LiveView(TaskView):
         self._typed = typed
 
     def rest(self) -> None:
-        """Leave the plan above as it is; it is drawn again below when the task goes on."""
+        """Leave the plan above as it is; it is drawn again below when the task continues."""
         self._print_thought()
         self._notice = ""
         if self._live.is_started:

@@ -134,7 +134,7 @@ def _row(item: PlanItem, signs: lines.Symbols, language: str, now: float) -> tup
 
 
 def _outcome(item: PlanItem) -> Text:
-    """What a subtask came to, or why it came to nothing, in a line."""
+    """A subtask's result, or why it has none, in a line."""
     if item.status in ("error", "skipped"):
         return Text(one_line(item.note, RESULT_CHARS), style=lines.STYLES[item.status])
     return Text(result_line({"success": {"summary": item.result}}, RESULT_CHARS) if item.result else "")
@@ -170,7 +170,7 @@ def planned_line(item: PlanItem, signs: lines.Symbols, language: str) -> Text:
 
 
 def ended_line(item: PlanItem, items: Collection[PlanItem], signs: lines.Symbols, language: str, now: float) -> Text:
-    """A subtask that ended, how far the whole is with it, and what it came to."""
+    """A subtask that ended, how far the whole is with it, and its result."""
     took = sentence("took", language, seconds=f"{item.seconds(now):.1f}")
     text = lines.item_line(item, signs).append(f"  {took}  {done_of(items)}", style="dim")
     outcome = _outcome(item) if item.status == "done" else Text()

@@ -81,7 +81,7 @@ def arguments_line(arguments: Any, most: int = 60) -> str:
 
 
 def result_line(result: Any, most: int = 100) -> str:
-    """What a call came to, in a few words: its error, its `summary`, or the beginning of its value."""
+    """A call's result, in a few words: its error, its `summary`, or the beginning of its value."""
     if not isinstance(result, dict):
         return one_line(json_line(result), most)
     if "error" in result:

@@ -57,7 +57,7 @@ class Column:
     flexible: bool = False
     """It takes the room that the others leave, and is truncated."""
     folded: bool = False
-    """What does not fit goes on in the next line, so that it can be copied."""
+    """What does not fit continues in the next line, so that it can be copied."""
 
 
 def _print_table(

@@ -71,7 +71,7 @@ def trace_tree(
 
 
 def _add_prompts(root: Tree, task: Projection, language: str) -> None:
-    """What the task's prompts came to, and how much of them an endpoint could have kept from the one before."""
+    """The size of the task's prompts, and how much of them an endpoint could have kept from the one before."""
     if task.prompt_chars:
         share = f"{task.prefix_chars / task.prompt_chars:.0%}"
         about = {"n": f"{task.prompt_chars:,}", "calls": task.usage.calls, "share": share}

@@ -187,7 +187,7 @@ class OpenAIModel:
         self._address = _address(chat)
         self._redact = Redactor(_keys(chat))
         self._endpoint = f"{self._address}#{chat.model_name}"
-        chat._serialized  # noqa: B018 - LangChain keeps it: else each attempt's copy would make it anew
+        chat._serialized  # noqa: B018 - LangChain keeps it: else each attempt's copy would make it again
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """Yield the deltas, then exactly one `ModelReply`; a `Retry` goes before each attempt but the first.

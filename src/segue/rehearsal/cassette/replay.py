@@ -42,7 +42,7 @@ class LiveTurn:
 
 @dataclass(frozen=True)
 class Replay:
-    """What a replay came to: its first difference, if there is one, or what its live turns did.
+    """The outcome of a replay: its first difference, if there is one, or what its live turns did.
 
     `cassette` has the requests and messages of this replay.
     """
@@ -66,9 +66,9 @@ async def replay(
     """Run the session's messages through the agents as they are now.
 
     No model is called and no tool runs, and the first difference from the recording ends it; without `compare`,
-    requests may differ. From the turn `live_from` on, the agent goes on live: its model is called (`model` takes the
-    place of its own), and tools run from the first call on that was not recorded; `on_call` hears of each. The session
-    is kept in `database`.
+    requests may differ. From the turn `live_from` on, the agent continues live: its model is called (`model` takes the
+    place of its own), and tools run from the first call on that was not recorded; `on_call` is called with each. The
+    session is kept in `database`.
 
     Raises:
         ConfigurationError: there is no such turn.

@@ -1,7 +1,7 @@
 """The deterministic policy of a workflow: fills slots from what the user says, calls APIs, answers by templates.
 
-What it does next is a function of the workflow and the conversation so far, so that an interrupted conversation goes on
-where it was.
+What it does next is a function of the workflow and the conversation so far, so that an interrupted conversation
+continues where it was.
 """
 
 import json

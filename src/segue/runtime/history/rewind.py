@@ -45,7 +45,7 @@ _UNDONE: Mapping[str, UndoState] = {
     "unknown": "unknown",
     "running": "available",
 }
-"""By the outcome of the last undo; one that was interrupted is taken up again."""
+"""By the outcome of the last undo; one that was interrupted is run again."""
 _OWN_TOOLS = ("recall",)
 """Tools that the engine adds, which only read."""
 

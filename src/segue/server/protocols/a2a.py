@@ -79,7 +79,7 @@ class Description:
         """The state, with what a person is asked or why it failed."""
         status = str(result["status"])
         if status == "paused" and self._row.requested is None:
-            status = "running"  # the service stops, and goes on with it when it starts again
+            status = "running"  # the service stops, and continues it when it starts again
         message = None
         if status == "waiting":
             asked = result["question"]

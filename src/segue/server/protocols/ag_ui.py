@@ -321,7 +321,7 @@ class Translation:
             yield ReasoningEndEvent(message_id=self._message_id)
 
     def _retract(self) -> Iterator[BaseEvent]:
-        """Take back the messages of the text that was discarded; one that is open goes on as a new message."""
+        """Take back the messages of the text that was discarded; one that is open continues as a new message."""
         is_open = self._thread.is_open
         if is_open:
             yield TextMessageEndEvent(message_id=self._message_id)

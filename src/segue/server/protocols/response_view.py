@@ -242,7 +242,7 @@ async def _frames(service: Service, tenant: Tenant, segment: Segment, output: Ou
 
 
 def _ending(output: Output, segment: Segment, view: Json) -> Iterator[Json]:
-    """How a stream ends; one whose task is to go on in another process just stops."""
+    """How a stream ends; one whose task is to continue in another process just stops."""
     if kind := _TERMINAL.get(segment.status):
         yield from output.close(segment.answer)
         yield from output.lifecycle(kind, view)

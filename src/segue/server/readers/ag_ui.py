@@ -309,7 +309,7 @@ async def _answer(
 async def _resume(
     service: Service, tenant: Tenant, task: Task, entries: Sequence[ResumeEntry], key: RequestKey
 ) -> Begun:
-    """Go on with the task as the entries say: one for each interrupt that the last run ended with."""
+    """Continue the task as the entries say: one for each interrupt that the last run ended with."""
     first = entries[0]
     if first.interrupt_id == f"{PAUSED}{task.task_id}":
         return await service.resume(tenant, task, key)

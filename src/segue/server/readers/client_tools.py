@@ -35,7 +35,7 @@ async def submit_results(
     key: RequestKey | None,
     reply_options: ReplyOptions | None = None,
 ) -> Begun:
-    """Go on with a task by the results that its client sent, by the ids of their calls.
+    """Continue a task by the results that its client sent, by the ids of their calls.
 
     A `message` of the user goes along with the last result, and calls without one have none. The same results again
     are the same request, whatever its key.
@@ -117,7 +117,7 @@ async def task_of_results(service: Service, tenant: Tenant, results: Mapping[str
 
 
 async def finish(service: Service, tenant: Tenant, task: Task, results: Mapping[str, str]) -> Task:
-    """Go on with a task by results of its calls and wait until it stops: what is new is another message, with files."""
+    """Continue a task by results of its calls and wait until it stops: what is new is another message, with files."""
     row, _ = await resume_with_results(service, tenant, task, results, "", None, ReplyOptions())
     await stopped(service, row.task_id)
     return await service.app.tasks.get(row.task_id)
@@ -132,7 +132,7 @@ async def resume_with_results(
     key: RequestKey | None,
     reply_options: ReplyOptions,
 ) -> Begun:
-    """Go on with a task by results of its calls.
+    """Continue a task by results of its calls.
 
     Raises:
         Those of `submit_results`, and Problem: the task has no such call.

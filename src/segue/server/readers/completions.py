@@ -119,8 +119,8 @@ class CompletionTasks:
         """The task that answers the conversation's new message.
 
         The same request again joins its task while the client may not have its answer; otherwise the message is
-        answered anew, in a fork. A message after an earlier answer starts a fork there. A message to a task that waits
-        for a person is the answer; results go on with the task that made their calls. `asked` is the client's own key.
+        answered again, in a fork. A message after an earlier answer starts a fork there. A message to a task that waits
+        for a person is the answer; results continue the task that made their calls. `asked` is the client's own key.
 
         Raises:
             Those of `App.start` and `App.resume`.
@@ -165,7 +165,7 @@ class CompletionTasks:
         return options
 
     async def _resume_with_results(self, conversation: Conversation, key: RequestKey | None) -> Begun:
-        """Go on with the task whose calls the conversation has results of, and that may have stopped since."""
+        """Continue the task whose calls the conversation has results of, and that may have stopped since."""
         task = await task_of_results(self._service, self._tenant, conversation.results)
         if files := conversation.new_files:
             task = await finish(self._service, self._tenant, task, conversation.results)

@@ -1,4 +1,4 @@
-"""The configuration of a conversation between a user, a bot and an API, and the task that it starts or goes on with."""
+"""The configuration of a conversation between a user, a bot and an API, and the task that it starts or continues."""
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import ConfigDict, Field, ValidationError

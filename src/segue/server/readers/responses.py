@@ -289,7 +289,7 @@ class ResponseTasks:
     async def _begin(self, key: RequestKey) -> Begun:
         """Begin or continue a task.
 
-        A response to an earlier one continues in a fork where its session went on meanwhile. What is sent to a task
+        A response to an earlier one continues in a fork where its session continued meanwhile. What is sent to a task
         that waits is the answer, what is sent to one that is unfinished steers it.
 
         Raises:
@@ -359,7 +359,7 @@ class ResponseTasks:
         return items[made[-1] + 1 if made else 0 :]
 
     async def _resume_with_results(self, previous: Segment | None, key: RequestKey) -> Begun:
-        """Go on with the task whose calls the request has results of.
+        """Continue the task whose calls the request has results of.
 
         Raises:
             Problem: there is no such call, or it is not the previous response's, or the conversation's.

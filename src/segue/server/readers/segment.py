@@ -70,7 +70,7 @@ class Segment:
 
     @property
     def is_last(self) -> bool:
-        """Whether the task did not go on in a later response."""
+        """Whether the task did not continue in a later response."""
         return self.end is None or (isinstance(self.end, ASKING) and not _continues(self.log, self.end.seq))
 
     @property
@@ -91,7 +91,7 @@ class Segment:
                 return "cancelled"
             case "pending":
                 return "queued"
-            case "paused":  # one that nobody paused goes on when the service is back
+            case "paused":  # one that nobody paused continues when the service is back
                 return "incomplete" if self.row.requested == "pause" else "queued"
         return "in_progress"
 
@@ -190,6 +190,6 @@ def _begins(log: Sequence[Event], start: int) -> bool:
 
 
 def _continues(log: Sequence[Event], seq: int) -> bool:
-    """Whether the task went on after the question with that number."""
+    """Whether the task continued after the question with that number."""
     after = log[seq] if seq < len(log) else None
     return isinstance(after, StateChanged) and after.new == "running"

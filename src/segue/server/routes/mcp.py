@@ -21,7 +21,7 @@ async def mcp_login(
     """Send the browser to the authorization server, which sends it back to a port of this machine.
 
     Only a service without keys does so: its clients are people on this machine, who open the link themselves or on
-    its own page. A login that is under way goes on.
+    its own page. A login that is under way continues.
     """
     if sec_fetch_site not in ("none", "same-origin"):
         raise Problem(403, "WrongOrigin")

@@ -112,7 +112,9 @@ async def chat_completions(
     x_openwebui_chat_id: SessionName = None,
     x_stainless_retry_count: Retries = 0,
 ) -> Response:
-    """Answer a conversation's last message, or go on by results of its tools; a client that disconnects stops nothing.
+    """Answer a conversation's last message, or continue with results of its tools.
+
+    A client that disconnects stops nothing.
 
     The session is named by a header, `metadata.session_id` or `user`, else by how the conversation begins. Earlier
     messages are recognised: only the last one is new. Another one in its place is answered in a fork.

@@ -47,10 +47,10 @@ async def create_response(
     key: KeyDep,
     x_stainless_retry_count: Retries = 0,
 ) -> Response:
-    """Answer a message, or go on with a person's decisions; a client that disconnects stops nothing.
+    """Answer a message, or continue with a person's decisions; a client that disconnects stops nothing.
 
-    With `background` it returns at once. A response goes on after a crash of the service; its stream can be read again
-    from any of its events.
+    With `background` it returns at once. A response continues after a crash of the service; its stream can be read
+    again from any of its events.
     """
     service.refuse_while_draining()
     if body.conversation and body.previous_response_id:
