@@ -175,6 +175,14 @@ class Marks:
         return {"keywords": list(self.keywords), "title": self.title or name, "read_only": self.read_only}
 
 
+ABANDONED = "this call will not be made again"
+"""The message of a call's cancellation where nobody takes it up later: it took too long, or its task was cancelled."""
+
+
+class UnknownOutcome(Exception):
+    """A call may or may not have taken effect, and is not made again; the message says why."""
+
+
 class BadArguments(Exception):
     """The arguments do not fit the tool's schema; the message says which and how."""
 

@@ -197,6 +197,7 @@ class CallRunner:
             trace_id=self.ids.get("trace_id", ""),
             user_id=self.work.context.user_id,
             language=self.language,
+            cancelled=self.work.services.cancelled,
         )
         services = self.work.services
         executor = (services.graph_executor or TOOLS) if name in self.own else self._executor

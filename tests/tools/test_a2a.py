@@ -2,20 +2,32 @@
 
 import asyncio
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
+from a2a.types import AgentCard
 
 import segue
 from segue.core.agents import Agent, RemoteAgent, load_agents
+from segue.core.calls import FRESH, CallStatus, Execution
 from segue.core.errors import ToolServerUnavailable
+from segue.core.tools import CallKey, Claim
 from segue.registry import Registry, served_tools
+from segue.runtime.start import Request
 from segue.server import ServerSettings
-from segue.tools.adapters.a2a import RemoteAgentError, RemoteAgents
+from segue.tools.adapters.a2a import RemoteAgentError, RemoteAgents, RemoteAgentTool
 from segue.tools.bound_tool import CallContext, current_call
+from segue.tools.calls.run import TOOLS
 from tests.fakes import ScriptedChatModel, answer, call_tool
+from tests.polling import wait_until
 from tests.ports import free_port
 from tests.server.serving import ALPHA, KEYS, Held, Served
 from tests.server.shop import refund, reply
@@ -94,6 +106,58 @@ async def test_a_call_that_was_interrupted_finds_its_task_again(served: Served, 
     assert held.effects.count("one") == 1
 
 
+def interrupted(tool: RemoteAgentTool, arguments: dict[str, Any], key: str, moved: bool = False) -> Execution:
+    """A call that was under way when its process ended."""
+    claim = Claim("interrupted", moved=moved)
+    place = CallKey("task", "scope", 0)
+    about: dict[str, Any] = {"key": place, "name": "shop", "tools": {"shop": tool}, "timeout": 30, "claim": claim}
+    return Execution(**about, arguments=arguments, idempotency_key=key)
+
+
+async def test_an_interrupted_call_is_made_again_only_where_it_joins_its_task(served: Served, held: Held) -> None:
+    held.go.set()
+    (tool,) = await RemoteAgents().open([remote(served)])
+    card = AgentCard()
+    card.CopyFrom(tool.card)
+    del card.capabilities.extensions[:]
+    stranger = replace(tool, card=card)  # an agent that does not say so
+    before, apples = len(tasks(served)), {"message": "apples"}
+    assert (await TOOLS.execute(interrupted(tool, apples, "new"))).value == "Heard apples."
+    assert (await TOOLS.execute(interrupted(stranger, apples, "new"))).value == "Heard apples."
+    for other in (
+        interrupted(stranger, apples, "never sent"),
+        interrupted(tool, apples, "elsewhere", moved=True),
+    ):
+        assert (await TOOLS.execute(other)).status is CallStatus.UNKNOWN
+    assert len(tasks(served)) == before + 1
+    asked = await TOOLS.execute(replace(interrupted(tool, {"message": "please refund"}, "ask"), claim=FRESH))
+    answers = {"message": "yes", "task_id": asked.value["task_id"]}
+    assert (await TOOLS.execute(interrupted(stranger, answers, "yes"))).status is CallStatus.UNKNOWN
+    for each in (tool, tool, stranger):
+        assert (await TOOLS.execute(interrupted(each, answers, "yes"))).value == "Settled, 好的."
+    assert len(tasks(served)) == before + 2
+
+
+async def test_what_is_cancelled_or_takes_too_long_is_cancelled_there(
+    served: Served, held: Held, tmp_path: Path
+) -> None:
+    held.go.clear()
+    held.begun.clear()
+    hold = call_tool(("shop", {"message": "please hold"}))
+    (tool,) = await RemoteAgents().open([remote(served)])
+    late = replace(interrupted(tool, {"message": "please hold"}, "late"), claim=FRESH, timeout=0.5)
+    assert "took longer than 0.5 s and was cancelled" in (await TOOLS.execute(late)).error
+    assert tasks(served)[0]["status"] == "cancelled"
+    held.begun.clear()
+    agent = Agent(agent_id="desk", model=ScriptedChatModel([hold]), a2a=(remote(served),), mode="react")
+    async with segue.open(tmp_path / "a.db", agents=[agent]) as app:
+        row, _ = await app.tasks.start(Request("Hold it.", agent="desk"))
+        await asyncio.to_thread(held.begun.wait, 60)
+        await app.cancel(row.task_id)
+        await asyncio.to_thread(wait_until, lambda: tasks(served)[0]["status"] == "cancelled")
+    held.go.set()
+
+
 async def test_a_failure_elsewhere_is_the_calls_error(served: Served) -> None:
     (tool,) = await RemoteAgents().open([remote(served)])
     with pytest.raises(RemoteAgentError, match=r"ended failed: .*the endpoint is down"):
@@ -107,6 +171,82 @@ async def test_an_agent_that_cannot_be_reached_or_has_no_card_is_named(served: S
         with pytest.raises(ToolServerUnavailable, match=f"The A2A agent 'shop' cannot be used: .*{why}"):
             await Registry([agent]).prepare(agent)
         assert why in (await served_tools([agent]))["desk"]
+
+
+@contextmanager
+def answering(body: bytes) -> Iterator[str]:
+    """A server whose every answer is this JSON."""
+
+    class _Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            with suppress(OSError):
+                self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+async def test_a_card_sends_the_headers_to_no_other_address_and_is_bounded(served: Served) -> None:
+    with served.client(headers=ALPHA) as http:
+        card = http.get("/a2a/shop/.well-known/agent-card.json").content
+    for body, why in (
+        (card, "its card is not at the address that it names"),
+        (b"[" * 200 + b"]" * 200, "100 levels"),
+        (b"[" + b"1," * 200_000 + b"1]", "100,000 JSON values"),
+        (b" " * 20_000_001, "20,000,000 bytes"),
+    ):
+        with answering(body) as url, pytest.raises(ToolServerUnavailable, match=why):
+            await RemoteAgents().open([RemoteAgent(name="shop", url=url, headers=ALPHA)])  # type: ignore[arg-type]
+
+
+CHILD = """
+import asyncio, sys
+import segue
+from segue.core.agents import Agent, RemoteAgent
+from tests.fakes import ScriptedChatModel, answer, call_tool
+
+def reply(messages):
+    told = "Settled" in "".join(str(message.content) for message in messages)
+    return answer("Told.") if told else call_tool(("shop", {"message": "please hold"}))
+
+async def main(path, url, key):
+    remote = RemoteAgent(name="shop", url=url, headers={"Authorization": key})
+    agent = Agent(agent_id="desk", model=ScriptedChatModel(reply), a2a=(remote,), mode="react")
+    async with segue.open(path, agents=[agent]) as app:
+        for row in await app.tasks.resumable():
+            print((await app.resume(row.task.task_id)).answer)
+            return
+        await app.ask("Hold it.", agent="desk")
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_in_a_call_finds_the_one_task_again(
+    served: Served, held: Held, tmp_path: Path
+) -> None:
+    held.go.clear()
+    held.begun.clear()
+    held.effects.clear()
+    before = len(tasks(served))
+    url = f"{served.url}/a2a/shop"
+    command = [sys.executable, "-c", CHILD, str(tmp_path / "desk.db"), url, ALPHA["Authorization"]]
+    with subprocess.Popen(command) as first:
+        assert held.begun.wait(60)
+        first.kill()
+    held.go.set()
+    again = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert again.stdout.strip() == "Told."
+    assert len(tasks(served)) == before + 1 and held.effects == ["one"]
 
 
 def test_the_agents_file_has_a_table_for_each(tmp_path: Path) -> None:

@@ -1,12 +1,12 @@
 """Agents elsewhere as tools, over A2A.
 
-A call is a task there. Its message's id and its context are made of the call's idempotency key, so that a call that was
-interrupted finds its task again instead of beginning another one.
+A call is a task there. Its message's id and its context are the call's idempotency key, so that a call that was
+interrupted finds its task again; where the agent cannot tell whether it has one, the outcome is unknown.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -16,16 +16,32 @@ from segue.core.clause import Clause
 from segue.core.environment import need_extra
 from segue.core.errors import ToolServerUnavailable
 
-from ..bound_tool import BadArguments, Marked, Marks, current_call, refuse_unknown
+from ..bound_tool import (
+    ABANDONED,
+    NOT_DONE,
+    BadArguments,
+    Marked,
+    Marks,
+    UnknownOutcome,
+    current_call,
+    refuse_unknown,
+)
 
 if TYPE_CHECKING:
+    import httpx
     from a2a.client import Client
     from a2a.types import AgentCard, Task
 
+REPEATS_JOIN = "urn:segue:a2a:repeats-join"
+"""The extension of agents for which a message that is sent again, with its id and content, is the same task."""
 CONNECT_SECONDS = 10.0
 POLL_SECONDS = 0.5
 """How often a task that is under way already is asked for its state."""
-_PARAMETERS = {
+FAILURES = 5
+"""After so many in a row an agent is lost that is asked for a task's state."""
+READ_SECONDS = 60.0
+"""How long a reply may take, where the agent sets no timeout."""
+_PARAMETERS: Mapping[str, Any] = {
     "type": "object",
     "properties": {
         "message": {"type": "string", "description": "What the agent is to do, with all that it has to know."},
@@ -44,7 +60,7 @@ class RemoteAgentError(Exception):
 
 @dataclass(frozen=True)
 class RemoteAgentTool(Marked):
-    """An agent elsewhere. It may be called again after a crash, since the call finds its task there."""
+    """An agent elsewhere. A call that was interrupted is made again only where it joins the task that it began."""
 
     agent: RemoteAgent
     card: "AgentCard" = field(repr=False)
@@ -60,75 +76,155 @@ class RemoteAgentTool(Marked):
         """Whose tool it is, in an error."""
         return f"the A2A agent {self.name}"
 
+    @property
+    def effect_check(self) -> "JoinCheck":
+        return JoinCheck(self, self.marks)
+
+    @property
+    def repeats_join(self) -> bool:
+        """Whether a message that is sent again is the same task: the card says so."""
+        return any(each.uri == REPEATS_JOIN for each in self.card.capabilities.extensions)
+
     async def call(self, arguments: Mapping[str, Any]) -> Any:
         """Send the message, and wait until the task has an answer or asks for input.
 
         Raises:
-            RemoteAgentError: the task failed, or the agent cannot be reached.
+            RemoteAgentError: the task failed, or the agent refused the message or cannot be reached.
+            UnknownOutcome: the agent was lost after it may have begun the task.
         """
-        from a2a.client.errors import A2AClientError
-        from a2a.utils.errors import A2AError
-
         refuse_unknown(_PARAMETERS, arguments)
         if not isinstance(arguments.get("message"), str) or not arguments["message"].strip():
             raise BadArguments("message: give the text for the agent")
         call = current_call.get(None)
-        key = call.idempotency_key if call else str(uuid4())
-        try:
-            async with _client(self.agent, self.card) as client:
-                known = await self._known(client, key) if call and call.attempt > 1 else None
-                task = known or await self._sent(client, arguments, key)
-                return _result(self.name, await self._ended(client, task))
-        except A2AClientError as error:
-            raise RemoteAgentError(
-                f"{self.name} cannot be reached: {error}; it may have begun what it was told"
-            ) from error
-        except A2AError as error:
-            raise RemoteAgentError(f"{self.name} refused the message: {error.message}") from error
+        async with self.calling(arguments, call.idempotency_key if call else str(uuid4())) as remote:
+            return await remote.result(begun=bool(call and call.attempt > 1) and not self.repeats_join)
 
-    async def _known(self, client: "Client", key: str) -> "Task | None":
-        """The task that an earlier attempt of the call began."""
-        from a2a.client.errors import A2AClientError
-        from a2a.types import ListTasksRequest
+    @asynccontextmanager
+    async def calling(self, arguments: Mapping[str, Any], key: str) -> AsyncIterator["_RemoteCall"]:
+        async with _client(self.agent, self.card) as client:
+            yield _RemoteCall(client, self.name, arguments, key)
+
+
+@dataclass(frozen=True)
+class JoinCheck(Marked):
+    """Determines whether a call that was interrupted may be made again: only where it finds its task."""
+
+    tool: RemoteAgentTool
+    marks: Marks
+
+    @property
+    def name(self) -> str:
+        return self.tool.name
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        return self.tool.spec
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        parameters: Mapping[str, Any] = _PARAMETERS["properties"]
+        return parameters
+
+    async def call(self, arguments: Mapping[str, Any]) -> Any:
+        if self.tool.repeats_join:
+            return NOT_DONE
+        async with self.tool.calling(arguments, current_call.get().idempotency_key) as remote:
+            return NOT_DONE if await remote.find() else None
+
+
+class _RemoteCall:
+    """One call at an agent: the task that it begins or answers there."""
+
+    def __init__(self, client: "Client", name: str, arguments: Mapping[str, Any], key: str) -> None:
+        self._client = client
+        self._name = name
+        self._arguments = arguments
+        self._key = key
+        self._answers = str(arguments.get("task_id") or "")
+        """The task whose question the call answers; empty where it begins one."""
+
+    async def result(self, *, begun: bool) -> Any:
+        """What the task came to; `begun` by an earlier attempt."""
+        task: Task | None = None
+        try:
+            task = await self.find() if begun else None
+            task = task or await self._send()
+            return _result(self._name, await self._end_of(task))
+        except asyncio.CancelledError as error:
+            if error.args == (ABANDONED,):
+                await self._cancel(task)
+            raise
+
+    async def find(self) -> "Task | None":
+        """The task that has the call's message, as far as the agent can tell."""
+        from a2a.types import GetTaskRequest, ListTasksRequest, TaskState
         from a2a.utils.errors import A2AError
 
         try:
-            listed = await client.list_tasks(ListTasksRequest(context_id=key, include_artifacts=True))
-        except A2AClientError:
-            raise
-        except A2AError as error:
-            raise RemoteAgentError(
-                f"unknown_outcome: {self.name} may have begun the task of an earlier attempt, and lists no tasks: "
-                "check what it did before calling it once more"
-            ) from error
-        return listed.tasks[0] if listed.tasks else None
+            if not self._answers:
+                listed = await self._client.list_tasks(ListTasksRequest(context_id=self._key, include_artifacts=True))
+                return listed.tasks[0] if listed.tasks else None
+            task = await self._client.get_task(GetTaskRequest(id=self._answers))
+        except A2AError:  # it lists no tasks, or is gone
+            return None
+        received = any(message.message_id == self._key for message in task.history)
+        return task if received or task.status.state != TaskState.TASK_STATE_INPUT_REQUIRED else None
 
-    async def _sent(self, client: "Client", arguments: Mapping[str, Any], key: str) -> "Task":
+    async def _send(self) -> "Task":
+        import httpx
+        from a2a.client.errors import A2AClientError
         from a2a.types import Message, Part, Role, SendMessageConfiguration, SendMessageRequest
+        from a2a.utils.errors import A2AError
 
-        message = Message(message_id=key, role=Role.ROLE_USER, parts=[Part(text=arguments["message"])])
-        if task_id := str(arguments.get("task_id") or ""):
-            message.task_id = task_id
-        else:
-            message.context_id = key
+        about = {"task_id": self._answers} if self._answers else {"context_id": self._key}
+        parts = [Part(text=self._arguments["message"])]
+        message = Message(message_id=self._key, role=Role.ROLE_USER, parts=parts, **about)
         request = SendMessageRequest(message=message, configuration=SendMessageConfiguration(return_immediately=True))
-        async for response in client.send_message(request):
-            if response.HasField("task"):
-                return response.task
-            if response.HasField("message"):
-                return _answered(response.message)
-        raise RemoteAgentError(f"{self.name} answered nothing")
+        try:
+            async for response in self._client.send_message(request):
+                if response.HasField("task"):
+                    return response.task
+                if response.HasField("message"):
+                    return _answered(response.message)
+        except A2AClientError as error:
+            if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
+                raise RemoteAgentError(f"{self._name} cannot be reached: {error}") from error
+            raise UnknownOutcome(f"{self._name} may have begun what it was told: {error}") from error
+        except A2AError as error:
+            raise RemoteAgentError(f"{self._name} refused the message: {error.message}") from error
+        raise RemoteAgentError(f"{self._name} answered nothing")
 
-    async def _ended(self, client: "Client", task: "Task") -> "Task":
+    async def _end_of(self, task: "Task") -> "Task":
         """The task once it does not run any more."""
         from a2a.types import GetTaskRequest, TaskState
+        from a2a.utils.errors import A2AError
 
-        seconds = POLL_SECONDS / 10
+        seconds, failures = POLL_SECONDS / 10, 0
         while task.status.state in (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING):
             await asyncio.sleep(seconds)
             seconds = min(2 * seconds, POLL_SECONDS)
-            task = await client.get_task(GetTaskRequest(id=task.id))
+            try:
+                task, failures = await self._client.get_task(GetTaskRequest(id=task.id)), 0
+            except A2AError as error:
+                failures += 1
+                if failures == FAILURES:
+                    raise UnknownOutcome(f"{self._name} was lost while it worked on its task: {error}") from error
         return task
+
+    async def _cancel(self, task: "Task | None") -> None:
+        """Cancel the task there.
+
+        Raises:
+            UnknownOutcome: it may go on.
+        """
+        from a2a.types import CancelTaskRequest
+        from a2a.utils.errors import A2AError
+
+        with suppress(A2AError):
+            if task := task or await self.find():
+                await self._client.cancel_task(CancelTaskRequest(id=task.id))
+                return
+        raise UnknownOutcome(f"the call was left, and {self._name} may go on with its task")
 
 
 def _answered(message: Any) -> "Task":
@@ -176,13 +272,27 @@ def _text(parts: Iterable[Any]) -> str:
 
 
 @asynccontextmanager
-async def _client(agent: RemoteAgent, card: "AgentCard") -> AsyncIterator["Client"]:
+async def _http(agent: RemoteAgent, seconds: float) -> AsyncIterator["httpx.AsyncClient"]:
+    """Sends the agent's headers; replies are bounded."""
     import httpx
+
+    from .a2a_limits import limit_response
+
+    headers = {name: value.get_secret_value() for name, value in agent.headers.items()}
+    async with httpx.AsyncClient(
+        headers={**headers, "Accept-Encoding": "identity"},
+        timeout=agent.timeout or seconds,
+        event_hooks={"response": [limit_response]},
+    ) as http:
+        yield http
+
+
+@asynccontextmanager
+async def _client(agent: RemoteAgent, card: "AgentCard") -> AsyncIterator["Client"]:
     from a2a.client import ClientConfig, ClientFactory
     from a2a.utils.constants import TransportProtocol
 
-    headers = {name: value.get_secret_value() for name, value in agent.headers.items()}
-    async with httpx.AsyncClient(headers=headers, timeout=agent.timeout or 60.0) as http:
+    async with _http(agent, READ_SECONDS) as http:
         config = ClientConfig(
             httpx_client=http,
             streaming=False,
@@ -224,14 +334,34 @@ async def _card(agent: RemoteAgent) -> "AgentCard":
     from a2a.client import A2ACardResolver
     from a2a.client.errors import AgentCardResolutionError
 
-    headers = {name: value.get_secret_value() for name, value in agent.headers.items()}
     try:
-        async with httpx.AsyncClient(headers=headers, timeout=agent.timeout or CONNECT_SECONDS) as http:
+        async with _http(agent, CONNECT_SECONDS) as http:
             card = await A2ACardResolver(http, agent.url).get_agent_card()
+        _keep_own_address(card, agent.url)
         async with _client(agent, card):
             return card
-    except (AgentCardResolutionError, ValueError, httpx.HTTPError, httpx.InvalidURL) as error:
+    except (AgentCardResolutionError, ValueError, RecursionError, httpx.HTTPError, httpx.InvalidURL) as error:
         raise ToolServerUnavailable(agent.name, str(error), Clause("A2A agent")) from error
+
+
+def _keep_own_address(card: "AgentCard", url: str) -> None:
+    """Take the interfaces out of a card that are at another address than the card: the headers are not for them.
+
+    Raises:
+        ValueError: no other one is left.
+    """
+    import httpx
+
+    def origin(address: str) -> tuple[str, str, int | None]:
+        parsed = httpx.URL(address)
+        return parsed.scheme, parsed.host, parsed.port
+
+    own = [each for each in card.supported_interfaces if origin(each.url) == origin(url)]
+    others = ", ".join(sorted({each.url for each in card.supported_interfaces}))
+    if not own:
+        raise ValueError(f"its card is not at the address that it names: make it the url, if you trust it: {others}")
+    del card.supported_interfaces[:]
+    card.supported_interfaces.extend(own)
 
 
 def _tool(agent: RemoteAgent, card: "AgentCard") -> RemoteAgentTool:
@@ -239,7 +369,6 @@ def _tool(agent: RemoteAgent, card: "AgentCard") -> RemoteAgentTool:
     described = agent.description or "\n".join(text for text in (card.description, skills) if text)
     marks = Marks(
         read_only=agent.read_only,
-        idempotent=True,
         needs_approval=agent.needs_approval,
         timeout=agent.timeout,
         title=card.name or agent.name,

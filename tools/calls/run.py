@@ -19,7 +19,17 @@ from segue.core.tools import Tool, is_repeatable
 from segue.prompts.catalogue import phrase
 from segue.prompts.errors import rendered
 
-from ..bound_tool import NOT_DONE, BadArguments, BoundTool, CallContext, current_call, has_running_thread
+from ..adapters.a2a import RemoteAgentTool
+from ..bound_tool import (
+    ABANDONED,
+    NOT_DONE,
+    BadArguments,
+    BoundTool,
+    CallContext,
+    UnknownOutcome,
+    current_call,
+    has_running_thread,
+)
 from .json_values import json_value
 
 STACK_CHARS = 2_000
@@ -103,7 +113,8 @@ class ToolExecutor:
             return CallResult.failed(phrase("call_not_approved", execution.language, tool=tool.name))
         if claim.state == "doubtful" and not (repeatable or execution.approved):
             return unknown_outcome("call_doubtful", execution.language, tool=tool.name)
-        return await _attempt(tool, execution.arguments, tool.timeout or execution.timeout, execution.language)
+        seconds = tool.timeout or execution.timeout
+        return await _attempt(tool, execution.arguments, seconds, execution.language, cancelled=execution.cancelled)
 
 
 TOOLS = ToolExecutor()
@@ -133,7 +144,7 @@ def missing(execution: Execution) -> CallResult:
 
 async def _ask_check(tool: Tool, execution: Execution) -> Any:
     """The result that the tool's check gives for an interrupted call, `NOT_DONE`, or None if nothing can tell."""
-    check = tool.effect_check if isinstance(tool, BoundTool) else None
+    check = tool.effect_check if isinstance(tool, BoundTool | RemoteAgentTool) else None
     if check is None:
         return None
     known = {name: value for name, value in execution.arguments.items() if name in check.parameters}
@@ -177,7 +188,12 @@ def unknown_outcome(text: str, language: str, status: CallStatus = CallStatus.UN
 
 
 async def _attempt(
-    tool: Tool, arguments: Mapping[str, Any], seconds: float, language: str, read: Callable[[Any], Any] = json_value
+    tool: Tool,
+    arguments: Mapping[str, Any],
+    seconds: float,
+    language: str,
+    read: Callable[[Any], Any] = json_value,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> CallResult:
     """Run the tool in a task of its own, so that its cancellations and timeouts are distinguished from ours."""
     running = asyncio.create_task(_outcome(tool, arguments, language, read), name=f"tool {tool.name}")
@@ -186,7 +202,7 @@ async def _attempt(
     try:
         await asyncio.wait({running}, timeout=seconds)
     except asyncio.CancelledError:
-        await _stop(running)
+        await _stop(running, ABANDONED if cancelled() else None)
         raise
     if running.done():
         return _result(tool, running, language)
@@ -203,6 +219,8 @@ async def _outcome(tool: Tool, arguments: Mapping[str, Any], language: str, read
         return CallResult.done(read(value))
     except (GraphBubbleUp, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
         raise
+    except UnknownOutcome as error:
+        return unknown_outcome("call_stopped_unknown", language, tool=tool.name, why=_sentence(str(error)))
     except BadArguments as error:
         return CallResult.failed(_sentence(phrase("call_misfit", language, tool=tool.name, why=str(error))))
     except BaseException as error:  # noqa: BLE001 - the one seam: a tool may raise anything, and the task continues
@@ -232,9 +250,11 @@ def _result(tool: Tool, ended: "asyncio.Task[CallResult]", language: str) -> Cal
 
 
 async def _timed_out(tool: Tool, running: "asyncio.Task[CallResult]", seconds: float, language: str) -> CallResult:
-    await _stop(running)
-    if running.done() and not running.cancelled() and running.result().success:
-        return running.result()  # it finished when it was cancelled
+    await _stop(running, ABANDONED)
+    if running.done() and not running.cancelled():
+        ended = running.result()
+        if ended.success or ended.status is CallStatus.UNKNOWN:
+            return ended  # it finished when it was cancelled, or says what it left
     limit = f"{seconds:g}"
     stopped = running.done() and not has_running_thread(running)
     if stopped or is_repeatable(tool):
@@ -242,8 +262,8 @@ async def _timed_out(tool: Tool, running: "asyncio.Task[CallResult]", seconds: f
     return unknown_outcome("call_late_unknown", language, tool=tool.name, n=limit)
 
 
-async def _stop(running: "asyncio.Task[CallResult]") -> None:
-    running.cancel()
+async def _stop(running: "asyncio.Task[CallResult]", why: str | None) -> None:
+    running.cancel(why)
     await asyncio.wait({running}, timeout=GRACE_SECONDS)
 
 

@@ -1,6 +1,6 @@
 """Decided tool calls, their results, and the port that carries calls out."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, Protocol, Self
@@ -144,7 +144,7 @@ class Execution:
 
     `tool` is None where `tools`, those of the call's graph, have none of that name. `timeout` is in seconds.
     `approved`: a person wants it to run. `undone` is what the call returned that this one takes back. `language` is the
-    task's, for what its result says.
+    task's, for what its result says. `cancelled` says whether the task is being cancelled.
     """
 
     key: CallKey
@@ -161,6 +161,7 @@ class Execution:
     user_id: str = ""
     undone: Any = None
     language: str = "en"
+    cancelled: Callable[[], bool] = lambda: False
 
     @property
     def tool(self) -> Tool | None:

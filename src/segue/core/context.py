@@ -188,6 +188,8 @@ class Services:
     """The content of a message's file, by its digest."""
     pausing: Callable[[], bool] = lambda: False
     """Whether a pause is requested."""
+    cancelled: Callable[[], bool] = lambda: False
+    """Whether the task is being cancelled."""
     announced: Callable[[Iterable[Mapping[str, Any]]], list[dict[str, Any]]] = _unchanged
     """A node's durable events as they are stored: a part of a task says which one it is."""
     client_tools: Mapping[str, Tool] = field(default_factory=dict)

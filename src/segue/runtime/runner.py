@@ -420,6 +420,7 @@ class Runner:
             notes=notes,
             permissions=permissions,
             pausing=lambda: bool(run.reason),
+            cancelled=lambda: run.cancelled,
             files=self._storage.files.get,
             memory=self.memory.of(row.user_id, self._storage.sync),
             client_tools=client_tools(row.client_tools, row.language or "en"),

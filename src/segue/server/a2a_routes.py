@@ -14,6 +14,7 @@ from a2a.server.routes import ServerCallContextBuilder, create_jsonrpc_routes, c
 from a2a.types import (
     AgentCapabilities,
     AgentCard,
+    AgentExtension,
     AgentInterface,
     AgentSkill,
     CancelTaskRequest,
@@ -58,6 +59,7 @@ from ..core.agents import Agent
 from ..core.errors import SegueError
 from ..core.records import Task
 from ..prompts.errors import render_over_http
+from ..tools.adapters.a2a import REPEATS_JOIN
 from .a2a import CARD, PATH
 from .a2a_push import Configs
 from .errors import Problem, language_of, new_error_id, status_of
@@ -70,6 +72,9 @@ from .tenants import Tenant
 from .views import outcome
 
 VERSIONS = ("1.0", "0.3")
+_REPEATS_JOIN = AgentExtension(
+    uri=REPEATS_JOIN, description="A message that is sent again, with its id, context and content, is the same task."
+)
 _OVER = (
     TaskState.TASK_STATE_COMPLETED,
     TaskState.TASK_STATE_FAILED,
@@ -129,7 +134,7 @@ def card_of(service: Service, agent: Agent, address: str) -> AgentCard:
         supported_interfaces=[
             AgentInterface(url=url, protocol_binding=binding, protocol_version=each) for binding, each in bindings
         ],
-        capabilities=AgentCapabilities(streaming=True, push_notifications=True),
+        capabilities=AgentCapabilities(streaming=True, push_notifications=True, extensions=[_REPEATS_JOIN]),
         default_input_modes=[*texts, *(("image/*", "application/pdf") if service.app.agents.accepted(agent) else ())],
         default_output_modes=texts[:1],
         skills=[AgentSkill(id=agent.agent_id, name=agent.agent_id, description=description, tags=["agent"])],
