@@ -22,6 +22,7 @@ from segue.nodes.shared.approval import check_answer
 from segue.tools.registry import as_tool, tool
 from tests.fakes import answer, call_tool, plan_json, remend
 from tests.graphs.conftest import Bed, Make
+from tests.modes import native_call
 
 Ran = list[tuple[str, Any]]
 
@@ -260,22 +261,7 @@ async def test_a_person_is_told_that_a_like_call_may_have_taken_effect(
     assert ran == [("pay", 1), ("pay", 2), ("jot", "a")]
 
 
-async def test_without_a_person_a_like_call_is_not_run_again(
-    bed: Make, tools: Any, ran: Ran, database: Database
-) -> None:
-    script = [call_tool(("jot", {"text": "a"}), ("jot", {"text": "b"})), answer("done")]
-    test = bed(build_react, script, tools=tools)
-    await in_doubt(test, database, "jot", {"text": "a"})
-    await test.send("go")
-    assert ran == [("jot", "b")]
-    assert results(test)[0]["unknown_outcome"] is True
-
-
 # The native protocol
-
-
-def native_call(*wanted: tuple[str, str, dict[str, Any]]) -> AIMessage:
-    return AIMessage("", tool_calls=[{"id": i, "name": n, "args": a, "type": "tool_call"} for i, n, a in wanted])
 
 
 async def test_native_pairs_stay_whole_and_show_the_arguments_that_ran(bed: Make, tools: Any, ran: Ran) -> None:

@@ -353,27 +353,6 @@ async def test_answers_are_streamed_and_the_thought_too(bed: Make) -> None:
     assert "Done." in "".join(event.data["content"] for event in made.deltas if event.type == "thinking")
 
 
-ran: list[int] = []
-
-
-@tool(needs_approval=True)
-def pay(amount: int) -> str:
-    """Pay."""
-    ran.append(amount)
-    return f"paid {amount}"
-
-
-@pytest.mark.parametrize(("verdict", "paid"), [("approve", [5]), ("reject", [])])
-async def test_a_tool_that_needs_approval_waits_for_a_person(bed: Make, verdict: str, paid: list[int]) -> None:
-    ran.clear()
-    made = bed(flow(), [choose("pay", amount=5), FINISH], tools=(pay,))
-    await made.start({"goal": "Pay"})
-    (asked,) = (await made.question())["calls"]
-    assert (asked["name"], asked["arguments"], ran) == ("pay", {"amount": 5}, [])
-    await made.answer(verdict)
-    assert ran == paid and ("was rejected by the person" in prompts(made)[1]) == (not paid)
-
-
 async def test_the_budget_of_tool_calls_is_an_error_that_the_controller_sees(bed: Make) -> None:
     script = [choose("note", text="a"), choose("note", text="b"), FINISH]
     made = bed(flow(), script, budget=Budget(tool_calls=1))
@@ -381,6 +360,7 @@ async def test_the_budget_of_tool_calls_is_an_error_that_the_controller_sees(bed
     assert "the limit of 1 tool calls was reached" in prompts(made)[2]
 
 
+ran: list[int] = []
 NODES = ["INIT", "MEMORY_READING", "CONTROLLER", "EXECUTOR", "PLAN", "MEMORY_WRITING", "inner"]
 
 

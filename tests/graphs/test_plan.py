@@ -183,25 +183,6 @@ async def test_a_plan_that_repeats_a_call_of_unknown_outcome_ends_without_it(bed
     assert "So these steps did not run:" in out["result"]["answer"] and "Shall I check" in out["result"]["answer"]
 
 
-async def test_a_plan_may_ask_a_person_about_a_call_of_unknown_outcome_again(bed: Make) -> None:
-    paid: list[int] = []
-
-    @tool(needs_approval=True)
-    async def pay(order: int) -> str:
-        """Pay an order."""
-        paid.append(order)
-        return "paid"
-
-    same = plan_json("g", PAYING)
-    with (test := bed(build_plan, [same, same, "Paid."], tools=(pay, note, double))).model:
-        test.services.ledger = ledger = MemoryLedger()
-        await ledger.claim(CallKey("task-1", "1#1", 0), "pay", {"order": 1})
-        await test.send("go")
-        await test.answer("approve")
-        out = await test.answer("approve")
-    assert (paid, out["result"]["answer"]) == ([1], "Paid.")
-
-
 async def test_a_reference_that_leads_nowhere_is_that_steps_error(bed: Make) -> None:
     dangling = {"$ref": "steps.1.result.tripled"}
     first = plan_json("g", [step("double", {"number": 1}), step("double", {"number": dangling})])

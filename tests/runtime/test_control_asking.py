@@ -10,7 +10,7 @@ import segue
 from segue import tool
 from segue.app import App
 from segue.core.agents import Agent
-from segue.core.errors import InvalidAnswer, TaskError
+from segue.core.errors import TaskError
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
 
@@ -40,46 +40,6 @@ def register(app: App, till: Till, script: list[Any], **fields: Any) -> None:
 
 
 BATCH = call_tool(("note", {"text": "x"}), ("pay", {"amount": 5}), ("pay", {"amount": 7}))
-
-
-async def test_a_batch_waits_and_another_opening_answers(database: Path) -> None:
-    till = Till()
-    async with segue.open(database) as first:
-        register(first, till, [BATCH])
-        result = await first.ask("go", session_id="s", agent="a")
-        assert (result["status"], result["success"]) == ("waiting", False)
-        assert [call["arguments"] for call in result["question"]["calls"]] == [{"amount": 5}, {"amount": 7}]
-        types = [event["type"] for event in (await first.trace(result["task_id"]))["events"]]
-        assert types[-2:] == ["state_changed", "approval_requested"]
-        assert till.paid == []
-    async with segue.open(database) as second:
-        register(second, till, [answer("all settled")])
-        task_id = result["task_id"]
-        assert await second.resumable() == []
-        with pytest.raises(TaskError, match="waits for a person"):
-            await second.resume(task_id)
-        for wrong in (
-            {"verdicts": [{"index": 1, "verdict": "approve"}]},
-            {
-                "verdicts": [
-                    {"index": 1, "verdict": "approve"},
-                    {"index": 2, "verdict": "edit", "arguments": {"sum": 1}},
-                ]
-            },
-            "perhaps",
-        ):
-            with pytest.raises(InvalidAnswer):
-                await second.answer(task_id, wrong)
-        verdicts = [
-            {"index": 1, "verdict": "edit", "arguments": {"amount": 50}},
-            {"index": 2, "verdict": "reject", "reason": "too dear"},
-        ]
-        settled = await second.answer(task_id, {"verdicts": verdicts})
-        assert (settled["status"], settled["answer"], till.paid) == ("done", "all settled", [50])
-        given = [e for e in (await second.trace(task_id))["events"] if e["type"] == "approval_given"]
-        assert given[0]["data"]["verdicts"][0]["original"] == {"amount": 5}
-        with pytest.raises(TaskError, match="waits for no answer"):
-            await second.answer(task_id, "approve")
 
 
 async def test_a_message_joins_a_paused_task(database: Path) -> None:

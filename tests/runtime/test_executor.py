@@ -1,6 +1,5 @@
 """An executor of one's own carries out every call of a task, in every graph, and no tool runs beside it."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from segue.core.participants import Setting
 from segue.core.tools import Tool
 from segue.rehearsal import converse
 from segue.tools.registry import as_tool
-from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan_json
-from tests.graphs.test_lifecycle import task, tasks
+from tests.fakes import ScriptedChatModel, answer, call_tool, choose
+from tests.modes import CALLING, agent_that, plan_of
 from tests.rehearsal.participants import Does
 
 ran: list[str] = []
@@ -68,37 +67,33 @@ FLOW = FlowConfig(
     },
 )
 LOOK, SEND = ("look", {"at": "x"}), ("send", {"to": "y"})
-STEPS = [{"action": name, "params": arguments, "description": name} for name, arguments in (LOOK, SEND)]
-SCRIPTS: dict[str, Sequence[str]] = {
-    "react": [call_tool(LOOK, SEND), answer("done")],
-    "plan": [plan_json("g", STEPS), "done"],
-    "plan_react": [plan_json("g", STEPS), call_tool(LOOK), call_tool(SEND), answer("done")],
-    "lifecycle": [tasks(task("a")), call_tool(LOOK, SEND), answer("done")],
-    "controller": [
-        plan_json("g", STEPS), choose("look", at="x"), choose("send", to="y"), choose("finish", summary="ok"),
-    ],
-    "desk": [
-        plan_json("g", STEPS), choose("clerk", goal="look"), choose("send", to="y"), choose("deep", goal="look"),
+OWN: dict[str, tuple[str, list[str]]] = {
+    "batch": ("react", [call_tool(LOOK, SEND), answer("done")]),
+    "desk": ("desk", [
+        plan_of([LOOK, SEND]), choose("clerk", goal="look"), choose("send", to="y"), choose("deep", goal="look"),
         choose("look", at="x"), choose("finish", summary="ok"), choose("finish", summary="ok"),
-    ],
+    ]),
 }  # fmt: skip
+"""Modes and scripts for more than one call after the other."""
+MODES = (*CALLING, *OWN)
 
 
-def agents(script: Sequence[str]) -> list[Agent]:
+def agents(name: str) -> list[Agent]:
+    agent = agent_that("react" if name in OWN else name, LOOK, SEND, tools=(look, send))
+    if name in OWN:
+        mode, script = OWN[name]
+        agent = agent.model_copy(update={"mode": mode, "model": ScriptedChatModel(script)})
     clerk = ScriptedChatModel([call_tool(LOOK), answer("looked")])
-    return [
-        Agent(agent_id="a", model=ScriptedChatModel(script), tools=(look, send)),
-        Agent(agent_id="clerk", model=clerk, tools=(look,)),
-    ]
+    return [agent, Agent(agent_id="clerk", model=clerk, tools=(look,))]
 
 
-@pytest.mark.parametrize("mode", SCRIPTS)
+@pytest.mark.parametrize("mode", MODES)
 async def test_no_call_of_a_graph_reaches_a_tool_beside_the_executor(mode: str, tmp_path: Path) -> None:
     ran.clear()
-    elsewhere, (main, clerk) = Elsewhere(), agents(SCRIPTS[mode])
+    elsewhere, (main, clerk) = Elsewhere(), agents(mode)
     async with segue.open(tmp_path / "segue.db", agents=[clerk], modes={"desk": FLOW}) as app:
         app.register(main, elsewhere)
-        done = await app.ask("go", agent="a", mode=mode)
+        done = await app.ask("go", agent="a")
     assert (done["status"], ran) == ("done", [])
     assert elsewhere.made == ([LOOK, SEND, LOOK] if mode == "desk" else [LOOK, SEND])
 
@@ -111,17 +106,18 @@ def own_api(setting: Setting) -> Does:
     return Does(done_by_the_api, [as_tool(source).spec for source in (look, send)])
 
 
-@pytest.mark.parametrize("mode", SCRIPTS)
+@pytest.mark.parametrize("mode", MODES)
 async def test_every_call_of_a_bot_is_the_apis(mode: str, tmp_path: Path) -> None:
     ran.clear()
+    bot, clerk = agents(mode)
     config = ConversationConfig(
-        user_mode="scripted_user", script=["go"], bot_mode=f"segue:{mode}", bot_agent="a", api_mode="own"
+        user_mode="scripted_user", script=["go"], bot_mode=f"segue:{bot.mode}", bot_agent="a", api_mode="own"
     )
-    async with segue.open(tmp_path / "segue.db", agents=agents(SCRIPTS[mode]), modes={"desk": FLOW}) as app:
+    async with segue.open(tmp_path / "segue.db", agents=[bot, clerk], modes={"desk": FLOW}) as app:
         app.agents.participants.apis.register("own", own_api)
         conversation = await converse(app, config, conversation_id="talk")
-        (bot,) = await app.tasks(session_id="talk.bot")
-    assert (bot["status"], ran) == ("done", [])
+        (task,) = await app.tasks(session_id="talk.bot")
+    assert (task["status"], ran) == ("done", [])
     made = [(u.action, u.action_input) for u in conversation.utterances if u.is_action]
     assert made == ([LOOK, SEND, LOOK] if mode == "desk" else [LOOK, SEND])
     assert [u.data for u in conversation.results] == ["done by the API"] * len(made)
@@ -130,7 +126,7 @@ async def test_every_call_of_a_bot_is_the_apis(mode: str, tmp_path: Path) -> Non
 async def test_the_tools_of_a_flow_are_those_of_the_api(tmp_path: Path) -> None:
     ran.clear()
     desk = FlowConfig(name="desk", subflows_config={"Executor": {"tools": [look]}})
-    script = [plan_json("g", STEPS[:1]), choose("look", at="x"), choose("finish", summary="ok")]
+    script = [plan_of([LOOK]), choose("look", at="x"), choose("finish", summary="ok")]
     bot = Agent(agent_id="a", model=ScriptedChatModel(script), tools=(send,))
     config = ConversationConfig(
         user_mode="scripted_user", script=["go"], bot_mode="segue:desk", bot_agent="a", api_mode="tools"

@@ -1,6 +1,5 @@
 """Tools that a person always allows, in a task or in a session."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from segue.app import App
 from segue.core.agents import Agent, tool_digest
 from segue.core.errors import InvalidAnswer, UnknownThread
 from segue.tools.registry import as_tool
-from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan_json
+from tests.fakes import ScriptedChatModel, answer, call_tool
 
 paid: list[int] = []
 wiped: list[str] = []
@@ -231,30 +230,6 @@ async def test_only_an_approval_can_allow_a_tool(tmp_path: Path) -> None:
         assert await app.permissions() == []
 
 
-async def test_the_steps_of_a_plan_run_by_it(tmp_path: Path) -> None:
-    steps = [
-        {"step": n, "action": "pay", "params": {"amount": n}, "description": f"pay {n}", "phase": "execution"}
-        for n in (1, 2, 3)
-    ]
-    async with segue.open(tmp_path / "segue.db") as app:
-        register(app, plan_json("pay", steps), "paid", mode="plan")
-        asked = await app.ask("pay", session_id="s", agent="a")
-        done = await app.answer(asked["task_id"], always("task"))
-        assert (done["status"], paid) == ("done", [1, 2, 3])
-        permitted = [e for e in await app.events(done["task_id"]) if e["type"] == "call_permitted"]
-        assert [(event["step_id"], event["data"]["scope"]) for event in permitted] == [("2", "task"), ("3", "task")]
-
-
-async def test_the_rounds_of_a_flow_run_by_it(tmp_path: Path) -> None:
-    rounds = [choose("pay", amount=1), choose("pay", amount=2), choose("final_answer", answer="paid")]
-    async with segue.open(tmp_path / "segue.db") as app:
-        register(app, *rounds, mode="controller")
-        asked = await app.ask("1. pay one\n2. pay two", session_id="s", agent="a")
-        done = await app.answer(asked["task_id"], always("task"))
-        assert (done["status"], paid) == ("done", [1, 2])
-        assert [e["scope"] for e in await events(app, done["task_id"], "call_permitted")] == ["task"]
-
-
 async def test_what_the_model_chose_is_shown_before_what_it_left_to_the_tool(tmp_path: Path) -> None:
     @tool(needs_approval=True)
     def refund(reason: str = "", *, order: int) -> str:
@@ -266,31 +241,3 @@ async def test_what_the_model_chose_is_shown_before_what_it_left_to_the_tool(tmp
         asked = await app.ask("refund", session_id="s", agent="a")
         (call,) = asked["question"]["calls"]
         assert list(call["arguments"].items()) == [("order", 17), ("reason", "")]
-
-
-async def test_a_call_that_may_have_taken_effect_is_asked_about_all_the_same(tmp_path: Path) -> None:
-    began = asyncio.Event()
-
-    @tool(needs_approval=True)
-    async def charge(amount: int) -> str:
-        """Charge an amount."""
-        began.set()
-        await asyncio.sleep(0 if amount == 1 else 60)
-        return "charged"
-
-    def charges(amount: int) -> str:
-        return call_tool(("charge", {"amount": amount}))
-
-    async with segue.open(tmp_path / "segue.db") as app:
-        register(app, charges(1), charges(2), charges(2), tools=(charge,))
-        asked = await app.ask("charge", session_id="s", agent="a")
-        began.clear()
-        running = asyncio.create_task(app.answer(asked["task_id"], always("session")))
-        await asyncio.wait_for(began.wait(), 60)
-        began.clear()
-        await asyncio.wait_for(began.wait(), 60)
-        app.stop_now(asked["task_id"])
-        await asyncio.gather(running, return_exceptions=True)
-        again = await app.resume(asked["task_id"])
-        assert again["status"] == "waiting"
-        assert again["question"]["calls"][0]["unknown_outcome"] is True

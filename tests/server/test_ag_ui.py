@@ -17,7 +17,7 @@ from segue.core.agents import Agent
 from segue.core.flows import BranchConfig, FlowConfig
 from segue.tools.registry import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan_json
-from tests.graphs.test_lifecycle import task, tasks
+from tests.modes import CALLING, agent_that
 
 from .serving import ALPHA, BETA, KEYS, Held, Json, Served, ServerSettings, wait_until
 from .shop import refund, reply
@@ -409,21 +409,13 @@ def test_a_run_id_is_of_one_request(client: httpx.Client, changed: Json) -> None
 
 
 PAY = ("pay_back", {"amount": 5})
-STEPS = [{"action": PAY[0], "params": PAY[1], "description": "pay"}]
-APPROVALS = {
-    "react": [call_tool(PAY), answer("done")],
-    "plan": [plan_json("g", STEPS), "done"],
-    "plan_react": [plan_json("g", STEPS), call_tool(PAY), answer("done")],
-    "controller": [plan_json("g", STEPS), choose("pay_back", amount=5), choose("finish", summary="ok")],
-    "lifecycle": [tasks(task("a")), call_tool(PAY), answer("done")],
-}
 
 
-@pytest.mark.parametrize("mode", APPROVALS)
+@pytest.mark.parametrize("mode", CALLING)
 def test_an_approval_names_its_call_in_every_mode(mode: str, database: Path) -> None:
-    payer = Agent(agent_id="shop", model=ScriptedChatModel(APPROVALS[mode]), tools=(pay_back,))
+    payer = agent_that(mode, PAY, agent_id="shop", tools=(pay_back,))
     with Served(database, OPEN, agents=[payer]) as served, served.client() as client:
-        asked = run(client, body("pay it", "r1", forwarded_props={"mode": mode}))
+        asked = run(client, body("pay it", "r1"))
         announced = [event["toolCallId"] for event in asked if event["type"] == "TOOL_CALL_START"]
         (interrupt,) = asked[-1]["outcome"]["interrupts"]
         assert [interrupt[name] for name in ("toolCallId",) if name in interrupt] == announced

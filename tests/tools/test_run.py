@@ -509,18 +509,6 @@ async def test_what_may_run_twice_runs_though_its_like_is_in_doubt(real: ToolLed
     assert (await run_call(bound, "give", {}, next_key(1), real, 1)).result == {"success": 1}
 
 
-async def test_an_approval_does_not_repeat_a_call_that_was_cut_off(real: ToolLedger, switch: Switch) -> None:
-    blocking = as_tool(tool(needs_approval=True)(switch.block))
-    bound = {blocking.name: blocking}
-    running = asyncio.create_task(run_call(bound, "block", {}, KEY, real, 10, approved=True))
-    await until(switch.begun.is_set)
-    running.cancel()
-    await asyncio.wait([running])
-    switch.go.set()
-    resumed = await run_call(bound, "block", {}, KEY, real, 10, approved=True)
-    assert "was under way when its process stopped" in resumed.result["error"]
-
-
 def test_arguments_are_checked_without_a_call() -> None:
     def double(number: int) -> int:
         raise AssertionError("it ran")
