@@ -191,6 +191,12 @@ def test_an_ag_ui_client_sends_images(client: httpx.Client, model: LoopbackServe
     assert len(model.requests) == asked
     large = ImagePart(source=DataSource(value=b64encode(PNG + bytes(2**19)).decode(), mime_type="image/png"))
     assert "a dot" in client.post("/ag-ui/eyes", json=agui("r1", look, large, thread_id="large")).text
+    address = "https://example.com/dot.png"
+    for place, part in enumerate(
+        (ImagePart(source=UrlSource(value=address)), {"type": "binary", "mimeType": "image/png", "url": address})
+    ):
+        assert "a dot" in client.post("/ag-ui/eyes", json=agui("r1", look, part, thread_id=f"url{place}")).text
+        assert image_sent(model)["url"] == address
     before = {"type": "binary", "mimeType": "image/png", "data": source.value}
     assert "a dot" in client.post("/ag-ui/eyes", json=agui("r2", look, before, thread_id="legacy")).text
     assert image_sent(model)["url"] == URL
@@ -199,7 +205,8 @@ def test_an_ag_ui_client_sends_images(client: httpx.Client, model: LoopbackServe
 @pytest.mark.parametrize(
     ("part", "why"),
     [
-        (ImagePart(source=UrlSource(value="https://example.com/dot.png")), "https://example.com/dot.png is an address"),
+        (ImagePart(source=UrlSource(value="http://example.com/dot.png")), "http://example.com/dot.png is an address"),
+        ({"type": "document", "source": {"type": "url", "value": "https://example.com/a.pdf"}}, "is an address"),
         (ImagePart(source=FileSource(value="file-1", provider="openai")), "The file has no content"),
         (ImagePart(source=DataSource(value="!", mime_type="image/png")), "is not valid base64"),
         ({"type": "audio", "source": {"type": "data", "value": "AAAA", "mimeType": "audio/wav"}}, "file is of a type"),

@@ -352,3 +352,15 @@ def test_tenants_are_apart_and_a_key_is_needed(held: Held, database: Path) -> No
         with served.client(headers={"Authorization": f"Bearer {KEY}"}) as http:
             assert [row["session_id"] for row in http.get("/api/sessions").json()["items"]] == ["ann"]
             assert chat(http, "pears", session_id="ann", agent_id="a")[-1]["result"]["success"]
+
+
+def test_a_refusal_is_in_the_message_and_in_the_stream(tmp_path: Path) -> None:
+    agent = Agent(agent_id="clerk", model="offline", mode="react", tools=(refund,))
+    asked: Any = {"model": "clerk", "messages": [{"role": "user", "content": "Paint the fence."}]}
+    with Served(tmp_path / "segue.db", OPEN, agents=[agent]) as served, stock(served) as client:
+        message = client.chat.completions.create(**asked).choices[0].message
+        deltas = [chunk.choices[0].delta for chunk in client.chat.completions.create(**asked, stream=True)]
+        with client.chat.completions.stream(**asked) as stream:
+            final = stream.get_final_completion().choices[0].message
+    assert message.refusal and message.content is None
+    assert [delta.refusal for delta in deltas if delta.refusal] == [message.refusal] == [final.refusal]

@@ -336,7 +336,11 @@ def test_an_endpoint_is_sent_what_is_asked(tmp_path: Path, monkeypatch: pytest.M
     [
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tool_choice": {"type": "web_search"}}, "tool_choice"),
-        ({"model": "native:plan", "tools": [{"type": "function", **SHOW}], "tool_choice": "required"}, "tool_choice"),
+        *(
+            ({"model": f"native:{mode}", "tools": [{"type": "function", **SHOW}], "tool_choice": choice}, "tool_choice")
+            for mode in ("direct", "plan", "lifecycle", "controller")
+            for choice in ("required", {"type": "function", "name": "show"})
+        ),
         ({"text": {"format": {"type": "json_schema", "name": "x", "schema": {"type": "what"}}}}, "text.format"),
         ({"top_logprobs": 3}, "top_logprobs"),
         ({"max_output_tokens": 0}, "max_output_tokens"),

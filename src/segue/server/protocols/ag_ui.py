@@ -188,7 +188,7 @@ class Translation:
         self._reply.recall(before)
         self._memory = memory
         self._state = self._state_of(self._status)
-        yield StateSnapshotEvent(snapshot=self._state)
+        yield StateSnapshotEvent(snapshot={**self._run.own_state, **self._state})
         yield from self._thread.corrected(earlier, goes_on=bool(before))
 
     @property
@@ -200,10 +200,10 @@ class Translation:
         task = self._reply.task
         plan = {"plan": plan_view(task)} if task.plan else {}
         about = {"task_id": self._row.task_id, "status": status, "mode": task.mode or self._row.mode}
-        return {**self._run.own_state, "task": about, **plan, "memory": [*self._memory]}
+        return {"task": about, **plan, "memory": [*self._memory]}
 
     def _update(self, status: str) -> Iterator[BaseEvent]:
-        """What changed of the state."""
+        """What changed of the state, of which the application's part does not."""
         before, self._state = self._state, self._state_of(status)
         if before and (patch := make_patch(before, self._state).patch):
             yield StateDeltaEvent.model_validate({"delta": patch})
@@ -247,7 +247,7 @@ class Translation:
         for part in self._reply.end(str(result["answer"])):
             yield from self._sent(part)
         pending = waiting_calls(result)
-        for call in pending:
+        for call in (*pending, *self._undecided(result)):
             yield from self._begin_call(call["id"], call["name"], call["arguments"])
         yield from self._end_round()
         self._memory = self._memory if memory is None else memory
@@ -285,14 +285,24 @@ class Translation:
         )
         return RunFinishedInterruptOutcome(interrupts=[question])
 
-    def _approval(self, interrupt_id: str, call: Json) -> Interrupt:
-        """The interrupt of a call to approve, which was announced by the id of its place in the task."""
+    def _undecided(self, result: Json) -> list[Json]:
+        """The calls that wait for approval, by the ids of their places in the task."""
+        asked = result.get("question") or {}
+        calls = asked["calls"] if asked.get("kind") == "approval" else []
+        return [{**call, "id": self._place_of(call)} for call in calls]
+
+    def _place_of(self, call: Json) -> str:
+        """The id of a call to approve; a plan announces its calls behind their approval, one for each step."""
         decided = reversed(self._reply.task.running.values())
         place = next((each for each in decided if (each.index, each.name) == (call["index"], call["name"])), None)
+        return _call_id(place) if place else f"{self._row.task_id}:{call.get('step_id', '')}:0"
+
+    def _approval(self, interrupt_id: str, call: Json) -> Interrupt:
+        """The interrupt of a call to approve."""
         return Interrupt(
             id=interrupt_id,
-            reason="tool_call" if place else "confirmation",
-            tool_call_id=_call_id(place) if place else None,
+            reason="tool_call",
+            tool_call_id=self._place_of(call),
             message=question_text({"kind": "approval", "calls": [call]}, self._language),
             response_schema=APPROVAL,
             metadata={"call": call},

@@ -132,8 +132,8 @@ class Completion:
     def rest(self, result: Json) -> str:
         """What of the text that the task ends with was not sent yet."""
         if self._as_json:
-            return self._text(result)
-        parts = self._reply.end(self._text(result))
+            return self.text(result)
+        parts = self._reply.end(self.text(result))
         return "".join(delta["content"] for part in parts for delta in self._delta(part))
 
     def calls(self, result: Json) -> list[Json]:
@@ -155,7 +155,7 @@ class Completion:
             yield self.chunk({"tool_calls": [{"index": place, **call} for place, call in enumerate(calls)]})
         yield self.chunk({}, _finish_reason(calls, result), segue=task_of(result))
 
-    def _text(self, result: Json) -> str:
+    def text(self, result: Json) -> str:
         """The answer; of a task that has none, what was written of it and what it waits for."""
         language: Language = self.row.language or "en"
         if result["status"] == "done":
@@ -179,7 +179,7 @@ class Completion:
     def whole(self, result: Json) -> Json:
         """The completion of a request that does not stream."""
         reasoning = {"reasoning_content": self.reasoning} if self.reasoning else {}
-        text, refused = self._text(result), bool(result.get("refused"))
+        text, refused = self.text(result), bool(result.get("refused"))
         content: Json = {"content": None if refused else text, "refusal": text if refused else None, "annotations": []}
         message: Json = {"role": "assistant", **content, **reasoning}
         if calls := self.calls(result):
@@ -217,7 +217,10 @@ async def _chunks(
     if result["status"] == "error":
         yield _frame({"error": error_of(result)})
         return
-    if rest := completion.rest(result):
+    rest = completion.rest(result)
+    if result.get("refused"):
+        yield _frame(completion.chunk({"refusal": completion.text(result)}))
+    elif rest:
         yield _frame(completion.chunk({"content": rest}))
     for chunk in completion.ending(result):
         yield _frame(chunk)

@@ -25,7 +25,7 @@ from ..request_body import LONGEST, NAME, Items
 from ..service import Begun, Service
 from ..tenants import Tenant
 from .client_tools import asked_calls, submit_results
-from .messages import File, file_of, refuse_files
+from .messages import File, file_of, image_of, refuse_files
 from .reply_options import SchemaForm
 
 _CAMEL = ConfigDict(alias_generator=to_camel, populate_by_name=True)
@@ -67,7 +67,7 @@ class MessagePart(BaseModel):
         """The file that the part is.
 
         Raises:
-            InvalidMessage: it is an address, it has no content, or that is not valid base64.
+            InvalidMessage: it is an address, and no image, it has no content, or that is not valid base64.
         """
         if self.type == "text":
             return None
@@ -76,7 +76,13 @@ class MessagePart(BaseModel):
             kind: Literal["data", "url"] = "data" if self.data else "url"
             source = PartSource(type=kind, value=self.data or self.url or "", mime_type=self.mime_type)
         named = self.metadata.get("filename") if isinstance(self.metadata, dict) else self.filename
-        return file_of(source.url, named if isinstance(named, str) else "")
+        read = image_of if self.is_image else file_of
+        return read(source.url, named if isinstance(named, str) else "")
+
+    @property
+    def is_image(self) -> bool:
+        media_type = (self.source.mime_type if self.source else self.mime_type) or ""
+        return self.type == "image" or (self.type == "binary" and media_type.startswith("image/"))
 
 
 class MadeCall(BaseModel):

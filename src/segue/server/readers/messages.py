@@ -59,8 +59,7 @@ class ContentPart(BaseModel):
             InvalidMessage: it is an address, it has no content, or that is not valid base64.
         """
         if self.type == "image_url":
-            url = self.image_url.url if self.image_url else ""
-            return ImageUrl(url) if url.startswith("https://") else file_of(url, "")
+            return image_of(self.image_url.url if self.image_url else "", "")
         if self.type == "file":
             return file_of(self.file.file_data, self.file.filename) if self.file else file_of("", "")
         return None
@@ -76,6 +75,15 @@ def refuse_files(files: Sequence[File]) -> None:
         raise InvalidMessage(
             "Files cannot join an unfinished task: wait for its answer, or cancel it, then send them again."
         )
+
+
+def image_of(url: str, name: str) -> File:
+    """The image at an https address, which the model's endpoint fetches, or that of a data: URL.
+
+    Raises:
+        InvalidMessage: as those of `file_of`.
+    """
+    return ImageUrl(url) if url.startswith("https://") else file_of(url, name)
 
 
 def file_of(data: str, name: str) -> tuple[str, bytes]:
