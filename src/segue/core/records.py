@@ -56,6 +56,14 @@ def _event(form: Json) -> Json:
     return form
 
 
+@dataclass(frozen=True)
+class Public:
+    """A record whose public form has all its fields."""
+
+    def json(self) -> Json:
+        return asdict(self)
+
+
 @dataclass(frozen=True, kw_only=True)
 class NewTask:
     """What a task begins with; its language is decided once, and None in a row of an earlier release.
@@ -213,7 +221,7 @@ class Webhook:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WaitingTask:
+class WaitingTask(Public):
     """A task that waits for a person: what it asks, since when, and the form of an answer.
 
     `kind` is approval, question or utterance; `problem` says what was wrong with the last answer, or why the question
@@ -232,10 +240,6 @@ class WaitingTask:
     answer: str
     problem: str = ""
     interrupt_id: str = ""
-
-    def json(self) -> Json:
-        """The public form."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,7 +265,7 @@ class Permission:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Worker:
+class Worker(Public):
     """A process that runs the tasks of other processes: what it has, and how many it runs at once.
 
     `agents` are the digests of its agents, by their ids.
@@ -278,10 +282,6 @@ class Worker:
     def has(self, agent_id: str, mode: str, digest: str | None = None) -> bool:
         """Whether it can run a task of this agent and mode; with a digest, whether its agent is the same one."""
         return agent_id in self.agents and mode in self.modes and digest in (None, self.agents[agent_id])
-
-    def json(self) -> Json:
-        """The public form."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,7 +348,7 @@ class StoredEvent:
 
 
 @dataclass(frozen=True)
-class Recovery:
+class Recovery(Public):
     """What a recovery did to a thread.
 
     `checkpoint_id` is where the thread is now; `readable` is False if it has checkpoints, none of which can be read.
@@ -362,10 +362,6 @@ class Recovery:
     dropped: int = 0
     copy: str = ""
     repaired: list[str] = field(default_factory=list)
-
-    def json(self) -> Json:
-        """The public form."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

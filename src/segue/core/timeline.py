@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
 from .errors import ConfigurationError
-from .records import Call, Json
+from .records import Call, Json, Public
 
 SHORT = 6
 """Characters of a snapshot's short id: the last of its id, which are random."""
@@ -45,7 +45,7 @@ _SELDOM = ("forked_from", "damaged", "since")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Effect:
+class Effect(Public):
     """A tool call that is not read-only. `outcome` is success, error, unknown or running."""
 
     task_id: str
@@ -56,10 +56,6 @@ class Effect:
     outcome: str
     started_at: float
     undo: UndoState = ""
-
-    def json(self) -> Json:
-        """The public form."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +110,7 @@ class CallOrigin:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SnapshotDifference:
+class SnapshotDifference(Public):
     """What differs between two snapshots; `state` and `plan` have the values on both sides.
 
     `state`: {"name", "a", "b"}; `plan`: {"step_id", "description", "a", "b"} with the statuses; `messages` and
@@ -128,10 +124,6 @@ class SnapshotDifference:
     messages: dict[str, list[Any]]
     results: dict[str, list[Json]]
     prompt: list[str]
-
-    def json(self) -> Json:
-        """The public form."""
-        return asdict(self)
 
 
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}

@@ -102,9 +102,7 @@ class Runner:
         self.log = storage.events
         self.notices = Notices(storage.workers)
         self.relay = Relay(storage.workers, self.notices)
-        self.leases = LeaseHolder(
-            storage, self.notices, self._lost, self._overdue, on_takeover=self._session_taken_over
-        )
+        self.leases = LeaseHolder(storage, self.notices, self._lost, self._overdue, on_takeover=self._taken_over)
         self.saver = storage.saver(self._publish, self._pause_run)
         self.graph = _compiled(*modes.items()).copy({"checkpointer": self.saver})
         self._storage = storage
@@ -149,7 +147,7 @@ class Runner:
         """The threads whose tasks run in this process, or wait for their turn."""
         return [run.row.thread_id for run in self._runs.values()]
 
-    def _session_taken_over(self) -> None:
+    def _taken_over(self) -> None:
         for observer in self.observers:
             observer.session_taken_over()
 
