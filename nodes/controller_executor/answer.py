@@ -14,7 +14,9 @@ async def answer(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
     call, ids = state["call"] or {}, ids_of(state)
     text = str(call["arguments"].get("answer") or "")
     node_context(runtime).emit(Token(content="\n\n", **ids))
-    result = {"success": phrase("flow_said", state["language"])} if text else {"error": 'It needs an "answer".'}
+    language = state["language"]
+    needed = phrase("branch_needs", language, branch=call["name"], argument="answer")
+    result = {"success": phrase("flow_said", language)} if text else {"error": needed}
     outcome = {**outcome_of(call["name"], "built_in", call["arguments"], result, state), "said": text}
     about = {name: outcome[name] for name in ("branch", "kind", "result", "summary")}
     return {"call": None, "outcome": outcome, "events": announce(BranchEnd(**about, **ids))}

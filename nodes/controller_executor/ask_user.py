@@ -8,6 +8,7 @@ from segue.core.errors import InvalidAnswer
 from segue.core.events import BranchEnd, QuestionAnswered
 from segue.core.question import read_answer
 from segue.prompts.catalogue import phrase
+from segue.prompts.errors import render
 
 from ..shared.context import NodeRuntime, announce
 from .branches import ids_of
@@ -21,7 +22,8 @@ async def ask_user(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
     call, ids = state["call"] or {}, ids_of(state)
     question = str(call["arguments"].get("question") or "").strip()
     if not question:
-        result = {"error": 'ask_user needs a "question".'}
+        needed = phrase("branch_needs", state["language"], branch="ask_user", argument="question")
+        result = {"error": needed}
         return {"call": None, "outcome": outcome_of("ask_user", "built_in", call["arguments"], result, state)}
     asked: dict[str, Any] = {"kind": "question", "question": question}
     if choices := _choices(call["arguments"].get("choices")):
@@ -31,7 +33,7 @@ async def ask_user(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
             answer = read_answer(interrupt(asked))
             break
         except InvalidAnswer as error:
-            asked = {**asked, "problem": str(error)}
+            asked = {**asked, "problem": render(error, state["language"])}
     text = answer.text or phrase("flow_terminated", state["language"])
     outcome = outcome_of("ask_user", "built_in", call["arguments"], {"success": text}, state)
     about = {name: outcome[name] for name in ("branch", "kind", "result", "summary")}

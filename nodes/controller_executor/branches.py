@@ -95,7 +95,8 @@ def _of_tool(tool: Tool) -> Branch:
 
 def _of_graph(name: str, branch: BranchConfig) -> Branch:
     kind = "agent" if branch.agent else "flow" if branch.flow else "graph"
-    return Branch(name, kind, name, branch.description, branch.parameters or _GOAL)
+    described = branch.description or (branch.flow.description if isinstance(branch.flow, FlowConfig) else "")
+    return Branch(name, kind, name, described, branch.parameters or _GOAL)
 
 
 def input_names(graph: Graph) -> Collection[str]:

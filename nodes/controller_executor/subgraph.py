@@ -75,7 +75,7 @@ def _graph_input(takes: Collection[str], arguments: Mapping[str, Any], state: Fl
     given = {**arguments}
     if "messages" in takes and "messages" not in given:
         if not str(goal := given.pop("goal", "")).strip():
-            raise Failed('The branch needs a "goal".')
+            raise Failed(phrase("branch_needs", state["language"], branch=name, argument="goal"))
         given["messages"] = [HumanMessage(str(goal))]
     if "assignment" in takes:
         given["assignment"] = {

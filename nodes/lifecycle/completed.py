@@ -9,6 +9,7 @@ from segue.core.lifecycle import EngineEventType
 from segue.core.plan import Status
 
 from ..shared.context import NodeRuntime, announce, node_context
+from ..shared.plan_progress import undone_line
 from ..shared.task import end_task, joined, read_added_messages
 from .events import engine_event, tasks_of
 from .result import lifecycle_result, whole_answer
@@ -23,7 +24,7 @@ async def completed(state: LifecycleState, runtime: NodeRuntime) -> LifecycleSta
     answer = whole_answer(state)
     work.emit(Token(task_id=task_id, content=answer))
     undone = [task for task in tasks if task.status is not Status.DONE]
-    why = "; ".join(f"task {task.step_id} ({task.status}): {task.note}" for task in undone)
+    why = undone_line("task_undone", undone, state["language"])
     result = lifecycle_result(state, answer, why)
     details = {
         "total_tasks": len(tasks),

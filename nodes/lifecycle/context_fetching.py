@@ -31,7 +31,7 @@ def context_fetching(coordinator: Coordinator | None) -> LifecycleNode:
             given = await coordinator.get_context_async(state["objective"]) if coordinator else _own(work)
             found = {kind: _items(given, kind) for kind in KINDS}
         except Exception as error:  # noqa: BLE001 - a coordinator is anybody's code: the run ends and says why
-            why = f"The context could not be fetched: {str(error) or type(error).__name__}"
+            why = phrase("no_context", state["language"], why=str(error) or type(error).__name__)
             return {"failure": {"error": why, "phase": state["phase"]}}
         context = _bounded(found, work.agent.budget.prompt_tokens)
         counts = {f"{kind}_count": len(found[kind]) for kind in KINDS}

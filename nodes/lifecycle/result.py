@@ -45,7 +45,7 @@ def whole_answer(state: LifecycleState) -> str:
 def done_so_far(state: LifecycleState) -> str:
     """The results of the completed tasks, each under its description; one alone has none."""
     tasks, results = tasks_of(state["steps"]), state["results"]
-    done = [task for task in tasks if task.step_id in results]
+    done = [task for task in tasks if results.get(task.step_id)]
     if len(done) == 1:
         return results[done[0].step_id]
     return "\n\n".join(f"### {task.description}\n\n{results[task.step_id]}" for task in done)

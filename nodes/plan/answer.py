@@ -15,7 +15,7 @@ from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.live_reply import LiveText
 from ..shared.model_call import CompletedCall, ask_model, is_truncated, whole_answer
-from ..shared.plan_progress import step_events
+from ..shared.plan_progress import step_events, undone_line
 from ..shared.prompt_budget import as_json, conversation, truncate_result, truncate_together
 from ..shared.task import (
     amended,
@@ -116,16 +116,17 @@ def _close(steps: tuple[Step, ...], state: PlanState) -> tuple[tuple[Step, ...],
     doubtful = steps_in_doubt(state)
     failed = {step.step_id for step in unrepaired(steps, state)} - doubtful
     blocked = dependents_of(steps, doubtful)
-    why = "it needs a step that failed" if failed else "the budget was spent before it"
+    language = state["language"]
+    why = phrase("step_needs_failed" if failed else "step_over_budget", language)
     steps = thought_through(steps)
     for step in steps:
         if step.status is Status.PENDING and not step.uses_tool:
-            steps = set_status(steps, step.step_id, Status.DONE, "answered with what there is")
+            steps = set_status(steps, step.step_id, Status.DONE, phrase("step_answered", language))
         elif step.status is Status.PENDING:
-            note = "it needs a step whose outcome is unknown" if step.step_id in blocked else why
+            note = phrase("step_needs_unknown", language) if step.step_id in blocked else why
             steps = set_status(steps, step.step_id, Status.SKIPPED, note)
     undone = [s for s in steps if s.step_id in failed or s.status is Status.SKIPPED]
-    return steps, "; ".join(f"step {s.step_id} ({s.status}): {s.note}" for s in undone)
+    return steps, undone_line("step_undone", undone, language)
 
 
 def _unknown(steps: Sequence[Step], state: PlanState) -> list[str]:

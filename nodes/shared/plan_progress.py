@@ -12,6 +12,8 @@ from segue.core.calls import CallResult
 from segue.core.decision import StepStatusUpdate
 from segue.core.events import StepUpdate
 from segue.core.plan import FINAL, Status, Step, set_status
+from segue.prompts.catalogue import phrase
+from segue.prompts.words import word
 
 NOTE_CHARS = 200
 """Characters of an error in the note of a step."""
@@ -119,3 +121,9 @@ def step_event(step: Step, ids: Mapping[str, Any]) -> StepUpdate:
     return StepUpdate(
         step_id=step.step_id, status=step.status.value, description=step.description, note=step.note, **ids
     )
+
+
+def undone_line(text: str, steps: Sequence[Step], language: str) -> str:
+    """The steps that are not done, each with its status and why, on one line; `text` names the sentence of one."""
+    said = (phrase(text, language, step=s.step_id, status=word(s.status, language), why=s.note) for s in steps)
+    return ("；" if language == "zh" else "; ").join(said)

@@ -169,3 +169,29 @@ async def test_the_errors_of_calls_are_in_the_language_of_the_task(
     said = [event["data"]["result"]["error"] for event in events if event["type"] == "tool_result"]
     assert [text.startswith(error) for text, error in zip(said, errors, strict=False)] == [True, True]
     assert ("ponder 的参数不符合要求" if language_of(message) == "zh" else "The arguments of ponder") in said[2]
+
+
+@pytest.mark.parametrize(
+    ("message", "note", "error"),
+    [
+        ("做两件事", "它依赖的步骤失败了", "步骤 2（已跳过）：它依赖的步骤失败了"),
+        ("Do two things", "it needs a step that failed", "step 2 (skipped): it needs a step that failed"),
+    ],
+)
+async def test_notes_of_skipped_steps_are_in_the_language_of_the_task(
+    app: segue.App, message: str, note: str, error: str
+) -> None:
+    first = {"action": "ponder", "params": {"subject": "a"}, "description": "a", "phase": "execution", "depends_on": []}
+    steps = [{**first, "step": 1}, {**first, "step": 2, "depends_on": [1], "params": {"subject": "b"}}]
+    _scripted(app, plan_json("two", steps), plan_json("two", steps), plan_json("two", steps), "…", tools=(ponder,))
+    result = await app.ask(message, agent="a", mode="plan")
+    assert [step["note"] for step in result["plan"] if step["status"] == "skipped"] == [note]
+    assert error in result["error"]
+
+
+@pytest.mark.parametrize(("message", "error"), [("做吧", "任务 1（已出错）："), ("Do it", "task 1 (error): ")])
+async def test_the_error_of_a_lifecycle_run_is_in_the_language_of_the_task(
+    app: segue.App, message: str, error: str
+) -> None:
+    result = await app.ask(message, mode="lifecycle", model="offline")
+    assert result["error"].startswith(error)
