@@ -339,6 +339,40 @@ async def test_sessions_are_resources_and_prompts_are_prompts(app: App) -> None:
                 await client.read_resource(uri)
 
 
+async def test_an_agent_may_take_arguments_instead_of_a_message(app: App) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"city": {"type": "string", "description": "Where."}, "days": {"type": "integer"}},
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    model = ScriptedChatModel(lambda messages: f"Planned {messages[-1].content}")
+    app.register(Agent(agent_id="trip", model=model, prompt="Plan.", mode="direct", arguments=schema))
+    app.register(
+        Agent(agent_id="desk", model=ScriptedChatModel(reply), tools=(refund,), mode="react", arguments=schema)
+    )
+    async with Client(AgentServer(app).server) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert tools["trip"].input_schema == schema
+        done = await client.call_tool("trip", {"city": "Rome", "days": 3})
+        assert not done.is_error and '{"city": "Rome", "days": 3}' in said(done)
+        for wrong, why in (({}, "'city' is a required property"), ({"city": 1}, "city: 1 is not of type 'string'")):
+            refused = await client.call_tool("trip", wrong)
+            assert refused.is_error and why in said(refused)
+        waiting = await client.call_tool("desk", {"city": "please refund"})
+        assert said(waiting) == "Approve refund(amount=5)?", "its tool takes no answer"
+        (trip,) = [prompt for prompt in (await client.list_prompts()).prompts if prompt.name == "trip"]
+        assert [(each.name, each.description, each.required) for each in trip.arguments] == [
+            ("city", "Where.", True),
+            ("days", None, False),
+        ]
+        messages = (await client.get_prompt("trip", {"city": "Rome"})).messages
+        assert [message.content.text for message in messages] == ["Plan.", '{"city": "Rome"}']
+    for wrong in ({"type": "string"}, {"type": "object", "properties": 1}):
+        with pytest.raises(ValueError, match="schema"):
+            Agent(agent_id="trip", arguments=wrong)
+
+
 async def test_over_http_a_tenant_has_its_own_sessions_as_resources(database: Path) -> None:
     with Served(database, ServerSettings(keys=KEYS), agents=[shop()]) as served:
         async with opened(served.url, ALPHA) as client:

@@ -19,6 +19,7 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
+    field_validator,
     model_validator,
 )
 
@@ -230,6 +231,8 @@ class Agent(BaseModel):
     """Agents elsewhere that it has as tools; their cards are read before the agent first runs."""
     prompt: str = ""
     """May hold `{{current_state}}` and `{{tools}}`; a missing state slot is appended."""
+    arguments: dict[str, Any] | None = None
+    """JSON schema of what MCP clients give instead of a message; the agent reads the arguments as JSON."""
     protocol: Literal["json", "native"] = "json"
     """How the model says what to do: the json envelope, or the endpoint's own tool calls."""
     mode: str = "auto"
@@ -252,6 +255,15 @@ class Agent(BaseModel):
     With `last` the system prompt comes first and stays the same, so that an endpoint can reuse what it has read of it.
     None: `last` for a model that runs in this process, else `inline`.
     """
+
+    @field_validator("arguments")
+    @classmethod
+    def _is_object_schema(cls, schema: dict[str, Any] | None) -> dict[str, Any] | None:
+        from .reply_options import check_schema
+
+        if schema is not None and schema.get("type") != "object":
+            raise ValueError('give the schema of an object: type = "object"')
+        return schema and check_schema(schema)
 
 
 def load_agents(path: str | Path) -> list[Agent]:

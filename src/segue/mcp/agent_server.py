@@ -38,6 +38,7 @@ from mcp.types import (
     ListToolsResult,
     PaginatedRequestParams,
     Prompt,
+    PromptArgument,
     PromptMessage,
     ReadResourceRequestParams,
     ReadResourceResult,
@@ -54,6 +55,7 @@ from ..core.agents import Agent
 from ..core.errors import InvalidAnswer, QuestionClosed, SegueError, TaskError, UnknownTask
 from ..core.events import Action, Event, RecursionStart, StepUpdate, ToolCall
 from ..core.records import Json, RequestKey, Task
+from ..core.reply_options import AnswerFormat
 from ..core.task_status import TaskStatus
 from ..prompts.errors import render
 from ..prompts.language import Language
@@ -140,7 +142,7 @@ class AgentServer:
         return Tool(
             name=agent.agent_id,
             description=_description(agent),
-            input_schema=schema,
+            input_schema=schema if agent.arguments is None else agent.arguments,
             output_schema=Answered.model_json_schema(),
         )
 
@@ -187,7 +189,10 @@ class AgentServer:
     async def _list_prompts(self, _: Context, __: PaginatedRequestParams | None) -> ListPromptsResult:
         agents = [agent for agent in self._app.agents.values() if agent.prompt]
         return ListPromptsResult(
-            prompts=[Prompt(name=agent.agent_id, description=_description(agent)) for agent in agents]
+            prompts=[
+                Prompt(name=agent.agent_id, description=_description(agent), arguments=_prompt_arguments(agent))
+                for agent in agents
+            ]
         )
 
     async def _get_prompt(self, ctx: Context, params: GetPromptRequestParams) -> GetPromptResult:
@@ -195,8 +200,9 @@ class AgentServer:
             agent = self._app.agents.agent(params.name)
         except SegueError as error:
             raise MCPError(INVALID_PARAMS, self._describe(ctx, error)) from error
-        text = TextContent(type="text", text=agent.prompt)
-        return GetPromptResult(description=_description(agent), messages=[PromptMessage(role="user", content=text)])
+        texts = [agent.prompt] if agent.arguments is None else [agent.prompt, _as_message(params.arguments or {})]
+        messages = [PromptMessage(role="user", content=TextContent(type="text", text=text)) for text in texts]
+        return GetPromptResult(description=_description(agent), messages=messages)
 
     async def _list_sessions(self, ctx: Context, _: PaginatedRequestParams | None) -> ListResourcesResult:
         prefix = self._prefix_of(ctx)
@@ -247,7 +253,7 @@ class AgentServer:
         prefix = self._prefix_of(ctx)
         if params.request_state:
             return await self._answered(ctx, params)
-        call = Call.model_validate(params.arguments or {})
+        call = _call_of(self._app.agents.agent(params.name), params.arguments or {})
         thread_id = prefix + (call.session_id or self._app.sessions.new_id())
         key = _key(ctx, prefix, params)
         if known := await self._app.tasks.known(key):
@@ -326,7 +332,34 @@ class AgentServer:
             except NoBackChannelError:
                 pass
         prefix = self._prefix_of(ctx)
+        if self._app.agents.agent(task.agent_id).arguments is not None:  # its tool takes no answer
+            return _result(task, prefix, form.message)
         return _result(task, prefix, ask_again(question, task.thread_id.removeprefix(prefix), _language(task)))
+
+
+def _call_of(agent: Agent, arguments: dict[str, Any]) -> Call:
+    """The call that arguments are.
+
+    Raises:
+        ValidationError, UnreadableReply: they are none.
+    """
+    if agent.arguments is None:
+        return Call.model_validate(arguments)
+    message = _as_message(arguments)
+    AnswerFormat(json_schema=agent.arguments).read(message)
+    return Call(message=message)
+
+
+def _as_message(arguments: dict[str, Any]) -> str:
+    return json.dumps(arguments, ensure_ascii=False)
+
+
+def _prompt_arguments(agent: Agent) -> list[PromptArgument]:
+    schema = agent.arguments or {}
+    return [
+        PromptArgument(name=name, description=about.get("description"), required=name in schema.get("required", ()))
+        for name, about in schema.get("properties", {}).items()
+    ]
 
 
 def _description(agent: Agent) -> str:
