@@ -11,8 +11,9 @@ from segue.core.task_status import OPEN
 from ..ports import Connection, Database
 
 _ADD = """
-    INSERT INTO request_keys (key, task_id, thread_id, seq, digest, about)
-    SELECT :key, :task_id, :thread_id, coalesce(max(seq), 0), :digest, :about FROM events WHERE task_id = :task_id
+    INSERT INTO request_keys (key, task_id, thread_id, seq, digest, about, is_stored)
+    SELECT :key, :task_id, :thread_id, coalesce(max(seq), 0), :digest, :about, :is_stored
+    FROM events WHERE task_id = :task_id
     ON CONFLICT (key) DO NOTHING
 """
 _WITH_KEY = "SELECT * FROM request_keys WHERE key = :key"
@@ -20,10 +21,9 @@ _CONTINUING = "SELECT * FROM request_keys WHERE task_id = :task_id AND seq = :se
 _LAST = """
     SELECT * FROM request_keys WHERE key >= :first AND key < :after ORDER BY length(key) DESC, key DESC LIMIT 1
 """
-# The text may also be that of a schema: what a request says itself is in its decoded `about`.
 _UNSTORED = """
     SELECT * FROM request_keys
-    WHERE thread_id IN (SELECT thread_id FROM request_keys WHERE about LIKE '%"store": false%')
+    WHERE thread_id IN (SELECT thread_id FROM request_keys WHERE is_stored = 0)
     AND thread_id NOT IN (SELECT thread_id FROM sessions)
 """
 _TASKS = "SELECT task_id, status, updated_at FROM tasks WHERE thread_id = ?"
@@ -38,7 +38,8 @@ def add_key(connection: Connection, key: RequestKey | None, thread_id: str, task
     if key is None:
         return
     add_key(connection, key.also, thread_id, task_id)
-    values = {"key": key.key, "digest": key.digest, "about": json.dumps(key.about)}
+    values: dict[str, Any] = {"key": key.key, "digest": key.digest, "about": json.dumps(key.about)}
+    values["is_stored"] = int(key.about.get("store") is not False)
     if connection.execute(_ADD, {**values, "thread_id": thread_id, "task_id": task_id}).rowcount == 0:
         raise KeyUsed(key.key)
 
@@ -91,4 +92,4 @@ class RequestKeys:
 
 
 def _known(row: Mapping[str, Any]) -> KnownRequest:
-    return KnownRequest(**{**dict(row), "about": json.loads(row["about"])})
+    return KnownRequest(**{**dict(row), "about": json.loads(row["about"]), "is_stored": row["is_stored"] != 0})

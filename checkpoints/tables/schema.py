@@ -109,9 +109,11 @@ _TABLES = (
         thread_id {key} NOT NULL,
         seq BIGINT NOT NULL DEFAULT 0,
         digest TEXT NOT NULL DEFAULT '',
-        about TEXT NOT NULL DEFAULT '{}'
+        about TEXT NOT NULL DEFAULT '{}',
+        is_stored BIGINT NOT NULL DEFAULT 1
     ){clustered}""",
     "CREATE INDEX request_keys_of_task ON request_keys (task_id, seq)",
+    "CREATE INDEX request_keys_unstored ON request_keys (thread_id) WHERE is_stored = 0",
     # What a person or a client chose for a thread, which may have no task yet.
     """CREATE TABLE sessions (
         thread_id {key} PRIMARY KEY,

@@ -194,7 +194,10 @@ class RequestKey:
 
 @dataclass(frozen=True, kw_only=True)
 class KnownRequest:
-    """What a request did: it began a task, continued it after its event `seq`, or made a thread, with no task_id."""
+    """What a request did: it began a task, continued it after its event `seq`, or made a thread, with no task_id.
+
+    `is_stored` says whether its client can read it again.
+    """
 
     key: str
     task_id: str
@@ -202,11 +205,7 @@ class KnownRequest:
     seq: int
     digest: str
     about: Json
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether the client can read again what it did."""
-        return self.about.get("store") is not False
+    is_stored: bool
 
 
 @dataclass(frozen=True)
