@@ -18,16 +18,19 @@ def loaded_by(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_import_segue_loads_nothing_heavy() -> None:
     loaded = loaded_by("import segue")
     assert "segue" in loaded
     assert not loaded & HEAVY
 
 
+@pytest.mark.slow
 def test_an_app_loads_no_client_of_a_model_that_it_does_not_use() -> None:
     assert "openai" not in loaded_by("import segue.app")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Agent", "Budget"])
 def test_a_name_brings_its_module_when_it_is_used(name: str) -> None:
     assert "pydantic" in loaded_by(f"import segue; segue.{name}")

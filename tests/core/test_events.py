@@ -5,6 +5,7 @@ import inspect
 import json
 import types
 import typing
+from functools import cache
 from typing import Any, Literal, get_args
 
 import pytest
@@ -60,6 +61,7 @@ def strategy_of(annotation: Any) -> st.SearchStrategy[Any]:
     return (plain | {bool: st.booleans(), type(None): st.none(), Literal[True]: st.just(True)})[annotation]
 
 
+@cache
 def instances(kind: type[Event]) -> st.SearchStrategy[Event]:
     hints = typing.get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(kind) if field.name != "type"]

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -216,7 +217,7 @@ SESSIONS: dict[str, tuple[dict[str, Any], Drive, list[Scripted]]] = {
         [Text(json.dumps(SUBTASKS)), Text(call_tool(ADD)), Text(answer("3")), Text(answer("done"))],
     ),
     "a question of a flow": (
-        {},
+        {"modes": {"brief": FLOW}},
         answers_a_question,
         [
             Text(plan_json("g", [step("add", a=1, b=2)])),
@@ -284,18 +285,15 @@ SESSIONS: dict[str, tuple[dict[str, Any], Drive, list[Scripted]]] = {
 
 @pytest.fixture
 async def bench() -> AsyncIterator[Callable[..., Awaitable[Bench]]]:
-    servers: list[LoopbackServer] = []
-    async with segue.open(":memory:", modes={"brief": FLOW}) as app:
+    async with AsyncExitStack() as stack:
 
-        async def laid(script: Sequence[Scripted], **fields: Any) -> Bench:
-            made = Bench(app, LoopbackServer(script).start())
-            servers.append(made.server)
+        async def laid(script: Sequence[Scripted], modes: Any = None, **fields: Any) -> Bench:
+            app = await stack.enter_async_context(segue.open(":memory:", modes=modes))
+            made = Bench(app, stack.enter_context(LoopbackServer(script)))
             app.register(made.agent(**fields))
             return made
 
         yield laid
-        for server in servers:
-            server.stop()
 
 
 @pytest.mark.parametrize("name", SESSIONS)

@@ -336,8 +336,8 @@ async def test_all_characters_of_a_reply_are_counted(app: App, name: str) -> Non
 
 @pytest.mark.parametrize("name", ENDLESS)
 async def test_the_time_limit_holds_for_replies_without_text(app: App, name: str) -> None:
-    result = await ask_endless(app, name, Budget(seconds=1.5, reply_chars=10**8, reasoning_chars=10**8))
-    assert result["error"] == "the time limit of 1.5 seconds was reached"
+    result = await ask_endless(app, name, Budget(seconds=0.75, reply_chars=10**8, reasoning_chars=10**8))
+    assert result["error"] == "the time limit of 0.75 seconds was reached"
 
 
 async def test_a_decision_without_an_end_is_asked_for_again(app: App) -> None:
