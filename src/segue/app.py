@@ -20,6 +20,7 @@ from .graphs.chat import MODES, UNLISTED
 from .memory.folder import MemoryFolder
 from .nodes.chat.run_mode import ModeGraph
 from .nodes.chat.select_mode import AUTO
+from .prompts.catalogue import mode_description
 from .prompts.language import Language
 from .registry import Registry
 from .runtime.control import Control, EventStream
@@ -78,6 +79,11 @@ class App:
     def modes(self) -> list[str]:
         """Every mode that a message may ask for."""
         return [*self._starter.modes]
+
+    def mode_description(self, name: str, language: str) -> str:
+        """What a mode does, in a language; of a flow its own description, where it has one."""
+        flow = self.agents.flows.get(name)
+        return (flow.description if flow else "") or mode_description(name, language)
 
     @property
     def own_modes(self) -> Mapping[str, ModeGraph]:

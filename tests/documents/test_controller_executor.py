@@ -284,6 +284,24 @@ def test_a_wrong_topology_is_named_by_segue_agents(tmp_path: Path) -> None:
     )
 
 
+def test_the_description_of_a_flow_is_that_of_its_mode(tmp_path: Path) -> None:
+    file = tmp_path / "agents.toml"
+    file.write_text('[flows.coder]\ndescription = "Writes code in small steps."\n', encoding="utf-8")
+    done = CliRunner().invoke(cli, ["modes", "--agents", str(file)])
+    assert "Writes code in small steps." in done.stdout
+
+
+async def test_the_controller_sees_the_description_of_a_nested_flow() -> None:
+    inner = {"flow": {"name": "inner", "description": "Looks things up."}}
+    flow = FlowConfig.model_validate({"subflows_config": {"Executor": {"branches": {"research": inner}}}})
+    model = ScriptedChatModel([choose("final_answer", answer="Done.")])
+    async with segue.open(":memory:", modes={"work": flow}) as app:
+        app.register(Agent(agent_id="a", model=model, mode="work"))
+        with model:
+            await app.ask(PLAN, agent="a")
+    assert ": Looks things up." in str(model.calls[0][0].content)
+
+
 def test_the_defaults_are_those_of_the_document() -> None:
     config = FlowConfig()
     assert config.max_round == 30 and [entry.flow for entry in config.topology] == [*SUBFLOWS]

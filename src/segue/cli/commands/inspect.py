@@ -180,11 +180,13 @@ def modes(agents: options.MoreAgents = "", as_json: options.JsonOfList = False) 
     """List the modes, including those of the agents file."""
     from ..views.tables import print_modes
 
-    async def listed(app: "App") -> list[str]:
-        return app.modes
+    language = Settings().ui_language
 
-    names = ask(Settings(":memory:", agents), listed)
-    write_json(names) if as_json else print_modes(output(), names, Settings().ui_language)
+    async def listed(app: "App") -> dict[str, str]:
+        return {name: app.mode_description(name, language) for name in app.modes}
+
+    found = ask(Settings(":memory:", agents), listed)
+    write_json([*found]) if as_json else print_modes(output(), found, language)
 
 
 def agents(agents: options.MoreAgents = "", as_json: options.JsonOfList = False) -> None:

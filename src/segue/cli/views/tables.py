@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ...core.conversation import PREFIXES, Role, Utterance, spoken
 from ...core.records import FORK_MARK
-from ...prompts.catalogue import mode_description, sentence
+from ...prompts.catalogue import sentence
 from ...prompts.words import word
 from ..settings import task_command
 from .consoles import print_prose
@@ -260,13 +260,10 @@ def _scope(row: "Permission", language: str) -> str:
     return scope if row.scope == "session" else f"{scope} {row.task_id[:6]}"
 
 
-def print_modes(console: Console, names: Iterable[str], language: str) -> None:
+def print_modes(console: Console, modes: Mapping[str, str], language: str) -> None:
+    """The modes with what they do."""
     cells = (
-        {
-            "mode": Text(one_line(name)),
-            "description": Text(mode_description(name, language)),
-        }
-        for name in names
+        {"mode": Text(one_line(name)), "description": Text(one_line(described))} for name, described in modes.items()
     )
     _print_table(console, language, MODE_COLUMNS, cells)
 

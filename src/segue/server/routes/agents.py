@@ -19,7 +19,7 @@ from ...core.errors import SegueError
 from ...core.models import OFFLINE
 from ...core.records import Json
 from ...core.tools import Tool
-from ...prompts.catalogue import mode_description, mode_label
+from ...prompts.catalogue import mode_label
 from ...prompts.errors import render_over_http
 from ...prompts.language import Language
 from ..errors import JsonResponse, language_of, not_found
@@ -179,7 +179,7 @@ async def modes(service: ServiceDep, _: TenantDep, request: Request) -> JsonResp
     """The modes that a message may ask for."""
     names, language = [*service.app.modes, CONVERSATION], language_of(request.scope)
     described = [
-        {"name": name, "label": mode_label(name, language), "description": mode_description(name, language)}
+        {"name": name, "label": mode_label(name, language), "description": service.app.mode_description(name, language)}
         for name in names
     ]
     return JsonResponse({"items": names, "modes": described})
