@@ -99,6 +99,7 @@ TRAVEL = (
         ("calculate_budget", {"city": "Chengdu", "days": 3}),
         ("calculate_budget", {"city": "Xi'an", "days": 3}),
     ),
+    _one("How long does the Terracotta Army take?", ("query_attractions", {"cities": ["Xi'an"]}), says=["4 hours"]),
     _one("Tell me about Hangzhou's food", ("get_city_info", {"city": "Hangzhou"})),
     _one("Which city is best for history lovers on a tight budget?", says=["Not used: best, lovers, tight"]),
     _declined("Plan a long weekend in Xi'an for two people", "No tool fits"),

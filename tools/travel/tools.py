@@ -126,7 +126,7 @@ def search_cities(
         *("景点", "景区", "名胜", "门票", "门票多少钱", "好玩", "玩", "看什么", "逛", "打卡"),
         *("哪些地方", "什么地方", "的地方", "哪里好玩", "哪儿好玩"),
         *("sight", "sightseeing", "attraction", "landmark", "to see", "to visit", "things to do"),
-        *("what to do", "ticket"),
+        *("what to do", "ticket", "how long", "玩多久"),
     ],
 )
 def query_attractions(cities: CityNames) -> dict[str, Any]:

@@ -112,9 +112,8 @@ class Task:
         waiting = [call for place, call in enumerate(self.intent.calls) if place not in self.outcomes]
         return [call for call in waiting if call.card.read_only] or waiting[:1]
 
-    @property
-    def thought(self) -> str:
-        calls = [answers.call_text(c.card.name, c.arguments, self.cards, self.language) for c in self.pending]
+    def thought(self, next_calls: Sequence[Call]) -> str:
+        calls = [answers.call_text(c.card.name, c.arguments, self.cards, self.language) for c in next_calls]
         return self.say("think_call", calls=enumerated(calls, self.language)) if calls else self.say("think_answer")
 
     @property
@@ -206,7 +205,7 @@ def _readable(text: str) -> str:
 def _reply(task: Task, request: ModelRequest) -> ModelReply:
     if request.native and task.pending:
         calls = [RawCall("", c.card.name, json.dumps(c.arguments, ensure_ascii=False)) for c in task.pending]
-        return ModelReply(task.thought, "tool_calls", tool_calls=tuple(calls))
+        return ModelReply(task.thought(task.pending), "tool_calls", tool_calls=tuple(calls))
     if request.native or request.schema is None:
         return ModelReply(task.answer, task.finish_reason)
     fields = request.schema.get("properties", {})
@@ -226,7 +225,7 @@ def _decision(task: Task, request: ModelRequest) -> dict[str, Any]:
     output = {"tool_calls": calls} if calls else {"answer": task.answer}
     return {
         "observe": task.say("saw" if made else "first_round", n=made),
-        "thought": task.thought,
+        "thought": task.thought(task.pending),
         "action": {"result": {"action_type": "CALL_TOOL" if calls else "ANSWER", "output": output}},
     }
 
@@ -234,9 +233,9 @@ def _decision(task: Task, request: ModelRequest) -> dict[str, Any]:
 def _choice(task: Task, request: ModelRequest) -> dict[str, Any]:
     """A controller's decision: the next call, else the answer."""
     command, arguments = "final_answer", {"answer": task.answer}
-    if pending := task.pending:
-        command, arguments = pending[0].card.name, dict(pending[0].arguments)
-    return {"thought": task.thought, "decision": {"command": command, "command_args": arguments}}
+    if first := task.pending[:1]:
+        command, arguments = first[0].card.name, dict(first[0].arguments)
+    return {"thought": task.thought(first), "decision": {"command": command, "command_args": arguments}}
 
 
 def _plan(task: Task, request: ModelRequest) -> dict[str, Any]:
