@@ -11,7 +11,9 @@ from ag_ui.core import AssistantMessage, Context, Event, FunctionCall, RunAgentI
 from ag_ui.core import ToolCall as MadeCall
 from ag_ui_validate.pytest_plugin import assert_valid_agui
 from jsonpatch import apply_patch
+from langgraph.graph import START, StateGraph
 from pydantic import TypeAdapter
+from typing_extensions import TypedDict
 
 from segue.core.agents import Agent
 from segue.core.flows import BranchConfig, FlowConfig
@@ -425,22 +427,53 @@ def test_an_approval_names_its_call_in_every_mode(mode: str, database: Path) -> 
     assert states(paid)[-1]["task"]["status"] == "done"
 
 
-def test_an_agent_that_works_for_a_flow_is_an_activity(database: Path) -> None:
-    clerk = Agent(agent_id="clerk", model=ScriptedChatModel([answer("looked")]), mode="direct")
+def test_an_agent_that_works_for_a_flow_is_a_subagent_also_where_it_waits(database: Path) -> None:
+    clerk = Agent(agent_id="clerk", model=ScriptedChatModel([call_tool(PAY), answer("looked")]), tools=(pay_back,))
+    broken = Agent(agent_id="broken", model=ScriptedChatModel(reply), mode="direct")
     script = [
         plan_json("g", [{"description": "look"}]),
         choose("clerk", goal="look"),
+        choose("broken", goal="please fail"),
         choose("finish", summary="ok"),
     ]
-    desk = FlowConfig(
-        name="desk",
-        subflows_config={"Executor": {"branches": {"clerk": BranchConfig(agent="clerk", description="A clerk")}}},
-    )
+    branches = {name: BranchConfig(agent=name, description=f"A {name} one") for name in ("clerk", "broken")}
+    desk = FlowConfig(name="desk", subflows_config={"Executor": {"branches": branches}})
     shop = Agent(agent_id="shop", model=ScriptedChatModel(script), mode="desk")
-    with Served(database, OPEN, agents=[shop, clerk], modes={"desk": desk}) as served, served.client() as client:
+    with (
+        Served(database, OPEN, agents=[shop, clerk, broken], modes={"desk": desk}) as served,
+        served.client() as client,
+    ):
+        asked = run(client, body("look", "r1"))
+        events = run(client, resumed(asked, "r2", {"approved": True}), rules=ANNOUNCED_BEFORE)
+    about = [event for event in [*asked, *events] if event["type"].startswith("SUBAGENT")]
+    assert [event["type"].removeprefix("SUBAGENT_") for event in about] == [
+        "STARTED", "FINISHED", "STARTED", "FINISHED", "STARTED", "ERROR",
+    ]  # fmt: skip
+    suspended, ended = about[1], about[3]
+    assert len({event["subagentRunId"] for event in about[:4]}) == 1
+    assert (about[0]["name"], suspended["outcome"]["type"]) == ("clerk", "suspended")
+    assert "looked" in str(ended["result"]) and about[4]["name"] == "broken"
+
+
+class Looked(TypedDict, total=False):
+    """What a graph is asked, and says."""
+
+    goal: str
+    result: str
+
+
+def test_a_graph_that_works_for_a_flow_is_an_activity(database: Path) -> None:
+    graph = StateGraph(Looked)
+    graph.add_node("look", lambda state: {"result": f"looked for {state['goal']}"})
+    graph.add_edge(START, "look")
+    script = [plan_json("g", [{"description": "look"}]), choose("lookup", goal="tea"), choose("finish", summary="ok")]
+    branches = {"lookup": BranchConfig(graph=graph.compile(), description="Looks it up")}
+    desk = FlowConfig(name="desk", subflows_config={"Executor": {"branches": branches}})
+    shop = Agent(agent_id="shop", model=ScriptedChatModel(script), mode="desk")
+    with Served(database, OPEN, agents=[shop], modes={"desk": desk}) as served, served.client() as client:
         events = run(client, body("look", "r1"))
     (begun,) = [event for event in events if event["type"] == "ACTIVITY_SNAPSHOT"]
     (ended,) = [event for event in events if event["type"] == "ACTIVITY_DELTA"]
     content = apply_patch(begun["content"], ended["patch"])
-    assert (begun["messageId"], content["branch"], content["kind"]) == (ended["messageId"], "clerk", "agent")
-    assert "looked" in str(content["result"])
+    assert (begun["messageId"], content["branch"], content["kind"]) == (ended["messageId"], "lookup", "graph")
+    assert "looked for tea" in str(content["result"])

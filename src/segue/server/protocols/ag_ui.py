@@ -27,6 +27,10 @@ from ag_ui.core import (
     StateSnapshotEvent,
     StepFinishedEvent,
     StepStartedEvent,
+    SubagentErrorEvent,
+    SubagentFinishedEvent,
+    SubagentFinishedSuspendedOutcome,
+    SubagentStartedEvent,
     TextMessageContentEvent,
     TextMessageEndEvent,
     TextMessageStartEvent,
@@ -176,6 +180,8 @@ class Translation:
         self._memory: Sequence[str] = ()
         self._state: Json = {}
         self._branches: dict[str, Json] = {}
+        self._agents: dict[str, BranchStart] = {}
+        """Agents that work for a flow, by the ids of their runs."""
         self._reply = ReplyStream({spec["function"]["name"] for spec in row.client_tools})
 
     def start(self, before: Sequence[Event], earlier: Sequence[Task], memory: Sequence[str]) -> Iterator[BaseEvent]:
@@ -190,6 +196,12 @@ class Translation:
         self._state = self._state_of(self._status)
         yield StateSnapshotEvent(snapshot={**self._run.own_state, **self._state})
         yield from self._thread.corrected(earlier, goes_on=bool(before))
+        for event in before:
+            if isinstance(event, BranchStart) and event.kind == AGENT:
+                self._agents[_branch_id(event)] = event
+            elif isinstance(event, BranchEnd):
+                self._agents.pop(_branch_id(event), None)
+        yield from map(_subagent, self._agents.values())
 
     @property
     def _status(self) -> str:
@@ -250,6 +262,7 @@ class Translation:
         for call in (*pending, *self._undecided(result)):
             yield from self._begin_call(call["id"], call["name"], call["arguments"])
         yield from self._end_round()
+        yield from self._suspend_agents(result)
         self._memory = self._memory if memory is None else memory
         yield from self._update(result["status"])
         usage = _usage(result)
@@ -364,17 +377,49 @@ class Translation:
         return ToolCallResultEvent(message_id=self._new_id("result"), tool_call_id=_call_id(event), content=content)
 
     def _branch(self, event: BranchStart | BranchEnd) -> Iterator[BaseEvent]:
-        """An agent or a graph that works for a flow, as an activity, which ends with its result."""
-        if event.kind == "built_in":
-            return
-        named = f"{event.task_id}:branch:{event.trace_id}"
-        if isinstance(event, BranchStart):
+        """An agent that works for a flow as a subagent, a graph as an activity, which ends with its result."""
+        named = _branch_id(event)
+        if event.kind == AGENT:
+            yield self._agent(event, named)
+        elif event.kind == "built_in":
+            pass
+        elif isinstance(event, BranchStart):
             self._branches[named] = {"branch": event.branch, "kind": event.kind, "arguments": event.arguments}
             yield ActivitySnapshotEvent(message_id=named, activity_type="branch", content=self._branches[named])
         elif named in self._branches:
             patch = [{"op": "add", "path": "/result", "value": event.result}]
             about = {"message_id": named, "activity_type": "branch"}
             yield ActivityDeltaEvent.model_validate({**about, "patch": patch})
+
+    def _agent(self, event: BranchStart | BranchEnd, named: str) -> BaseEvent:
+        if isinstance(event, BranchStart):
+            self._agents[named] = event
+            return _subagent(event)
+        del self._agents[named]
+        if error := event.result.get("error"):
+            return SubagentErrorEvent(subagent_run_id=named, message=str(error))
+        return SubagentFinishedEvent(subagent_run_id=named, result=event.result.get("success"))
+
+    def _suspend_agents(self, result: Json) -> Iterator[BaseEvent]:
+        """End the agents in this run that did not end; one that waits or is paused goes on in a later run."""
+        for named in self._agents:
+            if result["status"] in ("waiting", "paused"):
+                yield SubagentFinishedEvent(subagent_run_id=named, outcome=SubagentFinishedSuspendedOutcome())
+            else:
+                yield SubagentErrorEvent(subagent_run_id=named, message=stop_notice(result["status"], self._language))
+
+
+AGENT = "agent"
+"""The kind of a branch that is an agent."""
+
+
+def _branch_id(event: BranchStart | BranchEnd) -> str:
+    return f"{event.task_id}:branch:{event.trace_id}"
+
+
+def _subagent(event: BranchStart) -> BaseEvent:
+    about = {"arguments": event.arguments}
+    return SubagentStartedEvent(subagent_run_id=_branch_id(event), name=event.branch, metadata=about)
 
 
 def _call_id(event: ToolCall | ToolResult) -> str:
