@@ -262,6 +262,42 @@ def test_several_calls_are_decided_together(service: Service, visit: Visit) -> N
     expect(page.locator(".answer")).to_have_text("Done: refunded 20.5 for order 33.")
 
 
+def test_a_message_is_edited_and_answered_again_in_one_conversation(service: Service, visit: Visit) -> None:
+    page = visit(service)
+    said = f"please refund {uuid4().int % 10**6}"
+    say(page, said, agent="shop")
+    expect(page.get_by_role("region", name="Approve this call?")).to_be_focused()
+    page.keyboard.press("a")
+    expect(page.locator(".answer")).to_contain_text("Done: refunded")
+    rows = page.get_by_role("navigation").get_by_role("link", name=said)
+    page.locator(".said").hover()
+    page.get_by_role("button", name="Edit the message").click()
+    form = page.get_by_role("form", name="Edit the message")
+    form.get_by_role("textbox").fill("please look")
+    page.keyboard.press("Enter")
+    expect(form.get_by_role("alert")).to_contain_text(
+        f"stay in effect, also where you begin again: refund order_id: {said[14:]}"
+    )
+    form.get_by_role("button", name="Continue anyway").click()
+    expect(page.locator(".answer")).to_have_text("Sent.")
+    versions = page.get_by_role("group", name="Versions of this message")
+    expect(versions).to_have_text("2 of 2")
+    page.get_by_role("button", name="Answer again").click()
+    expect(versions).to_have_text("3 of 3")
+    expect(page.locator(".answer")).to_have_text("Sent.")
+    say(page, "please look")
+    expect(page.locator(".answer")).to_have_count(2)
+    expect(page.get_by_role("navigation").locator("[aria-current=page]")).to_have_text("please look")
+    expect(rows).to_have_count(0)
+    page.reload()
+    expect(versions).to_have_text("3 of 3")
+    for _ in range(2):
+        versions.get_by_role("button", name="Previous version").click()
+    expect(versions).to_have_text("1 of 3")
+    expect(page.locator(".answer")).to_contain_text("Done: refunded")
+    expect(page.get_by_role("navigation").locator("[aria-current=page]")).to_have_count(1)
+
+
 def test_a_question_is_answered_by_its_choices_or_in_the_composer(service: Service, visit: Visit) -> None:
     page = visit(service)
     say(page, "1. ask\n2. paint", mode="Controller")

@@ -244,7 +244,7 @@ def _origin(document: Document) -> Json:
     return {"segue_fork": document.thread.model_dump(), IMPORTED: True}
 
 
-TABLES = ("tasks", "calls", "events", "permissions", "titles", "request_keys", "sessions")
+TABLES = ("tasks", "calls", "events", "permissions", "titles", "request_keys", "sessions", "branches")
 """Those whose rows belong to a thread, and stay what they are."""
 _THREADS = """
     SELECT thread_id FROM (

@@ -10,7 +10,7 @@ from typing import Any
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from segue.core.errors import DamagedCheckpoint, UnknownThread
-from segue.core.records import Call, Json, Recovery, RequestKey, Session, from_row
+from segue.core.records import Branch, Call, Json, Recovery, RequestKey, Session, from_row
 from segue.core.timeline import UNDO_SCOPE, CallOrigin, Place, Snapshot
 from segue.prompts.language import Language
 
@@ -161,6 +161,16 @@ _PUT = """
     SET agent_id = excluded.agent_id, model = excluded.model, metadata = excluded.metadata
 """
 _DELETE = "DELETE FROM {} WHERE thread_id = ?"
+_PUT_BRANCH = "INSERT INTO branches (thread_id, root, parent, turn) VALUES (:thread_id, :root, :parent, :turn)"
+_SAME_TITLE = """
+    INSERT INTO titles (thread_id, title) SELECT :thread_id, title FROM titles WHERE thread_id = :parent
+"""
+_BRANCHES = """
+    SELECT branches.* FROM branches LEFT JOIN (SELECT thread_id, min(position) AS first FROM tasks GROUP BY thread_id)
+        AS begun USING (thread_id)
+    WHERE root = coalesce((SELECT root FROM branches WHERE thread_id = :thread_id), :thread_id)
+    ORDER BY begun.first
+"""
 _RAISE_FLOOR = """
     INSERT INTO leases (thread_id, owner, fence, expires_at) VALUES ('', '', ?, 0)
     ON CONFLICT (thread_id) DO UPDATE
@@ -217,6 +227,22 @@ class Threads:
 
         await self._database.write(store)
 
+    async def add_branch(self, branch: Branch) -> None:
+        """Store that a thread is a branch of another one; it has the title that its parent was given."""
+
+        def store(connection: Connection) -> None:
+            connection.execute(_PUT_BRANCH, asdict(branch))
+            connection.execute(_DELETE.format("titles"), (branch.thread_id,))
+            connection.execute(_SAME_TITLE, asdict(branch))
+
+        await self._database.write(store)
+
+    async def branches(self, thread_id: str) -> list[Branch]:
+        """The branches of a thread's conversation, its first thread at the beginning; empty where it has none."""
+        rows = await self._database.read(lambda connection: connection.fetched(_BRANCHES, {"thread_id": thread_id}))
+        found = [from_row(Branch, row) for row in rows]
+        return [Branch(found[0].root, found[0].root, "", 1), *found] if found else []
+
     async def delete(self, thread_id: str, fence: int) -> None:
         """Delete every row of a thread that is leased under this fence, and its lease; a file still holds their bytes.
 
@@ -234,7 +260,7 @@ class Threads:
             deleted = [_delete_from(connection, table, thread_id) for table in ("tasks", "events", "calls", "sessions")]
             if not (delete_rows(connection, thread_id) or any(deleted)):
                 raise UnknownThread(thread_id)
-            for table in ("leases", "lease_queue", "permissions", "titles", "request_keys", "webhooks"):
+            for table in ("leases", "lease_queue", "permissions", "titles", "request_keys", "webhooks", "branches"):
                 _delete_from(connection, table, thread_id)
 
         await self._database.write(work, synced=True)

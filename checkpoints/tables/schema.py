@@ -101,6 +101,15 @@ _TABLES = (
     ){clustered}""",
     # Names that persons gave to threads.
     "CREATE TABLE titles (thread_id {key} PRIMARY KEY, title TEXT NOT NULL){clustered}",
+    # A thread that repeats another one, `parent`, up to a turn, and goes on differently from there: all branches of one
+    # conversation have its first thread as their `root`.
+    """CREATE TABLE branches (
+        thread_id {key} PRIMARY KEY,
+        root {key} NOT NULL,
+        parent {key} NOT NULL,
+        turn INTEGER NOT NULL
+    ){clustered}""",
+    "CREATE INDEX branches_of_root ON branches (root)",
     # What a client's idempotency key stands for: a task, what continued it after its event `seq`, or with no task a
     # thread. `digest` is of the request, `about` what its client reads back of it.
     """CREATE TABLE request_keys (

@@ -95,16 +95,20 @@ _SELECT_THREADS = """
     SELECT last.thread_id, turns, titles.title, first.message AS first_message, last.message,
         last.agent_id, last.mode, last.model, last.status, last.updated_at AS updated_at,
         coalesce(sessions.agent_id, '') AS default_agent, coalesce(sessions.model, '') AS default_model,
-        last.position AS position
+        coalesce(root, last.thread_id) AS root, last.position AS position
     FROM (
-        SELECT thread_id, count(*) AS turns, min(position) AS first, max(position) AS last FROM tasks {of_tasks}
-        GROUP BY thread_id
+        SELECT counted.*, root,
+            row_number() OVER (PARTITION BY coalesce(root, counted.thread_id) ORDER BY last DESC) AS place
+        FROM (
+            SELECT thread_id, count(*) AS turns, min(position) AS first, max(position) AS last FROM tasks {of_tasks}
+            GROUP BY thread_id
+        ) AS counted LEFT JOIN branches ON branches.thread_id = counted.thread_id
     ) AS counted
     JOIN tasks AS first ON first.position = counted.first
     JOIN tasks AS last ON last.position = counted.last
     LEFT JOIN titles ON titles.thread_id = last.thread_id
     LEFT JOIN sessions ON sessions.thread_id = last.thread_id
-    WHERE (:prefix = '' OR substr(last.thread_id, 1, length(:prefix)) = :prefix)
+    WHERE place = 1 AND (:prefix = '' OR substr(last.thread_id, 1, length(:prefix)) = :prefix)
         AND {listed}
         AND (
             :search = '' OR lower(titles.title) LIKE lower(:pattern) ESCAPE '!'
@@ -112,13 +116,14 @@ _SELECT_THREADS = """
         )
     UNION ALL
     SELECT sessions.thread_id, 0, titles.title, '', '', sessions.agent_id, '', sessions.model, 'done',
-        sessions.created_at, sessions.agent_id, sessions.model, 0
+        sessions.created_at, sessions.agent_id, sessions.model, sessions.thread_id, 0
     FROM sessions LEFT JOIN titles ON titles.thread_id = sessions.thread_id
     WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.thread_id = sessions.thread_id) {of_sessions}
         AND (:prefix = '' OR substr(sessions.thread_id, 1, length(:prefix)) = :prefix)
         AND (:search = '' OR lower(titles.title) LIKE lower(:pattern) ESCAPE '!')
     ORDER BY updated_at DESC, position DESC LIMIT :limit
 """
+# Of the branches of a conversation the one that was used last.
 _THREADS = _SELECT_THREADS.format(of_tasks="", of_sessions="", listed=_LISTED.format(thread_id="last.thread_id"))
 _THREAD = _SELECT_THREADS.format(
     of_tasks="WHERE thread_id = :thread_id", of_sessions="AND sessions.thread_id = :thread_id", listed="1 = 1"
@@ -157,7 +162,7 @@ def _shown_thread(row: Row) -> Thread:
     title = row["title"] if isinstance(row["title"], str) else row["first_message"]
     values, faults = read(Thread, {**dict(row), "title": title})
     if faults:
-        unread = {**EMPTY, "turns": 0, "title": "", "default_agent": "", "default_model": ""}
+        unread = {**EMPTY, "turns": 0, "title": "", "default_agent": "", "default_model": "", "root": ""}
         values = {**unread, **values, "status": TaskStatus.ERROR}
     return Thread(**{field.name: values[field.name] for field in fields(Thread)})
 

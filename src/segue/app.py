@@ -433,7 +433,7 @@ class App:
         return (await self.sessions.recover(session_id, language)).json()
 
     async def delete(self, session_id: str, *, keep_memory: bool = False) -> None:
-        """Delete a session: its tasks, messages, snapshots, events and calls; its forks and exports stay.
+        """Delete a session and its branches: tasks, messages, snapshots, events and calls; forks and exports stay.
 
         So do memory files, but without the entries that its tasks wrote, unless `keep_memory` keeps them.
         The database's file is rewritten without them. A copy that `recover` made beside it is not changed.

@@ -30,9 +30,11 @@ def pay() -> str:
 @pytest.fixture(scope="module")
 def own_agents() -> list[Agent]:
     script = [call_tool(("send", {})), answer("sent"), answer("hello")]
+    sending = [call_tool(("send", {})), answer("first"), answer("next"), answer("second"), answer("third")]
     paying = [call_tool(("pay", {})), answer("paid")]
     return [
         Agent(agent_id="post", model=ScriptedChatModel(script), mode="react", tools=(send,)),
+        Agent(agent_id="sender", model=ScriptedChatModel(sending), mode="react", tools=(send,)),
         Agent(agent_id="payer", model=ScriptedChatModel(paying), mode="react", tools=(pay,)),
     ]
 
@@ -94,6 +96,38 @@ def test_an_edit_starts_a_task(client: httpx.Client, timeline: Sequence[Json]) -
     assert (task.status_code, task.json()["session_id"], task.json()["message"]) == (202, "e", "hello")
     assert follow(client, task.json()["task_id"])[-1][1]["result"]["answer"] == "hello"
     assert client.post("/api/sessions/s/edit", json={"checkpoint_id": timeline[0]["id"]}).status_code == 422
+
+
+def test_a_turn_is_begun_again_in_branches_of_one_conversation(client: httpx.Client, served: Served) -> None:
+    first = chat(client, "begin", session_id="b", agent_id="sender")[0]["task_id"]
+    chat(client, "go on", session_id="b", agent_id="sender")
+    path = f"/api/tasks/{first}/branch"
+    place = client.get(path).json()
+    assert [(effect["name"], effect["undo"]) for effect in place["effects"]] == [("send", "available")]
+    client.post("/api/sessions/b/undo", json={"checkpoint_id": place["checkpoint_id"]})
+    assert client.get(path).json()["effects"] == []
+    client.patch("/api/sessions/b", json={"title": "mine"})
+    again = client.post(path, json={"session_id": "b2"})
+    assert (again.status_code, again.json()["message"]) == (202, "begin")
+    follow(client, again.json()["task_id"])
+    (latest,) = client.get("/api/sessions/b/tasks?limit=1").json()["items"]
+    edited = client.post(f"/api/tasks/{latest['task_id']}/branch", json={"session_id": "b3", "message": "stop"})
+    assert follow(client, edited.json()["task_id"])[-1][1]["result"]["answer"] == "third"
+    branches = client.get("/api/sessions/b2/branches").json()["items"]
+    assert [(each["session_id"], each["parent"], each["turn"], each["turns"]) for each in branches] == [
+        ("b", None, 1, 2),
+        ("b2", "b", 1, 1),
+        ("b3", "b", 2, 2),
+    ]
+    client.patch("/api/sessions/b3", json={"title": "ours"})
+    listed = [row for row in client.get("/api/sessions").json()["items"] if row["root"] == "b"]
+    assert [(row["session_id"], row["title"]) for row in listed] == [("b3", "ours")]
+    assert client.get("/api/sessions/b").json()["title"] == "ours"
+    with served.client(headers=BETA) as stranger:
+        assert stranger.get(path).status_code == stranger.post(path, json={}).status_code == 404
+        assert stranger.get("/api/sessions/b/branches").status_code == 404
+    assert client.delete("/api/sessions/b3").status_code == 204
+    assert {client.get(f"/api/sessions/{name}").status_code for name in ("b", "b2", "b3")} == {404}
 
 
 def test_a_second_answer_to_a_question_is_a_conflict(client: httpx.Client) -> None:

@@ -148,7 +148,7 @@ class Thread:
     """A thread with the fields of its newest task; `turns` is the number of its tasks.
 
     `title` is the one that a person gave it, else its first message; a fork begins with its original's. One without a
-    task is done, with empty texts.
+    task is done, with empty texts. `root` is the first thread of the conversation that it is a branch of, else itself.
     """
 
     thread_id: Name
@@ -162,6 +162,7 @@ class Thread:
     updated_at: Moment
     default_agent: str
     default_model: str
+    root: str
 
     def json(self) -> Json:
         """The public form."""
@@ -177,6 +178,19 @@ class Session:
     model: str = ""
     metadata: Annotated[dict[str, str], STORED_AS_JSON] = field(default_factory=dict)
     created_at: Moment = 0.0
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A thread that repeats its `parent` up to a turn, from 1, and differs from there on.
+
+    All branches of a conversation have its first thread as their `root`, which has no parent.
+    """
+
+    thread_id: Name
+    root: Name
+    parent: str
+    turn: Annotated[int, Field(ge=1)]
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from ..core.errors import (
     UnknownThread,
 )
 from ..core.json_depth import DEEPEST, is_too_deep
-from ..core.records import Json, Permission, Recovery, RequestKey, Session, Task, Thread
+from ..core.records import Branch, Json, Permission, Recovery, RequestKey, Session, Task, Thread
 from ..core.reply_options import ReplyOptions
 from ..core.timeline import Pruned, Retention, Snapshot
 from ..nodes.conversation.init import read_config
@@ -231,17 +231,30 @@ class Sessions:
         self._pruning.start(retention)
 
     async def rename(self, session_id: str, title: str) -> None:
-        """Give the session a title; an empty one takes it back.
+        """Give the session, and the branches of its conversation, a title; an empty one takes it back.
 
         Raises:
             UnknownThread.
         """
-        await self._storage.tasks.name_thread(session_id, " ".join(title.split()))
+        for each in await self._conversation(session_id):
+            await self._storage.tasks.name_thread(each, " ".join(title.split()))
+
+    async def branches(self, session_id: str) -> Sequence[Branch]:
+        """The branches of the session's conversation, the first one at the beginning; empty where it has none."""
+        return [each for each in await self._storage.sessions.branches(session_id) if await self._is_there(each)]
+
+    async def _is_there(self, branch: Branch) -> bool:
+        return await self._storage.tasks.latest_of(branch.thread_id) is not None
+
+    async def _conversation(self, session_id: str) -> Sequence[str]:
+        """The session and the other branches of its conversation, which are there."""
+        branches = await self.branches(session_id)
+        return [*(each.thread_id for each in branches if each.thread_id != session_id), session_id]
 
     async def delete(self, session_id: str, keep_memory: bool = False) -> None:
         """Delete every row of the session, and rewrite the file without them; first what its tasks remember.
 
-        That of a conversation's bot is deleted with it.
+        The branches of its conversation are deleted with it, and the session of a conversation's bot.
 
         Raises:
             UnknownThread, ThreadBusy, DatabaseUnavailable, MemoryUnavailable.
@@ -265,6 +278,10 @@ class Sessions:
         return deleted
 
     async def _delete_both(self, session_id: str, keep_memory: bool) -> None:
+        for each in await self._conversation(session_id):
+            await self._delete_one(each, keep_memory)
+
+    async def _delete_one(self, session_id: str, keep_memory: bool) -> None:
         async with self._runner.leased(session_id):
             if bot := await bot_session_of(self._storage.tasks, session_id):
                 async with self._runner.leased(bot):

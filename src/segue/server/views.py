@@ -75,6 +75,7 @@ class SessionView(BaseModel):
     updated_at: float
     default_agent: str = Field(description="the agent of messages that name none; empty: the service's")
     default_model: str = Field(description="the model of messages that name none; empty: the agent's")
+    root: str = Field(description="the first session of the conversation that it is a branch of, else itself")
 
 
 class PermissionView(BaseModel):
@@ -252,7 +253,7 @@ def with_html(task: Json) -> Json:
 
 def session_view(row: Thread, tenant: Tenant) -> Json:
     """The fields of a `SessionView`."""
-    return fields_of(SessionView, row, session_id=tenant.shown(row.thread_id))
+    return fields_of(SessionView, row, session_id=tenant.shown(row.thread_id), root=tenant.shown(row.root))
 
 
 def permission_view(row: Permission, tenant: Tenant) -> Json:

@@ -13,7 +13,7 @@ from ...core.attachments import read_attachment
 from ...core.calls import Execution
 from ...core.context import AppContext
 from ...core.errors import InvalidMessage, SegueError, TaskError, ThreadExists, UnknownThread
-from ...core.records import Call, Json, RequestKey, Task
+from ...core.records import Branch, Call, Json, RequestKey, Task
 from ...core.timeline import (
     UNDO_SCOPE,
     CallOrigin,
@@ -359,7 +359,13 @@ class Rewind:
         """Start the snapshot's turn again with another message."""
         snapshot = await self._snapshot(session_id, checkpoint_id)
         tasks = await self._storage.tasks.since(session_id, None, 0.0)
-        turn = _turn_of(snapshot, tasks, session_id)
+        return await self._again(tasks, _turn_of(snapshot, tasks, session_id), new_session, message, key)
+
+    async def _again(
+        self, tasks: Sequence[Task], turn: int, new_session: str, message: str, key: RequestKey | None
+    ) -> Started:
+        """Start a turn of these tasks' session again, in a new one, with a message."""
+        session_id = tasks[turn].thread_id
         check_session(new_session)
         request = replace(_request(tasks[turn], new_session, message), key=key)
         if turn == 0:
@@ -369,6 +375,42 @@ class Rewind:
         before = await self._end_of(session_id, tasks[turn - 1])
         async with self._forked(session_id, before.checkpoint_id, new_session):
             return await self._starter.start(request)
+
+    # Branches.
+
+    async def branch(self, task_id: str, new_session: str, message: str = "", key: RequestKey | None = None) -> Task:
+        """Start a task's turn again in a new branch of its conversation, with its own message or another one.
+
+        Raises:
+            InvalidMessage, UnknownTask, ThreadExists, DamagedSession.
+            TaskError: the snapshots before the turn were pruned.
+        """
+        tasks, turn = await self._turn(task_id)
+        session_id = tasks[turn].thread_id
+        others = await self._storage.sessions.branches(session_id)
+        task, _ = await self._again(tasks, turn, new_session, message or tasks[turn].message, key)
+        root = others[0].root if others else session_id
+        await self._storage.sessions.add_branch(Branch(new_session, root, session_id, turn + 1))
+        return task
+
+    async def before_turn(self, task_id: str) -> Snapshot:
+        """The snapshot that a task's turn began from; that of a first turn is the oldest of its session.
+
+        Raises:
+            UnknownTask.
+            TaskError: the snapshots before the turn were pruned.
+        """
+        tasks, turn = await self._turn(task_id)
+        if turn:
+            return await self._end_of(tasks[turn].thread_id, tasks[turn - 1])
+        every, _ = await self._snapshots(tasks[turn].thread_id)
+        return every[-1]
+
+    async def _turn(self, task_id: str) -> tuple[Sequence[Task], int]:
+        """The tasks of a task's session, oldest first, and its place among them."""
+        task = await self._storage.tasks.get(task_id)
+        tasks = await self._storage.tasks.since(task.thread_id, None, 0.0)
+        return tasks, next(place for place, each in enumerate(tasks) if each.task_id == task_id)
 
     @asynccontextmanager
     async def _forked(

@@ -14,7 +14,7 @@ from ..request_body import LONGEST, NAME, RequestBody
 from ..service import Service
 from ..tenants import Tenant
 from ..views import Origin, TaskView, fields_of, origin_view, task_view
-from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, ServiceDep, SessionId, TenantDep, Unset, routes
+from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, ServiceDep, SessionId, TaskId, TenantDep, Unset, routes
 
 router = routes("rewind")
 SNAPSHOT = Field(min_length=6, max_length=64, description="A snapshot's id, or its last six characters or more.")
@@ -197,6 +197,51 @@ async def edit(
         with service.starting_task(tenant, new):
             editing = service.app.rewind.edit(thread_id, body.checkpoint_id, new, body.message or "", body.state, key)
             await service.once(key, editing)
+    (row,) = await service.app.tasks.list(session_id=new, limit=1)
+    return JsonResponse(task_view(row, tenant), 202)
+
+
+class BranchRequest(RequestBody):
+    """The message of the turn in the new branch, and the new session's name."""
+
+    message: str | None = Field(default=None, description="By default the same: the answer is made again.")
+    session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
+
+
+class BranchPlace(BaseModel):
+    """Where a branch from a turn begins, and the effects of the calls since then, which stay."""
+
+    session_id: str
+    checkpoint_id: str
+    effects: list[EffectView]
+
+
+@router.get("/api/tasks/{task_id}/branch", response_model=BranchPlace, responses=CONFLICT)
+async def branch_place(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+    """What stays in effect if the task's turn is begun again: `undo` takes back what can be."""
+    task = await service.own_task(tenant, task_id)
+    place = await service.app.rewind.before_turn(task_id)
+    stay = await remaining_effects(service, task.thread_id, place.checkpoint_id)
+    names = {"session_id": tenant.shown(task.thread_id), "checkpoint_id": place.checkpoint_id}
+    return JsonResponse({**names, "effects": stay})
+
+
+@router.post(
+    "/api/tasks/{task_id}/branch", status_code=202, response_model=TaskView, responses={**CONFLICT, **MODEL_DOWN}
+)
+async def branch(
+    task_id: TaskId, body: BranchRequest, service: ServiceDep, tenant: TenantDep, key: KeyDep
+) -> JsonResponse:
+    """Begin the task's turn again in a new branch of its conversation; the new task's stream shows how.
+
+    Lists show a conversation once, by the branch that was used last.
+    """
+    service.refuse_while_draining()
+    await service.own_task(tenant, task_id)
+    new, made = await service.new_session(tenant, body.session_id, key)
+    if not made:
+        with service.starting_task(tenant, new):
+            await service.once(key, service.app.rewind.branch(task_id, new, body.message or "", key))
     (row,) = await service.app.tasks.list(session_id=new, limit=1)
     return JsonResponse(task_view(row, tenant), 202)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
-from ...core.records import Json, Session
+from ...core.records import Branch, Json, Session
 from ..errors import JsonResponse, LongJsonResponse
 from ..request_body import LONGEST, MODEL, NAME, RequestBody
 from ..service import Service
@@ -132,6 +132,30 @@ async def snapshots(
     return JsonResponse({"items": items, "next": rows[limit - 1].checkpoint_id if len(rows) > limit else None})
 
 
+class BranchView(BaseModel):
+    """A branch of a conversation: it repeats its parent before a turn, and differs from there on."""
+
+    session_id: str
+    parent: str | None = Field(description="the session that it repeats; null for the first one")
+    turn: int = Field(description="the first turn that is its own, from 1")
+    turns: int
+    updated_at: float
+
+
+@router.get("/api/sessions/{session_id}/branches", response_model=Page[BranchView])
+async def branches(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+    """The branches of the session's conversation, the first one at the beginning; empty where it has none."""
+    found = await service.app.sessions.branches(await service.own_session(tenant, session_id))
+    items = [await _branch(service, tenant, each) for each in found]
+    return JsonResponse({"items": items, "next": None})
+
+
+async def _branch(service: Service, tenant: Tenant, branch: Branch) -> Json:
+    row = await service.app.sessions.get(branch.thread_id)
+    names = {"session_id": tenant.shown(branch.thread_id), "parent": tenant.shown(branch.parent) or None}
+    return {**names, "turn": branch.turn, "turns": row.turns, "updated_at": row.updated_at}
+
+
 @router.post("/api/sessions/{session_id}/fork", status_code=201, response_model=ForkView, responses=CONFLICT)
 async def fork(
     session_id: SessionId, body: ForkRequest, service: ServiceDep, tenant: TenantDep, key: KeyDep
@@ -177,7 +201,7 @@ async def _view(service: Service, tenant: Tenant, thread_id: str) -> Json:
 async def delete(
     session_id: SessionId, service: ServiceDep, tenant: TenantDep, keep_memory: KeepMemory = False
 ) -> Response:
-    """Delete the session and everything that it holds; its forks stay."""
+    """Delete the session and everything that it holds, and the branches of its conversation; its forks stay."""
     await service.app.delete(await service.own_session(tenant, session_id), keep_memory=keep_memory)
     return Response(status_code=204)
 

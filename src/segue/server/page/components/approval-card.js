@@ -1,6 +1,6 @@
 // @ts-check
 /** Calls that wait for approval, in the conversation: each is approved, edited or rejected with one click or key. */
-import { answer } from "../state/conversation.js";
+import { answer } from "../state/task-actions.js";
 import { t } from "../texts/index.js";
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { CallChoice } from "./call-choice.js";

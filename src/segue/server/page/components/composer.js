@@ -1,6 +1,7 @@
 // @ts-check
 /** Where a person writes: a new message, something for the running task, or an answer. */
-import { cancel, openTurn, pause, say } from "../state/conversation.js";
+import { openTurn, say } from "../state/conversation.js";
+import { cancel, pause } from "../state/task-actions.js";
 import { attach, withTables } from "../state/files.js";
 import { CONVERSATION } from "../state/participants.js";
 import { useRead } from "../state/signals.js";

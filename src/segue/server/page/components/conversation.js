@@ -32,7 +32,7 @@ export function Conversation() {
           ${t(state === "loading" ? "conversation.loading" : "conversation.older")}
         </button>`}
         ${isNew && html`<${NoTurns} state=${state} />`}
-        ${turns.map((turn) => html`<${Turn} key=${turn.value.id} turn=${turn} />`)}
+        ${turns.map((turn, place) => html`<${Turn} key=${turn.value.id} turn=${turn} place=${place} />`)}
         ${sending && html`<div class="turn said" data-pending="true"><p>${sending}</p></div>`}
       </div>
     </div>

@@ -2,7 +2,7 @@
 /** The bar above the conversation. */
 import { titleOf } from "../state/sessions.js";
 import { useRead } from "../state/signals.js";
-import { openPanel, store } from "../state/store.js";
+import { openPanel, shownRow, store } from "../state/store.js";
 import { t } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
 import { IconButton } from "./icon-button.js";
@@ -33,7 +33,7 @@ export function Header() {
 }
 
 function shownTitle() {
-  const row = store.sessions.value?.find((each) => each.session_id === store.session.value);
+  const row = shownRow();
   if (row) return titleOf(row);
   return store.turns.value[0]?.value.message ?? (store.session.value || t("session.new"));
 }

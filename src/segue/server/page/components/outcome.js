@@ -1,6 +1,6 @@
 // @ts-check
 /** Where the task stands, when that is not plain: running, paused, waiting, failed, or without a connection. */
-import { resume } from "../state/conversation.js";
+import { resume } from "../state/task-actions.js";
 import { isUtterance } from "../state/participants.js";
 import { t, textOf } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";

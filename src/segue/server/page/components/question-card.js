@@ -1,6 +1,6 @@
 // @ts-check
 /** A question of the agent: its choices are buttons, any other answer is written below. */
-import { answer } from "../state/conversation.js";
+import { answer } from "../state/task-actions.js";
 import { t } from "../texts/index.js";
 import { html, useState } from "../vendor/htm-preact.js";
 import { Icon } from "./icon.js";

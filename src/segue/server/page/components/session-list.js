@@ -4,7 +4,7 @@ import { open } from "../state/conversation.js";
 import { sessionAddress } from "../state/router.js";
 import { rename, titleOf } from "../state/sessions.js";
 import { useRead } from "../state/signals.js";
-import { store } from "../state/store.js";
+import { shownRow, store } from "../state/store.js";
 import { t, textOf } from "../texts/index.js";
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { Icon } from "./icon.js";
@@ -58,7 +58,7 @@ function grouped(sessions) {
 
 /** @param {{ row: SessionRow }} props */
 function SessionItem({ row }) {
-  const isShown = useRead(() => store.session.value === row.session_id, [row.session_id]);
+  const isShown = useRead(() => shownRow()?.session_id === row.session_id, [row.session_id]);
   const [isRenaming, setRenaming] = useState(false);
   const item = useRef(/** @type {HTMLElement | null} */ (null));
   const wasRenaming = useRef(false);

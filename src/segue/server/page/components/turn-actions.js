@@ -1,28 +1,38 @@
 // @ts-check
 /** What a person does with an answer: copy it, rate it, look inside. */
-import { rate } from "../state/conversation.js";
+import { rate } from "../state/task-actions.js";
+import { CONVERSATION } from "../state/participants.js";
 import { openPanel, store, toast } from "../state/store.js";
+import { OPEN } from "../state/turn.js";
 import { duration, moment, t, textOf } from "../texts/index.js";
-import { html } from "../vendor/htm-preact.js";
+import { html, useState } from "../vendor/htm-preact.js";
 import { copy } from "./copy.js";
 import { Icon } from "./icon.js";
 import { IconButton } from "./icon-button.js";
+import { lazy } from "./lazy.js";
 
 /** @import { Turn } from "../state/types.js" */
 /** @typedef {import("../state/store.js").TurnSignal} TurnSignal */
+
+const BranchForm = lazy(async () => (await import("./branch-form.js")).BranchForm);
 
 /** @param {{ turn: TurnSignal, shown: Turn }} props */
 export function TurnActions({ turn, shown }) {
   const mode = textOf(`mode.${shown.mode}`, shown.mode);
   const took = shown.status === "done" ? duration(Math.max(0, shown.updatedAt - shown.createdAt - shown.idle)) : "";
   const about = [shown.agent, mode, took, moment(shown.createdAt)].filter(Boolean).join(" · ");
+  const [isBranching, setBranching] = useState(false);
+  const canBranch = !OPEN.has(shown.status) && shown.mode !== CONVERSATION;
   return html`<div class="turn-actions">
     ${shown.answer && html`<${IconButton} icon="copy" label=${t("turn.copy")} onClick=${() => copy(shown.answer)} />`}
+    ${canBranch &&
+    html`<${IconButton} icon="retry" label=${t("branch.regenerate")} onClick=${() => setBranching(true)} />`}
     ${shown.status === "done" && html`<${Stars} turn=${turn} rating=${shown.rating ?? 0} />`}
     <${IconButton} icon="info" label=${t("turn.inspect")} onClick=${() => inspect(shown.id)} />
     <${IconButton} icon="fork" label=${t("turn.fork")} onClick=${() => openPanel("snapshots")} />
     <span class="about">${about}</span>
-  </div>`;
+  </div>
+  ${isBranching && html`<${BranchForm} task=${shown.id} message=${null} close=${() => setBranching(false)} />`}`;
 }
 
 /** @param {{ turn: TurnSignal, rating: number }} props */

@@ -10,8 +10,8 @@ import { Activity } from "./activity.js";
 import { Answer } from "./answer.js";
 import { Charts } from "./charts.js";
 import { lazy } from "./lazy.js";
-import { MessageFiles } from "./message-files.js";
 import { Outcome } from "./outcome.js";
+import { Said } from "./said.js";
 import { Thoughts } from "./thoughts.js";
 import { TurnActions } from "./turn-actions.js";
 
@@ -20,8 +20,8 @@ import { TurnActions } from "./turn-actions.js";
 const Asked = lazy(async () => (await import("./asked.js")).Asked);
 const Transcript = lazy(async () => (await import("./transcript.js")).Transcript);
 
-/** @param {{ turn: TurnSignal }} props */
-export function Turn({ turn }) {
+/** @param {{ turn: TurnSignal, place: number }} props `place` among the shown turns, from 0 */
+export function Turn({ turn, place }) {
   const shown = useRead(() => turn.value, [turn]);
   useEffect(() => void loadDetails(turn), [turn]);
   const isActive = ACTIVE.has(shown.status);
@@ -29,10 +29,9 @@ export function Turn({ turn }) {
   return html`<article class="turn" data-status=${shown.status}>
     ${isTalk
       ? html`<${Transcript} shown=${shown} />`
-      : html`<div class="said"><h2 class="unseen">${t("turn.you")}</h2><p>${shown.message}</p>
-          <${MessageFiles} shown=${shown} /></div>`}
+      : html`<${Said} shown=${shown} place=${place} />`}
     ${[...shown.notes, ...shown.pending].map(
-      (note, place) => html`<div class="said note" key=${place} data-pending=${place >= shown.notes.length}>
+      (note, nth) => html`<div class="said note" key=${nth} data-pending=${nth >= shown.notes.length}>
         <span class="about">${t("turn.steered")}</span><p>${note}</p>
       </div>`,
     )}

@@ -1,14 +1,16 @@
 // @ts-check
 /** The conversation that is shown: loading it, and what a person does in it. */
 import { signal } from "../vendor/signals-core.js";
-import { get, request, send } from "./api.js";
+import { get, request } from "./api.js";
+import { readBranches } from "./branches.js";
 import { attempt } from "./failures.js";
 import { uploads } from "./files.js";
 import { leaveAll, refresh, watch } from "./live.js";
 import { forgetKey, keyOf } from "./message-key.js";
 import { goTo, nameSession } from "./router.js";
 import { refreshLists } from "./sessions.js";
-import { store, turnOf } from "./store.js";
+import { shownRow, store, turnOf } from "./store.js";
+import { answer } from "./task-actions.js";
 import { ACTIVE, OPEN, turnOfRow, without } from "./turn.js";
 
 /** @import { Attachment, Json, TaskRow } from "./types.js" */
@@ -25,6 +27,7 @@ export async function open(session) {
   leaveAll();
   store.session.value = session;
   store.turns.value = [];
+  if (!store.branches.value.some((each) => each.session_id === session)) store.branches.value = [];
   store.focus.value = "";
   store.sending.value = "";
   store.paging.value = { state: session ? "loading" : "none", older: null };
@@ -36,12 +39,15 @@ export async function open(session) {
 
 /** @param {string} session */
 async function load(session) {
-  const page = await get(pageAddress(session));
+  const [page, branches] = await Promise.all([get(pageAddress(session)), readBranches(session)]);
   if (store.session.value !== session) return;
   leaveAll();
+  const known = branches.find((each) => each.session_id === session)?.turns ?? page.items.length;
+  store.firstTurn.value = known - page.items.length + 1;
+  store.branches.value = branches;
   store.turns.value = page.items.toReversed().map(shown);
   store.paging.value = { state: "ready", older: page.next };
-  const row = store.sessions.value?.find((each) => each.session_id === session);
+  const row = shownRow();
   store.agent.value = row?.default_agent || store.turns.value.at(-1)?.value.agent || store.agent.value;
 }
 
@@ -66,7 +72,10 @@ export async function loadOlder() {
   paging.value = { state: "loading", older };
   const page = await attempt(() => get(`${pageAddress(of)}&before=${encodeURIComponent(older)}`));
   if (session.value !== of) return;
-  if (page) store.turns.value = [...page.items.toReversed().map(shown), ...store.turns.value];
+  if (page) {
+    store.turns.value = [...page.items.toReversed().map(shown), ...store.turns.value];
+    store.firstTurn.value -= page.items.length;
+  }
   paging.value = { state: "ready", older: page ? page.next : older };
 }
 
@@ -187,37 +196,6 @@ function adopt(response, message, attachments) {
   watch(turn, response);
   void refreshLists();
 }
-
-/**
- * Ask something of a turn's task, then show what came of it.
- *
- * @param {TurnSignal} turn
- * @param {string} what pause, resume, cancel, answer or rating
- * @param {Json} [body]
- */
-async function ask(turn, what, body) {
-  const path = `/api/tasks/${encodeURIComponent(turn.value.id)}/${what}`;
-  const row = await attempt(() => send("POST", path, body));
-  if (!row) return false;
-  const { status, rating, error } = /** @type {TaskRow} */ (row);
-  const question = status === "waiting" ? turn.value.question : null;
-  turn.value = { ...turn.value, status, rating, question, error: error ?? "" };
-  if (ACTIVE.has(status)) watch(turn);
-  else await attempt(() => refresh(turn));
-  void refreshLists();
-  return true;
-}
-
-/** @param {TurnSignal} turn */
-export const pause = (turn) => ask(turn, "pause");
-/** @param {TurnSignal} turn */
-export const resume = (turn) => ask(turn, "resume");
-/** @param {TurnSignal} turn */
-export const cancel = (turn) => ask(turn, "cancel");
-/** @param {TurnSignal} turn @param {number} rating */
-export const rate = (turn, rating) => ask(turn, "rating", { rating });
-/** @param {TurnSignal} turn @param {Json} body */
-export const answer = (turn, body) => ask(turn, "answer", body);
 
 /** Look again at a session that changed elsewhere: another tab, the terminal, a restart. */
 export async function lookAgain() {

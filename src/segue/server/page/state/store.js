@@ -3,7 +3,7 @@
 import { signal } from "../vendor/signals-core.js";
 import { remembered } from "./storage.js";
 
-/** @import { Agent, NextFile, SessionRow, Turn, WaitingTask } from "./types.js" */
+/** @import { Agent, Branch, NextFile, SessionRow, Turn, WaitingTask } from "./types.js" */
 /** @typedef {import("../vendor/signals-core.js").Signal<Turn>} TurnSignal */
 /** @typedef {{ id: number, kind: "error" | "note", text: string }} Toast */
 /** @typedef {{ state: "none" | "loading" | "ready" | "failed", older: string | null }} Paging */
@@ -13,6 +13,11 @@ export const store = {
   session: signal(""),
   /** @type {import("../vendor/signals-core.js").Signal<TurnSignal[]>} oldest first */
   turns: signal([]),
+  /** The number of the first turn that is shown, from 1; known where there are branches. */
+  firstTurn: signal(1),
+  /** Those of the shown conversation, the first one first. */
+  /** @type {import("../vendor/signals-core.js").Signal<Branch[]>} */
+  branches: signal([]),
   /** @type {import("../vendor/signals-core.js").Signal<Paging>} */
   paging: signal({ state: "none", older: null }),
 
@@ -61,6 +66,12 @@ export const store = {
  */
 export function turnOf(taskId) {
   return store.turns.value.find((turn) => turn.value.id === taskId);
+}
+
+/** The row of the shown conversation in the list of sessions: that of the branch that was used last. */
+export function shownRow() {
+  const root = store.branches.value[0]?.session_id;
+  return store.sessions.value?.find((row) => row.session_id === store.session.value || row.root === root);
 }
 
 /** The agent of the next message, once the agents are loaded. */

@@ -15,7 +15,11 @@
  * @typedef {{ task: TaskRow, events: Frame[], calls: LedgerCall[], question: Question | null,
  *   next: { after_event: number, after_call: number } | null }} Trace
  * @typedef {{ session_id: string, title: string, message: string, mode: string, turns: number, status: string,
- *   updated_at: number, default_agent: string }} SessionRow
+ *   updated_at: number, default_agent: string, root: string }} SessionRow
+ * @typedef {{ session_id: string, parent: string | null, turn: number, turns: number, updated_at: number }} Branch
+ *   A session that repeats its parent before a turn.
+ * @typedef {{ session_id: string, checkpoint_id: string, effects: { task_id: string, name: string, arguments: Json,
+ *   started_at: number, undo: string }[] }} BranchPlace
  * @typedef {{ agent_id: string, description: string, mode: string, modes: string[], model: string, default: boolean,
  *   reads_files: boolean, tools: { name: string, title: string, description: string, needs_approval: boolean }[],
  *   error: string }} Agent

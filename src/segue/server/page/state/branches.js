@@ -1,0 +1,79 @@
+// @ts-check
+/** The branches of the shown conversation: sessions that repeat each other up to a turn. */
+import { goTo } from "./router.js";
+import { get, send } from "./api.js";
+import { attempt } from "./failures.js";
+import { refreshLists } from "./sessions.js";
+import { store } from "./store.js";
+
+/** @import { Branch, BranchPlace } from "./types.js" */
+
+/** @param {string} session @returns {Promise<Branch[]>} none where they cannot be read */
+export async function readBranches(session) {
+  const page = await get(`/api/sessions/${encodeURIComponent(session)}/branches`).catch(() => ({ items: [] }));
+  return page.items;
+}
+
+/** The session that a turn of a branch was made in. @param {Branch} branch @param {number} turn */
+function owner(branch, turn) {
+  let made = branch;
+  while (turn < made.turn) {
+    const parent = store.branches.value.find((each) => each.session_id === made.parent);
+    if (!parent) break;
+    made = parent;
+  }
+  return made.session_id;
+}
+
+/**
+ * The sessions to show for each version of a turn of the shown one, oldest first, and the place of the shown one.
+ *
+ * @param {number} turn from 1
+ */
+export function versionsOf(turn) {
+  const { branches, session } = store;
+  const shown = branches.value.find((each) => each.session_id === session.value);
+  if (!shown) return { sessions: [], place: 0 };
+  const before = turn > 1 ? owner(shown, turn - 1) : "";
+  const alike = branches.value.filter((each) => each.turns >= turn && (turn === 1 || owner(each, turn - 1) === before));
+  const versions = Map.groupBy(alike, (each) => owner(each, turn));
+  const sessions = [...versions.values()].map((same) => (same.includes(shown) ? shown : latest(same)).session_id);
+  return { sessions, place: sessions.indexOf(session.value) };
+}
+
+/** @param {Branch[]} branches */
+function latest(branches) {
+  return branches.reduce((a, b) => (b.updated_at > a.updated_at ? b : a));
+}
+
+/**
+ * Where a task's turn begins, and what stays in effect.
+ *
+ * @param {string} task
+ * @returns {Promise<BranchPlace | undefined>}
+ */
+export async function placeOf(task) {
+  return attempt(() => get(`/api/tasks/${encodeURIComponent(task)}/branch`));
+}
+
+/** Undo what can be; returns the place with the effects that stay. @param {BranchPlace} place */
+export async function undoFrom(place) {
+  const path = `/api/sessions/${encodeURIComponent(place.session_id)}/undo`;
+  const done = await attempt(() => send("POST", path, { checkpoint_id: place.checkpoint_id }));
+  return done && { ...place, effects: done.effects };
+}
+
+/**
+ * Begin a task's turn again, and show that.
+ *
+ * @param {string} task
+ * @param {string} message empty for the same
+ */
+export async function branch(task, message) {
+  const path = `/api/tasks/${encodeURIComponent(task)}/branch`;
+  const row = await attempt(() => send("POST", path, message ? { message } : {}));
+  if (!row) return false;
+  await refreshLists();
+  goTo(row.session_id);
+  return true;
+}
