@@ -44,7 +44,11 @@ export function BranchForm({ task, message, close }) {
     <div class="decisions">
       ${isBusy && html`<span class="spinner"></span>`}
       ${(place || message !== null) &&
-      html`<${Continue} place=${place} disabled=${isBusy || isEmpty} undo=${() => place && look(() => undoFrom(place))} />`}
+      html`<${Continue}
+        place=${place}
+        disabled=${isBusy || isEmpty}
+        undo=${() => place && look(() => undoFrom(place))}
+      />`}
       <button type="button" onClick=${close}>${t("dialog.cancel")}</button>
     </div>
   </form>`;
