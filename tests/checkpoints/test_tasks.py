@@ -256,9 +256,21 @@ async def test_threads_show_their_last_task(database: SqliteDatabase, clock: Clo
         "status": "done",
         "updated_at": 1003.0,
     }
-    empty = {"thread_id": "empty", "turns": 0, "title": "", "message": ""}
-    new = {"thread_id": "new", "turns": 2, "title": "message of t2: 你好", "message": "message of t3: 你好"}
-    old = {"thread_id": "old", "turns": 1, "title": "message of t1: 你好", "message": "message of t1: 你好"}
+    empty = {"thread_id": "empty", "root": "empty", "turns": 0, "title": "", "message": ""}
+    new = {
+        "thread_id": "new",
+        "root": "new",
+        "turns": 2,
+        "title": "message of t2: 你好",
+        "message": "message of t3: 你好",
+    }
+    old = {
+        "thread_id": "old",
+        "root": "old",
+        "turns": 1,
+        "title": "message of t1: 你好",
+        "message": "message of t1: 你好",
+    }
     assert [thread.json() for thread in await tasks.threads()] == [
         {**new, **of_both, "status": "running", "updated_at": 1003.0},
         {**empty, **of_both, **chosen, "updated_at": 1003.0},
