@@ -100,9 +100,13 @@ class PushNotifications(Observer):
                 for webhook in await self._webhooks.claim(MOST_AT_ONCE - len(self._sending), CLAIM_SECONDS):
                     sending = asyncio.create_task(self._report(webhook), name="push notification")
                     self._sending.add(sending)
-                    sending.add_done_callback(self._sending.discard)
+                    sending.add_done_callback(self._sent)
             except SegueError as error:
                 logger.error("push notifications wait", exc_info=error)
+
+    def _sent(self, sending: asyncio.Task[None]) -> None:
+        self._sending.discard(sending)
+        self._due.set()  # there is room for another one
 
     async def _report(self, webhook: Webhook) -> None:
         """Send a task as it is, unless it continues by itself. Addresses hold secrets, and are never logged."""
@@ -116,7 +120,8 @@ class PushNotifications(Observer):
             again = None
         except Exception as error:  # noqa: BLE001  a receiver or a task that is not as it was; nobody waits for it
             logger.warning("push notification failed", extra={**about, "type": type(error).__name__})
-        await self._webhooks.settle(webhook, again)
+        with suppress(SegueError):  # it is due again once its claim ends
+            await self._webhooks.settle(webhook, again)
 
 
 @asynccontextmanager
