@@ -35,7 +35,7 @@ test: $(VENV)/.dev ## run the fast tests
 	$(BIN)/python -m pytest -m 'not slow' -n 2 $(PARALLEL) $(RETRY) -p no:schemathesis
 
 test-slow: $(VENV)/.dev web/node_modules/.installed ## run the slow tests: processes, crashes, recordings
-	$(BIN)/python -m pytest -m slow -n 3 $(PARALLEL) $(RETRY)
+	$(BIN)/python -m pytest -m slow -n 4 $(PARALLEL) $(RETRY)
 
 test-postgres: $(VENV)/.dev ## run the slow tests that need PostgreSQL, on a server of their own
 	$(BIN)/python -m pytest -m postgres -n 2 $(PARALLEL) $(RETRY)
@@ -49,14 +49,14 @@ mutants: $(VENV)/.dev ## put known faults into a copy of the source: the tests m
 check: $(VENV)/.dev types web/node_modules/.installed ## format, lint, types and imports, as CI does
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	@echo 'mypy --strict'; out=$$(MYPYPATH=$(TYPES) $(BIN)/mypy --explicit-package-bases -p segue -p reference 2>&1); rc=$$?; echo "$$out" | \
+	@echo 'mypy --strict'; out=$$(MYPYPATH=$(TYPES) $(BIN)/mypy --explicit-package-bases -p segue -p reference -p readme 2>&1); rc=$$?; echo "$$out" | \
 	  sed -E 's#$(TYPES)/segue/(graphs|nodes|tools|prompts|checkpoints)/#\1/#g; s#$(TYPES)/#src/#g'; exit $$rc
 	PYTHONPATH=$(TYPES) $(BIN)/lint-imports
 	@echo 'tsc --checkJs and eslint'; $(NPM) run --silent check
 
 e2e: $(VENV)/.e2e web/node_modules/.installed ## the service in a browser: fetches Chromium where there is none
 	@sh e2e/chromium.sh
-	$(BIN)/python -m pytest e2e -n 2 --dist worksteal $(RETRY)
+	$(BIN)/python -m pytest e2e -n 3 --dist worksteal $(RETRY)
 
 web/node_modules/.installed: web/package-lock.json | $(VENV)/.dev
 	@$(NPM) ci --silent && touch $@
@@ -66,6 +66,7 @@ types: $(VENV)/.dev
 	@rm -rf build && mkdir -p build
 	@$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . >build/log 2>&1 || { cat build/log; exit 1; }
 	@$(BIN)/python -m zipfile -e build/wheel/*.whl $(TYPES)
+	@$(BIN)/python -m reference.readme $(TYPES)/readme
 
 studio: export SEGUE_AGENTS := $(SEGUE_AGENTS)
 studio: $(VENV)/.studio ## open the graphs in LangGraph Studio, on this machine only

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any, Self
 
 import httpx
 
+from tests.cli.process import Begun, begin
 from tests.ports import free_port
 
 SCREENSHOTS = Path(__file__).parents[1] / "build/screenshots"
@@ -32,7 +31,7 @@ class Service:
             self._options = ["--agents", str(folder / "agents.toml")]
         self.port = free_port()
         self.api = httpx.Client(base_url=self.url, timeout=SECONDS, trust_env=False)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Begun | None = None
 
     @property
     def url(self) -> str:
@@ -40,11 +39,8 @@ class Service:
 
     def start(self, **environ: str) -> Self:
         """Start the process, with these settings beside the service's own."""
-        command = [sys.executable, "-m", "segue", "serve", "--port", str(self.port), "--db", "segue.db", *self._options]
-        with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                command, cwd=self._folder, env={**self._environ, **environ}, stdout=log, stderr=log
-            )
+        command = ("serve", "--port", str(self.port), "--db", "segue.db", *self._options)
+        self._process = begin(command, self._folder, {**self._environ, **environ}, self._folder / "log")
         wait_until(self._ready, STARTING_SECONDS)
         return self
 

@@ -44,7 +44,7 @@ def check(page: Page, name: str) -> None:
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SCREENSHOTS / f"{name}.png")
     page.evaluate(AXE.read_text(encoding="utf-8"))
-    found: list[Json] = page.evaluate("async () => (await axe.run()).violations")
+    found: list[Json] = page.evaluate("async () => (await axe.run({ resultTypes: ['violations'] })).violations")
     serious = [
         {"rule": each["id"], "where": [node["html"][:200] for node in each["nodes"]], "why": each["help"]}
         for each in found

@@ -33,7 +33,10 @@ SLOW = (
 )
 """Folders, large matrices and tests of processes that `make test` leaves to `make test-slow`, as it does tests marked
 `slow`."""
-LONG = ("crash/test_crash.py", "workers/", "crash/test_damage.py", "test_studio.py", "test_wheel.py", "recorded/")
+LONG = (
+    *("checkpoints/test_forking.py", "crash/test_crash.py", "workers/", "recorded/", "rehearsal/test_batch.py"),
+    *("crash/test_damage.py", "server/test_schema.py", "test_studio.py", "test_wheel.py"),
+)
 """Files that take minutes. They come first, so that none is left to one worker at the end."""
 EXACT = ("recorded/", "crash/test_sequences.py", "crash/test_postgres_kill.py")
 """What compares whole conversations and effects: a failure is a finding, and is not tried again."""

@@ -4,8 +4,9 @@ import io
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -17,7 +18,18 @@ import segue.graphs.lifecycle
 Patches = Mapping[str, object]
 """Values of modules' names, by their whole names."""
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["pytest", __name__])
+_POSTGRES = ("segue.checkpoints.postgres.backend", "langgraph.checkpoint.postgres.aio", "procrastinate", "psycopg_pool")
+_SERVICE = ("segue.server.app", "uvicorn", "aiosqlite", "langchain_openai", "prometheus_client")
+_SERVER.set_forkserver_preload(["pytest", __name__, *_POSTGRES, *_SERVICE])
+
+
+def run_elsewhere(work: Callable[..., object], *given: object) -> int:
+    """Call a function of a module in a process of its own; returns the exit code, negative for a signal."""
+    process = ForkServerProcess(target=work, args=given)
+    process.start()
+    process.join()
+    assert process.exitcode is not None
+    return process.exitcode
 
 
 class CommandProcess:
@@ -39,6 +51,12 @@ class CommandProcess:
         self._process.start()
 
     @property
+    def pid(self) -> int:
+        pid = self._process.pid
+        assert pid is not None
+        return pid
+
+    @property
     def sentinel(self) -> int:
         """Ready to be read once the process has ended."""
         return self._process.sentinel
@@ -47,9 +65,7 @@ class CommandProcess:
         return self._process.exitcode
 
     def send_signal(self, number: int) -> None:
-        pid = self._process.pid
-        assert pid is not None
-        os.kill(pid, number)
+        os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
@@ -59,6 +75,20 @@ class CommandProcess:
         code = self._process.exitcode
         assert code is not None, f"it did not end within {seconds} seconds"
         return code
+
+
+Begun = CommandProcess | subprocess.Popen[bytes]
+
+
+def begin(
+    arguments: tuple[str, ...], folder: Path, environ: dict[str, str], log: Path, *, forked: bool = True
+) -> Begun:
+    """Start a command that writes to a file, forked or as `python -m segue`."""
+    if forked:
+        return CommandProcess(arguments, folder, environ, out=str(log), err=str(log))
+    with log.open("wb") as said:
+        command = [sys.executable, "-m", "segue", *arguments]
+        return subprocess.Popen(command, cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
 
 
 def _run_commands(

@@ -1,11 +1,7 @@
-"""Recorded dialogues in OpenAI's chat format, replayed turn by turn over real HTTP.
-
-Run as a module, it carries one turn in a process of its own.
-"""
+"""Recorded dialogues in OpenAI's chat format, replayed turn by turn over real HTTP."""
 
 import asyncio
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,10 +132,6 @@ async def say_alone(path: Path, place: int, turn: int, base_url: str, database: 
     return tools.ran
 
 
-def main(path: str, place: str, turn: str, base_url: str, database: str) -> None:
-    ran = asyncio.run(say_alone(Path(path), int(place), int(turn), base_url, Path(database)))
-    sys.stdout.write(json.dumps(ran))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+def say_and_tell(told: Path, *given: Any) -> None:
+    """Call `say_alone`, and write what it returns to a file."""
+    told.write_text(json.dumps(asyncio.run(say_alone(*given))), encoding="utf-8")

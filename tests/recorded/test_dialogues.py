@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
@@ -17,14 +16,14 @@ import segue
 from segue.app import App
 from segue.core.conversation import Conversation, ConversationConfig, Role
 from segue.rehearsal import converse
+from tests.cli.process import run_elsewhere
 from tests.loopback import USAGE, LoopbackServer, Request
-from tests.recorded.dialogues import Dialogue, Message, Pairs, Said, agent_of, plain, read, say
+from tests.recorded.dialogues import Dialogue, Message, Pairs, Said, agent_of, plain, read, say, say_and_tell
 from tests.recorded.sessions import Recorded
 from tests.recorded.tools import RecordedTools
 
 GPT_41, GPT_5, API_BANK = "retail-gpt-4.1-mini.jsonl", "retail-gpt-5-mini.jsonl", "api-bank-dialogues.jsonl"
 FILES = (GPT_41, GPT_5, API_BANK)
-PROJECT = Path(__file__).parents[2]
 Opening = Callable[[], AbstractAsyncContextManager[App]]
 
 
@@ -156,23 +155,18 @@ def said_by(conversation: Conversation, role: Role) -> list[str]:
     return [u.text for u in conversation.utterances if u.role is role and u.text]
 
 
-def command(path: Path, *given: object) -> list[str]:
-    return [sys.executable, "-m", "tests.recorded.dialogues", str(path.resolve()), *map(str, given)]
-
-
-async def say_elsewhere(*given: Any) -> Pairs:
+async def say_elsewhere(told: Path, *given: Any) -> Pairs:
     """Carry one turn in a process of its own, `say_alone` there; returns the calls that ran."""
-    process = await asyncio.create_subprocess_exec(*command(*given), stdout=asyncio.subprocess.PIPE, cwd=PROJECT)
-    printed, _ = await process.communicate()
-    assert process.returncode == 0
-    return [(name, arguments) for name, arguments in json.loads(printed)]
+    assert await asyncio.to_thread(run_elsewhere, say_and_tell, told, *given) == 0
+    return [(name, arguments) for name, arguments in json.loads(await asyncio.to_thread(told.read_bytes))]
 
 
 async def replay_elsewhere(path: Path, place: int, database: Path) -> None:
     dialogue = read(path)[place]
     async with staged([dialogue]) as stage:
         turns = range(len(dialogue.users))
-        ran = [await say_elsewhere(path, place, turn, stage.server.base_url, database) for turn in turns]
+        told = database.with_suffix(".json")
+        ran = [await say_elsewhere(told, path, place, turn, stage.server.base_url, database) for turn in turns]
         async with segue.open(database) as app:
             pairs = [call for turn in ran for call in turn]
             assert_same(dialogue, await look(app, dialogue, stage.server.requests, pairs))

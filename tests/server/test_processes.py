@@ -3,8 +3,6 @@
 import json
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +16,7 @@ from typer.testing import CliRunner
 
 from segue.cli import app
 from tests.cli.conftest import SECONDS, Shell, pages, shell
+from tests.cli.process import begin as begin_command
 from tests.postgres import started
 
 from .serving import KEY, Json, ending, follow, start, wait_until
@@ -34,15 +33,10 @@ class Process:
     def __init__(self, shell: Shell, *options: str, **environ: str) -> None:
         self._shell = shell
         self._log = f"serve-{len(shell.started)}.log"
-        with (shell.folder / self._log).open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "segue", "serve", "--port", "0", "--agents", "agents.toml", *options],
-                cwd=shell.folder,
-                env={**shell.environ, **environ},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        command = ("serve", "--port", "0", "--agents", "agents.toml", *options)
+        forked = "--workers" not in options  # which are started anew, by name
+        log = shell.folder / self._log
+        self.process = begin_command(command, shell.folder, {**shell.environ, **environ}, log, forked=forked)
         shell.started.append(self.process)
 
     def client(self, **options: Any) -> httpx.Client:

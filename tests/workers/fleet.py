@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.cli.process import Begun, begin
+
 AGENTS = Path(__file__).with_name("agents.toml")
 ROOT = Path(__file__).parents[2]
 
@@ -17,23 +19,20 @@ ROOT = Path(__file__).parents[2]
 class Fleet:
     """Processes of `segue worker`; a number names each for as long as the fleet is there."""
 
-    def __init__(self, url: str, folder: Path, environ: Mapping[str, str], concurrency: int) -> None:
+    def __init__(self, url: str, folder: Path, environ: Mapping[str, str], concurrency: int, *, forked: bool) -> None:
         self.payments = folder / "payments.jsonl"
         self.environ = {**os.environ, **environ, "PAYMENTS": str(self.payments)}
-        self._command = [sys.executable, "-m", "segue", "worker", "--db", url]
-        self._command += ["--concurrency", str(concurrency), "--grace", "5", "--agents"]
-        self._log = folder / "workers.log"
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._command = ("worker", "--db", url, "--concurrency", str(concurrency), "--grace", "5", "--agents")
+        self._folder = folder
+        self._forked = forked
+        self._processes: list[Begun] = []
 
     def start(self, count: int = 1, agents: Path = AGENTS) -> None:
         """Start more workers."""
-        with self._log.open("ab") as log:
-            for _ in range(count):
-                environ = {**self.environ, "PGAPPNAME": f"worker-{len(self._processes)}"}
-                started = subprocess.Popen(
-                    [*self._command, str(agents)], env=environ, cwd=ROOT, stderr=log, stdin=subprocess.DEVNULL
-                )
-                self._processes.append(started)
+        for _ in range(count):
+            name = f"worker-{len(self._processes)}"
+            environ, log = {**self.environ, "PGAPPNAME": name}, self._folder / f"{name}.log"
+            self._processes.append(begin((*self._command, str(agents)), ROOT, environ, log, forked=self._forked))
 
     def name_of(self, pid: int) -> str:
         """What the server knows a worker's connections by."""
@@ -65,7 +64,7 @@ class Fleet:
 
     def said(self) -> str:
         """What the workers wrote to standard error."""
-        return self._log.read_text(encoding="utf-8") if self._log.exists() else ""
+        return "".join(log.read_text(encoding="utf-8") for log in sorted(self._folder.glob("worker-*.log")))
 
     def end(self) -> None:
         for pid in self.running:
@@ -96,9 +95,11 @@ def endpoint() -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def fleet(url: str, folder: Path, environ: Mapping[str, str], concurrency: int = 4) -> Iterator[Fleet]:
-    """No worker yet; those that are started are killed at the end."""
-    workers = Fleet(url, folder, environ, concurrency)
+def fleet(
+    url: str, folder: Path, environ: Mapping[str, str], concurrency: int = 4, *, forked: bool = False
+) -> Iterator[Fleet]:
+    """No worker yet; those that are started are killed at the end. A measurement starts them as people do, unforked."""
+    workers = Fleet(url, folder, environ, concurrency, forked=forked)
     try:
         yield workers
     finally:
@@ -108,12 +109,10 @@ def fleet(url: str, folder: Path, environ: Mapping[str, str], concurrency: int =
 @contextmanager
 def service(url: str, folder: Path, environ: Mapping[str, str]) -> Iterator[str]:
     """`segue serve` as a process that leaves every task to the workers; gives its address."""
-    command = [sys.executable, "-m", "segue", "serve", "--port", "0", "--db", url, "--agents", str(AGENTS)]
     log = folder / "service.log"
-    with log.open("wb") as said:
-        process = subprocess.Popen(
-            command, env={**os.environ, **environ, "SEGUE_DISPATCH": "always"}, cwd=ROOT, stdout=said, stderr=said
-        )
+    environ = {**os.environ, **environ, "SEGUE_DISPATCH": "always"}
+    command = ("serve", "--port", "0", "--db", url, "--agents", str(AGENTS))
+    process = begin(command, ROOT, environ, log)
     try:
         for _ in range(900):
             if found := re.search(r"running on (http://[\w.]+:[1-9]\d*)", log.read_text(encoding="utf-8")):

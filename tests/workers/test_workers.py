@@ -32,11 +32,15 @@ def model() -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def workers(
-    model: dict[str, str], postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    model: dict[str, str],
+    postgres_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Fleet]:
     for name, value in model.items():
         monkeypatch.setenv(name, value)
-    with fleet(postgres_url, tmp_path, model) as found:
+    with fleet(postgres_url, tmp_path, model, forked=getattr(request, "param", True)) as found:
         yield found
 
 
@@ -149,6 +153,7 @@ async def test_a_worker_that_is_asked_to_stop_hands_its_tasks_over(workers: Flee
     no_findings(judge(postgres_url, workers.payments).faults)
 
 
+@pytest.mark.parametrize("workers", [False], indirect=True, ids=["started as people do"])
 async def test_nothing_is_lost_repeated_or_stuck_where_workers_are_killed_and_the_server_crashes(
     postgres: Cluster, workers: Fleet, postgres_url: str
 ) -> None:
@@ -229,7 +234,7 @@ def test_the_ten_lines_of_the_readme_run_on_three_workers(postgres_url: str, tmp
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (lines,) = re.findall(r"```python\n(import asyncio\n.*?)```", readme, re.DOTALL)
     (tmp_path / "ten.py").write_text(lines.replace('"segue.db"', repr(postgres_url)), encoding="utf-8")
-    with fleet(postgres_url, tmp_path, {}) as three:
+    with fleet(postgres_url, tmp_path, {}, forked=True) as three:
         three.start(3)
         asyncio.run(all_ready(postgres_url, 3))
         said = subprocess.run(
