@@ -1,6 +1,7 @@
 """CONTEXT_FETCHING: ask the coordinator for rules, knowledge and tools."""
 
 from collections.abc import Iterable, Mapping
+from inspect import isawaitable
 from typing import Any
 
 from segue.core.events import Phase
@@ -28,7 +29,8 @@ def context_fetching(coordinator: Coordinator | None) -> LifecycleNode:
         work, task_id = node_context(runtime), state["task_id"]
         work.emit(Phase(task_id=task_id, content=phrase("lifecycle_context", state["language"])))
         try:
-            given = await coordinator.get_context_async(state["objective"]) if coordinator else _own(work)
+            given = coordinator.get_context_async(state["objective"]) if coordinator else _own(work)
+            given = await given if isawaitable(given) else given
             found = {kind: _items(given, kind) for kind in KINDS}
         except Exception as error:  # noqa: BLE001 - a coordinator is anybody's code: the run ends and says why
             why = phrase("no_context", state["language"], why=str(error) or type(error).__name__)

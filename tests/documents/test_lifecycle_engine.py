@@ -164,6 +164,29 @@ async def test_a_coordinator_that_fails_ends_the_run_with_the_phase(shop: Worksh
     }
 
 
+class Prompt:
+    """A coordinator that has nothing to wait for."""
+
+    def get_context_async(self, text: str) -> Context:
+        return Context(rules=["be kind"])
+
+
+async def test_a_coordinator_may_be_synchronous(shop: Workshop) -> None:
+    events = await rest(shop.engine(chain(1), coordinator=Prompt()).run("go"))
+    assert next(event.data["rules"] for event in events if event.event_type == "context_received") == ["be kind"]
+
+
+async def test_a_restored_task_without_a_result_is_no_part_of_the_answer(shop: Workshop) -> None:
+    done = {"id": "a", "description": "look", "status": "completed", "priority": 0}
+    left = {"id": "b", "description": "do b", "status": "pending", "priority": 1}
+    engine = shop.engine([])
+    assert engine.restore_from_snapshot(
+        {"state": "executing", "tasks": [done, left], "completed_tasks": 1, "total_tasks": 2}
+    )
+    events = await rest(engine.run(None))
+    assert "look" not in events[-1].data["answer"] and engine.results["b"] == events[-1].data["answer"]
+
+
 def test_the_table_is_the_prescribed_one() -> None:
     assert {old.value: {new.value for new in news} for old, news in VALID_STATE_TRANSITIONS.items()} == {
         "idle": {"receiving"},

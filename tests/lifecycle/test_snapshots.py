@@ -128,8 +128,8 @@ GOOD: dict[str, Any] = {
     [
         ({"state": "flying"}, "state is 'flying'"),
         ({"state": ["executing"]}, "state"),
-        ({"tasks": None}, "TypeError"),
-        ({"tasks": [{"description": "no id"}]}, "KeyError"),
+        ({"tasks": None}, "another form than create_snapshot gives"),
+        ({"tasks": [{"description": "no id"}]}, "'id' is missing"),
         ({"tasks": [{**GOOD["tasks"][0], "status": "half"}]}, "half"),
         ({"tasks": [{**GOOD["tasks"][0], "dependencies": ["x"]}]}, "'x', which is no step"),
         ({"tasks": [*GOOD["tasks"], *GOOD["tasks"]], "total_tasks": 2}, "more than once"),
@@ -137,7 +137,7 @@ GOOD: dict[str, Any] = {
         ({"version": 99}, "version 99"),
         ({"version": "x"}, "version"),
         ({"paused_from": "idle"}, "paused_from"),
-        ({"calls": {"a": [{"name": "x"}]}}, "KeyError"),
+        ({"calls": {"a": [{"name": "x"}]}}, "'arguments' is missing"),
         ({"results": ["x"]}, "cannot be read"),
     ],
 )

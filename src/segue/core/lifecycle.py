@@ -119,7 +119,7 @@ class Context:
 
 
 class Coordinator(Protocol):
-    """Who gives the engine its context."""
+    """Who gives the engine its context; the method may also be synchronous."""
 
     async def get_context_async(self, text: str, /) -> Any:
         """Return a `Context`, or anything with its three attributes."""

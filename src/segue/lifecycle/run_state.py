@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..core.clause import together
+from ..core.clause import Clause, together
 from ..core.errors import SegueError
 from ..core.events import Event, Lifecycle, PlanUpdate, ToolResult
 from ..core.lifecycle import MOST_TASKS, EngineEvent, EngineEventType, EngineState, SubTask
@@ -133,10 +133,15 @@ def read_snapshot(snapshot: Any) -> RunState:
             raise ValueError(str(together(problems(tasks, max_steps=MOST_TASKS))))
         _check(run, snapshot)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidSnapshot(
-            "The snapshot cannot be read: {kind}: {error}.", kind=type(error).__name__, error=error
-        ) from error
+        raise InvalidSnapshot("The snapshot cannot be read: {why}.", why=_why(error)) from error
     return run
+
+
+def _why(error: Exception) -> str | Clause:
+    """What is wrong with a snapshot that led to this error."""
+    if isinstance(error, KeyError):
+        return Clause("{name} is missing", name=error)
+    return str(error) if isinstance(error, ValueError) else Clause("it has another form than create_snapshot gives it")
 
 
 def _check(run: RunState, snapshot: Mapping[str, Any]) -> None:
