@@ -102,7 +102,8 @@ class PushNotifications(Observer):
                     self._sending.add(sending)
                     sending.add_done_callback(self._sent)
             except SegueError as error:
-                logger.error("push notifications wait", exc_info=error)
+                logger.warning("push notifications wait", extra={"type": type(error).__name__})
+                await asyncio.sleep(CLAIM_SECONDS)
 
     def _sent(self, sending: asyncio.Task[None]) -> None:
         self._sending.discard(sending)
