@@ -215,6 +215,13 @@ def test_the_last_session_is_continued_and_the_last_task_needs_no_id() -> None:
     assert "it waits for no answer" in run("answer", "--last", "blue").stderr
 
 
+def test_the_last_task_is_the_conversation_not_that_of_its_bot() -> None:
+    said = ("--user", "scripted_user", "--say", "北京有什么景点？", "--bot", "segue:react", "--api", "tools")
+    assert run("simulate", *said, "--session", "talk").exit_code == 0
+    assert json.loads(run("trace", "--last", "--json").stdout)["task"]["thread_id"] == "talk"
+    assert "[USER] 北京有什么景点？" in run("history", "--last").stdout
+
+
 @pytest.mark.slow
 def test_output_that_cannot_be_written_ends_with_a_sentence(here: Path) -> None:
     run("chat", "hello")

@@ -13,6 +13,7 @@ import segue
 from segue import tool
 from segue.core.agents import Agent
 from segue.core.conversation import BotOutput, BotOutputType, Conversation, ConversationConfig
+from segue.core.errors import TaskError
 from segue.core.flows import FlowConfig
 from segue.rehearsal import converse
 from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan, plan_json
@@ -96,6 +97,20 @@ async def test_the_user_answers_the_question_of_a_flow_which_goes_on(tmp_path: P
     assert said[:6] == ["Pay Ann.", "How much?", "Three.", "Paid.", "Thanks.", "Bye."]
     assert ran == [("Ann", 3)]
     assert [task["status"] for task in tasks] == ["done", "done"]
+
+
+async def test_a_question_of_the_bot_is_answered_in_the_conversation_only(tmp_path: Path) -> None:
+    script = [plan_json("g", ["ask"]), choose("ask_user", question="How much?"), choose("final_answer", answer="Paid.")]
+    talk = config(bot_mode="segue:till", user_mode="input_user", script=())
+    async with segue.open(tmp_path / "segue.db", agents=[bot(script)], modes={"till": FlowConfig(name="till")}) as app:
+        conversation = await converse(app, talk, conversation_id="talk")
+        await app.answer(conversation.task_id, "Pay Ann.")
+        assert [task["thread_id"] for task in await app.waiting()] == ["talk"]
+        (task,) = await app.tasks(session_id="talk.bot")
+        with pytest.raises(TaskError, match=f"answer task {conversation.task_id} instead"):
+            await app.answer(task["task_id"], "Three.")
+        await app.answer(conversation.task_id, "Three.")
+        assert (await app.question(conversation.task_id))["question"] == "Paid."
 
 
 class SlowModel(ScriptedChatModel):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
+from ..core.conversation import MODE, conversation_of_bot
 from ..core.errors import ConfigurationError, NothingStored, SegueError
 from .exits import report_errors
 from .settings import Settings
@@ -53,7 +54,7 @@ async def find_task(app: "App", text: str) -> str:
     if text != LATEST:
         return await app.tasks.find(text)
     for task in await app.tasks.list(limit=1):
-        return task.task_id
+        return (await _conversation_of(app, task.thread_id) or task).task_id
     raise NothingStored
 
 
@@ -66,8 +67,16 @@ async def find_session(app: "App", name: str) -> str:
     if name != LATEST:
         return name
     for session in await app.sessions.list(1):
-        return session.thread_id
+        task = await _conversation_of(app, session.thread_id)
+        return task.thread_id if task else session.thread_id
     raise NothingStored
+
+
+async def _conversation_of(app: "App", session_id: str) -> "Task | None":
+    """The task of the conversation whose bot has this session."""
+    name = conversation_of_bot(session_id)
+    task = await app.tasks.newest(name) if name else None
+    return task if task and task.mode == MODE else None
 
 
 def for_task(settings: Settings, name: str) -> Settings:

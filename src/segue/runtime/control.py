@@ -31,6 +31,7 @@ from ..registry import Registry
 from .relay import POLL_SECONDS, Deltas, Notice, Queue
 from .run import question_of, state_at, stopped
 from .runner import Runner, thread_config
+from .sessions import unfinished_conversation
 from .worker import Dispatch
 
 ATTEMPTS = 5
@@ -332,6 +333,13 @@ class Control:
     async def _checked(self, task_id: str, answer: Any, interrupt_id: str) -> Json:
         """The answer to a task's question in the form that is stored."""
         question = await self.open_question(task_id, interrupt_id)
+        row = await self._runner.tasks.get(task_id)
+        if conversation := await unfinished_conversation(self._runner.tasks, row.thread_id):
+            raise TaskError(
+                "Task {task_id} is the bot's of a conversation: answer task {conversation} instead.",
+                task_id=task_id,
+                conversation=conversation.task_id,
+            )
         if calls := question.get(CLIENT_CALLS):
             results = read_results(answer, calls)
             return {"interrupt_id": question["interrupt_id"], "value": {"results": results}}
@@ -339,7 +347,6 @@ class Control:
             reply = read_answer(answer)
             value: Any = reply.json() if question["kind"] == "question" else reply.text
             return {"interrupt_id": question["interrupt_id"], "value": value}
-        row = await self._runner.tasks.get(task_id)
         agent = self._registry.agent(row.agent_id)
         await self._registry.prepare(agent)
         verdicts = check_answer(question["calls"], self._registry.tools_for(agent), answer)

@@ -31,6 +31,7 @@ from ..core.errors import (
 from ..core.json_depth import DEEPEST, is_too_deep
 from ..core.records import Branch, Json, Permission, Recovery, RequestKey, Session, Task, Thread
 from ..core.reply_options import ReplyOptions
+from ..core.task_status import ENDED
 from ..core.timeline import Pruned, Retention, Snapshot
 from ..nodes.conversation.init import read_config
 from ..prompts.language import Language
@@ -370,6 +371,15 @@ async def is_bot_session(tasks: Tasks, session_id: str) -> bool:
     """Whether a session is the bot side of a conversation, which resumes it."""
     conversation_id = conversation_of_bot(session_id)
     return bool(conversation_id) and bool(await bot_session_of(tasks, conversation_id))
+
+
+async def unfinished_conversation(tasks: Tasks, session_id: str) -> Task | None:
+    """The task of the conversation whose bot has this session, if it goes on or can be resumed."""
+    if not await is_bot_session(tasks, session_id):
+        return None
+    conversation = await tasks.latest_of(conversation_of_bot(session_id))
+    over = conversation is None or conversation.status in ENDED or conversation.result
+    return None if over else conversation
 
 
 @dataclass(frozen=True)

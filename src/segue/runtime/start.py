@@ -14,7 +14,6 @@ from pydantic import BaseModel
 
 from ..checkpoints.storage import Storage
 from ..core.agents import Agent, Prices
-from ..core.conversation import conversation_of_bot
 from ..core.decision import read_object
 from ..core.errors import (
     InvalidMessage,
@@ -40,7 +39,7 @@ from .message_files import FileInput, MessageFile, MessageFiles, check_accepted,
 from .relay import POLL_SECONDS
 from .run import state_at
 from .runner import Runner, thread_config
-from .sessions import check_session, is_bot_session
+from .sessions import check_session, unfinished_conversation
 
 _NO_RESULT = frozenset({"__error__", "__interrupt__", "__resume__"})
 """LangGraph's channels of what a step that has not ended may write."""
@@ -313,10 +312,8 @@ class Starter:
 
     async def _keep_bot(self, thread_id: str) -> None:
         """Refuse a message to the bot of a conversation that goes on: it would stand for the user's."""
-        if await is_bot_session(self._runner.tasks, thread_id):
-            conversation = await self._runner.tasks.latest_of(conversation_of_bot(thread_id))
-            if conversation and conversation.status in (*OPEN, TaskStatus.ERROR) and not conversation.result:
-                raise TaskUnfinished(conversation.thread_id, conversation.task_id, conversation.status)
+        if conversation := await unfinished_conversation(self._runner.tasks, thread_id):
+            raise TaskUnfinished(conversation.thread_id, conversation.task_id, conversation.status)
 
     async def _steered(self, thread_id: str, request: Request) -> Started | None:
         """Add the message to the session's unfinished task, and continue it; None where it becomes a new task.

@@ -19,7 +19,7 @@ from .lease_holder import is_alive
 from .projection import Projection
 from .relay import Observer
 from .runner import Runner
-from .sessions import is_bot_session
+from .sessions import is_bot_session, unfinished_conversation
 from .start import Request, Starter
 from .worker import Dispatching
 
@@ -152,7 +152,8 @@ class Tasks:
 
     async def waiting(self, prefix: str = "") -> Sequence[WaitingTask]:
         """Every task that waits for a person, the longest waiting first; `problem` reports a damaged state."""
-        found = [await self._waiting(row) for row in await self._runner.tasks.waiting(prefix)]
+        rows, tasks = await self._runner.tasks.waiting(prefix), self._runner.tasks
+        found = [await self._waiting(row) for row in rows if not await unfinished_conversation(tasks, row.thread_id)]
         return [task for task in found if task.kind != API_CALL]
 
     async def _waiting(self, row: Task) -> WaitingTask:
