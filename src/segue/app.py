@@ -25,9 +25,9 @@ from .prompts.language import Language
 from .registry import Registry
 from .runtime.control import Control, EventStream
 from .runtime.history.retention import Pruning
-from .runtime.history.rewind import Rewind
 from .runtime.message_files import FileLimits, MessageFiles
 from .runtime.modes import wired_graph
+from .runtime.rewind import Rewind
 from .runtime.run import Capacity
 from .runtime.runner import Runner
 from .runtime.sessions import Sessions

@@ -26,7 +26,7 @@ from .runtime.run import MAX_QUEUED, MAX_RUNNING, Capacity
 from .runtime.sessions import Copies, Progress, copy_sessions
 from .runtime.start import MessageOptions
 from .runtime.worker import Dispatching, dispatching
-from .telemetry.environment import start_export
+from .telemetry import start_export
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings

@@ -30,7 +30,7 @@ from segue.nodes.react.call_limits import MOST_SUCCESSES, MOST_UNREADABLE
 from segue.nodes.react.remend import MOST_REPAIRS
 from segue.runtime.run import MAX_QUEUED, MAX_RUNNING
 from segue.server import ServerSettings
-from segue.server.sse.frames import MOST
+from segue.server.frames import MOST
 from segue.tools.bound_tool import CallContext, Marks
 from segue.tools.data.engine import SECONDS
 from segue.tools.data.folder import MOST_BYTES

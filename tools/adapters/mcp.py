@@ -18,8 +18,7 @@ from segue.core.errors import ConfigurationError, LoginRequired, ToolServerUnava
 from segue.core.json_depth import Outline
 from segue.core.json_schema import UnusableSchema, inlined
 
-from ..bound_tool import Marked, current_call
-from ..registry import Marks
+from ..bound_tool import Marked, Marks, current_call
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import typer
-from rich.text import Text
 from typer.core import TyperGroup
 
 from ..core.errors import (
@@ -28,8 +27,7 @@ from ..core.errors import (
 )
 from ..prompts.errors import render
 from .settings import Settings, doctor_command, task_command
-from .views.consoles import OutputFailed, ReaderGone, checked_output, print_prose, stderr_console
-from .views.sanitize import printable
+from .views.consoles import OutputFailed, ReaderGone, checked_output, print_error
 
 FAILED = 1
 USAGE = 2
@@ -58,27 +56,6 @@ _USAGE = (
 """What another command line, or another agents file, would correct."""
 _MISSING = (MissingExtra, MissingKey, ToolServerUnavailable)
 """What would not."""
-
-
-def print_error(sentence: str, *hints: str) -> None:
-    """Write a sentence to standard error in red, and hints below it."""
-    _write(Text(printable(sentence), style="red"), hints)
-
-
-def print_note(sentence: str, *hints: str) -> None:
-    """Write to standard error what is no failure, and hints below it."""
-    _write(Text(printable(sentence), style="yellow"), hints)
-
-
-def print_hints(*hints: str) -> None:
-    """Write to standard error what can be done next."""
-    for hint in hints:
-        stderr_console().print(Text(printable(hint)), soft_wrap=True)
-
-
-def _write(sentence: Text, hints: tuple[str, ...]) -> None:
-    print_prose(stderr_console(), sentence)
-    print_hints(*hints)
 
 
 def code_of(error: SegueError) -> int:

@@ -67,7 +67,7 @@ from .log_config import logger
 from .protocols.a2a import Description, Translation, Update, statuses_of
 from .readers.a2a import begin, own_task
 from .service import Begun, Service
-from .sse.stream import events_of, stopped
+from .stream import events_of, stopped
 from .tenants import Tenant
 from .views import outcome
 

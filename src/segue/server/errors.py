@@ -22,8 +22,8 @@ from ..core.task_status import ACTIVE
 from ..prompts.errors import invalid_request, problem_sentence, render_over_http
 from ..prompts.language import Language, accepted_language, language_named
 from .log_config import logger
-from .sse.truncation import encoded, parts, readable
 from .tenants import Tenant
+from .truncation import encoded, parts, readable
 
 SHOWN = 100
 """Characters of a name that an error repeats."""

@@ -28,7 +28,7 @@ from .log_config import logger
 from .mcp import serving_mcp
 from .service import Service
 from .settings import ServerSettings
-from .sse.stream import stopped
+from .stream import stopped
 
 AT_ONCE = 4
 SWEEP_SECONDS = 60.0

@@ -19,8 +19,8 @@ from ..rehearsal.segue_bot import ConversationExecutor
 from ..runtime.start import Request
 from ..telemetry.metrics import Metrics
 from .errors import Problem, not_found
+from .frames import FrameCache
 from .settings import ServerSettings
-from .sse.frames import FrameCache
 from .tenants import Tenant
 from .views import task_view
 

@@ -11,8 +11,8 @@ from ..core.records import Call, Json, Permission, Task, TaskTrace, Thread, Wait
 from ..core.task_status import TaskStatus
 from ..core.timeline import Snapshot
 from ..runtime.projection import PlanItem, Projection, Round
+from .frames import flatten
 from .markdown import render
-from .sse.frames import flatten
 from .tenants import Tenant
 
 Item = TypeVar("Item")

@@ -12,8 +12,9 @@ from ..dialog.conversation import is_command
 from ..dialog.hints import busy_hints, unfinished_hint
 from ..dialog.loop import ConversationLoop
 from ..dialog.prompt import Choices, Prompt, open_prompt
-from ..exits import print_error, sentence_of
+from ..exits import sentence_of
 from ..settings import Settings
+from ..views.consoles import print_error
 from ..views.lines import header, print_heading
 from ..views.tables import print_history
 

@@ -10,10 +10,10 @@ from ...core.environment import need_extra
 from ...core.errors import SegueError, UnknownThread
 from ...core.task_status import ACTIVE
 from .. import options
-from ..exits import FAILED, USAGE, print_error, print_note, report_errors, sentence_of
+from ..exits import FAILED, USAGE, report_errors, sentence_of
 from ..lookup import ask, find_session, find_task, named
 from ..settings import DEFAULT_DATABASE, Settings, task_command
-from ..views.consoles import output, write_json
+from ..views.consoles import output, print_error, print_note, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

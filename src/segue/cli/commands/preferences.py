@@ -8,10 +8,10 @@ from typer.core import TyperGroup
 
 from ...core.errors import UnknownTask
 from .. import options
-from ..exits import USAGE, print_error
+from ..exits import USAGE
 from ..lookup import ask
 from ..settings import DEFAULT_DATABASE, Settings
-from ..views.consoles import output, write_json
+from ..views.consoles import output, print_error, write_json
 
 if TYPE_CHECKING:
     from ...app import App

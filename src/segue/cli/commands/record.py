@@ -8,9 +8,10 @@ import typer
 
 from ...core.errors import ConfigurationError
 from .. import options
-from ..exits import FAILED, WAITING, print_note, report_errors
+from ..exits import FAILED, WAITING, report_errors
 from ..lookup import for_session
 from ..settings import DEFAULT_DATABASE, Settings
+from ..views.consoles import print_note
 from ..views.sanitize import printable
 
 if TYPE_CHECKING:

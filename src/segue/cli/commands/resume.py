@@ -17,10 +17,10 @@ from ...core.records import Task
 from ...prompts.words import word
 from ..dialog.interrupts import Interrupts, listening
 from ..dialog.loop import ConversationLoop
-from ..exits import FAILED, PAUSED, WAITING, print_error, sentence_of
+from ..exits import FAILED, PAUSED, WAITING, sentence_of
 from ..lookup import with_file_of
 from ..settings import Settings, task_command
-from ..views.consoles import output, write_json
+from ..views.consoles import output, print_error, write_json
 from ..views.lines import Symbols, symbols_for, unknown_calls
 from ..views.sanitize import one_line
 from ..views.task_view import result_form

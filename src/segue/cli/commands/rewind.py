@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import options
-from ..exits import FAILED, USAGE, print_error, print_note, report_errors, sentence_of
+from ..exits import FAILED, USAGE, report_errors, sentence_of
 from ..lookup import ask, find_session, for_session, for_snapshot, named
 from ..settings import DEFAULT_DATABASE, Settings
-from ..views.consoles import output, write_json
+from ..views.consoles import output, print_error, print_note, write_json
 
 if TYPE_CHECKING:
     from ...app import App

@@ -16,8 +16,9 @@ import typer
 from ...core.environment import need_extra
 from ...core.errors import ConfigurationError, listed
 from .. import options
-from ..exits import print_note, report_errors
+from ..exits import report_errors
 from ..settings import DEFAULT_DATABASE, Settings
+from ..views.consoles import print_note
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

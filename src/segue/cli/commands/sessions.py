@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import options
-from ..exits import FAILED, USAGE, print_error, report_errors, sentence_of
+from ..exits import FAILED, USAGE, report_errors, sentence_of
 from ..lookup import ask
 from ..settings import DEFAULT_DATABASE, Settings, continue_command, task_command
-from ..views.consoles import write_json
+from ..views.consoles import print_error, write_json
 from ..views.sanitize import printable
 
 if TYPE_CHECKING:

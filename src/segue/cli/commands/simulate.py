@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import options
-from ..exits import FAILED, PAUSED, WAITING, print_error, print_note, report_errors
+from ..exits import FAILED, PAUSED, WAITING, report_errors
 from ..settings import DEFAULT_DATABASE, Settings, simulate_command
-from ..views.consoles import output, read_line, stderr_console
+from ..views.consoles import output, print_error, print_note, read_line, stderr_console
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,10 +12,10 @@ import typer
 
 from ...core.errors import ConfigurationError
 from .. import options
-from ..exits import print_note, report_errors
+from ..exits import report_errors
 from ..lookup import continued
 from ..settings import DEFAULT_DATABASE, Settings
-from ..views.consoles import piped_text
+from ..views.consoles import piped_text, print_note
 from ..views.sanitize import from_shell
 
 PROJECT = ("agents.toml", "shop_tools.py", "test_shop.py")

@@ -19,9 +19,9 @@ from ...prompts.catalogue import sentence
 from ...prompts.language import Language
 from ...prompts.words import word
 from ...runtime.start import MessageOptions, Request
-from ..exits import FAILED, PAUSED, WAITING, print_error, print_hints, print_note, sentence_of
+from ..exits import FAILED, PAUSED, WAITING, sentence_of
 from ..settings import Settings, send_command, task_command
-from ..views.consoles import output, print_prose, stderr_console
+from ..views.consoles import output, print_error, print_hints, print_note, print_prose, stderr_console
 from ..views.lines import header, print_heading, status_line, symbols_for, unknown_calls
 from ..views.live import LiveView
 from ..views.plain import PlainView

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from ...core.context import Ids
 from ...core.errors import InvalidAnswer, TaskUnfinished, ThreadBusy
 from ...core.records import Json, Task
-from ..exits import FAILED, WAITING, print_error, sentence_of
+from ..exits import FAILED, WAITING, sentence_of
 from ..lookup import LATEST, find_session, find_task
 from ..settings import Settings
-from ..views.consoles import progress
+from ..views.consoles import print_error, progress
 from .approval import Questioner
 from .conversation import Conversation, Turn
 from .hints import alternatives, busy_hints

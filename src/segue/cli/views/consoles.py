@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from .sanitize import from_shell, printable
 
@@ -109,6 +110,27 @@ def progress() -> Console:
 def print_prose(console: Console, text: RenderableType) -> None:
     """Print text that a terminal breaks between words; elsewhere a line stays a line."""
     console.print(text, soft_wrap=not console.is_terminal)
+
+
+def print_error(sentence: str, *hints: str) -> None:
+    """Write a sentence to standard error in red, and hints below it."""
+    _write(Text(printable(sentence), style="red"), hints)
+
+
+def print_note(sentence: str, *hints: str) -> None:
+    """Write to standard error what is no failure, and hints below it."""
+    _write(Text(printable(sentence), style="yellow"), hints)
+
+
+def print_hints(*hints: str) -> None:
+    """Write to standard error what can be done next."""
+    for hint in hints:
+        stderr_console().print(Text(printable(hint)), soft_wrap=True)
+
+
+def _write(sentence: Text, hints: tuple[str, ...]) -> None:
+    print_prose(stderr_console(), sentence)
+    print_hints(*hints)
 
 
 def write_answer(text: str) -> None:

@@ -7,8 +7,8 @@ from ...core.events import Cancelled, Phase, ToolCall
 from ...prompts.catalogue import sentence
 from ...prompts.language import Language
 from ...runtime.reply_stream import Added, Answered, CallClosed, CallOpened, Discarded, Kind, Part, PlanChanged
-from ..exits import print_error
 from . import lines
+from .consoles import print_error
 from .sanitize import printable
 from .task_view import TaskView
 

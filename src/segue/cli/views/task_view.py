@@ -10,9 +10,8 @@ from ...core.records import Json, Task
 from ...prompts.language import Language
 from ...runtime.projection import Projection
 from ...runtime.reply_stream import Added, Answered, Closed, Completed, Discarded, Kind, Opened, Part, ReplyStream
-from ..exits import print_error, print_note
 from . import lines
-from .consoles import stderr_console, write_answer, write_json
+from .consoles import print_error, print_note, stderr_console, write_answer, write_json
 
 
 class View(Protocol):

@@ -1,1 +1,1 @@
-"""The history of a session: its timeline, the way back to a snapshot, and the retention of snapshots."""
+"""The history of a session: its timeline, the states that it shows, and the retention of snapshots."""

@@ -65,9 +65,9 @@ from ...runtime.reply_stream import (
 from ..readers.ag_ui import PAUSED, RunInput, interrupt_ids
 from ..readers.client_tools import waiting_calls
 from ..service import Service
-from ..sse.stream import events_of, with_error_frames
-from ..sse.truncation import readable
+from ..stream import events_of, with_error_frames
 from ..tenants import Tenant
+from ..truncation import readable
 from ..views import outcome, plan_view
 
 

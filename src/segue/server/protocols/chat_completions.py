@@ -15,9 +15,9 @@ from ...prompts.protocols import reply_notice, stop_notice
 from ...runtime.reply_stream import Added, CallOpened, Discarded, Kind, Part, ReplyStream
 from ..readers.client_tools import tool_call_id, waiting_calls
 from ..service import Service
-from ..sse.stream import events_of, with_error_frames
-from ..sse.truncation import encoded, readable
+from ..stream import events_of, with_error_frames
 from ..tenants import Tenant
+from ..truncation import encoded, readable
 from ..views import outcome
 
 RESTARTED = "\n\n---\n\n"

@@ -15,9 +15,9 @@ from ..readers.client_tools import tool_call_id
 from ..readers.responses import ConversationName
 from ..readers.segment import ASKING, Segment, segment_of
 from ..service import Service
-from ..sse.stream import events_of, with_error_frames
-from ..sse.truncation import encoded
+from ..stream import events_of, with_error_frames
 from ..tenants import Tenant
+from ..truncation import encoded
 from .responses import Output, items_of
 
 _DEFAULTS: Json = {

@@ -26,7 +26,7 @@ from ...runtime.reply_stream import (
 )
 from ..readers.client_tools import tool_call_id
 from ..readers.segment import Segment, approval_id
-from ..sse.truncation import readable
+from ..truncation import readable
 from .chat_completions import RESTARTED
 
 TEXT = 1_000_000

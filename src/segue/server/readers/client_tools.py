@@ -15,7 +15,7 @@ from ...prompts.language import Language
 from ...prompts.protocols import client_result, with_message
 from ..errors import Problem, not_found
 from ..service import Begun, Service
-from ..sse.stream import stopped
+from ..stream import stopped
 from ..tenants import Tenant
 
 

@@ -14,13 +14,13 @@ from ...core.errors import InvalidMessage
 from ...core.records import RequestKey, Task
 from ...runtime.message_files import Uploaded
 from ..errors import not_found
+from ..frames import position
 from ..protocols.ag_ui import frames
 from ..readers import conversations
 from ..readers.ag_ui import RunInput, begin
 from ..request_body import LONGEST, MODEL, NAME, Items, RequestBody
 from ..service import Begun, Service
-from ..sse.frames import position
-from ..sse.stream import EventStream, task_frames
+from ..stream import EventStream, task_frames
 from ..tenants import Tenant
 from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, ServiceDep, TaskId, TenantDep, Unset, routes
 

@@ -17,7 +17,7 @@ from ..readers.continuation import Conversation
 from ..readers.messages import file_id_of, upload_id_of, with_contents
 from ..request_body import LONGEST, NAME
 from ..service import Service
-from ..sse.stream import EventStream, events_of
+from ..stream import EventStream, events_of
 from ..tenants import Tenant
 from .chat import task_headers
 from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, Responses, Retries, ServiceDep, TenantDep, Unset, routes

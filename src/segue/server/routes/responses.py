@@ -22,7 +22,7 @@ from ..readers.responses import (
 )
 from ..readers.segment import Segment, own_segment, segment_of
 from ..service import Service
-from ..sse.stream import EventStream
+from ..stream import EventStream
 from ..tenants import Tenant
 from .chat import task_headers
 from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, Retries, ServiceDep, SessionId, TenantDep, Unset, routes

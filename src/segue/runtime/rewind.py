@@ -7,14 +7,14 @@ from typing import Any
 
 from langgraph.types import StateSnapshot
 
-from ...checkpoints.storage import Storage
-from ...core.agents import Budget
-from ...core.attachments import read_attachment
-from ...core.calls import Execution
-from ...core.context import AppContext
-from ...core.errors import InvalidMessage, SegueError, TaskError, ThreadExists, UnknownThread
-from ...core.records import Branch, Call, Json, RequestKey, Task
-from ...core.timeline import (
+from ..checkpoints.storage import Storage
+from ..core.agents import Budget
+from ..core.attachments import read_attachment
+from ..core.calls import Execution
+from ..core.context import AppContext
+from ..core.errors import InvalidMessage, SegueError, TaskError, ThreadExists, UnknownThread
+from ..core.records import Branch, Call, Json, RequestKey, Task
+from ..core.timeline import (
     UNDO_SCOPE,
     CallOrigin,
     Effect,
@@ -24,19 +24,19 @@ from ...core.timeline import (
     TimelineEntry,
     UndoState,
 )
-from ...core.tools import CallKey, Tool
-from ...nodes.shared.call_runner import run_once
-from ...nodes.shared.context import NodeContext
-from ...registry import Registry, services_of
-from ...tools.bound_tool import BoundTool, idempotency_key
-from ...tools.calls.run import TOOLS
-from ..control import Started
-from ..run import config_of, state_at
-from ..runner import Runner
-from ..sessions import Sessions, check_session
-from ..start import Request, Starter
-from .states import View, checked_edit, difference, prompt_of
-from .timeline import TaskRecord, newest, outcome_of, timeline
+from ..core.tools import CallKey, Tool
+from ..nodes.shared.call_runner import run_once
+from ..nodes.shared.context import NodeContext
+from ..registry import Registry, services_of
+from ..tools.bound_tool import BoundTool, idempotency_key
+from ..tools.calls.run import TOOLS
+from .control import Started
+from .history.states import View, checked_edit, difference, prompt_of
+from .history.timeline import TaskRecord, newest, outcome_of, timeline
+from .run import config_of, state_at
+from .runner import Runner
+from .sessions import Sessions, check_session
+from .start import Request, Starter
 
 Origins = Mapping[tuple[str, str, int], CallOrigin]
 _UNDONE: Mapping[str, UndoState] = {

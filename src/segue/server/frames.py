@@ -6,9 +6,9 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...core.events import AttemptRestarted, ErrorRaised, Event, Phase, Thinking, Token, Waiting, to_dict
-from ...prompts.words import word
-from ..tenants import Tenant
+from ..core.events import AttemptRestarted, ErrorRaised, Event, Phase, Thinking, Token, Waiting, to_dict
+from ..prompts.words import word
+from .tenants import Tenant
 from .truncation import encoded, fit, split, truncate
 
 MOST = 4096

@@ -9,17 +9,17 @@ from fastapi.responses import StreamingResponse
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
-from ...core.errors import SegueError
-from ...core.events import Event
-from ...core.records import Json, Task
-from ...prompts.errors import problem_sentence, render
-from ...prompts.language import Language
-from ..errors import new_error_id
-from ..log_config import logger
-from ..service import Service
-from ..tenants import Tenant
-from ..views import outcome
+from ..core.errors import SegueError
+from ..core.events import Event
+from ..core.records import Json, Task
+from ..prompts.errors import problem_sentence, render
+from ..prompts.language import Language
+from .errors import new_error_id
 from .frames import HEARTBEAT, PADDING, done_frame
+from .log_config import logger
+from .service import Service
+from .tenants import Tenant
+from .views import outcome
 
 
 class EventStream(StreamingResponse):
