@@ -9,7 +9,6 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from .agents import Agent
 from .decision import check_storable, read_object
 from .errors import InvalidReplyOption, UnreadableReply
 from .json_depth import Outline
@@ -237,8 +236,8 @@ class ReplyOptions(BaseModel):
         """What holds for a part of the task, whose answer is not the task's."""
         return self.model_copy(update={"answer_format": None, "tool_choice": ""})
 
-    def check(self, agent: Agent, mode: str, client_tools: Collection[str]) -> None:
-        """Refuse what cannot be done in a mode.
+    def check(self, agent_id: str, protocol: str, mode: str, client_tools: Collection[str]) -> None:
+        """Refuse what cannot be done by an agent with this protocol in a mode.
 
         Raises:
             InvalidReplyOption: naming it.
@@ -256,12 +255,12 @@ class ReplyOptions(BaseModel):
             )
         if required not in ("", "required"):
             check_choice([required], client_tools)
-        if self.settings.stop and agent.protocol == "json" and mode not in ("direct", "plan"):
+        if self.settings.stop and protocol == "json" and mode not in ("direct", "plan"):
             raise InvalidReplyOption(
                 "The replies of agent {agent} in mode {mode} are JSON, which stop would truncate: leave it out, set "
                 'protocol = "native" on the agent, or use the mode direct.',
                 option="stop",
-                agent=agent.agent_id,
+                agent=agent_id,
                 mode=mode,
             )
 

@@ -163,7 +163,8 @@ async def known_request(requests: RequestKeys, key: RequestKey | None) -> KnownR
 def _renewed(row: Task, options: ReplyOptions, agent: Agent) -> ReplyOptions:
     """The options of a task that continues: of new ones without instructions, the task's own stay."""
     renewed = options.after(ReplyOptions.of(row.reply_options))
-    renewed.check(agent, row.mode, [spec["function"]["name"] for spec in row.client_tools])
+    names = [spec["function"]["name"] for spec in row.client_tools]
+    renewed.check(agent.agent_id, agent.protocol, row.mode, names)
     return renewed
 
 

@@ -204,7 +204,8 @@ class Starter:
         offered = (
             await asyncio.to_thread(client_tool_specs, request.client_tools, taken) if request.client_tools else []
         )
-        request.reply_options.check(agent, mode, [spec["function"]["name"] for spec in offered])
+        names = [spec["function"]["name"] for spec in offered]
+        request.reply_options.check(agent.agent_id, agent.protocol, mode, names)
         if request.steer and (steered := await self._steered(thread_id, request)):
             return steered
         digest = self._registry.digest(agent)
