@@ -325,7 +325,10 @@ def test_a_running_task_is_steered(service: Service, model: Model, visit: Visit)
     model.go.set()
     expect(page.locator(".answer strong")).to_have_text("as advised")
     expect(page.locator(".turn")).to_have_count(1)
-    expect(page.locator(".said.note")).to_have_count(1)
+    for _ in range(2):
+        expect(page.locator(".said.note")).to_have_count(1)
+        expect(page.locator(".reply > .said.note ~ .answer")).to_have_count(1)
+        page.reload()
 
 
 def test_long_results_are_folded_and_whole_on_request(service: Service, visit: Visit) -> None:

@@ -5,7 +5,7 @@ import { foldAll, joined, turnOfRow } from "../src/segue/server/page/state/turn.
 
 const sequences = JSON.parse(await readFile(process.argv[2], "utf8"));
 for (const { name, events, text, thoughts, calls } of sequences) {
-  const start = turnOfRow({ task_id: "t", status: "running" });
+  const start = { ...turnOfRow({ task_id: "t", status: "running" }), connection: "live" };
   const turn = events.reduce((folded, event) => (event.type === "joined" ? joined(folded) : foldAll(folded, [event])), start);
   assert.equal(turn.draft, text, name);
   assert.deepEqual(turn.thinking.trim().split("\n\n").filter(Boolean), thoughts, name);

@@ -84,19 +84,18 @@ def _added(out: Mapping[str, Any]) -> list[AnyMessage]:
 
 
 def _exchanges(records: Sequence[Mapping[str, Any]], task_id: str) -> list[AnyMessage]:
-    """The tool calls of the flow and their results, as the thread's history keeps them."""
-    made = [
-        Settled(
-            f"{record['trace_id']}-0",
-            record["branch"],
-            record["arguments"],
-            record["result"],
-            CallKey(task_id, record["trace_id"], 0),
-        )
-        for record in records
-        if record["kind"] == "tool"
-    ]
-    return [message for call in made for message in exchange("", [call])]
+    """The flow's questions and tool calls with their answers and results, as the thread's history keeps them."""
+    return [message for record in records for message in _exchange(record, task_id)]
+
+
+def _exchange(record: Mapping[str, Any], task_id: str) -> list[AnyMessage]:
+    arguments, result = record["arguments"], record["result"]
+    if record["kind"] == "tool":
+        key = CallKey(task_id, record["trace_id"], 0)
+        return exchange("", [Settled(f"{record['trace_id']}-0", record["branch"], arguments, result, key)])
+    if record["branch"] == "ask_user" and "success" in result:
+        return [AIMessage(arguments["question"]), HumanMessage(result["success"], additional_kwargs={STEER: True})]
+    return []
 
 
 def _result_of(out: Mapping[str, Any], mode: str, answer: str, error: str, chars: int) -> dict[str, Any]:

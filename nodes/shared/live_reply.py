@@ -107,8 +107,20 @@ class LiveReply:
         self._work = work
         self.attempt = 1
         self._last = ""
+        self._reasons = False
+
+    def reasoning(self, content: str) -> None:
+        """A piece of what the model reasons before it replies; a thought of its reply is not part of it."""
+        self._think(content)
+        self._reasons = True
 
     def thinking(self, content: str) -> None:
+        if content and self._reasons:
+            self._reasons = False
+            self.end()
+        self._think(content)
+
+    def _think(self, content: str) -> None:
         if content:
             self._last = content[-1]
             self._work.emit(Thinking(content=content, attempt=self.attempt, **self.ids))
@@ -126,7 +138,7 @@ class LiveReply:
     def end(self) -> None:
         """End the last line of the thoughts: what is streamed as thinking next starts on a new one."""
         if self._last not in ("", "\n"):
-            self.thinking("\n")
+            self._think("\n")
 
 
 class Listener:

@@ -121,7 +121,7 @@ async def _reply(
                 case TextDelta():
                     listener.text(piece.text)
                 case ReasoningDelta():
-                    live.thinking(piece.text)
+                    live.reasoning(piece.text)
                 case CallDelta():
                     listener.call()
                 case Withdrawn():

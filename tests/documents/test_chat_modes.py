@@ -51,6 +51,14 @@ async def test_reasoning_is_streamed_as_thinking_and_never_as_the_answer(chat: C
     assert talk.text("thinking").endswith("\nhm, so\n")
 
 
+async def test_a_thought_beside_calls_is_a_line_of_its_own_after_what_the_model_reasons(chat: Chat) -> None:
+    function = {"index": 0, "id": "c", "function": {"name": "double", "arguments": '{"number": 2}'}}
+    called = [{"reasoning_content": "so I call it."}, {"content": "I call a tool."}, {"tool_calls": [function]}]
+    talk = await chat([Deltas(called), Text("four")], mode="react", protocol="native", tools=(double,))
+    assert talk.result["answer"] == "four"
+    assert talk.text("thinking").count("so I call it.\nI call a tool.\n") == 1
+
+
 async def test_a_lone_closing_tag_ends_a_thought_from_the_second_reply_on_without_a_restart(app: App) -> None:
     script = [Text("Two?\n</think>\n\none"), Text("Three?\n</think>\n\ntwo"), Text("no thought"), Text("three")]
     async with LoopbackServer(script) as server:

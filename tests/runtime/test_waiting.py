@@ -58,6 +58,8 @@ async def test_a_question_is_answered_by_another_process_and_nothing_runs_twice(
         done = await second.answer(asked["task_id"], "blue")
         assert (done["status"], done["answer"], paid) == ("done", "It is blue.", [3])
         assert await second.waiting() == []
+        said = [(message["role"], message["content"]) for message in await second.history("s")]
+        assert said[-3:] == [("assistant", "Which colour?"), ("user", "blue"), ("assistant", "It is blue.")]
         (given,) = [e for e in await second.events(asked["task_id"]) if e["type"] == "question_answered"]
         assert given["data"]["answer"] == "blue"
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** What the task asked a person: what they answered, and what waits for them. */
+/** What the task asked a person: how they answered, or the card that waits for them. */
 import { isUtterance } from "../state/participants.js";
 import { textOf } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
@@ -13,15 +13,14 @@ import { loadStyleSheets } from "./style-sheets.js";
 
 await loadStyleSheets("ask");
 
-/** @param {{ turn: import("../state/store.js").TurnSignal, shown: Turn }} props */
-export function Asked({ turn, shown }) {
+/** @param {{ turn: import("../state/store.js").TurnSignal, shown: Turn, id: string }} props `id` of the interrupt */
+export function Asked({ turn, shown, id }) {
   const { question, status, exchanges } = shown;
   const Card = question?.kind === "approval" ? ApprovalCard : QuestionCard;
-  return html`${exchanges.map((each) => html`<${Answered} key=${each.question.interrupt_id} exchange=${each} />`)}
-    ${question &&
-    status === "waiting" &&
-    !isUtterance(shown) &&
-    html`<${Card} key=${question.interrupt_id} turn=${turn} question=${question} />`}`;
+  const isOpen = question?.interrupt_id === id && status === "waiting" && !isUtterance(shown);
+  if (isOpen) return html`<${Card} key=${id} turn=${turn} question=${question} />`;
+  const exchange = exchanges.find((each) => each.question.interrupt_id === id);
+  return exchange && html`<${Answered} exchange=${exchange} />`;
 }
 
 /** @param {{ exchange: Exchange }} props */

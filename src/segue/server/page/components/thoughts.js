@@ -1,16 +1,12 @@
 // @ts-check
-/** What the agent thought, folded under its answer; open while there is no answer yet. */
-import { ACTIVE } from "../state/turn.js";
+/** What the agent thought, folded above what came of it; its last line is shown while it thinks. */
 import { t } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
 import { Icon } from "./icon.js";
 
-/** @import { Turn } from "../state/types.js" */
-
-/** @param {{ shown: Turn }} props */
-export function Thoughts({ shown }) {
-  const text = shown.thinking.replace(/\n{3,}/g, "\n\n").trim();
-  const isThinking = ACTIVE.has(shown.status) && !shown.draft && !shown.answer;
+/** @param {{ text: string, isThinking: boolean }} props */
+export function Thoughts({ text: thought, isThinking }) {
+  const text = thought.replace(/\n{3,}/g, "\n\n").trim();
   if (!text) return null;
   return html`<details class="thoughts">
     <summary>

@@ -1,23 +1,21 @@
 // @ts-check
-/** One message, what is done for it, its answer and its thoughts. */
+/** One message, how it was carried out, and its answer. */
 import { loadDetails } from "../state/conversation.js";
 import { CONVERSATION } from "../state/participants.js";
 import { useRead } from "../state/signals.js";
 import { ACTIVE } from "../state/turn.js";
 import { t } from "../texts/index.js";
 import { html, useEffect } from "../vendor/htm-preact.js";
-import { Activity } from "./activity.js";
 import { Answer } from "./answer.js";
 import { Charts } from "./charts.js";
+import { Course, Note } from "./course.js";
 import { lazy } from "./lazy.js";
 import { Outcome } from "./outcome.js";
 import { Said } from "./said.js";
-import { Thoughts } from "./thoughts.js";
 import { TurnActions } from "./turn-actions.js";
 
 /** @typedef {import("../state/store.js").TurnSignal} TurnSignal */
 
-const Asked = lazy(async () => (await import("./asked.js")).Asked);
 const Transcript = lazy(async () => (await import("./transcript.js")).Transcript);
 
 /** @param {{ turn: TurnSignal, place: number }} props `place` among the shown turns, from 0 */
@@ -30,18 +28,12 @@ export function Turn({ turn, place }) {
     ${isTalk
       ? html`<${Transcript} shown=${shown} />`
       : html`<${Said} shown=${shown} place=${place} />`}
-    ${[...shown.notes, ...shown.pending].map(
-      (note, nth) => html`<div class="said note" key=${nth} data-pending=${nth >= shown.notes.length}>
-        <span class="about">${t("turn.steered")}</span><p>${note}</p>
-      </div>`,
-    )}
     <div class="reply" aria-busy=${isActive}>
       <h2 class="unseen">${t("turn.agent")}</h2>
-      <${Thoughts} shown=${shown} />
-      <${Activity} shown=${shown} />
-      ${shown.exchanges.length > 0 && html`<${Asked} turn=${turn} shown=${shown} />`}
+      <${Course} turn=${turn} shown=${shown} />
       ${!isTalk && html`<${Answer} shown=${shown} />`}
       <${Charts} calls=${shown.calls} />
+      ${shown.pending.map((note, nth) => html`<${Note} key=${nth} text=${note} isPending />`)}
       <${Outcome} turn=${turn} shown=${shown} />
       ${!isActive && html`<${TurnActions} turn=${turn} shown=${shown} />`}
     </div>

@@ -1,12 +1,27 @@
 // @ts-check
 /** What a task asked a person, and what they answered. */
 
-/** @import { Exchange, Frame, Question, Turn } from "./types.js" */
+/** @import { Entry, Exchange, Frame, Question, Turn } from "./types.js" */
+
+/**
+ * Where in its turn something stands that a person said, or was asked.
+ *
+ * @param {Turn} turn
+ * @param {{ note?: string, asked?: string }} what
+ * @returns {Entry}
+ */
+export function entryOf({ calls, thinking }, what) {
+  return { note: "", asked: "", ...what, calls: calls.length, thinking: thinking.length };
+}
 
 /** @param {Turn} turn @param {Question} question */
 function withQuestion(turn, question) {
-  const others = turn.exchanges.filter(({ question: { interrupt_id: id } }) => id !== question.interrupt_id);
-  return { ...turn, question, exchanges: [...others, { question, verdicts: null, answer: null }] };
+  const id = question.interrupt_id;
+  const others = turn.exchanges.filter((each) => each.question.interrupt_id !== id);
+  const entries = turn.entries.some(({ asked }) => asked === id)
+    ? turn.entries
+    : [...turn.entries, entryOf(turn, { asked: id })];
+  return { ...turn, question, entries, exchanges: [...others, { question, verdicts: null, answer: null }] };
 }
 
 /**

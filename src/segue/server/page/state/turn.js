@@ -1,7 +1,7 @@
 // @ts-check
 /** A turn as its task's events describe it. */
 import { BREAK, NO_DRAFT, withCalled, withoutPending, withToken } from "./draft.js";
-import { EXCHANGES } from "./exchanges.js";
+import { entryOf, EXCHANGES } from "./exchanges.js";
 
 /** @import { Call, Frame, LedgerCall, TaskRow, Trace, Turn } from "./types.js" */
 
@@ -41,6 +41,7 @@ export function turnOfRow(row) {
     pending: [],
     question: null,
     exchanges: [],
+    entries: [],
     error: row.error ?? result.error ?? "",
     rating: row.rating,
     usage: result.usage ?? null,
@@ -65,14 +66,10 @@ export function turnOfRow(row) {
 export function turnOfTrace({ task, events, calls, question }) {
   const started = turnOfRow(task);
   const folded = foldAll({ ...started, steps: [] }, events);
-  const thoughts = folded.thoughts.length ? folded.thoughts : thoughtsOf(task);
   return {
     ...folded,
     draft: "",
     calls: folded.calls.map((call) => withOutcome(call, calls)),
-    thoughts,
-    thinking: thoughts.join("\n\n"),
-    mark: thoughts.join("\n\n").length,
     steps: folded.steps.length ? folded.steps : started.steps,
     answer: started.answer || folded.answer,
     error: started.error,
@@ -95,12 +92,6 @@ function withOutcome(call, ledger) {
     (each) => each.scope.split("#")[0] === scope && each.idx === call.index && each.name === call.name,
   );
   return call.result && found?.outcome ? { ...call, result: found.outcome, truncated: false } : call;
-}
-
-/** @param {TaskRow} row */
-function thoughtsOf(row) {
-  const text = String(row.result?.reasoning?.text ?? "").replace(/<\/?thinking>/g, "").trim();
-  return text ? [text] : [];
 }
 
 /**
@@ -146,10 +137,11 @@ const FOLDS = {
   steered: (turn, { message }) => ({
     ...turn,
     notes: [...turn.notes, message],
+    entries: [...turn.entries, entryOf(turn, { note: message })],
     pending: without(turn.pending, message),
   }),
   ...EXCHANGES,
-  thought: (turn, { text }) => ({ ...turn, thoughts: text ? [...turn.thoughts, text] : turn.thoughts }),
+  thought: (turn, { text }) => withThought(turn, text),
   tool_call: (turn, frame) => ({ ...turn, calls: withCall(turn.calls, frame, null) }),
   tool_result: (turn, frame) => ({ ...turn, calls: withCall(turn.calls, frame, frame.result ?? {}) }),
   plan_update: (turn, { goal, steps }) => ({ ...turn, goal, steps: (steps ?? []).map(stepOf) }),
@@ -167,13 +159,23 @@ const FOLDS = {
   },
   token: (turn, { content, trace_id }) =>
     turn.answer ? turn : { ...withToken(turn, content, trace_id), waiting: "" },
-  model_called: (turn, frame) => (turn.answer ? turn : withCalled(turn, frame)),
+  model_called: (turn, frame) => {
+    const thought = withThought(turn, frame.reply?.reasoning);
+    return turn.answer ? thought : withCalled(thought, frame);
+  },
   attempt_restarted: (turn, { trace_id }) => ({
     ...withoutPending(turn, trace_id),
     thinking: turn.thinking.slice(0, turn.mark),
   }),
   waiting: (turn, { reason }) => ({ ...turn, waiting: reason }),
 };
+
+/** With a whole thought, which is streamed where the task is followed. @param {Turn} turn @param {string} [text] */
+function withThought(turn, text) {
+  if (!text) return turn;
+  const thinking = turn.connection ? turn.thinking : withBreak(turn).thinking + text;
+  return { ...turn, thoughts: [...turn.thoughts, text], thinking };
+}
 
 /** A round or a phase begins: what is thought next is a thought of its own. @param {Turn} turn */
 function withBreak(turn) {

@@ -29,6 +29,8 @@
  *   problem?: string }} Question
  * @typedef {{ index: number, verdict: "approve" | "edit" | "reject", arguments?: Json, original?: Json,
  *   reason?: string, always?: string, only?: Json }} Verdict
+ * @typedef {{ note: string, asked: string, calls: number, thinking: number }} Entry
+ *   A steering message, or the question of this interrupt, behind so many calls and characters of thoughts.
  * @typedef {{ question: Question, verdicts: Verdict[] | null, answer: string | null }} Exchange
  * @typedef {{ task_id: string, session_id: string, agent_id: string, message: string, since: number, kind: string,
  *   question: string, calls: AskedCall[], problem: string, interrupt_id: string }} WaitingTask
@@ -42,7 +44,7 @@
  *   mode: string, model: string, status: string, answer: string, html: string,
  *   draft: string, kept: number, writer: string, thoughts: string[], thinking: string, mark: number, calls: Call[],
  *   utterances: Utterance[], goal: string, steps: Step[], notes: string[], pending: string[],
- *   question: Question | null, exchanges: Exchange[], error: string, rating: number | null,
+ *   question: Question | null, exchanges: Exchange[], entries: Entry[], error: string, rating: number | null,
  *   usage: { input: number, output: number, calls: number, cost?: number | null, currency?: string } | null,
  *   createdAt: number, updatedAt: number, idle: number, waiting: string,
  *   fallback: string, malformed: boolean, seq: number, connection: "" | "live" | "lost", detailed: boolean }} Turn
