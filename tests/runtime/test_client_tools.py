@@ -64,6 +64,9 @@ async def test_what_cannot_be_offered_is_refused_before_anything_is_stored() -> 
         wide = {"type": "object", "properties": {f"p{n}": {} for n in range(3000)}}
         with pytest.raises(InvalidMessage, match="more than 5000 values"):
             await app.ask("hi", agent="a", client_tools=[{**SHOW, "parameters": wide}])
+        endless = {"type": "object", "properties": {"page": {"pattern": "a{99999999999999999999}"}}}
+        with pytest.raises(InvalidMessage, match="not a JSON schema"):
+            await app.ask("hi", agent="a", client_tools=[{**SHOW, "parameters": endless}])
         assert await app.tasks() == []
 
 
