@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo docs test test-slow test-postgres crash mutants check e2e types studio bench bench-serve bench-scale bench-storage bench-workers lock clean
+.PHONY: help demo docs test test-slow test-whole test-postgres crash mutants check e2e types studio bench bench-serve bench-scale bench-storage bench-workers lock clean
 
 help: ## list these targets
 	@awk -F ':.* ## ' '/^[a-z0-9-]+:.* ## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ test: $(VENV)/.dev ## run the fast tests
 
 test-slow: $(VENV)/.dev web/node_modules/.installed ## run the slow tests: processes, crashes, recordings
 	$(BIN)/python -m pytest -m slow -n 4 $(PARALLEL) $(RETRY)
+
+test-whole: $(VENV)/.dev ## run the whole of what test-slow takes a part of: crashes, hostile bodies
+	WHOLE=1 $(BIN)/python -m pytest tests/crash/test_crash.py tests/server/test_hostile_bodies.py -n 2 $(PARALLEL) $(RETRY)
 
 test-postgres: $(VENV)/.dev ## run the slow tests that need PostgreSQL, on a server of their own
 	$(BIN)/python -m pytest -m postgres -n 2 $(PARALLEL) $(RETRY)
@@ -63,7 +66,7 @@ web/node_modules/.installed: web/package-lock.json | $(VENV)/.dev
 
 # Type checkers do not follow the package map of an editable install, so they read a copy that is installed like any wheel.
 types: $(VENV)/.dev
-	@rm -rf build && mkdir -p build
+	@rm -rf build/lib build/bdist.* build/wheel $(TYPES) && mkdir -p build
 	@$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . >build/log 2>&1 || { cat build/log; exit 1; }
 	@$(BIN)/python -m zipfile -e build/wheel/*.whl $(TYPES)
 	@$(BIN)/python -m reference.readme $(TYPES)/readme

@@ -1,5 +1,6 @@
 """The whole measurement, or a part of it."""
 
+import os
 import subprocess
 import sys
 import time
@@ -88,7 +89,9 @@ def commit() -> str:
 
 
 def part_of_commit(parts: int) -> Part:
-    """The part that is this commit's: successive commits have all of them in turn."""
+    """The part that is this commit's: successive commits have all of them in turn. With WHOLE set, everything."""
+    if os.environ.get("WHOLE"):
+        return Part()
     number = _git("rev-list", "--count", "HEAD")
     return Part(int(number or 0) % parts + 1, parts)
 

@@ -1,13 +1,18 @@
 """The usage examples of the engine's document as they are written there, and the files in examples/."""
 
 import asyncio
+import contextlib
 import json
-import subprocess
+import os
+import runpy
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 
 import pytest
+
+from tests.cli.process import run_elsewhere
 
 pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -83,14 +88,20 @@ print(new_engine.state, new_engine.total_tasks)
 """
 
 
+def script(folder: Path, out: Path, *command: str) -> None:
+    """Run a script as `python` does; what it prints goes to a file."""
+    os.chdir(folder)
+    sys.argv[:] = command
+    warnings.simplefilter("error", RuntimeWarning)
+    with out.open("w", encoding="utf-8") as said, contextlib.redirect_stdout(said):
+        runpy.run_path(command[0], run_name="__main__")
+
+
 async def run(folder: Path, *command: str) -> str:
-    """What a process of this Python prints; it must end well."""
-    whole = [sys.executable, "-X", "utf8", "-W", "error::RuntimeWarning", *command]
-    ran = await asyncio.to_thread(
-        subprocess.run, whole, cwd=folder, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+    """What a script prints in a process of its own; it must end well."""
+    out = folder / "printed.txt"
+    assert await asyncio.to_thread(run_elsewhere, script, folder, out, *command) == 0
+    return await asyncio.to_thread(out.read_text, encoding="utf-8")
 
 
 async def test_the_documents_examples_run_as_written(tmp_path: Path) -> None:

@@ -1,11 +1,10 @@
 """A batch of conversations: killed half-way, continued, reproduced, reported and compared."""
 
 import json
+import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from io import StringIO
@@ -24,17 +23,18 @@ from segue.rehearsal import ConversationConfig, read_log
 from segue.rehearsal.batch import Manifest, batch_of, open_batch
 from segue.rehearsal.worker import work
 from segue.rehearsal.workflows.loader import workflow_file
+from tests.cli.process import Begun, begin
 
 ROOT = Path(__file__).parents[2]
 WORKFLOW = "travel_change"
 VARYING = ("task_id", "time", "seconds")
 
 
-def simulate(out: Path, n: int, *options: str, workers: int = 2) -> list[str]:
-    """The command line of a batch."""
+def simulate(out: Path, n: int, *options: str, workers: int = 2) -> Begun:
+    """Start a batch."""
     batch = ["--n", str(n), "--workers", str(workers), "--out", str(out)]
     chosen = options or ("--workflow", WORKFLOW)
-    return [sys.executable, "-m", "segue", "simulate", *chosen, *batch]
+    return begin(("simulate", *chosen, *batch), ROOT, {**os.environ}, out.with_suffix(".log"))
 
 
 def logs(out: Path) -> dict[str, list[dict[str, Any]]]:
@@ -55,7 +55,7 @@ def report(out: Path, *options: str) -> tuple[dict[str, Any], Any]:
 @pytest.mark.slow
 def test_a_hundred_conversations_killed_half_way_go_on_and_the_report_is_what_the_logs_say(tmp_path: Path) -> None:
     out = tmp_path / "batch"
-    first = subprocess.Popen(simulate(out, 100), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    first = simulate(out, 100)
     deadline = time.monotonic() + 300
     while len(list(out.glob("logs/*.jsonl"))) < 50:
         assert first.poll() is None
@@ -66,7 +66,7 @@ def test_a_hundred_conversations_killed_half_way_go_on_and_the_report_is_what_th
     begun = {file.name: file.stat().st_mtime_ns for file in out.glob("logs/*.jsonl")}
     assert 50 <= len(begun) < 100
 
-    subprocess.run(simulate(out, 100), check=True, capture_output=True, timeout=300)
+    assert simulate(out, 100).wait(300) == 0
     after = {file.name: file.stat().st_mtime_ns for file in out.glob("logs/*.jsonl")}
     assert len(after) == 100
     assert {name: after[name] for name in begun} == begun
@@ -105,11 +105,9 @@ def _recomputed(out: Path, made: dict[str, Any]) -> None:
 @pytest.mark.slow
 def test_one_seed_gives_the_same_conversations_however_many_workers_hold_them(tmp_path: Path) -> None:
     for place, workers in enumerate((1, 2)):
-        command = simulate(tmp_path / str(place), 6, workers=workers)
-        subprocess.run(command, check=True, capture_output=True, timeout=300)
+        assert simulate(tmp_path / str(place), 6, workers=workers).wait(300) == 0
     assert logs(tmp_path / "0") == logs(tmp_path / "1")
-    other = simulate(tmp_path / "2", 2, "--workflow", WORKFLOW, "--seed", "7")
-    subprocess.run(other, check=True, capture_output=True, timeout=300)
+    assert simulate(tmp_path / "2", 2, "--workflow", WORKFLOW, "--seed", "7").wait(300) == 0
     assert logs(tmp_path / "0")["change_without_fee-001"] != logs(tmp_path / "2")["change_without_fee-001"]
 
 
@@ -120,8 +118,8 @@ def test_a_worse_workflow_shows_up_as_worse_in_the_comparison(tmp_path: Path) ->
     shutil.copy(workflow_file(WORKFLOW).with_suffix(".yaml"), tmp_path)
     worse.write_text(_without_verification(text), encoding="utf-8")
     good, bad = tmp_path / "good", tmp_path / "bad"
-    subprocess.run(simulate(good, 16), check=True, capture_output=True, timeout=300)
-    subprocess.run(simulate(bad, 16, "--workflow", str(worse)), check=True, capture_output=True, timeout=300)
+    assert simulate(good, 16).wait(300) == 0
+    assert simulate(bad, 16, "--workflow", str(worse)).wait(300) == 0
     report(good)
     made, ran = report(bad, "--against", str(good))
     assert ran.exit_code == 1

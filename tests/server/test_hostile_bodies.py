@@ -1,6 +1,10 @@
-"""Bodies that are made to cost the service much, sent to every route that takes one while another tenant talks."""
+"""Bodies that are made to cost the service much, sent to every route that takes one while another tenant talks.
+
+Successive commits send a fifth of them in turn, and `make test-whole` all.
+"""
 
 import base64
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,12 +16,14 @@ import pytest
 
 from segue.server import create_app
 from tests.cli.conftest import Shell, pages, shell
+from tests.crash.measurement import part_of_commit
 
 from .serving import ALPHA, BETA, KEY, OTHER_KEY, chat, ending
 from .test_processes import Process, serve
 
 __all__ = ["pages", "serve", "shell"]
 
+PARTS = 5
 MB = 1_000_000
 LONGEST_WAIT = 5.0
 """Seconds that `/healthz` may take on a machine that is busy otherwise; it took 68 while one body was validated."""
@@ -149,13 +155,18 @@ def test_no_body_makes_other_tenants_wait(pages: Shell, serve: Callable[..., Pro
     assert grown < MOST_MEMORY
 
 
+def bodies() -> Iterator[tuple[str, str, Callable[[int], bytes], int]]:
+    """Method, path, shape and size of all bodies at all routes."""
+    for method, path in routes():
+        url = path.replace("{agent_id}", "travel")
+        for shape in shapes(FIELDS.get(path, "message")):
+            for size in SIZES.get(path, (MB // 5, MB)):
+                yield method, url, shape, size
+
+
 def attack(process: Process) -> set[int]:
-    """The statuses of all bodies at all routes."""
-    ends = set()
+    """The statuses of this commit's bodies."""
+    part = part_of_commit(PARTS)
+    chosen = itertools.islice(bodies(), part.number - 1, None, part.parts)
     with process.client(headers=ALPHA) as client:
-        for method, path in routes():
-            url = path.replace("{agent_id}", "travel")
-            for shape in shapes(FIELDS.get(path, "message")):
-                for size in SIZES.get(path, (MB // 5, MB)):
-                    ends.add(send(client, method, url, shape(size)))
-    return ends
+        return {send(client, method, url, shape(size)) for method, url, shape, size in chosen}
