@@ -35,8 +35,8 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     except UnreadableReply as error:
         given_up: DirectUpdate = {**_failed(error, asked.event, state), "usage": asked.usage}
         return joined(added, given_up)
-    truncated = is_truncated(work, asked.reply)
-    result = compose_result("direct", text, reasoning="[Direct Mode]", usage=asked.usage, truncated=truncated)
+    truncated, reasoning = is_truncated(work, asked.reply), phrase("direct_reasoning", state["language"])
+    result = compose_result("direct", text, reasoning=reasoning, usage=asked.usage, truncated=truncated)
     update: DirectUpdate = {
         "messages": [*added.get("messages", ()), AIMessage(text)],
         "usage": asked.usage,

@@ -361,7 +361,8 @@ async def test_direct_mode_answers_without_tools_and_reasoning(app: App) -> None
     events = [event async for event in app.chat("你好！", agent="a", mode="direct")]
     result = events[-2].data["result"]
     assert (result["success"], result["answer"], result["mode"], result["history"]) == (True, "你好呀！", "direct", [])
-    assert (result["reasoning"]["total_steps"], result["reasoning"]["tools_used"]) == (0, [])
+    said = "<thinking>\n[Direct Mode]\n直接调用 LLM 生成回答\n</thinking>"
+    assert result["reasoning"] == {"text": said, "total_steps": 0, "tools_used": []}
     assert [message.type for message in model.calls[0]] == ["system", "human"] and not model.bound_tools
     assert "".join(event.data["content"] for event in events if event.type == "token") == "你好呀！"
     assert "【直接模式】" in "".join(event.data["content"] for event in events if event.type == "thinking")
