@@ -10,8 +10,8 @@ from typing import Any
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from segue.core.errors import DamagedCheckpoint, UnknownThread
-from segue.core.records import Branch, Call, Json, Recovery, RequestKey, Session, from_row
-from segue.core.timeline import UNDO_SCOPE, CallOrigin, Place, Snapshot
+from segue.core.records import Call, Json, Recovery, RequestKey, Session, from_row
+from segue.core.timeline import UNDO_SCOPE, Branch, CallOrigin, Place, Snapshot
 from segue.prompts.language import Language
 
 from ..ports import Backend, CheckpointRow, Connection, Database

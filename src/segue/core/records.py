@@ -181,19 +181,6 @@ class Session:
 
 
 @dataclass(frozen=True)
-class Branch:
-    """A thread that repeats its `parent` up to a turn, from 1, and differs from there on.
-
-    All branches of a conversation have its first thread as their `root`, which has no parent.
-    """
-
-    thread_id: Name
-    root: Name
-    parent: str
-    turn: Annotated[int, Field(ge=1)]
-
-
-@dataclass(frozen=True)
 class RequestKey:
     """A client's idempotency key, with the digest of its request and what the client reads back of that.
 

@@ -2,10 +2,12 @@
 
 import re
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field
 
 from .errors import ConfigurationError
-from .records import Call, Json, Public
+from .records import Call, Json, Name, Public
 
 SHORT = 6
 """Characters of a snapshot's short id: the last of its id, which are random."""
@@ -99,6 +101,19 @@ class Place:
     thread_id: str
     inside: str
     checkpoint_id: str
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A thread that repeats its `parent` up to a turn, from 1, and differs from there on.
+
+    All branches of a conversation have its first thread as their `root`, which has no parent.
+    """
+
+    thread_id: Name
+    root: Name
+    parent: str
+    turn: Annotated[int, Field(ge=1)]
 
 
 @dataclass(frozen=True)

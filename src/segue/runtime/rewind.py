@@ -13,9 +13,10 @@ from ..core.attachments import read_attachment
 from ..core.calls import Execution
 from ..core.context import AppContext
 from ..core.errors import InvalidMessage, SegueError, TaskError, ThreadExists, UnknownThread
-from ..core.records import Branch, Call, Json, RequestKey, Task
+from ..core.records import Call, Json, RequestKey, Task
 from ..core.timeline import (
     UNDO_SCOPE,
+    Branch,
     CallOrigin,
     Effect,
     Place,
@@ -131,17 +132,12 @@ def _undo_state(tool: Tool | None, call: Call, undos: Sequence[Call]) -> UndoSta
     return "available" if offered else ""
 
 
-def _known(undo: BoundTool, call: Call) -> dict[str, Any]:
-    """The arguments of the call that its undo has parameters for."""
-    return {name: value for name, value in call.arguments.items() if name in undo.parameters}
-
-
 def _execution(undo: BoundTool, call: Call, task: Task, key: CallKey, seconds: float) -> Execution:
     origin = f"{UNDO_SCOPE}{call.task_id}/{call.scope}/{call.idx}"
     return Execution(
         key=key,
         name=undo.name,
-        arguments=_known(undo, call),
+        arguments={name: value for name, value in call.arguments.items() if name in undo.parameters},
         tools={undo.name: undo},
         timeout=seconds,
         approved=True,

@@ -29,10 +29,10 @@ from ..core.errors import (
     UnknownThread,
 )
 from ..core.json_depth import DEEPEST, is_too_deep
-from ..core.records import Branch, Json, Permission, Recovery, RequestKey, Session, Task, Thread
+from ..core.records import Json, Permission, Recovery, RequestKey, Session, Task, Thread
 from ..core.reply_options import ReplyOptions
 from ..core.task_status import ENDED
-from ..core.timeline import Pruned, Retention, Snapshot
+from ..core.timeline import Branch, Pruned, Retention, Snapshot
 from ..nodes.conversation.init import read_config
 from ..prompts.language import Language
 from ..tools.adapters.client import client_tool_specs

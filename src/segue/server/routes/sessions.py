@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
-from ...core.records import Branch, Json, Session
+from ...core.records import Json, Session
+from ...core.timeline import Branch
 from ..errors import JsonResponse, LongJsonResponse
 from ..request_body import LONGEST, MODEL, NAME, RequestBody
 from ..service import Service
