@@ -11,6 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.mutants.calls import CALLS
 from tests.mutants.cassettes import CASSETTES
 from tests.mutants.conversations import CONVERSATIONS
 from tests.mutants.mutants import ALL, Mutant
@@ -75,7 +76,9 @@ def notices(folder: Path, mutant: Mutant) -> bool:
 
 
 def main(words: list[str]) -> int:
-    mutants = [mutant for mutant in (*ALL, *CONVERSATIONS, *CASSETTES) if all(word in mutant.bug for word in words)]
+    mutants = [
+        mutant for mutant in (*ALL, *CALLS, *CONVERSATIONS, *CASSETTES) if all(word in mutant.bug for word in words)
+    ]
     with tempfile.TemporaryDirectory(prefix="segue-mutants-") as name:
         folder = Path(name)
         copy_to(folder)
