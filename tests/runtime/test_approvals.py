@@ -64,12 +64,11 @@ async def test_a_call_waits_and_is_what_the_person_decides(database: Path, mode:
     told = [event["data"] for event in events if event["type"] == "tool_result"]
     if decision == "reject":
         assert told[0]["result"]["rejected"] is True and "by the person: too dear" in told[0]["result"]["error"]
-    assert [data["result"]["success"] for data in told if "success" in data["result"]] == [
-        f"paid {n}" for n in expected
-    ]
+    succeeded = [data["result"]["success"] for data in told if "success" in data["result"]]
+    assert succeeded == [f"paid {amount}" for amount in expected]
     given = [event["data"]["verdicts"] for event in events if event["type"] == "approval_given"]
     original = {"original": {"amount": 1}} if decision == "edit" else {}
     assert given[0] == [{**verdict, **original}]
-    permitted = [event["data"] for event in events if event["type"] == "call_permitted"]
-    assert len(permitted) == (decision == "always")
+    permitted = [event["data"]["scope"] for event in events if event["type"] == "call_permitted"]
+    assert permitted == ["task"] * (decision == "always")
     agent.model.assert_spent()
