@@ -262,6 +262,35 @@ def test_several_calls_are_decided_together(service: Service, visit: Visit) -> N
     expect(page.locator(".answer")).to_have_text("Done: refunded 20.5 for order 33.")
 
 
+_DROP = """box => {
+  const dataTransfer = new DataTransfer();
+  dataTransfer.items.add(new File(["seventeen"], "n.txt", { type: "text/plain" }));
+  for (const type of ["dragover", "drop"]) box.dispatchEvent(new DragEvent(type, { dataTransfer, bubbles: true }));
+}"""
+
+
+def test_a_conversation_is_exported_and_files_are_dropped_anywhere_in_it(offline: Service, visit: Visit) -> None:
+    page = visit(offline)
+    said = f"echo {uuid4().hex[:8]}"
+    say(page, said)
+    expect(page.locator(".answer")).to_be_visible()
+    expect(page).to_have_title(re.compile(rf"{said} · Segue$"))
+    for kind, holds in (("Markdown", f"# {said}\n\n## You\n\n{said}\n\n## "), ("JSON", '"messages_full"')):
+        page.get_by_role("button", name=f"Actions for {said}").click()
+        with page.expect_download() as download:
+            page.get_by_role("menuitem", name=f"Export as {kind}").click()
+        assert holds in Path(download.value.path()).read_text(encoding="utf-8")
+    page.locator(".scroller").evaluate(_DROP)
+    chip = page.get_by_role("button", name="Remove n.txt")
+    expect(chip).to_be_visible()
+    page.get_by_role("button", name="New chat").click()
+    expect(chip).to_have_count(0)
+    page.go_back()
+    expect(chip).to_be_visible()
+    chip.click()
+    expect(chip).to_have_count(0)
+
+
 def test_a_message_is_edited_and_answered_again_in_one_conversation(service: Service, visit: Visit) -> None:
     page = visit(service)
     said = f"please refund {uuid4().int % 10**6}"

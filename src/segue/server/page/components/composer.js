@@ -41,7 +41,7 @@ export function Composer() {
     setSending(false);
   };
   const placeholder = closed ? t(closed) : promptOf(status, agent);
-  return html`<form class="composer" onSubmit=${submit} ...${dropping}>
+  return html`<form class="composer" onSubmit=${submit} onPaste=${paste}>
     ${hasFiles && html`<${Attachments} />`}
     <textarea
       ref=${field}
@@ -74,21 +74,14 @@ export function Composer() {
   </form>`;
 }
 
+/** @param {ClipboardEvent} event */
+const paste = (event) => void attach(event.clipboardData?.files ?? []);
+
 /** Why nothing can be written now. @param {Turn | undefined} turn */
 function whyClosed(turn) {
   if (turn?.question?.kind === "approval") return "composer.decide";
   return turn?.mode === CONVERSATION && !turn.question ? "transcript.watched" : null;
 }
-
-/** Files that are dropped on the composer, or pasted. */
-const dropping = {
-  onDragOver: (/** @type {DragEvent} */ event) => event.preventDefault(),
-  onDrop: (/** @type {DragEvent} */ event) => {
-    event.preventDefault();
-    void attach(event.dataTransfer?.files ?? []);
-  },
-  onPaste: (/** @type {ClipboardEvent} */ event) => void attach(event.clipboardData?.files ?? []),
-};
 
 /**
  * @param {string} status

@@ -1,6 +1,7 @@
 // @ts-check
 /** The turns of the session, which stay scrolled to the end, and the composer below them. */
 import { loadOlder, open } from "../state/conversation.js";
+import { attach } from "../state/files.js";
 import { useRead } from "../state/signals.js";
 import { store } from "../state/store.js";
 import { t } from "../texts/index.js";
@@ -23,7 +24,7 @@ export function Conversation() {
   useEffect(() => void (sending && toEnd()), [sending]);
   const isNew = !turns.length && !sending;
   const isEmpty = isNew && (state === "none" || state === "ready");
-  return html`<div class="conversation" data-empty=${isEmpty}>
+  return html`<div class="conversation" data-empty=${isEmpty} ...${useDropping()}>
     <div class="scroller" ref=${scroller} tabindex=${isEmpty ? undefined : 0} role="log" aria-live="off"
       aria-label=${t("conversation.label")}>
       <div class="column" ref=${content}>
@@ -42,6 +43,30 @@ export function Conversation() {
       <${Composer} />
     </div>
   </div>`;
+}
+
+/** Files may be dropped anywhere in the conversation. */
+function useDropping() {
+  const [isOver, setOver] = useState(false);
+  const hasFiles = (/** @type {DragEvent} */ event) => Boolean(event.dataTransfer?.types.includes("Files"));
+  return {
+    "data-dropping": isOver,
+    onDragOver: (/** @type {DragEvent} */ event) => {
+      if (!hasFiles(event)) return;
+      event.preventDefault();
+      setOver(true);
+    },
+    onDragLeave: (/** @type {DragEvent} */ event) => {
+      const box = /** @type {HTMLElement} */ (event.currentTarget);
+      if (!box.contains(/** @type {Node | null} */ (event.relatedTarget))) setOver(false);
+    },
+    onDrop: (/** @type {DragEvent} */ event) => {
+      setOver(false);
+      if (!hasFiles(event)) return;
+      event.preventDefault();
+      void attach(event.dataTransfer?.files ?? []);
+    },
+  };
 }
 
 /** @param {{ state: import("../state/store.js").Paging["state"] }} props */

@@ -4,7 +4,7 @@ import { titleOf } from "../state/sessions.js";
 import { useRead } from "../state/signals.js";
 import { openPanel, shownRow, store } from "../state/store.js";
 import { t } from "../texts/index.js";
-import { html } from "../vendor/htm-preact.js";
+import { html, useEffect } from "../vendor/htm-preact.js";
 import { IconButton } from "./icon-button.js";
 
 export function Header() {
@@ -13,6 +13,9 @@ export function Header() {
   const title = useRead(shownTitle);
   const reachable = useRead(() => store.reachable.value);
   const waiting = useRead(() => store.waiting.value.length);
+  useEffect(() => {
+    document.title = `${waiting ? `(${waiting}) ` : ""}${title} · Segue`;
+  }, [title, waiting]);
   return html`<header class="bar">
     ${!sidebar &&
     html`<${IconButton}

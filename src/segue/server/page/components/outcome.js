@@ -2,8 +2,8 @@
 /** Where the task stands, when that is not plain: running, paused, waiting, failed, or without a connection. */
 import { resume } from "../state/task-actions.js";
 import { isUtterance } from "../state/participants.js";
-import { t, textOf } from "../texts/index.js";
-import { html } from "../vendor/htm-preact.js";
+import { duration, t, textOf } from "../texts/index.js";
+import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { Icon } from "./icon.js";
 
 /** @import { Turn } from "../state/types.js" */
@@ -50,12 +50,24 @@ const OUTCOMES = {
 };
 
 /** @param {Turn} shown */
-function working({ draft, answer, waiting, steps }) {
+function working({ draft, answer, waiting, steps, thinking, createdAt }) {
   if (draft || answer) return null;
   const step = steps.find((each) => each.status === "running");
-  return html`<p class="outcome" role="status">
-    <span class="spinner"></span><span>${waiting || step?.description || t("turn.working")}</span>
-  </p>`;
+  const what = waiting || step?.description || t(thinking ? "turn.thinking" : "turn.working");
+  return html`<div class="outcome plain">
+    <span class="spinner"></span><span role="status">${what}</span><${Elapsed} since=${createdAt} />
+  </div>`;
+}
+
+/** The seconds since a moment, for sighted people only. @param {{ since: number }} props */
+function Elapsed({ since }) {
+  const [now, setNow] = useState(Date.now);
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 1_000);
+    return () => clearInterval(timer);
+  }, []);
+  const seconds = Math.floor(now / 1_000 - since);
+  return seconds > 1 && html`<span class="about" aria-hidden="true">${duration(seconds)}</span>`;
 }
 
 /** @param {Turn} shown */

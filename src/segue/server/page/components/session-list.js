@@ -72,6 +72,8 @@ function SessionItem({ row }) {
   if (isRenaming) return html`<li><${TitleInput} row=${row} close=${() => setRenaming(false)} /></li>`;
   const items = [
     { key: "rename", label: t("session.rename"), icon: "edit", act: () => setRenaming(true) },
+    { key: "markdown", label: t("session.markdown"), icon: "file", act: () => void exportAs("markdown", row) },
+    { key: "json", label: t("session.json"), icon: "file", act: () => void exportAs("json", row) },
     {
       key: "delete",
       label: t("session.delete"),
@@ -91,6 +93,12 @@ function SessionItem({ row }) {
     </a>
     <${Menu} right label=${t("session.menu", { title })} button=${html`<${Icon} name="more" />`} items=${items} />
   </li>`;
+}
+
+/** @param {"markdown" | "json"} kind @param {SessionRow} row */
+async function exportAs(kind, row) {
+  const { exportJson, exportMarkdown } = await import("../state/export.js");
+  await (kind === "json" ? exportJson(row.session_id) : exportMarkdown(row.session_id, titleOf(row)));
 }
 
 /** @param {{ status: string }} props */

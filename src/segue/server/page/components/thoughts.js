@@ -10,7 +10,7 @@ export function Thoughts({ text: thought, isThinking }) {
   if (!text) return null;
   return html`<details class="thoughts">
     <summary>
-      <${Icon} name="thought" /><span>${t(isThinking ? "turn.thinking" : "turn.thought")}</span>
+      <${Icon} name="thought" /><span>${t("turn.thought")}</span>
       ${isThinking && html`<span class="about latest">${text.split("\n").at(-1)}</span>`}
       <${Icon} name="chevron" />
     </summary>

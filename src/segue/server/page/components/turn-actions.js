@@ -20,7 +20,7 @@ const BranchForm = lazy(async () => (await import("./branch-form.js")).BranchFor
 export function TurnActions({ turn, shown }) {
   const mode = textOf(`mode.${shown.mode}`, shown.mode);
   const took = shown.status === "done" ? duration(Math.max(0, shown.updatedAt - shown.createdAt - shown.idle)) : "";
-  const about = [shown.agent, mode, took, moment(shown.createdAt)].filter(Boolean).join(" · ");
+  const about = [shown.agent, mode, took, ...used(shown), moment(shown.createdAt)].filter(Boolean).join(" · ");
   const [isBranching, setBranching] = useState(false);
   const canBranch = !OPEN.has(shown.status) && shown.mode !== CONVERSATION;
   return html`<div class="turn-actions">
@@ -33,6 +33,20 @@ export function TurnActions({ turn, shown }) {
     <span class="about">${about}</span>
   </div>
   ${isBranching && html`<${BranchForm} task=${shown.id} message=${null} close=${() => setBranching(false)} />`}`;
+}
+
+/** The tokens and the cost, where they are known. @param {Turn} shown */
+function used({ usage }) {
+  if (!usage) return [];
+  const tokens = usage.input + usage.output;
+  return [tokens ? t("turn.tokens", { n: tokens.toLocaleString(document.documentElement.lang) }) : "", costOf(usage)];
+}
+
+/** @param {NonNullable<Turn["usage"]>} usage */
+function costOf({ cost, currency = "" }) {
+  if (!cost) return "";
+  const named = /^[A-Z]{3}$/.test(currency) ? { style: /** @type {const} */ ("currency"), currency } : {};
+  return cost.toLocaleString(document.documentElement.lang, { ...named, maximumSignificantDigits: 2 });
 }
 
 /** @param {{ turn: TurnSignal, rating: number }} props */

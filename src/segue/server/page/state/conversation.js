@@ -4,7 +4,7 @@ import { signal } from "../vendor/signals-core.js";
 import { get, request } from "./api.js";
 import { readBranches } from "./branches.js";
 import { attempt } from "./failures.js";
-import { uploads } from "./files.js";
+import { showFilesOf, uploads } from "./files.js";
 import { leaveAll, refresh, watch } from "./live.js";
 import { forgetKey, keyOf } from "./message-key.js";
 import { goTo, nameSession } from "./router.js";
@@ -25,6 +25,7 @@ const PAGE = 20;
  */
 export async function open(session) {
   leaveAll();
+  showFilesOf(session, store.session.value);
   store.session.value = session;
   store.turns.value = [];
   if (!store.branches.value.some((each) => each.session_id === session)) store.branches.value = [];

@@ -21,6 +21,16 @@ export async function attach(files) {
   }
 }
 
+/** @type {Map<string, NextFile[]>} by session */
+const waiting = new Map();
+
+/** Leave the files of a session's next message with it, and show those of another one. */
+export function showFilesOf(/** @type {string} */ session, /** @type {string} */ before) {
+  if (session === before) return;
+  waiting.set(before, store.files.value);
+  store.files.value = waiting.get(session) ?? [];
+}
+
 /** @param {NextFile} file */
 export async function detach(file) {
   const { name, upload } = file;
