@@ -6,8 +6,8 @@ TYPES := build/types
 DB := segue.db
 TASKS := 2000
 PARALLEL := --dist loadfile --no-loadscope-reorder
-# Processes and browsers depend on the machine: a test that fails is tried once more, and named. A finding stays a failure.
-RETRY := --reruns 1 --rerun-except FINDING -raR
+# Processes and browsers depend on the machine: a test that fails is tried once more, and shown. A finding stays a failure.
+RETRY := --reruns 1 --rerun-except FINDING --rerun-show-tracebacks -raR
 NPM := sh web/npm.sh $(VENV)
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11
 
