@@ -376,6 +376,8 @@ NESTED_DRAFT = {"$schema": "https://json-schema.org/draft/2020-12/schema", "patt
         ({"$ref": "#/$defs/a%2Fdefault", "$defs": {"a/default": {}, "a": {"default": NESTED_DRAFT}}}, "$ref #/$defs"),
         ({"properties": {"a": NESTED_DRAFT}}, "$schema is not supported inside a schema"),
         ({"patternProperties": {"(a+)+$": {}}}, "patternProperties is not supported"),
+        ({"unevaluatedItems": False}, "unevaluatedItems is not supported"),
+        ({"unevaluatedProperties": False}, "unevaluatedProperties is not supported"),
         ({"properties": {"a": {"pattern": "("}}}, "regex"),
         ({"properties": {"a": {"pattern": "a{99999999999999999999}"}}}, "repetition number"),
         ({"properties": {"a": {"pattern": "(" * 600 + ")" * 600}}}, "recursion"),

@@ -22,7 +22,14 @@ _KEYWORD = 20
 """Comparisons that take as long as one keyword of a schema."""
 _UNCHECKED = ("pattern", "format")
 """Keywords of a schema that are not checked: a regular expression from elsewhere may take forever."""
-_UNSUPPORTED = ("patternProperties", "$dynamicRef", "$anchor", "$dynamicAnchor")
+_UNSUPPORTED = (
+    "patternProperties",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "$dynamicRef",
+    "$anchor",
+    "$dynamicAnchor",
+)
 _OF_WHOLE = ("$schema", "$id")
 """Keywords that only a whole schema may have, where they have no effect."""
 _CALLING = ("react", "plan_react", "auto")
