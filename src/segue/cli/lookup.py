@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from ..core.conversation import MODE, conversation_of_bot
 from ..core.errors import ConfigurationError, NothingStored, SegueError
 from .exits import report_errors
 from .settings import Settings
@@ -74,6 +73,8 @@ async def find_session(app: "App", name: str) -> str:
 
 async def _conversation_of(app: "App", session_id: str) -> "Task | None":
     """The task of the conversation whose bot has this session."""
+    from ..core.conversation import MODE, conversation_of_bot
+
     name = conversation_of_bot(session_id)
     task = await app.tasks.newest(name) if name else None
     return task if task and task.mode == MODE else None
