@@ -24,7 +24,12 @@ _LAST = """
 _UNSTORED = """
     SELECT * FROM request_keys
     WHERE thread_id IN (SELECT thread_id FROM request_keys WHERE is_stored = 0)
-    AND thread_id NOT IN (SELECT thread_id FROM sessions)
+    AND thread_id NOT IN (
+        SELECT thread_id FROM sessions
+        UNION ALL SELECT thread_id FROM branches
+        UNION ALL SELECT root FROM branches
+        UNION ALL SELECT parent FROM branches
+    )
 """
 _TASKS = "SELECT task_id, status, updated_at FROM tasks WHERE thread_id = ?"
 
@@ -62,15 +67,17 @@ class RequestKeys:
         """Return what the key with this prefix and the highest number after it stands for, or None."""
         return await self._one(_LAST, first=f"{prefix}0", after=f"{prefix}:")  # a colon follows the digits
 
-    async def unstored(self, before: float) -> list[str]:
-        """Return the threads whose every task was begun and continued by requests that are not stored.
+    async def unstored(self, before: float, thread_id: str = "") -> list[str]:
+        """Return the threads, or the one that is named, whose every task has only requests that are not stored.
 
-        None has a task that is open, or that changed since `before`; none was created without a message.
+        None has a task that is open, or that changed since `before`; none was created without a message, and none has
+        branches or is one.
         """
+        only = (f"{_UNSTORED} AND thread_id = ?", (thread_id,)) if thread_id else (_UNSTORED, ())
 
         def find(connection: Connection) -> list[str]:
             requests: dict[str, list[KnownRequest]] = {}
-            for row in connection.fetched(_UNSTORED, ()):
+            for row in connection.fetched(*only):
                 requests.setdefault(row["thread_id"], []).append(_known(row))
             return [
                 thread_id

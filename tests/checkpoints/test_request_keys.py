@@ -2,15 +2,19 @@
 
 from typing import Any
 
+import pytest
+
 import segue
+from segue.app import App
 from segue.core.agents import Agent
 from segue.core.records import RequestKey
 from tests.fakes import ScriptedChatModel
 
+AGENT = Agent(agent_id="a", model=ScriptedChatModel(lambda _: "Fine."), mode="direct", protocol="native")
+
 
 async def test_the_newest_attempt_is_found_and_what_nobody_stores_is_deleted(address: str) -> None:
-    agent = Agent(agent_id="a", model=ScriptedChatModel(lambda _: "Fine."), mode="direct", protocol="native")
-    async with segue.open(address, agents=[agent]) as app:
+    async with segue.open(address, agents=[AGENT]) as app:
 
         async def ask(key: str, session_id: str, about: Any) -> None:
             await app.ask("Hello.", session_id=session_id, idempotency_key=RequestKey(key, "", about))
@@ -27,3 +31,35 @@ async def test_the_newest_attempt_is_found_and_what_nobody_stores_is_deleted(add
         assert {thread.thread_id for thread in await app.sessions.list()} == {"stored", "unstored2"}
         newest = await app.tasks.last_request("r:")
         assert newest and newest.key == "r:2"
+
+
+async def ask_unstored(app: App, *sessions: str) -> None:
+    for name in sessions:
+        await app.ask("Hello.", session_id=name, idempotency_key=RequestKey(f"r:{name}", "", {"store": False}))
+
+
+async def test_what_is_continued_while_others_are_deleted_stays(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with segue.open(address, agents=[AGENT]) as app:
+        await ask_unstored(app, "s1", "s2", "s3")
+        forget = app.memory.forget_tasks
+
+        async def forget_later(task_ids: Any, **options: Any) -> int:
+            """What a deletion does first: other sessions continue meanwhile."""
+            first = (await app.tasks.get(next(iter(task_ids)))).thread_id
+            for other in {"s1", "s2", "s3"} - {first}:
+                await app.ask("Go on.", session_id=other)
+            return await forget(task_ids, **options)
+
+        monkeypatch.setattr(app.memory, "forget_tasks", forget_later)
+        assert await app.sessions.delete_unstored(0) == 1
+        assert [thread.turns for thread in await app.sessions.list()] == [2, 2]
+
+
+async def test_what_has_branches_stays_with_them(address: str) -> None:
+    async with segue.open(address, agents=[AGENT]) as app:
+        await ask_unstored(app, "root", "other")
+        (task,) = await app.tasks.list(session_id="root")
+        await app.rewind.branch(task.task_id, "branch", "Another way.")
+        await app.ask("Go on.", session_id="branch", wait=20)
+        assert await app.sessions.delete_unstored(0) == 1
+        assert [branch.thread_id for branch in await app.sessions.branches("branch")] == ["root", "branch"]

@@ -260,7 +260,9 @@ class Sessions:
         Raises:
             UnknownThread, ThreadBusy, DatabaseUnavailable, MemoryUnavailable.
         """
-        await self._delete_both(session_id, keep_memory)
+        for each in await self._conversation(session_id):
+            async with self._runner.leased(each):
+                await self._delete_leased(each, keep_memory)
         await self._storage.compact()
 
     async def delete_unstored(self, seconds: float) -> int:
@@ -269,26 +271,24 @@ class Sessions:
         Raises:
             DatabaseUnavailable, MemoryUnavailable.
         """
-        deleted = 0
-        for session_id in await self._storage.requests.unstored(time.time() - seconds):
+        deleted, before = 0, time.time() - seconds
+        for session_id in await self._storage.requests.unstored(before):
             with suppress(ThreadBusy, UnknownThread):  # it continues, or another process deleted it
-                await self._delete_both(session_id, keep_memory=False)
-                deleted += 1
+                async with self._runner.leased(session_id):
+                    if await self._storage.requests.unstored(before, session_id):  # it may have continued meanwhile
+                        await self._delete_leased(session_id, keep_memory=False)
+                        deleted += 1
         if deleted:
             await self._storage.compact()
         return deleted
 
-    async def _delete_both(self, session_id: str, keep_memory: bool) -> None:
-        for each in await self._conversation(session_id):
-            await self._delete_one(each, keep_memory)
-
-    async def _delete_one(self, session_id: str, keep_memory: bool) -> None:
-        async with self._runner.leased(session_id):
-            if bot := await bot_session_of(self._storage.tasks, session_id):
-                async with self._runner.leased(bot):
-                    with suppress(UnknownThread):  # it was never asked anything
-                        await self._delete(bot, keep_memory)
-            await self._delete(session_id, keep_memory)
+    async def _delete_leased(self, session_id: str, keep_memory: bool) -> None:
+        """Delete a session that is leased, and the session of its bot."""
+        if bot := await bot_session_of(self._storage.tasks, session_id):
+            async with self._runner.leased(bot):
+                with suppress(UnknownThread):  # it was never asked anything
+                    await self._delete(bot, keep_memory)
+        await self._delete(session_id, keep_memory)
 
     async def revoke(self, session_id: str, tool: str = "", agent_id: str = "") -> int:
         """Delete the session's permissions, of one tool or agent where it is named; returns how many there were.
