@@ -15,7 +15,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 from segue.core.agents import Agent
 from tests.fakes import ScriptedChatModel
 
-from .serving import BETA, KEY, KEYS, OTHER_KEY, Held, Json, Served, ServerSettings, wait_until
+from .serving import BETA, KEY, KEYS, OTHER_KEY, Held, Json, Served, ServerSettings, follow, wait_until
 from .shop import refund, reply
 from .test_completions import stock
 
@@ -430,6 +430,18 @@ def test_the_service_deletes_at_its_start_what_is_not_stored(held: Held, databas
     with serve(database, held, replace(OPEN, unstored_seconds=0.0)) as served, served.client() as http:
         path = f"/api/tasks/{response.id.removeprefix('resp_')}"
         wait_until(lambda: http.get(path).status_code == 404)
+
+
+def test_a_response_that_has_branches_is_not_deleted_alone(client: openai.OpenAI, served: Served) -> None:
+    """Neither it nor a branch: either would take the whole conversation along."""
+    first = client.responses.create(model="a", input="apples")
+    with served.client() as http:
+        branch = http.post(f"/api/tasks/{first.id.removeprefix('resp_')}/branch", json={"message": "pears"}).json()
+        follow(http, branch["task_id"])
+        for response_id in (first.id, f"resp_{branch['task_id']}"):
+            with pytest.raises(openai.ConflictError, match="part of conversation"):
+                client.responses.delete(response_id)
+        assert http.get(f"/api/sessions/{branch['session_id']}").status_code == 200
 
 
 def test_a_retry_finds_its_response_though_an_earlier_one_was_deleted(client: openai.OpenAI, served: Served) -> None:

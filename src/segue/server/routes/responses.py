@@ -138,7 +138,8 @@ async def delete_response(response_id: ResponseId, service: ServiceDep, tenant: 
     segment = await _stored_segment(service, tenant, response_id)
     thread_id = segment.row.thread_id
     tasks = await service.app.tasks.list(session_id=thread_id, limit=2)
-    if len(tasks) > 1 or segment.start or not segment.is_last:
+    branches = await service.app.sessions.branches(thread_id)
+    if len(tasks) > 1 or branches or segment.start or not segment.is_last:
         raise Problem(409, "PartOfConversation", named=tenant.shown(thread_id))
     await service.app.delete(thread_id)
     return JsonResponse({"id": response_id, "object": "response", "deleted": True})
