@@ -1,6 +1,7 @@
 """Agents elsewhere as tools, over A2A: a service on this machine has them."""
 
 import asyncio
+import json
 import re
 import subprocess
 import sys
@@ -9,8 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any
+from threading import Event, Thread
+from typing import Any, Self
 
 import pytest
 from a2a.types import AgentCard
@@ -136,6 +137,97 @@ async def test_an_interrupted_call_is_made_again_only_where_it_joins_its_task(se
     for each in (tool, tool, stranger):
         assert (await TOOLS.execute(interrupted(each, answers, "yes"))).value == "Settled, 好的."
     assert len(tasks(served)) == before + 2
+
+
+class Elsewhere(ThreadingHTTPServer):
+    """The shop behind a gateway that fails, holds or changes requests by their method; its repeats do not join."""
+
+    def __init__(self, served: Served, tool: RemoteAgentTool) -> None:
+        gateway, self.methods, self.failing, self.holding = self, list[str](), set[tuple[str, int]](), Event()
+        self.holding.set()
+
+        class _Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                method = request["method"]
+                gateway.methods.append(method)
+                if method in ("SendMessage", "message/send") and not gateway.holding.is_set():
+                    gateway.holding.wait(60)
+                    return
+                if method == "ListTasks":
+                    request["params"].pop("contextId")
+                status, body = 502, b""
+                if (method, gateway.methods.count(method)) not in gateway.failing:
+                    with served.client(headers={**ALPHA, "A2A-Version": "1.0"}) as http:
+                        response = http.post("/a2a/shop", json=request)
+                    status, body = response.status_code, response.content
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        super().__init__(("127.0.0.1", 0), _Handler)
+        card = AgentCard()
+        card.CopyFrom(tool.card)
+        del card.capabilities.extensions[:]
+        del card.supported_interfaces[1:]
+        card.supported_interfaces[0].url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.tool = replace(tool, card=card)
+
+    def __enter__(self) -> Self:
+        Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+        return super().__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self.holding.set()
+        self.shutdown()
+        super().__exit__(*_)
+
+
+async def test_an_interrupted_call_is_not_sent_again_where_its_task_cannot_be_looked_for(served: Served) -> None:
+    (tool,) = await RemoteAgents().open([remote(served)])
+    apples = {"message": "apples"}
+    with Elsewhere(served, tool) as elsewhere:
+        begun = replace(interrupted(elsewhere.tool, apples, "begun"), claim=FRESH)
+        assert (await TOOLS.execute(begun)).value == "Heard apples."
+        for number in (1, 2):
+            elsewhere.methods.clear()
+            elsewhere.failing = {("ListTasks", number)}  # when the check looks for it, or the call
+            again = await TOOLS.execute(interrupted(elsewhere.tool, apples, "begun"))
+            assert again.status is CallStatus.UNKNOWN and elsewhere.methods == ["ListTasks"] * number
+        reads = replace(elsewhere.tool, marks=replace(tool.marks, read_only=True))
+        assert (await TOOLS.execute(interrupted(reads, apples, "read"))).value == "Heard apples."
+
+
+async def test_a_call_takes_and_cancels_no_task_of_another_caller(served: Served, held: Held) -> None:
+    held.go.clear()
+    held.begun.clear()
+    (tool,) = await RemoteAgents().open([remote(served)])
+    pears = {"message": "pears"}
+    with Elsewhere(served, tool) as elsewhere:
+        own = replace(interrupted(elsewhere.tool, pears, "own"), claim=FRESH)
+        assert (await TOOLS.execute(own)).value == "Heard pears."
+        current_call.set(CallContext(idempotency_key="another's", tool="shop"))
+        others = asyncio.create_task(tool.call({"message": "please hold"}))
+        await asyncio.to_thread(held.begun.wait, 60)
+        elsewhere.holding.clear()
+        (interface,) = elsewhere.tool.card.supported_interfaces
+        for interface.protocol_version in ("0.3", "1.0"):  # the former lists no tasks
+            lost = replace(interrupted(elsewhere.tool, pears, "lost"), claim=FRESH, timeout=0.2)
+            assert (await TOOLS.execute(lost)).status is CallStatus.UNKNOWN
+        assert tasks(served)[0]["status"] == "running", "the other caller's task goes on"
+        elsewhere.holding.set()
+        held.go.set()
+        assert await others == "Settled, 好的."
+        assert (await TOOLS.execute(interrupted(elsewhere.tool, pears, "own"))).value == "Heard pears."
+        assert (await TOOLS.execute(interrupted(elsewhere.tool, pears, "none"))).status is CallStatus.UNKNOWN
+        assert (await TOOLS.execute(replace(own, arguments={"message": "plums"}))).value == "Heard plums."
+        two = await TOOLS.execute(interrupted(elsewhere.tool, pears, "own"))
+        assert two.status is CallStatus.UNKNOWN, "either of the context's tasks may be the call's"
 
 
 async def test_what_is_cancelled_or_takes_too_long_is_cancelled_there(

@@ -97,7 +97,9 @@ class RemoteAgentTool(Marked):
             raise BadArguments("message: give the text for the agent")
         call = current_call.get(None)
         async with self.calling(arguments, call.idempotency_key if call else str(uuid4())) as remote:
-            return await remote.result(begun=bool(call and call.attempt > 1) and not self.repeats_join)
+            if call and call.attempt > 1 and not self.repeats_join:
+                return await remote.result(begun=True, repeatable=self.read_only)
+            return await remote.result()
 
     @asynccontextmanager
     async def calling(self, arguments: Mapping[str, Any], key: str) -> AsyncIterator["_RemoteCall"]:
@@ -143,11 +145,17 @@ class _RemoteCall:
         self._answers = str(arguments.get("task_id") or "")
         """The task whose question the call answers; empty where it begins one."""
 
-    async def result(self, *, begun: bool) -> Any:
-        """What the task came to; `begun` by an earlier attempt."""
+    async def result(self, *, begun: bool = False, repeatable: bool = False) -> Any:
+        """What the task came to. One that may be `begun` already is begun again only where that is `repeatable`.
+
+        Raises:
+            UnknownOutcome: it is not found, or the agent was lost after it may have begun it.
+        """
         task: Task | None = None
         try:
             task = await self.find() if begun else None
+            if begun and not (task or repeatable):
+                raise UnknownOutcome(f"{self._name} does not show a task of the call")
             task = task or await self._send()
             return _result(self._name, await self._end_of(task))
         except asyncio.CancelledError as error:
@@ -156,16 +164,25 @@ class _RemoteCall:
             raise
 
     async def find(self) -> "Task | None":
-        """The task that has the call's message, as far as the agent can tell."""
+        """The task that has the call's message, as far as the agent can tell: the only one in the call's own context.
+
+        Raises:
+            UnknownOutcome: the agent cannot be asked.
+        """
+        from a2a.client.errors import A2AClientError
         from a2a.types import GetTaskRequest, ListTasksRequest, TaskState
         from a2a.utils.errors import A2AError
+        from google.protobuf.json_format import ParseError
 
         try:
             if not self._answers:
                 listed = await self._client.list_tasks(ListTasksRequest(context_id=self._key, include_artifacts=True))
-                return listed.tasks[0] if listed.tasks else None
+                own = [task for task in listed.tasks if task.context_id == self._key]
+                return own[0] if len(own) == 1 else None
             task = await self._client.get_task(GetTaskRequest(id=self._answers))
-        except A2AError:  # it lists no tasks, or is gone
+        except (A2AClientError, ParseError) as error:
+            raise UnknownOutcome(f"{self._name} cannot be asked for the task of the call: {error}") from error
+        except (A2AError, NotImplementedError):  # it lists no tasks, or has no such task
             return None
         received = any(message.message_id == self._key for message in task.history)
         return task if received or task.status.state != TaskState.TASK_STATE_INPUT_REQUIRED else None
