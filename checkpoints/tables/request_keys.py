@@ -19,7 +19,9 @@ _ADD = """
 _WITH_KEY = "SELECT * FROM request_keys WHERE key = :key"
 _CONTINUING = "SELECT * FROM request_keys WHERE task_id = :task_id AND seq = :seq ORDER BY key LIMIT 1"
 _LAST = """
-    SELECT * FROM request_keys WHERE key >= :first AND key < :after ORDER BY length(key) DESC, key DESC LIMIT 1
+    SELECT * FROM request_keys
+    WHERE key >= :first AND key < :after AND ltrim(substr(key, length(:first)), '0123456789') = ''
+    ORDER BY length(key) DESC, key DESC LIMIT :limit
 """
 _UNSTORED = """
     SELECT * FROM request_keys
@@ -46,7 +48,7 @@ def add_key(connection: Connection, key: RequestKey | None, thread_id: str, task
     values: dict[str, Any] = {"key": key.key, "digest": key.digest, "about": json.dumps(key.about)}
     values["is_stored"] = int(key.about.get("store") is not False)
     if connection.execute(_ADD, {**values, "thread_id": thread_id, "task_id": task_id}).rowcount == 0:
-        raise KeyUsed(key.key)
+        raise KeyUsed(key.name)
 
 
 class RequestKeys:
@@ -63,9 +65,10 @@ class RequestKeys:
         """Return the request that continued a task after its event of that number, 0 for its beginning, or None."""
         return await self._one(_CONTINUING, task_id=task_id, seq=seq)
 
-    async def last(self, prefix: str) -> KnownRequest | None:
-        """Return what the key with this prefix and the highest number after it stands for, or None."""
-        return await self._one(_LAST, first=f"{prefix}0", after=f"{prefix}:")  # a colon follows the digits
+    async def last(self, prefix: str, limit: int) -> list[KnownRequest]:
+        """Return what the keys stand for that are this prefix and a number, those with the highest numbers first."""
+        about = {"first": f"{prefix}0", "after": f"{prefix}:", "limit": limit}  # a colon follows the digits
+        return await self._all(_LAST, about)
 
     async def unstored(self, before: float, thread_id: str = "") -> list[str]:
         """Return the threads, or the one that is named, whose every task has only requests that are not stored.
@@ -94,8 +97,11 @@ class RequestKeys:
         return await self._database.read(find)
 
     async def _one(self, statement: str, **values: Any) -> KnownRequest | None:
+        return next(iter(await self._all(statement, values)), None)
+
+    async def _all(self, statement: str, values: Mapping[str, Any]) -> list[KnownRequest]:
         rows = await self._database.read(lambda connection: connection.fetched(statement, values))
-        return _known(rows[0]) if rows else None
+        return [_known(row) for row in rows]
 
 
 def _known(row: Mapping[str, Any]) -> KnownRequest:

@@ -23,14 +23,20 @@ async def test_the_newest_attempt_is_found_and_what_nobody_stores_is_deleted(add
             await ask(f"r:{number}", f"unstored{number}", {"store": False, "schema": {"store": True}})
         await ask("r:x", "stored", {"store": True, "schema": {"store": False}})
         await ask("q:1", "unstored2", {})
-        newest = await app.tasks.last_request("r:")
-        assert newest and (newest.key, newest.is_stored) == ("r:10", False)
-        assert await app.tasks.last_request("s:") is None
+        await ask("r:3x", "no-number", {})
+        await app.ask("Hello.", session_id="named", idempotency_key="r:11")
+        newest = await app.tasks.last_requests("r:", 2)
+        assert [(each.key, each.is_stored) for each in newest] == [("r:10", False), ("r:2", False)]
+        assert await app.tasks.last_requests("s:") == []
         assert await app.sessions.delete_unstored(3600) == 0
         assert await app.sessions.delete_unstored(0) == 2
-        assert {thread.thread_id for thread in await app.sessions.list()} == {"stored", "unstored2"}
-        newest = await app.tasks.last_request("r:")
-        assert newest and newest.key == "r:2"
+        assert {thread.thread_id for thread in await app.sessions.list()} == {
+            "stored",
+            "unstored2",
+            "no-number",
+            "named",
+        }
+        assert [each.key for each in await app.tasks.last_requests("r:")] == ["r:2"]
 
 
 async def ask_unstored(app: App, *sessions: str) -> None:

@@ -1,5 +1,7 @@
 """OpenAI's stock client holds conversations with agents: sessions, forks, approvals, a restart in the middle."""
 
+import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -126,6 +128,18 @@ def test_an_answer_that_is_asked_for_again_and_an_edited_message_fork(client: op
     assert sessions(served) == ["ann", "ann.2", "ann.3"]
     assert say(client, [], "pears", user="ann") == "Heard pears."
     assert sessions(served) == ["ann", "ann.2", "ann.3", "ann.4"]
+
+
+@pytest.mark.parametrize("number", ["0x", "3000000000"])
+def test_no_client_names_an_attempt_of_the_service(client: openai.OpenAI, number: str) -> None:
+    """What a client calls its request has no part in how others are recognised."""
+    asked = json.dumps(["", "a", [["user", "apples"]]])
+    named = f"completion:{hashlib.sha256(asked.encode()).hexdigest()}#{number}"
+    messages: Messages = []
+    say(client, messages, "apples", extra_headers={"Idempotency-Key": named})
+    assert say(client.with_options(timeout=5), [], "apples") == "Heard apples."
+    shown: Messages = [messages[0], {"role": "assistant", "content": "Something else."}]
+    assert say(client.with_options(timeout=5), shown, "pears") == "Heard apples, pears."
 
 
 def test_what_was_said_elsewhere_comes_with_the_first_message(client: openai.OpenAI) -> None:

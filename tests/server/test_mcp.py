@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,18 @@ async def test_over_http_an_error_names_nothing_of_the_tenant_or_the_command_lin
             ]
     assert not first.is_error
     assert said(other) == "幂等键“k”已用于另一个请求：请为每个请求使用新的键。"
+
+
+async def test_a_key_in_the_meta_data_names_no_request_of_another_protocol(database: Path) -> None:
+    asked = json.dumps(["", "shop", [["user", "pears"]]])
+    named = f"completion:{sha256(asked.encode()).hexdigest()}#0"
+    body = {"model": "shop", "messages": [{"role": "user", "content": "pears"}]}
+    with Served(database, agents=[shop()]) as served:
+        async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
+            (await http.post(f"{served.url}/v1/chat/completions", json=body)).raise_for_status()
+        async with opened(served.url, {}) as client:
+            result = await client.call_tool("shop", {"message": "apples"}, meta={"idempotencyKey": named})
+    assert said(result) == "Heard apples."
 
 
 async def test_an_answer_that_comes_again_is_given_once(app: App) -> None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
-from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, Self, TypeVar, get_args, get_type_hints
 from zlib import crc32
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
@@ -180,9 +180,13 @@ class Session:
     created_at: Moment = 0.0
 
 
+_NAMED = "key/"
+"""Begins the keys that clients name. What begins the service's own, and a tenant's name, has no slash."""
+
+
 @dataclass(frozen=True)
 class RequestKey:
-    """A client's idempotency key, with the digest of its request and what the client reads back of that.
+    """The idempotency key of a request, with the digest of the request and what its client reads back of that.
 
     `also` is another name of the request, which its protocol gives it.
     """
@@ -191,6 +195,16 @@ class RequestKey:
     digest: str
     about: Json = field(default_factory=dict)
     also: "RequestKey | None" = None
+
+    @classmethod
+    def named(cls, name: str, digest: str) -> Self:
+        """A key that a client names, whatever its name apart from the keys that the service makes."""
+        return cls(f"{_NAMED}{name}", digest)
+
+    @property
+    def name(self) -> str:
+        """The key as its client knows it."""
+        return self.key.removeprefix(_NAMED)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -291,7 +291,7 @@ class AgentServer:
 
     async def _submit_answer(self, ctx: Context, task: Task, question: Json, answer: ElicitResult) -> tuple[Task, int]:
         """Give the task what a person answered, unless the question was answered meanwhile."""
-        key = RequestKey(f"{task.thread_id}/mcp:{question['interrupt_id']}", "")
+        key = RequestKey(f"{self._prefix_of(ctx)}mcp:{task.task_id}/{question['interrupt_id']}", "")
         try:
             return await self._resume(ctx, task, question, _said(task, question, answer), key)
         except QuestionClosed:
@@ -371,7 +371,7 @@ def _key(ctx: Context, prefix: str, params: CallToolRequestParams) -> RequestKey
     if not (named := (ctx.meta or {}).get("idempotencyKey")):
         return None
     asked = json.dumps([params.name, params.arguments], sort_keys=True)
-    return RequestKey(f"{prefix}{named}", sha256(asked.encode()).hexdigest())
+    return RequestKey.named(f"{prefix}{named}", sha256(asked.encode()).hexdigest())
 
 
 def _said(task: Task, question: Json, answer: ElicitResult) -> Any:

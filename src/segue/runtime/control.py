@@ -156,7 +156,7 @@ async def known_request(requests: RequestKeys, key: RequestKey | None) -> KnownR
     """
     known = await requests.get(key.key) if key else None
     if key and known and known.digest not in (key.digest, ""):  # keys of an older database have no digest
-        raise KeyUsed(key.key)
+        raise KeyUsed(key.name)
     return known
 
 

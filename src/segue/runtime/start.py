@@ -123,7 +123,7 @@ class Request:
         given = {name: value.value if isinstance(value, Enum) else value for name, value in options.items()}
         if isinstance(key := given.pop("idempotency_key", None), str):
             whole = "\0".join([message, *map(fingerprint, given.get("files") or ())])
-            key = RequestKey(key, sha256(whole.encode(errors="surrogatepass")).hexdigest()) if key else None
+            key = RequestKey.named(key, sha256(whole.encode(errors="surrogatepass")).hexdigest()) if key else None
         return cls(message, key=key, **{name: value for name, value in given.items() if value is not None})
 
 

@@ -188,16 +188,12 @@ class Tasks:
 
     # Requests by their idempotency keys.
 
-    async def request(self, key: str) -> KnownRequest | None:
-        """What the request with an idempotency key did, or None."""
-        return await self._storage.requests.get(key)
-
-    async def last_request(self, prefix: str) -> KnownRequest | None:
-        """As `request`, of the key with this prefix and the highest number after it."""
-        return await self._storage.requests.last(prefix)
+    async def last_requests(self, prefix: str, limit: int = 1) -> Sequence[KnownRequest]:
+        """What the requests did whose idempotency keys are this prefix and a number, those of the highest first."""
+        return await self._storage.requests.last(prefix, limit)
 
     async def known(self, key: RequestKey | None) -> KnownRequest | None:
-        """As `request`, of the same request.
+        """What the request with an idempotency key did, or None.
 
         Raises:
             KeyUsed: the key was used for another one.

@@ -192,10 +192,10 @@ class CompletionTasks:
             return None
         attempts, shown = self._attempts(conversation, conversation.asked_before), conversation.last_answer.strip()
         newest = None
-        for attempt in reversed(range(attempts.number(await attempts.last()) + 1)):
-            task = await attempts.task(attempt)
+        for attempt in await attempts.newest():
+            task = await self._app.tasks.get(attempt.task_id)
             newest = newest or task
-            if task and ((task.result or {}).get("answer") or "").strip() == shown:
+            if ((task.result or {}).get("answer") or "").strip() == shown:
                 return task
         return newest
 

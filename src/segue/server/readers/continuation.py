@@ -151,12 +151,11 @@ class Attempts:
 
     async def last(self) -> KnownRequest | None:
         """What the newest attempt did."""
-        return await self.service.app.tasks.last_request(self.prefix)
+        return next(iter(await self.newest(1)), None)
 
-    async def task(self, number: int) -> Task | None:
-        """The task of an attempt."""
-        known = await self.service.app.tasks.request(self.key(number))
-        return await self.service.app.tasks.get(known.task_id) if known else None
+    async def newest(self, limit: int = 100) -> Sequence[KnownRequest]:
+        """What the newest attempts did, the last one first."""
+        return await self.service.app.tasks.last_requests(self.prefix, limit)
 
 
 async def is_awaited(service: Service, task: Task, name: str, retries: int, *, over: bool) -> bool:

@@ -41,7 +41,7 @@ async def _request_key(request: Request, tenant: TenantDep, idempotency_key: Ide
     if not idempotency_key:
         return None
     asked = f"{request.method} {request.url.path}\n".encode() + await request.body()
-    return RequestKey(tenant.stored(idempotency_key), sha256(asked).hexdigest())
+    return RequestKey.named(tenant.stored(idempotency_key), sha256(asked).hexdigest())
 
 
 KeyDep = Annotated[RequestKey | None, Depends(_request_key)]
