@@ -211,7 +211,7 @@ async def test_a_call_takes_and_cancels_no_task_of_another_caller(served: Served
     with Elsewhere(served, tool) as elsewhere:
         own = replace(interrupted(elsewhere.tool, pears, "own"), claim=FRESH)
         assert (await TOOLS.execute(own)).value == "Heard pears."
-        current_call.set(CallContext(idempotency_key="another's", tool="shop"))
+        current_call.set(CallContext(idempotency_key="another", tool="shop"))
         others = asyncio.create_task(tool.call({"message": "please hold"}))
         await asyncio.to_thread(held.begun.wait, 60)
         elsewhere.holding.clear()
@@ -225,7 +225,7 @@ async def test_a_call_takes_and_cancels_no_task_of_another_caller(served: Served
         assert await others == "Settled, 好的."
         assert (await TOOLS.execute(interrupted(elsewhere.tool, pears, "own"))).value == "Heard pears."
         assert (await TOOLS.execute(interrupted(elsewhere.tool, pears, "none"))).status is CallStatus.UNKNOWN
-        assert (await TOOLS.execute(replace(own, arguments={"message": "plums"}))).value == "Heard plums."
+        assert (await TOOLS.execute(replace(own, arguments={"message": "plums"}))).value == "Heard pears, plums."
         two = await TOOLS.execute(interrupted(elsewhere.tool, pears, "own"))
         assert two.status is CallStatus.UNKNOWN, "either of the context's tasks may be the call's"
 
