@@ -28,15 +28,16 @@ from segue.core.agents import Agent, Budget
 from segue.mcp.agent_server import AgentServer
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
-from .serving import ALPHA, BETA, KEYS, Served, ServerSettings
+from .serving import ALPHA, BETA, KEYS, Served, ServerSettings, wait_until
 from .shop import refund, reply
 
 LEGACY = "2025-11-25"
 MODES = ("2026-07-28", "legacy")
 
 
-def shop() -> Agent:
-    return Agent(agent_id="shop", description="A shop.", model=ScriptedChatModel(reply), tools=(refund,), mode="react")
+def shop(**given: Any) -> Agent:
+    about = {"description": "A shop.", "model": ScriptedChatModel(reply), "tools": (refund,), "mode": "react"}
+    return Agent(agent_id="shop", **{**about, **given})
 
 
 class Person:
@@ -395,6 +396,21 @@ async def test_over_http_a_tenant_has_its_own_sessions_as_resources(database: Pa
             assert (await client.list_resources()).resources == []
             with pytest.raises(MCPError, match="no session 's'"):
                 await client.read_resource("segue://sessions/s")
+
+
+async def test_the_bot_of_a_conversation_is_no_tool_and_no_prompt(database: Path) -> None:
+    talk: dict[str, Any] = {"bot_mode": "segue:react", "bot_agent": "shop", "api_mode": "tools"}
+    talk |= {"user_mode": "scripted_user", "script": ["apples", "please refund"]}
+    with Served(database, ServerSettings(keys=KEYS), agents=[shop(prompt="Be kind.")]) as served:
+        with served.client(headers=ALPHA) as alpha:
+            alpha.post("/api/conversations", json=talk).raise_for_status()
+            sessions = lambda: alpha.get("/api/sessions", params={"bots": True}).json()["items"]  # noqa: E731
+            wait_until(lambda: len(sessions()) > 1)
+            (bot,) = {session["agent_id"] for session in sessions() if session["session_id"].endswith(".bot")}
+        async with opened(served.url, BETA) as client:
+            assert bot not in [tool.name for tool in (await client.list_tools()).tools]
+            assert bot not in [prompt.name for prompt in (await client.list_prompts()).prompts]
+            assert "no agent" in said(await client.call_tool(bot, {"message": "apples"}))
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from .json_depth import Outline
 from .json_schema import inlined
 
 MOST_SCHEMA_BYTES = 64 * 1024
-MOST_SCHEMA_VALUES = 5000
+MOST_SCHEMA_VALUES = 2000
 MOST_COMPARISONS = 500_000
 """Of an answer with its schema, which may refer to itself: they take about half a second."""
 _KEYWORD = 20

@@ -6,7 +6,7 @@ waits for a person, a client that supports elicitation asks; any other gets a re
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from hashlib import sha256
 from importlib.metadata import version
@@ -52,7 +52,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..app import App
 from ..core.agents import Agent
-from ..core.errors import InvalidAnswer, QuestionClosed, SegueError, TaskError, UnknownTask
+from ..core.errors import InvalidAnswer, QuestionClosed, SegueError, TaskError, UnknownAgent, UnknownTask
 from ..core.events import Action, Event, RecursionStart, StepUpdate, ToolCall
 from ..core.records import Json, RequestKey, Task
 from ..core.reply_options import AnswerFormat
@@ -108,8 +108,10 @@ class AgentServer:
         prefix_of: Callable[[Context], str] = lambda _: "",
         admit: Admit = lambda *_: nullcontext(),
         describe: Describe = lambda _, error: render(error, "en"),
+        agents: Callable[[], Mapping[str, Agent]] | None = None,
     ) -> None:
         self._app = app
+        self._agents = agents or (lambda: app.agents)
         self._prefix_of = prefix_of
         self._admit = admit
         self._describe = describe
@@ -130,7 +132,13 @@ class AgentServer:
         self.server.add_notification_handler("notifications/cancelled", CancelledNotificationParams, self._cancel)
 
     async def _list(self, _: Context, __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[self._tool(agent) for agent in self._app.agents.values()])
+        return ListToolsResult(tools=[self._tool(agent) for agent in self._agents().values()])
+
+    def _agent(self, name: str) -> Agent:
+        agents = self._agents()
+        if name not in agents:
+            raise UnknownAgent(name, agents)
+        return agents[name]
 
     def _tool(self, agent: Agent) -> Tool:
         schema = Call.model_json_schema()
@@ -187,7 +195,7 @@ class AgentServer:
     # Prompts and resources.
 
     async def _list_prompts(self, _: Context, __: PaginatedRequestParams | None) -> ListPromptsResult:
-        agents = [agent for agent in self._app.agents.values() if agent.prompt]
+        agents = [agent for agent in self._agents().values() if agent.prompt]
         return ListPromptsResult(
             prompts=[
                 Prompt(name=agent.agent_id, description=_description(agent), arguments=_prompt_arguments(agent))
@@ -197,7 +205,7 @@ class AgentServer:
 
     async def _get_prompt(self, ctx: Context, params: GetPromptRequestParams) -> GetPromptResult:
         try:
-            agent = self._app.agents.agent(params.name)
+            agent = self._agent(params.name)
         except SegueError as error:
             raise MCPError(INVALID_PARAMS, self._describe(ctx, error)) from error
         texts = [agent.prompt] if agent.arguments is None else [agent.prompt, _as_message(params.arguments or {})]
@@ -253,7 +261,7 @@ class AgentServer:
         prefix = self._prefix_of(ctx)
         if params.request_state:
             return await self._answered(ctx, params)
-        call = _call_of(self._app.agents.agent(params.name), params.arguments or {})
+        call = _call_of(self._agent(params.name), params.arguments or {})
         thread_id = prefix + (call.session_id or self._app.sessions.new_id())
         key = _key(ctx, prefix, params)
         if known := await self._app.tasks.known(key):

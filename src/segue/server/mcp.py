@@ -71,7 +71,7 @@ async def serving_mcp(application: FastAPI, service: Service) -> AsyncIterator[N
         except Problem as problem:
             raise SegueError(problem.message(language_of(scope))) from None
 
-    agents = AgentServer(service.app, _prefix_of, admit, _describe)
+    agents = AgentServer(service.app, _prefix_of, admit, _describe, lambda: service.agents)
     manager = SessionManager(agents.server, stateless=not service.settings.one_process)
     route = Route(PATH, _Endpoint(service, manager), methods=None)
     application.router.routes.append(route)
