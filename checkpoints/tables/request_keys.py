@@ -12,7 +12,7 @@ from ..ports import Connection, Database
 
 _ADD = """
     INSERT INTO request_keys (key, task_id, thread_id, seq, digest, about, is_stored)
-    SELECT :key, :task_id, :thread_id, coalesce(max(seq), 0), :digest, :about, :is_stored
+    SELECT :key, :task_id, :thread_id, coalesce(:seq, max(seq), 0), :digest, :about, :is_stored
     FROM events WHERE task_id = :task_id
     ON CONFLICT (key) DO NOTHING
 """
@@ -22,6 +22,10 @@ _LAST = """
     SELECT * FROM request_keys
     WHERE key >= :first AND key < :after AND ltrim(substr(key, length(:first)), '0123456789') = ''
     ORDER BY length(key) DESC, key DESC LIMIT :limit
+"""
+_LAST_SEQ = """
+    SELECT coalesce(max(seq), 0) AS seq FROM request_keys
+    WHERE task_id = :task_id AND substr(key, 1, length(:prefix)) = :prefix
 """
 _UNSTORED = """
     SELECT * FROM request_keys
@@ -36,23 +40,27 @@ _UNSTORED = """
 _TASKS = "SELECT task_id, status, updated_at FROM tasks WHERE thread_id = ?"
 
 
-def add_key(connection: Connection, key: RequestKey | None, thread_id: str, task_id: str = "") -> None:
+def add_key(
+    connection: Connection, key: RequestKey | None, thread_id: str, task_id: str = "", seq: int | None = None
+) -> None:
     """Store, in the transaction of what a request does, that its key stands for that; without a key nothing.
+
+    The task continues after its event `seq`, by default its newest.
 
     Raises:
         KeyUsed: the key stands for something already.
     """
     if key is None:
         return
-    add_key(connection, key.also, thread_id, task_id)
+    add_key(connection, key.also, thread_id, task_id, seq)
     values: dict[str, Any] = {"key": key.key, "digest": key.digest, "about": json.dumps(key.about)}
     values["is_stored"] = int(key.about.get("store") is not False)
-    if connection.execute(_ADD, {**values, "thread_id": thread_id, "task_id": task_id}).rowcount == 0:
+    if connection.execute(_ADD, {**values, "thread_id": thread_id, "task_id": task_id, "seq": seq}).rowcount == 0:
         raise KeyUsed(key.name)
 
 
 class RequestKeys:
-    """Reads the keys."""
+    """Reads the keys, and adds those of requests that change nothing."""
 
     def __init__(self, database: Database[Connection]) -> None:
         self._database = database
@@ -69,6 +77,20 @@ class RequestKeys:
         """Return what the keys stand for that are this prefix and a number, those with the highest numbers first."""
         about = {"first": f"{prefix}0", "after": f"{prefix}:", "limit": limit}  # a colon follows the digits
         return await self._all(_LAST, about)
+
+    async def last_seq(self, task_id: str, prefix: str) -> int:
+        """Return the event after which a task was last continued by a request whose key has this prefix, or 0."""
+        about = {"task_id": task_id, "prefix": prefix}
+        rows = await self._database.read(lambda connection: connection.fetched(_LAST_SEQ, about))
+        return int(rows[0]["seq"])
+
+    async def add(self, key: RequestKey, thread_id: str, task_id: str, seq: int) -> None:
+        """Store that a request was answered with what a task did after its event `seq`.
+
+        Raises:
+            KeyUsed: the key stands for something already.
+        """
+        await self._database.write(lambda connection: add_key(connection, key, thread_id, task_id, seq))
 
     async def unstored(self, before: float, thread_id: str = "") -> list[str]:
         """Return the threads, or the one that is named, whose every task has only requests that are not stored.

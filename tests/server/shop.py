@@ -23,6 +23,8 @@ def reply(messages: Any) -> str:
         return choose("final_answer", answer="It is blue.") if '"success": "blue"' in text else asked
     if "please fail" in text:
         raise ModelUnreachable("the endpoint is down")
+    if "refund twice" in text and "refunded 500" not in text:
+        return call_tool(("refund", {"amount": 500 if "refunded 5" in text else 5}), thought="I refund.")
     if any(end in text for end in ("refunded", "held one", "rejected by the person", "shown the cart")):
         return answer("Settled, 好的.", thought="That is all.")
     for name, arguments in (("hold", {"name": "one"}), ("refund", {"amount": 5}), ("show", {"page": "cart"})):

@@ -184,6 +184,46 @@ async def test_an_approval_is_input_that_a_further_message_of_the_task_gives(ser
             await sent(client, message("more", "y", settled))
 
 
+@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("late", ["yes", {"verdict": "approve"}])
+async def test_an_answer_approves_only_what_its_client_was_shown(served: Served, binding: str, late: Any) -> None:
+    async def twice(client: Client, name: str) -> tuple[Task, Task]:
+        """The task as its client was shown it, and as it is since a colleague approved the first call."""
+        asked = await send(client, "refund twice", name)
+        await asyncio.to_thread(served.do, served.service.app.answer(asked.id, "approve"))
+        return asked, await client.get_task(GetTaskRequest(id=asked.id))
+
+    def amounts(task: Task) -> list[int]:
+        with served.client(headers=ALPHA) as http:
+            return [call["arguments"]["amount"] for call in http.get(f"/api/tasks/{task.id}").json()["calls"]]
+
+    name = f"late-{binding}-{late}"
+    async with opened(served.url, binding=binding) as client:
+        asked, now = await twice(client, name)
+        for _ in range(2):  # it may come twice
+            (*_, last) = await sent(client, message(late, f"{name}-1", asked))
+            status = last.status_update.status
+            assert status.state == WAITS and "refund(amount=500)" in get_message_text(status.message)
+            assert amounts(asked) == [5]
+        assert (await send(client, late, f"{name}-2", asked)).status.state == DONE and amounts(asked) == [5, 500]
+
+        asked, now = await twice(client, f"{name}-named")
+        for task, state in ((asked, WAITS), (now, DONE)):
+            named = message(late, f"{name}-{state}", asked)
+            named.metadata["interrupt_id"] = task.status.message.metadata["interrupt_id"]
+            (*_, last) = await sent(client, named)
+            assert last.status_update.status.state == state
+        assert amounts(asked) == [5, 500]
+
+
+async def test_a_client_that_approves_each_call_is_asked_once_for_each(served: Served) -> None:
+    async with opened(served.url) as client:
+        asked = await send(client, "refund twice", "each")
+        again = await send(client, "yes", "each-1", asked)
+        assert "refund(amount=500)" in get_message_text(again.status.message)
+        assert (await send(client, "yes", "each-2", asked)).status.state == DONE
+
+
 async def test_a_question_is_input_that_a_further_message_of_the_task_gives(database: Path, held: Held) -> None:
     flow = FlowConfig.model_validate({"subflows_config": {"controller": {"agent": "shop"}, "executor": {"tools": []}}})
     agent = held.agent("shop", reply).model_copy(update={"mode": "paint"})

@@ -268,6 +268,20 @@ def test_what_the_front_end_brings_of_its_call(
     assert what in call["outcome"]["success"]
 
 
+def test_a_message_approves_only_what_its_client_was_shown(client: httpx.Client) -> None:
+    def asked(events: list[Json]) -> list[str]:
+        return [each["message"] for each in events[-1]["outcome"]["interrupts"]]
+
+    first = run(client, body("refund twice", "r1"))
+    task_id = client.get("/api/waiting").json()["items"][0]["task_id"]
+    client.post(f"/api/tasks/{task_id}/answer", json={"verdicts": "approve"}).raise_for_status()  # a colleague
+    wait_until(lambda: "500" in client.get("/api/waiting").text)
+    late = run(client, body("yes", "r2"))
+    assert (asked(first), asked(late)) == (["Approve refund(amount=5)?"], ["Approve refund(amount=500)?"])
+    assert len(client.get(f"/api/tasks/{task_id}").json()["calls"]) == 1
+    assert text(run(client, body("yes", "r3"))) == "Settled, 好的."
+
+
 def test_the_result_of_a_tool_approves_nothing(client: httpx.Client) -> None:
     run(client, body("please refund", "r1"))
     result = ToolMessage(id="t", tool_call_id="c", content="yes")

@@ -168,6 +168,25 @@ def test_a_reply_to_an_approval_decides(
     assert say(client, messages, "apples").startswith("Settled")  # one session, one history
 
 
+def test_a_reply_approves_only_what_its_client_was_shown(client: openai.OpenAI, served: Served) -> None:
+    def amounts() -> list[int]:
+        return [each["arguments"]["amount"] for each in served.do(served.service.app.trace(task["task_id"]))["calls"]]
+
+    messages: Messages = []
+    say(client, messages, "refund twice")
+    (task,) = served.do(served.service.app.tasks())
+    served.do(served.service.app.answer(task["task_id"], "approve"))  # a colleague
+    assert say(client, messages, "yes").startswith("Approve refund(amount=500)?") and amounts() == [5]
+    assert say(client, messages, "yes") == "Settled, 好的." and amounts() == [5, 500]
+
+
+def test_a_client_that_approves_each_call_is_asked_once_for_each(client: openai.OpenAI) -> None:
+    messages: Messages = []
+    say(client, messages, "refund twice")
+    assert say(client, messages, "yes").startswith("Approve refund(amount=500)?")
+    assert say(client, messages, "yes") == "Settled, 好的."
+
+
 def test_a_question_is_answered_by_the_next_message(client: openai.OpenAI) -> None:
     messages: Messages = [{"role": "user", "content": "paint it"}]
     asked = client.chat.completions.create(model="a:controller", messages=messages)

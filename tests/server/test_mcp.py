@@ -113,6 +113,36 @@ async def test_one_that_cannot_is_told_what_to_send(app: App, mode: str) -> None
     assert done.structured_content["task_id"] == waiting.structured_content["task_id"]
 
 
+@pytest.mark.parametrize("naming", [False, True])
+async def test_an_answer_approves_only_what_its_client_was_shown(app: App, naming: bool) -> None:
+    async def say(message: str, shown: Any = None) -> Any:
+        named = {"interrupt_id": shown.structured_content["interrupt_id"]} if naming and shown else {}
+        return await client.call_tool("shop", {"message": message, "session_id": "s", **named})
+
+    async def amounts() -> list[int]:
+        return [call["arguments"]["amount"] for call in (await app.trace(task_id))["calls"]]
+
+    async with Client(AgentServer(app).server) as client:
+        asked = await say("refund twice")
+        task_id = asked.structured_content["task_id"]
+        await app.answer(task_id, "approve")  # a colleague
+        late = await say("yes", asked)
+        assert said(late).startswith("Approve refund(amount=500)?") and await amounts() == [5]
+        done = await say("yes", late)
+    assert said(done) == "Settled, 好的." and await amounts() == [5, 500]
+    assert done.structured_content["interrupt_id"] is None
+
+
+async def test_a_client_that_approves_each_call_is_asked_once_for_each(app: App) -> None:
+    async with Client(AgentServer(app).server) as client:
+        answers = [
+            await client.call_tool("shop", {"message": m, "session_id": "s"}) for m in ("refund twice", "yes", "yes")
+        ]
+    assert [said(each).split("?")[0] for each in answers] == [
+        "Approve refund(amount=5)", "Approve refund(amount=500)", "Settled, 好的.",
+    ]  # fmt: skip
+
+
 async def test_a_question_is_put_to_the_person(app: App) -> None:
     person = Person(answer="blue")
     async with Client(AgentServer(app).server, elicitation_callback=person) as client:

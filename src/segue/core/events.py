@@ -337,6 +337,10 @@ class QuestionAsked(BaseEvent):
     choices: list[str] = field(default_factory=list)
 
 
+ASKING = (ApprovalRequested, QuestionAsked)
+"""What a task waits for a person after."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class QuestionAnswered(BaseEvent):
     """A person answered."""

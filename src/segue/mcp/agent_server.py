@@ -8,10 +8,12 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
+from dataclasses import replace
 from hashlib import sha256
 from importlib.metadata import version
 from typing import Any, Literal, cast
 from urllib.parse import quote, unquote
+from uuid import uuid4
 
 from mcp.server import Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError, NoBackChannelError
@@ -70,6 +72,8 @@ LISTED = 100
 """Sessions in the list of resources, the newest first; any other can be read by its name."""
 _JSON = "application/json"
 _ANSWER = "answer"
+_KEYS = "mcp:"
+"""What the idempotency keys of calls begin with, after the tenant's prefix."""
 _CANCEL_SECONDS = 5.0
 """How long after a call ended early its cancellation may be noticed."""
 Context = ServerRequestContext[Any, Any]
@@ -88,6 +92,8 @@ class Call(BaseModel):
     session_id: str | None = Field(default=None, pattern=r"^[\w.:@-]+$", max_length=95)
     """The session to continue; a new one without it."""
     mode: str | None = Field(default=None, max_length=64)
+    interrupt_id: str | None = Field(default=None, max_length=64)
+    """The question that the message answers."""
 
 
 class Answered(BaseModel):
@@ -96,6 +102,8 @@ class Answered(BaseModel):
     answer: str
     session_id: str
     task_id: str
+    interrupt_id: str | None = None
+    """The question that it asks."""
     status: Literal["done", "error", "waiting", "paused", "cancelled", "running", "pausing", "pending"]
 
 
@@ -146,6 +154,10 @@ class AgentServer:
         schema["properties"]["session_id"] = {
             "type": "string",
             "description": "The session to continue, as an earlier result named it; a new one without it.",
+        }
+        schema["properties"]["interrupt_id"] = {
+            "type": "string",
+            "description": "The question that the message answers, as the result named it.",
         }
         return Tool(
             name=agent.agent_id,
@@ -268,7 +280,11 @@ class AgentServer:
             return await self._app.tasks.get(known.task_id), known.seq
         latest = await self._app.tasks.newest(thread_id)
         if latest and latest.status == TaskStatus.WAITING:
-            question = await self._app.question(latest.task_id)
+            question, tasks = await self._app.question(latest.task_id), self._app.tasks
+            continued = await tasks.last_continued(latest.task_id, prefix + _KEYS)
+            before = await tasks.shown_instead(latest, question, key, continued, call.interrupt_id or "")
+            if before is not None:
+                return latest, before
             return await self._resume(ctx, latest, question, answer_of(question, call.message), key)
         with self._admit(ctx, thread_id):
             request = Request(
@@ -299,7 +315,7 @@ class AgentServer:
 
     async def _submit_answer(self, ctx: Context, task: Task, question: Json, answer: ElicitResult) -> tuple[Task, int]:
         """Give the task what a person answered, unless the question was answered meanwhile."""
-        key = RequestKey(f"{self._prefix_of(ctx)}mcp:{task.task_id}/{question['interrupt_id']}", "")
+        key = RequestKey(f"{self._prefix_of(ctx)}{_KEYS}{task.task_id}/{question['interrupt_id']}", "")
         try:
             return await self._resume(ctx, task, question, _said(task, question, answer), key)
         except QuestionClosed:
@@ -341,8 +357,9 @@ class AgentServer:
                 pass
         prefix = self._prefix_of(ctx)
         if self._app.agents.agent(task.agent_id).arguments is not None:  # its tool takes no answer
-            return _result(task, prefix, form.message)
-        return _result(task, prefix, ask_again(question, task.thread_id.removeprefix(prefix), _language(task)))
+            return _result(task, prefix, form.message, question)
+        text = ask_again(question, task.thread_id.removeprefix(prefix), _language(task))
+        return _result(task, prefix, text, question)
 
 
 def _call_of(agent: Agent, arguments: dict[str, Any]) -> Call:
@@ -374,12 +391,13 @@ def _description(agent: Agent) -> str:
     return agent.description or f"The agent {agent.agent_id}."
 
 
-def _key(ctx: Context, prefix: str, params: CallToolRequestParams) -> RequestKey | None:
-    """The idempotency key of a call, if it has one."""
+def _key(ctx: Context, prefix: str, params: CallToolRequestParams) -> RequestKey:
+    """The idempotency key of a call: its client's, if it has one, beside its own."""
+    own = RequestKey(f"{prefix}{_KEYS}{uuid4()}", "")
     if not (named := (ctx.meta or {}).get("idempotencyKey")):
-        return None
+        return own
     asked = json.dumps([params.name, params.arguments], sort_keys=True)
-    return RequestKey.named(f"{prefix}{named}", sha256(asked.encode()).hexdigest())
+    return replace(RequestKey.named(f"{prefix}{named}", sha256(asked.encode()).hexdigest()), also=own)
 
 
 def _said(task: Task, question: Json, answer: ElicitResult) -> Any:
@@ -410,14 +428,15 @@ def _progress(event: Event, language: Language) -> str:
     return ""
 
 
-def _result(task: Task, prefix: str, text: str = "") -> CallToolResult:
-    """The result of a task that stopped; `text` is what a person is asked."""
+def _result(task: Task, prefix: str, text: str = "", question: Json | None = None) -> CallToolResult:
+    """The result of a task that stopped; `text` is what a person is asked with a question."""
     result = task.result or {}
     answer = text or result.get("answer") or task.error or no_answer(_language(task))
     about = Answered(
         answer=answer,
         session_id=task.thread_id.removeprefix(prefix),
         task_id=task.task_id,
+        interrupt_id=question["interrupt_id"] if question else None,
         status=cast(Any, str(task.status)),
     )
     return CallToolResult(

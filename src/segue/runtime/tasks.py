@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from ..checkpoints.storage import Storage
-from ..core.errors import StorageError, TaskError
-from ..core.events import Event
+from ..core.errors import KeyUsed, StorageError, TaskError
+from ..core.events import ASKING, Event
 from ..core.question import ANSWER_FORMS, API_CALL
 from ..core.records import Json, KnownRequest, RequestKey, StatusTally, Task, TaskTrace, WaitingTask, Worker
 from ..core.reply_options import ReplyOptions
@@ -203,6 +204,28 @@ class Tasks:
     async def continuation(self, task_id: str, seq: int) -> KnownRequest | None:
         """The request that continued a task after its event of that number, 0 for its beginning, or None."""
         return await self._storage.requests.continuing(task_id, seq)
+
+    async def last_continued(self, task_id: str, prefix: str) -> int:
+        """The event after which a request whose key has this prefix continued a task last; 0 where none did."""
+        return await self._storage.requests.last_seq(task_id, prefix)
+
+    async def shown_instead(
+        self, task: Task, question: Json, key: RequestKey, continued: int, interrupt_id: str = ""
+    ) -> int | None:
+        """Whether a message must be answered with the open question instead of being its answer; None if it is that.
+
+        It is the answer if it names the question by `interrupt_id`, or names none and its client was shown no other:
+        since the client's request before, which continued the task after its event `continued`, no other was asked.
+        Otherwise the number of the event before the question. The key stands for that, so that the client's next
+        message is an answer.
+        """
+        asked = [event.seq for event in await self.events(task.task_id, continued) if isinstance(event, ASKING)]
+        if interrupt_id == question["interrupt_id"] or (not interrupt_id and len(asked) <= 1):
+            return None
+        before = asked[-1] - 1 if asked else continued
+        with suppress(KeyUsed):  # the same message came twice at once
+            await self._storage.requests.add(key, task.thread_id, task.task_id, before)
+        return before
 
     # Events.
 

@@ -84,6 +84,7 @@ class Description:
         if status == "waiting":
             asked = result["question"]
             message = self._message(asked["interrupt_id"], reply_notice(asked, self._language))
+            message.metadata.update({"interrupt_id": asked["interrupt_id"]})
         elif status == "error":
             message = self._message("error", str(result.get("error") or ""))
         elif status in ("paused", "cancelled"):

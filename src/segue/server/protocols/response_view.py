@@ -9,11 +9,11 @@ from pydantic import BaseModel, Field
 
 from ...core.attachments import kind_of
 from ...core.errors import TaskError
-from ...core.events import ApprovalGiven, Event, ModelCalled, QuestionAnswered, Steered, ToolResult
+from ...core.events import ASKING, ApprovalGiven, Event, ModelCalled, QuestionAnswered, Steered, ToolResult
 from ...core.records import Json
 from ..readers.client_tools import tool_call_id
 from ..readers.responses import ConversationName
-from ..readers.segment import ASKING, Segment, segment_of
+from ..readers.segment import Segment, segment_of
 from ..service import Service
 from ..stream import events_of, with_error_frames
 from ..tenants import Tenant

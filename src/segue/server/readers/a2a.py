@@ -22,6 +22,9 @@ from ..service import Begun, Service
 from ..tenants import Tenant
 from .messages import File, refuse_files
 
+_KEYS = "a2a:"
+"""What the idempotency keys of messages begin with."""
+
 
 async def own_task(service: Service, tenant: Tenant, agent: str, task_id: str) -> Task:
     """A task of the tenant's and the agent's.
@@ -41,7 +44,8 @@ async def own_task(service: Service, tenant: Tenant, agent: str, task_id: str) -
 async def begin(service: Service, tenant: Tenant, agent: str, message: Message) -> Begun:
     """The task of a message; the same message again joins it.
 
-    A message with a task's id answers what the task waits for, or joins the task as long as it has not ended.
+    A message with a task's id answers what the task waits for, or joins the task as long as it has not ended. If its
+    metadata has an `interrupt_id`, it answers that question only.
 
     Raises:
         A2AError: the task has ended or is not there, or a part cannot be read. And those of `App.start`, `App.answer`.
@@ -67,7 +71,7 @@ async def begin(service: Service, tenant: Tenant, agent: str, message: Message) 
 def _key(tenant: Tenant, agent: str, message: Message) -> RequestKey:
     """The message as an idempotency key; clients may use an id again for another message."""
     digest = sha256(message.SerializeToString(deterministic=True)).hexdigest()
-    named = f"a2a:{agent}/{message.context_id}/{message.message_id}/{digest[:24]}"
+    named = f"{_KEYS}{agent}/{message.context_id}/{message.message_id}/{digest[:24]}"
     return RequestKey(tenant.stored(named), digest)
 
 
@@ -76,7 +80,11 @@ async def _continue(service: Service, tenant: Tenant, row: Task, message: Messag
         raise UnsupportedOperationError("The task has ended: send the message without a taskId, in the same context.")
     if row.status == TaskStatus.WAITING:
         refuse_files(_files(message))
-        question = await service.app.question(row.task_id)
+        question, tasks = await service.app.question(row.task_id), service.app.tasks
+        continued = await tasks.last_continued(row.task_id, tenant.stored(_KEYS))
+        named = str(dict(message.metadata).get("interrupt_id", ""))
+        if (before := await tasks.shown_instead(row, question, key, continued, named)) is not None:
+            return row, before
         return await service.answer(tenant, row, question, _answer(question, message, row), key)
     return await service.start(
         tenant,

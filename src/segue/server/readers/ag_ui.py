@@ -229,6 +229,8 @@ PAUSED = "paused:"
 CALL = "#"
 """Stands in the id of the interrupt of a call between that of its approval and the call's number."""
 NO_RUN = "Nothing can be resumed: this thread has no run."
+_KEYS = "run:"
+"""What the idempotency keys of runs begin with."""
 
 
 async def begin(service: Service, tenant: Tenant, agent: str, run: RunInput, asked: RequestKey | None) -> Begun:
@@ -241,7 +243,7 @@ async def begin(service: Service, tenant: Tenant, agent: str, run: RunInput, ask
     """
     app, thread_id = service.app, tenant.stored(run.thread_id)
     content = _content(agent, run)
-    named = tenant.stored(f"run:{run.thread_id}/{run.run_id}")  # no thread's name has a slash
+    named = tenant.stored(f"{_KEYS}{run.thread_id}/{run.run_id}")  # no thread's name has a slash
     key = RequestKey(named, sha256(content.encode()).hexdigest())
     if known := await service.known(asked) or await service.known(key):
         return known
@@ -297,6 +299,9 @@ async def _answer(
     if question and CLIENT_CALLS not in question:
         if last.role == "tool":
             raise InvalidMessage("This thread waits for a person, not for a tool's result: answer it, or resume.")
+        continued = await service.app.tasks.last_continued(task.task_id, tenant.stored(_KEYS))
+        if (before := await service.app.tasks.shown_instead(task, question, key, continued)) is not None:
+            return task, before
         return await service.answer(tenant, task, question, answer_of(question, last.text), key)
     waiting = {call["id"] for call in question.get(CLIENT_CALLS, ())}
     if last.role == "tool" and last.tool_call_id not in waiting:

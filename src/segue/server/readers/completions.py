@@ -139,23 +139,27 @@ class CompletionTasks:
             if not over or await is_awaited(self._service, task, task.task_id, retries, over=over):
                 with self._service.delivering(task.task_id):
                     return await rejoin(self._service, self._tenant, task), 0
-        before = await self._before(conversation)
-        if before is None:
+        begun = await self._before(conversation)
+        if begun is None:
             thread_id = await unused_session(self._service, self._tenant, conversation.session_id)
             return await self._start(conversation.first_message, [*conversation.files.values()], thread_id, key)
+        before, after = begun
         latest, *_ = await self._app.tasks.list(session_id=before.thread_id, limit=1)
         message, files = conversation.message, conversation.new_files
         if latest.task_id != before.task_id:
             return await self._start(message, files, await fork_after(self._service, self._tenant, before), key)
         if before.status == TaskStatus.WAITING:
             refuse_files(files)
-            return await self._answer(before, message, key)
+            return await self._answer(before, after, message, key)
         return await self._start(message, files, before.thread_id, key, steer=True)
 
-    async def _answer(self, task: Task, message: str, key: RequestKey) -> Begun:
+    async def _answer(self, task: Task, after: int, message: str, key: RequestKey) -> Begun:
+        """Answer the question of a task that the request before continued after its event `after`."""
         question = await self._app.question(task.task_id)
         if CLIENT_CALLS in question:
             return await submit_results(self._service, self._tenant, task, {}, message, key, self._reply_options)
+        if (before := await self._app.tasks.shown_instead(task, question, key, after)) is not None:
+            return task, before
         answer = answer_of(question, message)
         return await self._service.answer(self._tenant, task, question, answer, key, self._reply_options)
 
@@ -186,7 +190,7 @@ class CompletionTasks:
         """The requests with these messages."""
         return Attempts(self._service, self._tenant.stored(conversation.key(said)))
 
-    async def _before(self, conversation: Conversation) -> Task | None:
+    async def _before(self, conversation: Conversation) -> Begun | None:
         """The task that gave the last answer; of several attempts the one whose answer the client shows."""
         if not conversation.asked_before:
             return None
@@ -194,9 +198,9 @@ class CompletionTasks:
         newest = None
         for attempt in await attempts.newest():
             task = await self._app.tasks.get(attempt.task_id)
-            newest = newest or task
+            newest = newest or (task, attempt.seq)
             if ((task.result or {}).get("answer") or "").strip() == shown:
-                return task
+                return task, attempt.seq
         return newest
 
     async def _start(

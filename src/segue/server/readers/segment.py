@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from ...core.events import (
+    ASKING,
     ApprovalRequested,
     Event,
     QuestionAsked,
@@ -18,7 +19,6 @@ from ..service import Service
 from ..tenants import Tenant
 
 _ID = re.compile(r"resp_([^_]+)(?:_([1-9]\d{0,14}))?")
-ASKING = (ApprovalRequested, QuestionAsked)
 PAUSED = "paused"
 
 
