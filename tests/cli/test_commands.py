@@ -328,7 +328,10 @@ def test_the_demo_speaks_the_language_of_the_terminal() -> None:
 
 @pytest.mark.parametrize(
     ("goal", "beginning"),
-    [("plan 3 days in Beijing", "**Beijing, a route for 3 days**\n"), ("规划北京3天的路线", "**北京 3 天路线**\n")],
+    [
+        ("plan 3 days in Beijing", "**Beijing, a route for 3 days**\n"),
+        ("规划北京3天的路线", "### 计算预算（北京，3 天）\n"),
+    ],
 )
 def test_a_run_without_a_model_begins_with_its_result(here: Path, goal: str, beginning: str) -> None:
     assert run("run", goal).stdout.startswith(beginning)

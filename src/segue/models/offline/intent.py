@@ -238,10 +238,8 @@ def _yields_to(fit: Fit, other: Fit) -> bool:
     if fit.missing:
         covered = fit.named < other.named if other.missing else fit.named <= other.used
         return covered or (not other.missing and any(p.kind == "arithmetic" for p in fit.missing))
-    stronger = (
-        len(other.card.required) > len(fit.card.required) == 0
-        or (other.found > fit.found and not (fit.found and fit.named == other.named))
-        or (fit.named < other.named and fit.found <= other.found)
+    stronger = len(other.card.required) > len(fit.card.required) == 0 or (
+        other.found > fit.found and not (fit.found and fit.named == other.named)
     )
     return bool(not other.missing and stronger and fit.card.parameters and fit.used < other.used)
 
