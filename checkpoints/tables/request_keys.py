@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from segue.core.errors import KeyUsed
-from segue.core.records import KnownRequest, RequestKey
+from segue.core.records import KnownRequest, RequestKey, from_row
 from segue.core.task_status import OPEN
 
-from ..ports import Connection, Database
+from ..ports import Connection, Database, Row
 
 _ADD = """
     INSERT INTO request_keys (key, task_id, thread_id, seq, digest, about, is_stored)
@@ -28,16 +28,22 @@ _LAST_SEQ = """
     WHERE task_id = :task_id AND substr(key, 1, length(:prefix)) = :prefix
 """
 _UNSTORED = """
-    SELECT * FROM request_keys
-    WHERE thread_id IN (SELECT thread_id FROM request_keys WHERE is_stored = 0)
+    SELECT DISTINCT thread_id FROM request_keys
+    WHERE is_stored = 0 AND (:thread_id = '' OR thread_id = :thread_id)
     AND thread_id NOT IN (
-        SELECT thread_id FROM sessions
+        SELECT thread_id FROM request_keys WHERE is_stored <> 0
+        UNION ALL SELECT thread_id FROM sessions
         UNION ALL SELECT thread_id FROM branches
         UNION ALL SELECT root FROM branches
         UNION ALL SELECT parent FROM branches
     )
-"""
-_TASKS = "SELECT task_id, status, updated_at FROM tasks WHERE thread_id = ?"
+    AND NOT EXISTS (
+        SELECT 1 FROM tasks WHERE tasks.thread_id = request_keys.thread_id AND (
+            status IN ({open}) OR updated_at > :before
+            OR NOT EXISTS (SELECT 1 FROM request_keys AS known WHERE known.task_id = tasks.task_id)
+        )
+    )
+""".format(open=", ".join(f"'{status}'" for status in sorted(OPEN)))
 
 
 def add_key(
@@ -98,25 +104,9 @@ class RequestKeys:
         None has a task that is open, or that changed since `before`; none was created without a message, and none has
         branches or is one.
         """
-        only = (f"{_UNSTORED} AND thread_id = ?", (thread_id,)) if thread_id else (_UNSTORED, ())
-
-        def find(connection: Connection) -> list[str]:
-            requests: dict[str, list[KnownRequest]] = {}
-            for row in connection.fetched(*only):
-                requests.setdefault(row["thread_id"], []).append(_known(row))
-            return [
-                thread_id
-                for thread_id, known in requests.items()
-                if not any(each.is_stored for each in known)
-                and all(
-                    row["task_id"] in {each.task_id for each in known}
-                    and row["status"] not in OPEN
-                    and row["updated_at"] <= before
-                    for row in connection.fetched(_TASKS, (thread_id,))
-                )
-            ]
-
-        return await self._database.read(find)
+        values = {"thread_id": thread_id, "before": before}
+        rows = await self._database.read(lambda connection: connection.fetched(_UNSTORED, values))
+        return [row["thread_id"] for row in rows]
 
     async def _one(self, statement: str, **values: Any) -> KnownRequest | None:
         return next(iter(await self._all(statement, values)), None)
@@ -126,5 +116,5 @@ class RequestKeys:
         return [_known(row) for row in rows]
 
 
-def _known(row: Mapping[str, Any]) -> KnownRequest:
-    return KnownRequest(**{**dict(row), "about": json.loads(row["about"]), "is_stored": row["is_stored"] != 0})
+def _known(row: Row) -> KnownRequest:
+    return from_row(KnownRequest, {**dict(row), "is_stored": row["is_stored"] != 0})

@@ -1,13 +1,17 @@
 """Where the ends of tasks are reported to: the push notifications that A2A clients ask for."""
 
 import json
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from segue.core.records import Json, Webhook
+from segue.core.errors import DatabaseDamaged
+from segue.core.records import Json, Webhook, from_row
 
 from ..ports import Connection, Database, Row
+
+logger = logging.getLogger(__name__)
 
 _PUT = """
     INSERT INTO webhooks (task_id, webhook_id, thread_id, config)
@@ -23,7 +27,10 @@ _STOPPED_ALREADY = """
     )
 """
 _STOPPED = "UPDATE webhooks SET due = ?, attempts = 0 WHERE task_id = ?"
-_LIST = "SELECT config FROM webhooks WHERE task_id = ? ORDER BY webhook_id"
+_LIST = """
+    SELECT task_id, webhook_id, thread_id, config, coalesce(due, 0) AS due, attempts
+    FROM webhooks WHERE task_id = ? ORDER BY webhook_id
+"""
 _DELETE = "DELETE FROM webhooks WHERE task_id = ? AND webhook_id = ?"
 _ANY_DUE = "SELECT 1 FROM webhooks WHERE due <= ? LIMIT 1"
 _CLAIM = """
@@ -33,6 +40,7 @@ _CLAIM = """
     )
     RETURNING *
 """
+_SKIP = "UPDATE webhooks SET due = NULL WHERE task_id = ? AND webhook_id = ?"
 _SETTLE = "UPDATE webhooks SET due = :next WHERE task_id = :task_id AND webhook_id = :webhook_id AND due = :due"
 
 
@@ -58,25 +66,38 @@ class Webhooks:
         return stored > 0
 
     async def list(self, task_id: str) -> Sequence[Json]:
-        """Return the configs of a task's webhooks."""
+        """Return the configs of a task's webhooks.
+
+        Raises:
+            DatabaseDamaged: one cannot be read.
+        """
         rows = await self._database.read(lambda connection: connection.fetched(_LIST, (task_id,)))
-        return [json.loads(row["config"]) for row in rows]
+        return [from_row(Webhook, row).config for row in rows]
 
     async def delete(self, task_id: str, webhook_id: str) -> None:
         """Delete a task's webhook, if it has it."""
         await self._database.write(lambda connection: connection.execute(_DELETE, (task_id, webhook_id)).rowcount)
 
     async def claim(self, most: int, seconds: float) -> Sequence[Webhook]:
-        """Return at most so many webhooks whose task stopped; to others they are due only after so many seconds."""
+        """Return at most so many webhooks whose task stopped; to others they are due only after so many seconds.
+
+        One that cannot be read is logged, and left out until its task stops again.
+        """
         now = self._clock()
         if not await self._database.read(lambda connection: connection.fetched(_ANY_DUE, (now,))):
             return []
         values = {"now": now, "until": now + seconds, "most": most}
         rows: list[Row] = await self._database.write(lambda connection: connection.execute(_CLAIM, values).fetchall())
-        return [
-            Webhook(row["task_id"], row["webhook_id"], json.loads(row["config"]), row["due"], row["attempts"])
-            for row in rows
-        ]
+        return [webhook for row in rows if (webhook := await self._read(row))]
+
+    async def _read(self, row: Row) -> Webhook | None:
+        try:
+            return from_row(Webhook, row)
+        except DatabaseDamaged as error:
+            logger.error("A webhook is not called: %s", error)
+            settled = (row["task_id"], row["webhook_id"])
+            await self._database.write(lambda connection: connection.execute(_SKIP, settled).rowcount)
+            return None
 
     async def settle(self, webhook: Webhook, again_in: float | None = None) -> None:
         """Note that a claimed webhook was called, or when to try again; a task that stopped meanwhile is due again."""

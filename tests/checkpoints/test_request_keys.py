@@ -1,5 +1,6 @@
 """What requests' keys stand for, in both databases."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,8 +8,11 @@ import pytest
 import segue
 from segue.app import App
 from segue.core.agents import Agent
+from segue.core.errors import DatabaseDamaged
 from segue.core.records import RequestKey
 from tests.fakes import ScriptedChatModel
+
+from .conftest import opened
 
 AGENT = Agent(agent_id="a", model=ScriptedChatModel(lambda _: "Fine."), mode="direct", protocol="native")
 
@@ -69,3 +73,24 @@ async def test_what_has_branches_stays_with_them(address: str) -> None:
         await app.ask("Go on.", session_id="branch", wait=20)
         assert await app.sessions.delete_unstored(0) == 1
         assert [branch.thread_id for branch in await app.sessions.branches("branch")] == ["root", "branch"]
+
+
+async def test_what_cannot_be_deleted_or_read_keeps_nothing_else(
+    address: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with segue.open(address, agents=[AGENT], memory=tmp_path) as app:
+        await ask_unstored(app, "s1", "s2")
+        unstored = RequestKey("r:m", "", {"store": False})
+        await app.ask("Hello.", session_id="m", user_id="other", idempotency_key=unstored)
+        await ask_unstored(app, "s3")
+        (tmp_path / "other" / ".lock").mkdir(parents=True)
+        (tmp_path / "other" / "notes.md").write_text("Nobody can lock this file.")
+        async with await opened(address) as database:
+            await database.write(
+                lambda connection: connection.execute("UPDATE request_keys SET about = '{' WHERE key = 'r:s1'")
+            )
+        with pytest.raises(DatabaseDamaged, match="idempotency key of task"):
+            await app.ask("Hello.", session_id="s1", idempotency_key=RequestKey("r:s1", ""))
+        assert await app.sessions.delete_unstored(0) == 3
+        assert [thread.thread_id for thread in await app.sessions.list()] == ["m"]
+        assert "Session m could not be deleted: " in caplog.text

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -378,6 +379,20 @@ async def test_a_receiver_that_fails_is_told_again_also_by_the_next_service(data
         with Served(database, settings, agents=[agent]):
             await asyncio.to_thread(wait_until, lambda: len(receiver.got) == 4)
         assert receiver.got[-1][1]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_a_damaged_row_keeps_no_other_notification(database: Path) -> None:
+    settings = ServerSettings(push_hosts=("127.0.0.1",))
+    agent = Agent(agent_id="shop", model=ScriptedChatModel(reply), tools=(refund,), mode="react")
+    with Receiver() as receiver, Served(database, settings, agents=[agent]) as served:
+        with sqlite3.connect(database) as connection:
+            connection.execute("INSERT INTO webhooks VALUES ('x', 'x', 'x', '{', 1, 0)")
+        connection.close()
+        async with opened(served.url, headers={}, streaming=False) as client:
+            asked = await send(client, "please refund", "a")
+            await client.create_task_push_notification_config(hook_of(asked, receiver))
+            await asyncio.to_thread(wait_until, lambda: len(receiver.got) == 1)
 
 
 async def test_a_task_has_few_configs_of_bounded_size(served: Served) -> None:

@@ -219,7 +219,7 @@ class KnownRequest:
     thread_id: str
     seq: int
     digest: str
-    about: Json
+    about: Annotated[Json, STORED_AS_JSON]
     is_stored: bool
 
 
@@ -229,7 +229,7 @@ class Webhook:
 
     task_id: str
     webhook_id: str
-    config: Json
+    config: Annotated[Json, STORED_AS_JSON]
     due: float
     attempts: int
 
@@ -482,7 +482,7 @@ def to_row(kind: type, values: Mapping[str, Any]) -> Json:
 def damaged(kind: type, values: Mapping[str, Any], faults: Mapping[str, str]) -> StorageError:
     """The error for a row, by what of it can be read; without its session nothing can be recovered."""
     what, reason, thread_id = described(kind, values), listed_faults(faults), values.get("thread_id", "")
-    if thread_id:
+    if thread_id and kind is not KnownRequest:  # a recovery repairs none of those
         return DamagedRow(thread_id, reason, what)
     return DatabaseDamaged(
         "The database holds a row that cannot be read ({what}, {reason}), so it is damaged: `segue doctor` says what "
@@ -502,6 +502,10 @@ def described(kind: type, values: Mapping[str, Any]) -> str:
             return f"call {values.get('name', '?')} of {task}"
         case "Session":
             return "choice of agent and model"
+        case "KnownRequest":
+            return f"idempotency key of {task}"
+        case "Webhook":
+            return f"webhook of {task}"
     return task
 
 

@@ -1,6 +1,7 @@
 """Sessions: messages, snapshots, copies, exports and recovery, the sessions of bots, and users' preferences."""
 
 import asyncio
+import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ from ..core.errors import (
     FileUnavailable,
     InvalidExport,
     InvalidMessage,
+    SegueError,
     TaskError,
     ThreadBusy,
     UnknownThread,
@@ -40,6 +42,8 @@ from .history.retention import Pruning
 from .message_files import exported_files, imported_files
 from .run import state_at
 from .runner import Runner, thread_config
+
+logger = logging.getLogger(__name__)
 
 _SESSION = re.compile(r"^[\w.:@-]{1,128}$")
 
@@ -268,19 +272,29 @@ class Sessions:
     async def delete_unstored(self, seconds: float) -> int:
         """Delete the sessions that nobody asked to store, `seconds` after their last task ended; returns how many.
 
+        One that cannot be deleted is logged, and left.
+
         Raises:
-            DatabaseUnavailable, MemoryUnavailable.
+            DatabaseUnavailable.
         """
         deleted, before = 0, time.time() - seconds
         for session_id in await self._storage.requests.unstored(before):
-            with suppress(ThreadBusy, UnknownThread):  # it continues, or another process deleted it
-                async with self._runner.leased(session_id):
-                    if await self._storage.requests.unstored(before, session_id):  # it may have continued meanwhile
-                        await self._delete_leased(session_id, keep_memory=False)
-                        deleted += 1
+            try:
+                deleted += await self._delete_unstored(session_id, before)
+            except (ThreadBusy, UnknownThread):  # it continues, or another process deleted it
+                continue
+            except SegueError as error:
+                logger.warning("Session %s could not be deleted: %s", session_id, error)
         if deleted:
             await self._storage.compact()
         return deleted
+
+    async def _delete_unstored(self, session_id: str, before: float) -> bool:
+        async with self._runner.leased(session_id):
+            if not await self._storage.requests.unstored(before, session_id):  # it continued meanwhile
+                return False
+            await self._delete_leased(session_id, keep_memory=False)
+            return True
 
     async def _delete_leased(self, session_id: str, keep_memory: bool) -> None:
         """Delete a session that is leased, and the session of its bot."""

@@ -101,7 +101,7 @@ class PushNotifications(Observer):
                     sending = asyncio.create_task(self._report(webhook), name="push notification")
                     self._sending.add(sending)
                     sending.add_done_callback(self._sent)
-            except SegueError as error:
+            except Exception as error:  # noqa: BLE001  they go on once it is over
                 logger.warning("push notifications wait", extra={"type": type(error).__name__})
                 await asyncio.sleep(CLAIM_SECONDS)
 

@@ -57,8 +57,8 @@ class AutoResume:
         """
         try:
             found = [*await self._service.app.tasks.resumable(), *await self._left_by_workers()]
-        except SegueError as error:
-            logger.error("not resumed", exc_info=error)
+        except Exception:  # noqa: BLE001  logged with its trace, and tried again
+            logger.exception("not resumed")
             return []
         tasks = [each.task for each in found if each.task.requested is None and (paused or each.interrupted)]
         ids = [task.task_id for task in tasks if task.task_id not in self._tried]
@@ -109,8 +109,8 @@ async def delete_unstored(service: Service) -> None:
     while True:
         try:
             await service.app.sessions.delete_unstored(service.settings.unstored_seconds)
-        except SegueError as error:
-            logger.error("not deleted", exc_info=error)
+        except Exception:  # noqa: BLE001  logged with its trace, and tried again
+            logger.exception("not deleted")
         await asyncio.sleep(SWEEP_SECONDS)
 
 
