@@ -140,10 +140,14 @@ async def test_an_interrupted_call_is_made_again_only_where_it_joins_its_task(se
 
 
 class Elsewhere(ThreadingHTTPServer):
-    """The shop behind a gateway that fails, holds or changes requests by their method; its repeats do not join."""
+    """The shop behind a gateway that fails, holds or changes requests by their method; its repeats do not join.
+
+    It answers messages with the `error`, if it has one, after the shop has begun the task.
+    """
 
     def __init__(self, served: Served, tool: RemoteAgentTool) -> None:
         gateway, self.methods, self.failing, self.holding = self, list[str](), set[tuple[str, int]](), Event()
+        self.error = 0
         self.holding.set()
 
         class _Handler(BaseHTTPRequestHandler):
@@ -161,6 +165,9 @@ class Elsewhere(ThreadingHTTPServer):
                     with served.client(headers={**ALPHA, "A2A-Version": "1.0"}) as http:
                         response = http.post("/a2a/shop", json=request)
                     status, body = response.status_code, response.content
+                if method == "SendMessage" and gateway.error:
+                    error = {"code": gateway.error, "message": "it broke"}
+                    body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
@@ -201,6 +208,23 @@ async def test_an_interrupted_call_is_not_sent_again_where_its_task_cannot_be_lo
             assert again.status is CallStatus.UNKNOWN and elsewhere.methods == ["ListTasks"] * number
         reads = replace(elsewhere.tool, marks=replace(tool.marks, read_only=True))
         assert (await TOOLS.execute(interrupted(reads, apples, "read"))).value == "Heard apples."
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [(-32603, CallStatus.UNKNOWN), (-32006, CallStatus.UNKNOWN), (-32099, CallStatus.UNKNOWN)]
+    + [(code, CallStatus.FAILED) for code in (-32602, -32600, -32601, -32001, -32004, -32005)],
+)
+async def test_only_an_error_that_refuses_the_message_says_that_nothing_was_begun(
+    served: Served, code: int, status: CallStatus
+) -> None:
+    (tool,) = await RemoteAgents().open([remote(served)])
+    with Elsewhere(served, tool) as elsewhere:
+        elsewhere.error = code
+        call = replace(interrupted(elsewhere.tool, {"message": "apples"}, f"error{code}"), claim=FRESH)
+        told = await TOOLS.execute(call)
+    assert told.status is status and "it broke" in told.error
+    assert ("refused the message" in told.error) == (status is CallStatus.FAILED)
 
 
 async def test_a_call_takes_and_cancels_no_task_of_another_caller(served: Served, held: Held) -> None:

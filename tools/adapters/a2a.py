@@ -189,9 +189,9 @@ class _RemoteCall:
 
     async def _send(self) -> "Task":
         import httpx
-        from a2a.client.errors import A2AClientError
         from a2a.types import Message, Part, Role, SendMessageConfiguration, SendMessageRequest
         from a2a.utils.errors import A2AError
+        from google.protobuf.json_format import ParseError
 
         about = {"task_id": self._answers} if self._answers else {"context_id": self._key}
         parts = [Part(text=self._arguments["message"])]
@@ -203,13 +203,13 @@ class _RemoteCall:
                     return response.task
                 if response.HasField("message"):
                     return _answered(response.message)
-        except A2AClientError as error:
+        except (A2AError, ParseError) as error:
             if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
                 raise RemoteAgentError(f"{self._name} cannot be reached: {error}") from error
+            if _is_refusal(error):
+                raise RemoteAgentError(f"{self._name} refused the message: {error}") from error
             raise UnknownOutcome(f"{self._name} may have begun what it was told: {error}") from error
-        except A2AError as error:
-            raise RemoteAgentError(f"{self._name} refused the message: {error.message}") from error
-        raise RemoteAgentError(f"{self._name} answered nothing")
+        raise UnknownOutcome(f"{self._name} answered nothing, and may have begun what it was told")
 
     async def _end_of(self, task: "Task") -> "Task":
         """The task once it does not run any more."""
@@ -242,6 +242,24 @@ class _RemoteCall:
                 await self._client.cancel_task(CancelTaskRequest(id=task.id))
                 return
         raise UnknownOutcome(f"the call was left, and {self._name} may go on with its task")
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether an agent that answers with the error has not begun the task."""
+    from a2a.utils import errors
+
+    return isinstance(
+        error,
+        errors.InvalidParamsError
+        | errors.InvalidRequestError
+        | errors.JSONParseError
+        | errors.MethodNotFoundError
+        | errors.TaskNotFoundError
+        | errors.UnsupportedOperationError
+        | errors.ContentTypeNotSupportedError
+        | errors.ExtensionSupportRequiredError
+        | errors.VersionNotSupportedError,
+    )
 
 
 def _answered(message: Any) -> "Task":
