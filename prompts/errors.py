@@ -40,6 +40,8 @@ def rendered(value: object, language: str) -> str:
 
 def invalid_request(errors: Sequence[Mapping[str, Any]], language: Language) -> str:
     """Where a request is invalid and why, but not what it held; `errors` are pydantic's."""
+    if errors[0]["type"] == "json_invalid":
+        return problem_sentence("InvalidJson", language, position=errors[0]["loc"][-1], why=errors[0]["ctx"]["error"])
     reasons = [f"{'.'.join(str(part) for part in error['loc'])}: {_reason(error, language)}" for error in errors]
     return problem_sentence("InvalidRequest", language, reasons="; ".join(reasons)[:1000])
 

@@ -248,6 +248,11 @@ def test_a_message_beyond_the_agents_budget_is_refused(client: httpx.Client) -> 
     assert "shorten it" in problem(client.post("/api/chat", json={"message": "京" * 11_000}), 422, "InvalidMessage")
 
 
+def test_what_is_not_json_is_a_bad_request(client: httpx.Client) -> None:
+    response = client.post("/api/chat", content=b'{"a":', headers={"Content-Type": "application/json"})
+    assert problem(response, 400, "InvalidJson") == "The body is not valid JSON at character 5: Expecting value."
+
+
 def test_only_json_is_accepted_which_another_sites_page_cannot_send_unasked(client: httpx.Client) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
         response = client.post("/api/chat", content=b'{"message": "x"}', headers={"Content-Type": kind})

@@ -235,6 +235,8 @@ async def answer_invalid(request: Request, error: Exception) -> JsonResponse:
     _release(error)
     scope = request.scope
     found = error.errors()[:10]
+    if found[0]["type"] == "json_invalid":
+        return respond(scope, 400, "InvalidJson", invalid_request(found, language_of(scope)))
     return respond(scope, 422, "InvalidRequest", invalid_request(found, language_of(scope)), param=_param(found[0]))
 
 
