@@ -161,7 +161,14 @@ _PUT = """
     SET agent_id = excluded.agent_id, model = excluded.model, metadata = excluded.metadata
 """
 _DELETE = "DELETE FROM {} WHERE thread_id = ?"
-_PUT_BRANCH = "INSERT INTO branches (thread_id, root, parent, turn) VALUES (:thread_id, :root, :parent, :turn)"
+_PUT_BRANCH = """
+    INSERT INTO branches (thread_id, root, parent, turn) VALUES (:thread_id, :root, :parent, :turn)
+    ON CONFLICT (thread_id) DO UPDATE SET root = excluded.root, parent = excluded.parent, turn = excluded.turn
+"""
+_DROP_BRANCH = """
+    DELETE FROM branches WHERE thread_id = ?
+    AND NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.thread_id = branches.thread_id)
+"""
 _SAME_TITLE = """
     INSERT INTO titles (thread_id, title) SELECT :thread_id, title FROM titles WHERE thread_id = :parent
 """
@@ -229,13 +236,11 @@ class Threads:
 
     async def add_branch(self, branch: Branch) -> None:
         """Store that a thread is a branch of another one; it has the title that its parent was given."""
+        await self._database.write(lambda connection: _put_branch(connection, branch))
 
-        def store(connection: Connection) -> None:
-            connection.execute(_PUT_BRANCH, asdict(branch))
-            connection.execute(_DELETE.format("titles"), (branch.thread_id,))
-            connection.execute(_SAME_TITLE, asdict(branch))
-
-        await self._database.write(store)
+    async def drop_branch(self, thread_id: str) -> None:
+        """Delete that a thread is a branch, unless it has a task."""
+        await self._database.write(lambda connection: connection.execute(_DROP_BRANCH, (thread_id,)).rowcount)
 
     async def branches(self, thread_id: str) -> list[Branch]:
         """The branches of a thread's conversation, its first thread at the beginning; empty where it has none."""
@@ -293,14 +298,18 @@ class Threads:
         *,
         blocked: bool = False,
         key: RequestKey | None = None,
+        branch: Branch | None = None,
     ) -> str | None:
-        """Copy a thread as `sessions.fork.fork` describes it."""
+        """Copy a thread as `sessions.fork.fork` describes it; as a `branch` of it where that is given."""
         others = tuple(beside)
-        return await self._database.write(
-            lambda connection: fork(
-                connection, thread_id, checkpoint_id, new_thread_id, others, blocked=blocked, key=key
-            )
-        )
+
+        def copy(connection: Connection) -> str | None:
+            task_id = fork(connection, thread_id, checkpoint_id, new_thread_id, others, blocked=blocked, key=key)
+            if branch:
+                _put_branch(connection, branch)
+            return task_id
+
+        return await self._database.write(copy)
 
     async def export(self, thread_id: str) -> Json:
         return await self._database.read(lambda connection: export(connection, thread_id))
@@ -329,6 +338,12 @@ class Threads:
 
     async def recover(self, saver: FencedSaver, readable: Readable, thread_id: str, language: Language) -> Recovery:
         return await recover(self._database, saver, readable, thread_id, language, self._backend.copy_aside)
+
+
+def _put_branch(connection: Connection, branch: Branch) -> None:
+    connection.execute(_PUT_BRANCH, asdict(branch))
+    connection.execute(_DELETE.format("titles"), (branch.thread_id,))
+    connection.execute(_SAME_TITLE, asdict(branch))
 
 
 def _row(session: Session) -> dict[str, object]:

@@ -98,7 +98,10 @@ _SELECT_THREADS = """
         coalesce(root, last.thread_id) AS root, last.position AS position
     FROM (
         SELECT counted.*, root,
-            row_number() OVER (PARTITION BY coalesce(root, counted.thread_id) ORDER BY last DESC) AS place
+            row_number() OVER (
+                PARTITION BY coalesce(root, counted.thread_id)
+                ORDER BY CASE WHEN turns < turn THEN 1 ELSE 0 END, last DESC
+            ) AS place
         FROM (
             SELECT thread_id, count(*) AS turns, min(position) AS first, max(position) AS last FROM tasks {of_tasks}
             GROUP BY thread_id
@@ -123,7 +126,7 @@ _SELECT_THREADS = """
         AND (:search = '' OR lower(titles.title) LIKE lower(:pattern) ESCAPE '!')
     ORDER BY updated_at DESC, position DESC LIMIT :limit
 """
-# Of the branches of a conversation the one that was used last.
+# Of the branches of a conversation the one that was used last; one whose own turn was not stored is none yet.
 _THREADS = _SELECT_THREADS.format(of_tasks="", of_sessions="", listed=_LISTED.format(thread_id="last.thread_id"))
 _THREAD = _SELECT_THREADS.format(
     of_tasks="WHERE thread_id = :thread_id", of_sessions="AND sessions.thread_id = :thread_id", listed="1 = 1"

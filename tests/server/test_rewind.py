@@ -8,6 +8,7 @@ import pytest
 
 import segue
 from segue.core.agents import Agent
+from segue.core.timeline import Branch
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
 from .serving import BETA, Served, chat, follow
@@ -29,7 +30,7 @@ def pay() -> str:
 
 @pytest.fixture(scope="module")
 def own_agents() -> list[Agent]:
-    script = [call_tool(("send", {})), answer("sent"), answer("hello")]
+    script = [call_tool(("send", {})), answer("sent"), answer("hello"), *map(answer, "abc")]
     sending = [call_tool(("send", {})), answer("first"), answer("next"), answer("second"), answer("third")]
     paying = [call_tool(("pay", {})), answer("paid")]
     return [
@@ -128,6 +129,27 @@ def test_a_turn_is_begun_again_in_branches_of_one_conversation(client: httpx.Cli
         assert stranger.get("/api/sessions/b/branches").status_code == 404
     assert client.delete("/api/sessions/b3").status_code == 204
     assert {client.get(f"/api/sessions/{name}").status_code for name in ("b", "b2", "b3")} == {404}
+
+
+def test_a_branch_is_whole_or_none_though_its_turn_was_not_begun(client: httpx.Client, served: Served) -> None:
+    first, second = (chat(client, text, session_id="w", agent_id="post")[0]["task_id"] for text in ("hi", "and"))
+    sessions = served.service.app.sessions
+    for task in (first, second):
+        refused = client.post(f"/api/tasks/{task}/branch", json={"session_id": "w2", "message": "x" * 60_000})
+        assert (refused.status_code, client.get("/api/sessions/w2").status_code) == (422, 404)
+        assert client.get("/api/sessions/w/branches").json()["items"] == []
+    # What a service leaves that is killed before the turn is begun.
+    root = served.do(served.service.app.tasks.get(second)).thread_id
+    name = root.removesuffix("w") + "w3"
+    place = served.do(served.service.app.rewind.before_turn(second)).checkpoint_id
+    served.do(sessions.fork(root, place, name, branch=Branch(name, root, root, 2)))
+    (row,) = [row for row in client.get("/api/sessions").json()["items"] if row["root"] == "w"]
+    assert (row["session_id"], row["turns"]) == ("w", 2)
+    again = client.post(f"/api/tasks/{second}/branch", json={"session_id": "w3"})
+    assert again.status_code == 202
+    follow(client, again.json()["task_id"])
+    (row,) = [row for row in client.get("/api/sessions").json()["items"] if row["root"] == "w"]
+    assert (row["session_id"], row["turns"]) == ("w3", 2)
 
 
 def test_a_second_answer_to_a_question_is_a_conflict(client: httpx.Client) -> None:

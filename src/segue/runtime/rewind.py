@@ -1,7 +1,6 @@
 """Going back in a session: its timeline, the difference of snapshots, forks, edits, and undoing."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +30,7 @@ from ..nodes.shared.context import NodeContext
 from ..registry import Registry, services_of
 from ..tools.bound_tool import BoundTool, idempotency_key
 from ..tools.calls.run import TOOLS
+from .branches import forked, is_begun, recorded
 from .control import Started
 from .history.states import View, checked_edit, difference, prompt_of
 from .history.timeline import TaskRecord, newest, outcome_of, timeline
@@ -358,7 +358,13 @@ class Rewind:
         return await self._again(tasks, _turn_of(snapshot, tasks, session_id), new_session, message, key)
 
     async def _again(
-        self, tasks: Sequence[Task], turn: int, new_session: str, message: str, key: RequestKey | None
+        self,
+        tasks: Sequence[Task],
+        turn: int,
+        new_session: str,
+        message: str,
+        key: RequestKey | None,
+        branch: Branch | None = None,
     ) -> Started:
         """Start a turn of these tasks' session again, in a new one, with a message."""
         session_id = tasks[turn].thread_id
@@ -367,9 +373,12 @@ class Rewind:
         if turn == 0:
             if await self._storage.tasks.list(thread_id=new_session, limit=1):
                 raise ThreadExists(new_session)
-            return await self._starter.start(request)
+            async with recorded(self._storage.sessions, branch):
+                return await self._starter.start(request)
         before = await self._end_of(session_id, tasks[turn - 1])
-        async with self._forked(session_id, before.checkpoint_id, new_session):
+        if branch and await is_begun(self._storage, branch):
+            return await self._starter.start(request)
+        async with forked(self._sessions, session_id, before.checkpoint_id, new_session, branch=branch):
             return await self._starter.start(request)
 
     # Branches.
@@ -384,9 +393,8 @@ class Rewind:
         tasks, turn = await self._turn(task_id)
         session_id = tasks[turn].thread_id
         others = await self._storage.sessions.branches(session_id)
-        task, _ = await self._again(tasks, turn, new_session, message or tasks[turn].message, key)
-        root = others[0].root if others else session_id
-        await self._storage.sessions.add_branch(Branch(new_session, root, session_id, turn + 1))
+        branch = Branch(new_session, others[0].root if others else session_id, session_id, turn + 1)
+        task, _ = await self._again(tasks, turn, new_session, message or tasks[turn].message, key, branch)
         return task
 
     async def before_turn(self, task_id: str) -> Snapshot:
@@ -407,19 +415,6 @@ class Rewind:
         task = await self._storage.tasks.get(task_id)
         tasks = await self._storage.tasks.since(task.thread_id, None, 0.0)
         return tasks, next(place for place, each in enumerate(tasks) if each.task_id == task_id)
-
-    @asynccontextmanager
-    async def _forked(
-        self, session_id: str, checkpoint_id: str, new_session: str, *, blocked: bool = False
-    ) -> AsyncGenerator[Task | None, None]:
-        """A fork's newest task; the fork is deleted if what is done with it fails."""
-        task = await self._sessions.fork(session_id, checkpoint_id, new_session, blocked=blocked)
-        try:
-            yield task
-        except BaseException:
-            with suppress(SegueError):  # the first error says more
-                await self._sessions.delete(new_session, keep_memory=True)
-            raise
 
     async def _end_of(self, session_id: str, task: Task) -> Snapshot:
         every, _ = await self._snapshots(session_id)
@@ -461,7 +456,7 @@ class Rewind:
         snapshot = await self._snapshot(session_id, place.checkpoint_id)
         copy = Place(new_session, place.inside, place.checkpoint_id)
         # Blocked until the update is stored: if the process dies before that, nobody continues without the changes.
-        async with self._forked(session_id, place.checkpoint_id, new_session, blocked=True) as task:
+        async with forked(self._sessions, session_id, place.checkpoint_id, new_session, blocked=True) as task:
             if task is None:
                 raise _no_turn(snapshot, session_id)
             async with self._runner.leased(new_session):

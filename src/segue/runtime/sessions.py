@@ -157,10 +157,12 @@ class Sessions:
         *,
         blocked: bool = False,
         key: RequestKey | None = None,
+        branch: Branch | None = None,
     ) -> Task | None:
         """Copy a session as it was at a snapshot into a new one; returns the copy's newest task, if it has one.
 
         That of a conversation's bot is copied with it. A `blocked` task cannot be resumed until that is taken back.
+        A `branch` is what the copy becomes in its conversation.
 
         Raises:
             InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, KeyUsed, DamagedSession.
@@ -169,7 +171,9 @@ class Sessions:
         bot = await bot_session_of(self._storage.tasks, from_session)
         beside = [(bot, bot_session(session_id))] if bot else []
         storage = self._storage.sessions
-        task_id = await storage.fork(from_session, checkpoint_id, session_id, beside, blocked=blocked, key=key)
+        task_id = await storage.fork(
+            from_session, checkpoint_id, session_id, beside, blocked=blocked, key=key, branch=branch
+        )
         return await self._task(task_id)
 
     async def export(self, session_id: str) -> Json:
@@ -267,6 +271,16 @@ class Sessions:
         for each in await self._conversation(session_id):
             async with self._runner.leased(each):
                 await self._delete_leased(each, keep_memory)
+        await self._storage.compact()
+
+    async def discard(self, session_id: str) -> None:
+        """Delete a session that was just made, without the rest of its conversation and without what is remembered.
+
+        Raises:
+            UnknownThread, ThreadBusy, DatabaseUnavailable.
+        """
+        async with self._runner.leased(session_id):
+            await self._delete_leased(session_id, keep_memory=True)
         await self._storage.compact()
 
     async def delete_unstored(self, seconds: float) -> int:

@@ -1,12 +1,15 @@
 // @ts-check
 /** The branches of the shown conversation: sessions that repeat each other up to a turn. */
 import { goTo } from "./router.js";
-import { get, send } from "./api.js";
+import { get, request, send, valueOf } from "./api.js";
 import { attempt } from "./failures.js";
+import { requestKey } from "./message-key.js";
 import { refreshLists } from "./sessions.js";
 import { store } from "./store.js";
 
 /** @import { Branch, BranchPlace } from "./types.js" */
+
+const sentKey = requestKey();
 
 /** @param {string} session @returns {Promise<Branch[]>} none where they cannot be read */
 export async function readBranches(session) {
@@ -71,8 +74,11 @@ export async function undoFrom(place) {
  */
 export async function branch(task, message) {
   const path = `/api/tasks/${encodeURIComponent(task)}/branch`;
-  const row = await attempt(() => send("POST", path, message ? { message } : {}));
+  const body = message ? { message } : {};
+  const headers = { "Idempotency-Key": sentKey.of(JSON.stringify([path, body])) };
+  const row = await attempt(async () => valueOf(await request("POST", path, { body, headers })));
   if (!row) return false;
+  sentKey.forget();
   await refreshLists();
   goTo(row.session_id);
   return true;

@@ -6,7 +6,7 @@ import { readBranches } from "./branches.js";
 import { attempt } from "./failures.js";
 import { showFilesOf, uploads } from "./files.js";
 import { leaveAll, refresh, watch } from "./live.js";
-import { forgetKey, keyOf } from "./message-key.js";
+import { requestKey } from "./message-key.js";
 import { goTo, nameSession } from "./router.js";
 import { refreshLists } from "./sessions.js";
 import { shownRow, store, turnOf } from "./store.js";
@@ -17,6 +17,7 @@ import { ACTIVE, OPEN, turnOfRow, without } from "./turn.js";
 /** @typedef {import("./store.js").TurnSignal} TurnSignal */
 
 const PAGE = 20;
+const sentKey = requestKey();
 
 /**
  * Show a session; an empty name is a new conversation.
@@ -145,11 +146,11 @@ export async function say(message) {
 async function submit(said) {
   const attachments = uploads();
   const body = { ...said, attachments: attachments.map((file) => file.upload_id) };
-  const headers = { "Idempotency-Key": keyOf(JSON.stringify(body)) };
+  const headers = { "Idempotency-Key": sentKey.of(JSON.stringify(body)) };
   const shown = store.session.value;
   const response = await attempt(() => request("POST", "/api/chat", { body, headers }));
   if (!response) return false;
-  forgetKey();
+  sentKey.forget();
   if (store.session.value === shown) adopt(response, said.message, attachments);
   else void response.body?.cancel(); // another session was opened meanwhile
   return true;
