@@ -111,4 +111,4 @@ def test_what_a_client_is_told_instead_says_the_same() -> None:
     for name, (chinese, english) in OVER_HTTP.items():
         assert fields(chinese) == fields(english), name
         assert name in DEFINED or name in SENTENCES, f"no error reads {name}"
-        assert name in DEFINED or fields(chinese) == fields(name)
+        assert name in DEFINED or fields(chinese) == fields(name) - {"path", "error"}, "where the database is"

@@ -32,13 +32,14 @@ from a2a.types import (
     TaskPushNotificationConfig,
     TaskState,
 )
-from a2a.utils.errors import A2AError
+from a2a.utils.errors import A2AError, InvalidParamsError
 
 import segue
 from segue.core.agents import Agent
 from segue.core.flows import FlowConfig
 from segue.server import ServerSettings
 from segue.server.a2a_push import PublicTransport, public_addresses
+from segue.tools.adapters.a2a import REPEATS_JOIN
 from tests.fakes import ScriptedChatModel
 
 from .serving import ALPHA, BETA, KEYS, Held, Json, Served, wait_until
@@ -133,6 +134,50 @@ async def test_a_context_is_a_session_and_a_message_that_comes_twice_is_one(serv
         assert ([task.id for task in listed.tasks], listed.total_size) == ([other.id], 2)
         rest = await client.list_tasks(ListTasksRequest(context_id="basket", page_token=listed.next_page_token))
         assert [task.id for task in rest.tasks] == [one.id] and not rest.next_page_token
+
+
+async def test_what_names_no_context_joins_only_what_is_recent_unless_its_client_says_so(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {**ALPHA, "A2A-Extensions": REPEATS_JOIN}
+    async with opened(served.url) as client, opened(served.url, headers=names) as joining:
+        first = await send(client, "apples", "1")
+        assert (await send(client, "apples", "1")).id == first.id
+        monkeypatch.setattr("segue.server.readers.a2a.TRY_SECONDS", -1)
+        other = await send(client, "apples", "1")
+        assert other.id != first.id and other.context_id != first.context_id
+        assert (await send(joining, "apples", "1")).id == other.id
+        in_context = message("apples", "1", context_id="counted")
+        one, again = [(await sent(client, in_context))[0].task.id for _ in range(2)]
+        assert one == again
+
+
+@pytest.mark.parametrize("name", ["x" * 256, "x\0y", "x\ny"])
+async def test_ids_are_short_and_have_no_control_characters(served: Served, name: str) -> None:
+    async with opened(served.url) as client:
+        with pytest.raises(InvalidParamsError, match="messageId has at most 255 characters"):
+            await send(client, "apples", name)
+        task = await send(client, "apples", "好" * 255)
+        with Receiver() as receiver, pytest.raises(InvalidParamsError, match="at most 255 characters"):
+            await client.create_task_push_notification_config(hook_of(task, receiver, name))
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_a_number_that_json_has_not_is_refused(served: Served, number: str) -> None:
+    form = {"message": {"role": "ROLE_USER", "messageId": "n", "parts": [{"data": {"n": [float(number)]}}]}}
+    with served.client(headers={**ALPHA, "A2A-Version": "1.0", "Content-Type": "application/json"}) as http:
+        refused = http.post("/a2a/shop/message:send", content=json.dumps(form))
+    assert refused.status_code == 400 and "which JSON has not" in refused.text
+
+
+@pytest.mark.parametrize("parts", [[{"data": {"k": 1}}] * 2_000, [{"text": "plums"}, {"data": [1] * 5_000}]])
+def test_a_message_has_not_so_many_values_that_others_wait_for_it(served: Served, parts: list[Json]) -> None:
+    asked = {"message": {"role": "ROLE_USER", "messageId": "values", "parts": parts}}
+    form = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": asked}
+    with served.client(headers={**ALPHA, "A2A-Version": "1.0"}) as http:
+        for path, body in (("/a2a/shop/message:send", asked), ("/a2a/shop", form)):
+            refused = http.post(path, json=body)
+            assert refused.status_code == 413 and "more than 5000 values" in refused.text
 
 
 async def test_tasks_are_listed_by_pages_of_a_state_and_of_a_time(database: Path) -> None:
@@ -407,7 +452,8 @@ async def test_a_task_has_few_configs_of_bounded_size(served: Served) -> None:
                 DeleteTaskPushNotificationConfigRequest(task_id=task.id, id="hook-9")
             )
             with pytest.raises(A2AError, match="bytes"):
-                await client.create_task_push_notification_config(hook_of(task, receiver, "x" * 9_000))
+                long = TaskPushNotificationConfig(task_id=task.id, url=receiver.url, token="x" * 9_000)
+                await client.create_task_push_notification_config(long)
 
 
 @pytest.mark.parametrize(

@@ -392,7 +392,8 @@ def test_a_database_that_cannot_be_written_is_not_ready(tmp_path: Path) -> None:
     with Served(path, settings) as served, served.client(headers=ALPHA) as client:
         assert client.get("/readyz").status_code == 200
         served.begin(query_only(served, True)).result()
-        assert "read-only" in problem(client.get("/readyz"), 503, "DatabaseUnavailable")
+        told = problem(client.get("/readyz"), 503, "DatabaseUnavailable")
+        assert "read-only" in told and str(path) not in told, "clients are not told where the database is"
         assert client.get("/healthz").status_code == 200
         served.begin(query_only(served, False)).result()
     with sqlite3.connect(path) as connection:

@@ -80,6 +80,13 @@ async def test_an_agent_is_a_tool_that_says_how_far_it_is(app: App) -> None:
     assert progress == ["round 1", "writing the answer"]
 
 
+async def test_an_idempotency_key_is_short(app: App) -> None:
+    async with Client(AgentServer(app).server) as client:
+        for key in ("x" * 256, "x\0y", ["x"]):
+            with pytest.raises(MCPError, match="at most 255 characters"):
+                await client.call_tool("shop", {"message": "apples"}, meta={"idempotencyKey": key})
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     ("person", "runs"),

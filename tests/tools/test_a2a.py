@@ -24,7 +24,7 @@ from segue.core.tools import CallKey, Claim
 from segue.registry import Registry, served_tools
 from segue.runtime.start import Request
 from segue.server import ServerSettings
-from segue.tools.adapters.a2a import RemoteAgentError, RemoteAgents, RemoteAgentTool
+from segue.tools.adapters.a2a import REPEATS_JOIN, RemoteAgentError, RemoteAgents, RemoteAgentTool
 from segue.tools.bound_tool import CallContext, current_call
 from segue.tools.calls.run import TOOLS
 from tests.fakes import ScriptedChatModel, answer, call_tool
@@ -147,7 +147,7 @@ class Elsewhere(ThreadingHTTPServer):
 
     def __init__(self, served: Served, tool: RemoteAgentTool) -> None:
         gateway, self.methods, self.failing, self.holding = self, list[str](), set[tuple[str, int]](), Event()
-        self.error = 0
+        self.error, self.extensions = 0, list[str | None]()
         self.holding.set()
 
         class _Handler(BaseHTTPRequestHandler):
@@ -155,6 +155,7 @@ class Elsewhere(ThreadingHTTPServer):
                 request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 method = request["method"]
                 gateway.methods.append(method)
+                gateway.extensions.append(self.headers["A2A-Extensions"])
                 if method in ("SendMessage", "message/send") and not gateway.holding.is_set():
                     gateway.holding.wait(60)
                     return
@@ -225,6 +226,16 @@ async def test_only_an_error_that_refuses_the_message_says_that_nothing_was_begu
         told = await TOOLS.execute(call)
     assert told.status is status and "it broke" in told.error
     assert ("refused the message" in told.error) == (status is CallStatus.FAILED)
+
+
+async def test_an_agent_that_joins_repeats_is_told_that_they_are_meant_to(served: Served) -> None:
+    (tool,) = await RemoteAgents().open([remote(served)])
+    with Elsewhere(served, tool) as elsewhere:
+        await elsewhere.tool.call({"message": "apples"})
+        assert {*elsewhere.extensions} == {None}
+        elsewhere.tool.card.capabilities.CopyFrom(tool.card.capabilities)
+        await elsewhere.tool.call({"message": "apples"})
+    assert {*elsewhere.extensions} == {None, REPEATS_JOIN}
 
 
 async def test_a_call_takes_and_cancels_no_task_of_another_caller(served: Served, held: Held) -> None:

@@ -83,7 +83,7 @@ class RemoteAgentTool(Marked):
     @property
     def repeats_join(self) -> bool:
         """Whether a message that is sent again is the same task: the card says so."""
-        return any(each.uri == REPEATS_JOIN for each in self.card.capabilities.extensions)
+        return _repeats_join(self.card)
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
         """Send the message, and wait until the task has an answer or asks for input.
@@ -322,12 +322,19 @@ async def _http(agent: RemoteAgent, seconds: float) -> AsyncIterator["httpx.Asyn
         yield http
 
 
+def _repeats_join(card: "AgentCard") -> bool:
+    return any(each.uri == REPEATS_JOIN for each in card.capabilities.extensions)
+
+
 @asynccontextmanager
 async def _client(agent: RemoteAgent, card: "AgentCard") -> AsyncIterator["Client"]:
     from a2a.client import ClientConfig, ClientFactory
+    from a2a.extensions.common import HTTP_EXTENSION_HEADER
     from a2a.utils.constants import TransportProtocol
 
     async with _http(agent, READ_SECONDS) as http:
+        if _repeats_join(card):
+            http.headers[HTTP_EXTENSION_HEADER] = REPEATS_JOIN
         config = ClientConfig(
             httpx_client=http,
             streaming=False,

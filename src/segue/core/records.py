@@ -1,6 +1,7 @@
 """Records of what storage keeps: tasks, calls, events and snapshots, and the codec for their rows and JSON forms."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
@@ -205,6 +206,14 @@ class RequestKey:
     def name(self) -> str:
         """The key as its client knows it."""
         return self.key.removeprefix(_NAMED)
+
+
+_ID = re.compile(r"[^\x00-\x1f\x7f]{0,255}")
+
+
+def is_short_id(given: object) -> bool:
+    """Whether a client's id can be stored: a text of at most 255 characters without control characters."""
+    return isinstance(given, str) and bool(_ID.fullmatch(given))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,7 +56,7 @@ from ..app import App
 from ..core.agents import Agent
 from ..core.errors import InvalidAnswer, QuestionClosed, SegueError, TaskError, UnknownAgent, UnknownTask
 from ..core.events import Action, Event, RecursionStart, StepUpdate, ToolCall
-from ..core.records import Json, RequestKey, Task
+from ..core.records import Json, RequestKey, Task, is_short_id
 from ..core.reply_options import AnswerFormat
 from ..core.task_status import TaskStatus
 from ..prompts.errors import render
@@ -396,6 +396,8 @@ def _key(ctx: Context, prefix: str, params: CallToolRequestParams) -> RequestKey
     own = RequestKey(f"{prefix}{_KEYS}{uuid4()}", "")
     if not (named := (ctx.meta or {}).get("idempotencyKey")):
         return own
+    if not is_short_id(named):
+        raise MCPError(INVALID_PARAMS, "idempotencyKey: send at most 255 characters without control characters.")
     asked = json.dumps([params.name, params.arguments], sort_keys=True)
     return replace(RequestKey.named(f"{prefix}{named}", sha256(asked.encode()).hexdigest()), also=own)
 

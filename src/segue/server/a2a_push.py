@@ -16,6 +16,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 
 from ..core.records import Task, Webhook
 from .protocols.a2a import Description, as_dict
+from .readers.a2a import refuse_long_id
 from .service import Service
 from .settings import PUSH_HOSTS
 from .tenants import Tenant
@@ -119,8 +120,9 @@ class Configs(PushNotificationConfigStore):
         """Refuse a config that notifications cannot be sent by.
 
         Raises:
-            InvalidParamsError: it is too large, or its address is not public and the service does not allow it.
+            InvalidParamsError: it or its id is too long, or its address is neither public nor allowed by the service.
         """
+        refuse_long_id("The id of a push notification config", config.id)
         if config.ByteSize() > MOST_BYTES:
             raise InvalidParamsError(f"A push notification config has at most {MOST_BYTES:,} bytes.")
         try:

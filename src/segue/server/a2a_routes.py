@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, cast
 
+from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.request_handler import RequestHandler, validate_request_params
 from a2a.server.request_handlers.response_helpers import agent_card_to_dict
@@ -73,7 +74,9 @@ from .views import outcome
 
 VERSIONS = ("1.0", "0.3")
 _REPEATS_JOIN = AgentExtension(
-    uri=REPEATS_JOIN, description="A message that is sent again, with its id, context and content, is the same task."
+    uri=REPEATS_JOIN,
+    description="A message that is sent again, with its id, context and content, is the same task. One without a "
+    "context joins a task that stopped over ten minutes ago only if the request names the extension.",
 )
 _OVER = (
     TaskState.TASK_STATE_COMPLETED,
@@ -94,7 +97,9 @@ class Caller:
 class _Contexts(ServerCallContextBuilder):
     def build(self, request: Request) -> ServerCallContext:
         caller = Caller(request.scope["segue_tenant"], request.path_params["agent"], request.scope)
-        return ServerCallContext(state={"caller": caller, "headers": dict(request.headers)})
+        extensions = get_requested_extensions(request.headers.getlist(HTTP_EXTENSION_HEADER))
+        state = {"caller": caller, "headers": dict(request.headers)}
+        return ServerCallContext(state=state, requested_extensions=extensions)
 
 
 def _caller(context: ServerCallContext) -> Caller:
@@ -183,10 +188,11 @@ class Handler(RequestHandler):
     async def _begun(self, caller: Caller, params: SendMessageRequest, context: ServerCallContext) -> Begun:
         validate_history_length(params.configuration)
         caller.scope["segue_count_chat"]()
+        joins = REPEATS_JOIN in context.requested_extensions
         config = params.configuration.task_push_notification_config
         if config.url:
             await self._configs.check(config)
-        row, after = await begin(self._service, caller.tenant, caller.agent, params.message)
+        row, after = await begin(self._service, caller.tenant, caller.agent, params.message, joins=joins)
         if config.url:
             await self._configs.set_info(row.task_id, config, context)
         return row, after

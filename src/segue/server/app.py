@@ -76,7 +76,7 @@ def _add_layers(application: FastAPI, settings: ServerSettings) -> None:
             "/api/attachments": file,
             "/v1/chat/completions": message,
             "/ag-ui": message,
-            "/a2a": message,
+            "/a2a": replace(message, values=min(settings.body_values, A2A_VALUES)),
             "/v1/files": file,
             "/v1/responses": message,
             "/api/sessions/import": document,
@@ -97,6 +97,8 @@ def _add_layers(application: FastAPI, settings: ServerSettings) -> None:
     application.add_middleware(SecurityHeaders)
 
 
+A2A_VALUES = 5_000
+"""Values in the JSON of an A2A request, which its package decodes slowly."""
 PAGE = Path(__file__).with_name("page")
 PAGE_DOCUMENTS = {"/": "index.html", "/docs": "docs.html"}
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from ..core.errors import SegueError
 from ..core.events import Event
 from ..core.records import Json, Task
-from ..prompts.errors import problem_sentence, render
+from ..prompts.errors import problem_sentence, render_over_http
 from ..prompts.language import Language
 from .errors import new_error_id
 from .frames import HEARTBEAT, PADDING, done_frame
@@ -128,7 +128,7 @@ def _broken(tenant: Tenant, row: Task, error: Exception) -> Json:
     language: Language = row.language or "en"
     logger.error("stream broke", exc_info=error, extra={"error_id": error_id, "task_id": row.task_id})
     if isinstance(error, SegueError):
-        sentence = tenant.without_prefix(render(error, language))
+        sentence = tenant.without_prefix(render_over_http(error, language))
     else:
         sentence = problem_sentence("StreamFailed", language)
     return {"success": False, "answer": "", "error": sentence, "error_id": error_id, "task_id": row.task_id}

@@ -1,6 +1,7 @@
 """The message of an A2A client, and the task that it begins, joins or answers."""
 
 import json
+import time
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
@@ -14,12 +15,13 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 
-from ...core.records import RequestKey, Task
+from ...core.records import RequestKey, Task, is_short_id
 from ...core.task_status import ENDED, TaskStatus
 from ...prompts.protocols import answer_of, verdict_of
 from ..errors import Problem
 from ..service import Begun, Service
 from ..tenants import Tenant
+from .continuation import TRY_SECONDS, Attempts
 from .messages import File, refuse_files
 
 _KEYS = "a2a:"
@@ -41,8 +43,21 @@ async def own_task(service: Service, tenant: Tenant, agent: str, task_id: str) -
     return row
 
 
-async def begin(service: Service, tenant: Tenant, agent: str, message: Message) -> Begun:
+def refuse_long_id(what: str, given: str) -> None:
+    """Refuse an id that is too long or has control characters.
+
+    Raises:
+        InvalidParamsError
+    """
+    if not is_short_id(given):
+        raise InvalidParamsError(f"{what} has at most 255 characters, and no control characters.")
+
+
+async def begin(service: Service, tenant: Tenant, agent: str, message: Message, *, joins: bool) -> Begun:
     """The task of a message; the same message again joins it.
+
+    Clients may use the same ids: a message that names neither a context nor a task joins only what began a few minutes
+    ago, unless the client says that its messages with equal ids are one (`joins`).
 
     A message with a task's id answers what the task waits for, or joins the task as long as it has not ended. If its
     metadata has an `interrupt_id`, it answers that question only.
@@ -50,7 +65,8 @@ async def begin(service: Service, tenant: Tenant, agent: str, message: Message) 
     Raises:
         A2AError: the task has ended or is not there, or a part cannot be read. And those of `App.start`, `App.answer`.
     """
-    key = _key(tenant, agent, message)
+    refuse_long_id("The messageId", message.message_id)
+    key = await _key(service, tenant, agent, message, joins=joins)
     if message.task_id:
         row = await own_task(service, tenant, agent, message.task_id)
         if message.context_id not in ("", tenant.shown(row.thread_id)):
@@ -68,11 +84,19 @@ async def begin(service: Service, tenant: Tenant, agent: str, message: Message) 
     )
 
 
-def _key(tenant: Tenant, agent: str, message: Message) -> RequestKey:
+async def _key(service: Service, tenant: Tenant, agent: str, message: Message, *, joins: bool) -> RequestKey:
     """The message as an idempotency key; clients may use an id again for another message."""
     digest = sha256(message.SerializeToString(deterministic=True)).hexdigest()
-    named = f"{_KEYS}{agent}/{message.context_id}/{message.message_id}/{digest[:24]}"
-    return RequestKey(tenant.stored(named), digest)
+    named = tenant.stored(f"{_KEYS}{agent}/{digest}")
+    if message.context_id or message.task_id:
+        return RequestKey(named, digest)
+    attempts = Attempts(service, f"{named}#")
+    last = await attempts.last()
+    number = max(0, attempts.number(last))
+    if last and not joins:
+        task = await service.app.tasks.get(last.task_id)
+        number += time.time() - task.updated_at > TRY_SECONDS
+    return RequestKey(attempts.key(number), digest)
 
 
 async def _continue(service: Service, tenant: Tenant, row: Task, message: Message, key: RequestKey) -> Begun:
@@ -100,7 +124,7 @@ async def _continue(service: Service, tenant: Tenant, row: Task, message: Messag
 
 def _answer(question: Mapping[str, Any], message: Message, row: Task) -> Any:
     """The answer that a message is: its data, {"verdict", "reason"} or {"answer"}, or else its text."""
-    form = next((data for data in get_data_parts(message.parts) if isinstance(data, dict)), None)
+    form = next((data for data in _data(message) if isinstance(data, dict)), None)
     if form is None:
         return answer_of(question, get_message_text(message))
     if question["kind"] == "approval":
@@ -110,8 +134,20 @@ def _answer(question: Mapping[str, Any], message: Message, row: Task) -> Any:
 
 def _text(message: Message) -> str:
     """The text, with data as JSON below it."""
-    data = [json.dumps(part, ensure_ascii=False) for part in get_data_parts(message.parts)]
+    data = [json.dumps(part, ensure_ascii=False) for part in _data(message)]
     return "\n\n".join(text for text in (get_message_text(message), *data) if text)
+
+
+def _data(message: Message) -> list[Any]:
+    """The values of its data parts.
+
+    Raises:
+        InvalidParamsError: one has a number that JSON has not.
+    """
+    try:
+        return get_data_parts(message.parts)
+    except ValueError:
+        raise InvalidParamsError("A data part has NaN or Infinity, which JSON has not: leave it out.") from None
 
 
 def _files(message: Message) -> list[File]:
