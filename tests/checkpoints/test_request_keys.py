@@ -9,8 +9,10 @@ import segue
 from segue.app import App
 from segue.core.agents import Agent
 from segue.core.errors import DatabaseDamaged
+from segue.core.events import ASKING
 from segue.core.records import RequestKey
 from tests.fakes import ScriptedChatModel
+from tests.server.shop import refund, reply
 
 from .conftest import opened
 
@@ -94,3 +96,24 @@ async def test_what_cannot_be_deleted_or_read_keeps_nothing_else(
         assert await app.sessions.delete_unstored(0) == 3
         assert [thread.thread_id for thread in await app.sessions.list()] == ["m"]
         assert "Session m could not be deleted: " in caplog.text
+
+
+async def test_a_message_to_a_question_that_its_client_was_not_shown_is_stored_without_effect(address: str) -> None:
+    agent = Agent(agent_id="a", model=ScriptedChatModel(reply), tools=(refund,), mode="react")
+    async with segue.open(address, agents=[agent]) as app:
+        asked = await app.ask("refund twice", agent="a", idempotency_key=RequestKey("door:1", ""))
+        task = await app.tasks.get(asked["task_id"])
+        await app.answer(task.task_id, "approve")
+        question = await app.question(task.task_id)
+
+        async def shown(number: int, named: str = "") -> int | None:
+            continued = await app.tasks.last_continued(task.task_id, "door:")
+            return await app.tasks.shown_instead(task, question, RequestKey(f"door:{number}", ""), continued, named)
+
+        before = await shown(2)
+        (event,) = [each for each in await app.tasks.events(task.task_id, before or 0) if isinstance(each, ASKING)]
+        assert event.calls[0]["arguments"] == {"amount": 500}
+        assert await app.tasks.last_continued(task.task_id, "door:") == before == event.seq - 1
+        assert await app.tasks.last_continued(task.task_id, "doo_:") == 0
+        assert await shown(3, "another") == before
+        assert await shown(4) is await shown(4, question["interrupt_id"]) is None
