@@ -84,6 +84,10 @@ class Model:
         looked_up, call = "packed" in said, call_tool(("lookup", {"order_id": 17}), thought="I look the order up.")
         if orders := re.findall(r"please refund (\d+)", said):
             order = max(map(int, orders))
+            if "one by one" in said:
+                order = next(
+                    (each for each in map(int, orders) if f"refunded 20.5 for order {each}" not in said), order
+                )
             refunded = re.search(rf"refunded [\d.]+ for order {order}", said)
             arguments = {"order_id": order, "amount": 20.5}
             asked = sorted(set(map(int, orders))) if "together" in said else [order]

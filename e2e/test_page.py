@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from .conftest import Visit
 from .models import FIRST, QUESTION, REST, Model, scripted
@@ -206,6 +206,13 @@ def test_a_killed_service_is_waited_for(tmp_path: Path, model: Model, visit: Vis
         service.seqs(task_of(page, service))
 
 
+def press(page: Page, card: Locator, key: str) -> None:
+    """Press a key once the card takes keys."""
+    expect(card).to_be_focused()
+    page.wait_for_timeout(600)
+    page.keyboard.press(key)
+
+
 def test_a_call_is_edited_rejected_and_allowed_for_good(service: Service, visit: Visit) -> None:
     page = visit(service)
     say(page, "please refund 17", agent="shop")
@@ -215,8 +222,7 @@ def test_a_call_is_edited_rejected_and_allowed_for_good(service: Service, visit:
     page.reload()
     page.get_by_role("button", name="Inbox, 1 waiting").click()
     page.get_by_role("button", name=re.compile("Approval of refund")).click()
-    expect(card).to_be_focused()
-    page.keyboard.press("e")
+    press(page, card, "e")
     amount = card.get_by_label("amount")
     amount.fill("much")
     expect(card.get_by_role("alert")).to_have_text("Write a number.")
@@ -239,8 +245,8 @@ def test_a_call_is_edited_rejected_and_allowed_for_good(service: Service, visit:
 
     page = visit(service)
     say(page, "please refund 20", agent="shop")
-    expect(page.get_by_role("region", name="Approve this call?")).to_be_focused()
-    page.keyboard.press("r")
+    press(page, page.get_by_role("region", name="Approve this call?"), "r")
+    expect(page.get_by_label("Reason")).to_be_focused()
     page.keyboard.type("too much")
     page.keyboard.press("Enter")
     expect(page.locator(".answer")).to_have_text("Done: nothing was paid.")
@@ -251,8 +257,7 @@ def test_several_calls_are_decided_together(service: Service, visit: Visit) -> N
     page = visit(service)
     say(page, "together: please refund 31, please refund 32, please refund 33", agent="shop")
     card = page.get_by_role("region", name="Approve these 3 calls?")
-    expect(card).to_be_focused()
-    page.keyboard.press("r")
+    press(page, card, "r")
     page.keyboard.press("Enter")
     expect(card.locator("[data-verdict=reject]")).to_have_count(1)
     card.get_by_role("button", name="Change").click()
@@ -260,6 +265,36 @@ def test_several_calls_are_decided_together(service: Service, visit: Visit) -> N
     card.get_by_role("button", name="Approve the rest").click()
     expect(page.locator(".answered [data-verdict=approve]")).to_have_count(3)
     expect(page.locator(".answer")).to_have_text("Done: refunded 20.5 for order 33.")
+
+
+_PRESS_AT_ONCE = """
+let last;
+new MutationObserver(() => {
+  const card = document.querySelector(".ask");
+  if (!card || card === last) return;
+  last = card;
+  setTimeout(() => document.dispatchEvent(new KeyboardEvent("keydown", { key: "a" })), 100);
+}).observe(document.body, { childList: true, subtree: true });
+"""
+
+
+def test_a_key_approves_no_call_that_was_not_seen(service: Service, visit: Visit) -> None:
+    """One that is pressed as the card appears, or held since the card before."""
+    page = visit(service)
+    page.evaluate(_PRESS_AT_ONCE)
+    say(page, "one by one: please refund 51, please refund 52", agent="shop")
+    card = page.get_by_role("region", name="Approve this call?")
+    expect(card.locator(".arguments")).to_have_text("order_id51amount20.5")
+    page.wait_for_timeout(600)
+    page.keyboard.press("Shift+A")
+    page.keyboard.down("a")
+    for _ in range(40):
+        page.wait_for_timeout(50)
+        page.keyboard.down("a")
+    expect(card.locator(".arguments")).to_have_text("order_id52amount20.5")
+    page.keyboard.up("a")
+    press(page, card, "a")
+    expect(page.locator(".answer")).to_have_text("Done: refunded 20.5 for order 52.")
 
 
 _DROP = """box => {
@@ -295,8 +330,7 @@ def test_a_message_is_edited_and_answered_again_in_one_conversation(service: Ser
     page = visit(service)
     said = f"please refund {uuid4().int % 10**6}"
     say(page, said, agent="shop")
-    expect(page.get_by_role("region", name="Approve this call?")).to_be_focused()
-    page.keyboard.press("a")
+    press(page, page.get_by_role("region", name="Approve this call?"), "a")
     expect(page.locator(".answer")).to_contain_text("Done: refunded")
     rows = page.get_by_role("navigation").get_by_role("link", name=said)
     page.locator(".said").hover()

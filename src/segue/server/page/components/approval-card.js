@@ -111,8 +111,13 @@ function isFor(card) {
   return isNothingFocused() || Boolean(card?.contains(focused));
 }
 
+/** Milliseconds in which a card that appears takes no keys: they were meant for what was there before. */
+const UNSEEN = 500;
+
 /**
  * Single keys that count while the card, or nothing, has the focus.
+ *
+ * A key that is held counts once.
  *
  * @param {{ current: HTMLElement | null }} card
  * @param {Record<string, () => void>} acts
@@ -121,11 +126,12 @@ function useKeys(card, acts) {
   const latest = useRef(acts);
   latest.current = acts;
   useEffect(() => {
+    const appeared = performance.now();
     const onKey = (/** @type {KeyboardEvent} */ event) => {
       const act = latest.current[event.key.toLowerCase()];
-      if (!act || event.ctrlKey || event.metaKey || event.altKey || !isFor(card.current)) return;
+      if (!act || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey || !isFor(card.current)) return;
       event.preventDefault();
-      act();
+      if (!event.repeat && event.timeStamp - appeared >= UNSEEN) act();
     };
     document.addEventListener("keydown", onKey);
     return () => document.removeEventListener("keydown", onKey);
