@@ -39,7 +39,7 @@ _UNSTORED = """
     )
     AND NOT EXISTS (
         SELECT 1 FROM tasks WHERE tasks.thread_id = request_keys.thread_id AND (
-            status IN ({open}) OR updated_at > :before
+            updated_at > :before OR (status IN ({open}) AND updated_at > :open_before)
             OR NOT EXISTS (SELECT 1 FROM request_keys AS known WHERE known.task_id = tasks.task_id)
         )
     )
@@ -98,13 +98,13 @@ class RequestKeys:
         """
         await self._database.write(lambda connection: add_key(connection, key, thread_id, task_id, seq))
 
-    async def unstored(self, before: float, thread_id: str = "") -> list[str]:
+    async def unstored(self, before: float, open_before: float, thread_id: str = "") -> list[str]:
         """Return the threads, or the one that is named, whose every task has only requests that are not stored.
 
-        None has a task that is open, or that changed since `before`; none was created without a message, and none has
-        branches or is one.
+        None has a task that changed since `before`, or since `open_before` if it is open; none was created without a
+        message, and none has branches or is one.
         """
-        values = {"thread_id": thread_id, "before": before}
+        values = {"thread_id": thread_id, "before": before, "open_before": open_before}
         rows = await self._database.read(lambda connection: connection.fetched(_UNSTORED, values))
         return [row["thread_id"] for row in rows]
 

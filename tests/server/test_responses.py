@@ -424,6 +424,20 @@ def test_what_is_not_stored_is_deleted_though_its_client_left_or_it_failed(held:
         assert done.output_text == "Settled, 好的." and waiting.id not in sweep(served)
 
 
+def test_what_is_not_stored_does_not_wait_for_ever(held: Held, database: Path) -> None:
+    """Though nobody decides about its call: a day later, or what the setting says, it is deleted."""
+    patient = replace(OPEN, unstored_seconds=0.0)
+    asked: Any = {"model": "a", "input": "please refund"}
+    with serve(database, held, patient) as served, stock(served) as client:
+        waiting, stored = (client.responses.create(**asked, store=store) for store in (False, True))
+    with serve(database, held, patient) as served:
+        assert {waiting.id, stored.id} <= sweep(served)
+    with serve(database, held, replace(patient, unstored_open_seconds=0.0)) as served, served.client() as http:
+        path = f"/api/tasks/{waiting.id.removeprefix('resp_')}"
+        wait_until(lambda: http.get(path).status_code == 404)
+        assert stored.id in sweep(served)
+
+
 def test_the_service_deletes_at_its_start_what_is_not_stored(held: Held, database: Path) -> None:
     with serve(database, held) as served, stock(served) as client:
         response = client.responses.create(model="a", input="apples", store=False)

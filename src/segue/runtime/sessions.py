@@ -283,18 +283,20 @@ class Sessions:
             await self._delete_leased(session_id, keep_memory=True)
         await self._storage.compact()
 
-    async def delete_unstored(self, seconds: float) -> int:
+    async def delete_unstored(self, seconds: float, open_seconds: float = 86_400.0) -> int:
         """Delete the sessions that nobody asked to store, `seconds` after their last task ended; returns how many.
 
-        One that cannot be deleted is logged, and left.
+        A task that does not end, as it waits or is paused, is deleted `open_seconds` after its last change. A session
+        that cannot be deleted is logged, and left.
 
         Raises:
             DatabaseUnavailable.
         """
-        deleted, before = 0, time.time() - seconds
-        for session_id in await self._storage.requests.unstored(before):
+        deleted, now = 0, time.time()
+        before, open_before = now - seconds, now - open_seconds
+        for session_id in await self._storage.requests.unstored(before, open_before):
             try:
-                deleted += await self._delete_unstored(session_id, before)
+                deleted += await self._delete_unstored(session_id, before, open_before)
             except (ThreadBusy, UnknownThread):  # it continues, or another process deleted it
                 continue
             except SegueError as error:
@@ -303,9 +305,9 @@ class Sessions:
             await self._storage.compact()
         return deleted
 
-    async def _delete_unstored(self, session_id: str, before: float) -> bool:
+    async def _delete_unstored(self, session_id: str, before: float, open_before: float) -> bool:
         async with self._runner.leased(session_id):
-            if not await self._storage.requests.unstored(before, session_id):  # it continued meanwhile
+            if not await self._storage.requests.unstored(before, open_before, session_id):  # it continued meanwhile
                 return False
             await self._delete_leased(session_id, keep_memory=False)
             return True

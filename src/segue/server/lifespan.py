@@ -106,9 +106,10 @@ class AutoResume:
 
 async def delete_unstored(service: Service) -> None:
     """Delete the sessions of responses that are not stored, now and then every minute, until cancelled."""
+    settings = service.settings
     while True:
         try:
-            await service.app.sessions.delete_unstored(service.settings.unstored_seconds)
+            await service.app.sessions.delete_unstored(settings.unstored_seconds, settings.unstored_open_seconds)
         except Exception:  # noqa: BLE001  logged with its trace, and tried again
             logger.exception("not deleted")
         await asyncio.sleep(SWEEP_SECONDS)

@@ -69,6 +69,8 @@ class ServerSettings:
     """How long tasks may take to reach a boundary when the service stops; then they are stopped where they are."""
     unstored_seconds: float = 660.0
     """How long a response with `store=False` is there for the retries of its client, which waits 600 s for each try."""
+    unstored_open_seconds: float = 86_400.0
+    """How long a response with `store=False` may wait for an answer or be paused; then it is deleted."""
     resume: bool = True
     """Resume tasks that a crash or a shutdown interrupted."""
     open_metrics: bool = False
