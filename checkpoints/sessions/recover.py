@@ -11,7 +11,8 @@ from segue.core.calls import CallResult
 from segue.core.context import Ids
 from segue.core.errors import NothingReadable, UnknownThread
 from segue.core.events import ErrorRaised, Recovered, StateChanged, to_dict
-from segue.core.records import Json, Recovery, Session, Task, call_checksum, listed_faults, to_row
+from segue.core.records import Json, Recovery, Session, Task, call_checksum, to_row
+from segue.core.row_validators import listed_faults
 from segue.core.task_status import OPEN, TaskStatus
 from segue.prompts.catalogue import sentence
 from segue.prompts.errors import render

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from segue.core.approval import Grant, PermissionRule
 from segue.core.errors import InvalidAnswer, UnknownTask
-from segue.core.records import BEST, STORED_AS_JSON, Json, Permission, read
+from segue.core.records import BEST, Json, Permission, read
+from segue.core.row_validators import STORED_AS_JSON
 
 from ..ports import ALL, Connection, Database
 

@@ -1,4 +1,4 @@
-"""PLAN: write the plan again or mark its steps; the text of a step that stays is never the model's copy of it."""
+"""PLAN: rewrite the plan or mark its steps; the text of a step that stays is never the model's copy of it."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -4,16 +4,26 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from functools import cache
-from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, Self, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 from zlib import crc32
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from .attachments import read_attachment
 from .errors import DamagedRow, DatabaseDamaged, StorageError
 from .events import TYPES, Event, from_dict, to_dict
-from .row_validators import IDS, LAST, is_valid_event, valid_values
+from .row_validators import (
+    IDS,
+    LAST,
+    STORED_AS_JSON,
+    Row,
+    columns_of,
+    is_valid_event,
+    listed_faults,
+    read_each,
+    texts_of,
+    valid_values,
+)
 from .task_status import ENDED, TaskStatus
 
 Json = dict[str, Any]
@@ -21,9 +31,6 @@ R = TypeVar("R")
 
 BEST: Final = 5
 """The highest rating; the lowest is 1."""
-STORED_AS_JSON: Final = "stored as JSON text"
-"""Marks the fields whose columns hold JSON."""
-
 Name = Annotated[str, Field(min_length=1)]
 Moment = Annotated[float, Field(ge=0, lt=LAST)]
 """Unix seconds."""
@@ -349,7 +356,7 @@ class Call:
 _SHOWN = ("name", "arguments", "outcome", "state", "started_at", "finished_at", "scope", "idx")
 
 
-def call_checksum(row: "Row") -> int:
+def call_checksum(row: Row) -> int:
     """The checksum of a call's row, over what it is and what came of it."""
     return crc32(json.dumps([row[name] for name in ("thread_id", "task_id", *_SHOWN)]).encode())
 
@@ -401,70 +408,21 @@ class TaskTrace:
         return {"task": self.task.json(), "events": [*map(to_dict, self.events)], "calls": calls}
 
 
-class Row(Protocol):
-    """Values by name."""
-
-    def __getitem__(self, name: str, /) -> Any: ...
-
-
-class Column(NamedTuple):
-    """What a field may hold, and whether its column holds it as JSON text."""
-
-    adapter: TypeAdapter[Any]
-    stored_as_json: bool
-
-
-@cache
-def _columns(kind: type) -> Mapping[str, Column]:
-    hints, config = get_type_hints(kind, include_extras=True), ConfigDict(strict=True)
-    return {
-        field.name: Column(TypeAdapter(hints[field.name], config=config), STORED_AS_JSON in get_args(hints[field.name]))
-        for field in fields(kind)
-    }
-
-
 def read(kind: type, row: Row, *, stored: bool = True) -> tuple[Json, dict[str, str]]:
     """The values of a row that can be read, and of the others what is wrong with them.
 
     `stored` rows hold JSON as text, those of a JSON document as values.
     """
-    columns = _columns(kind)
+    columns = columns_of(kind)
     faults: dict[str, str] = {}
-    values = valid_values(kind, {name: row[name] for name in columns}, _texts(kind) if stored else ())
+    values = valid_values(kind, {name: row[name] for name in columns}, texts_of(kind) if stored else ())
     if values is None:
-        values, faults = _each_value(columns, row, stored)
+        values, faults = read_each(columns, row, stored)
     if kind is Call and values.get("state") == "done":
         faults |= {name: "is missing" for name in ("outcome", "finished_at") if row[name] is None}
     if kind is Call and stored and not faults and row["checksum"] != call_checksum(row):
         faults["checksum"] = "does not match the other columns"
     return values, faults
-
-
-@cache
-def _texts(kind: type) -> tuple[str, ...]:
-    return tuple(name for name, column in _columns(kind).items() if column.stored_as_json)
-
-
-def _each_value(columns: Mapping[str, Column], row: Row, stored: bool) -> tuple[Json, dict[str, str]]:
-    values: Json = {}
-    faults: dict[str, str] = {}
-    for name, column in columns.items():
-        try:
-            values[name] = _value(column, row[name], stored)
-        except ValidationError as error:
-            faults[name] = str(error.errors()[0]["msg"]).removeprefix("Input ").removeprefix("Value error, ")
-        except (ValueError, TypeError, RecursionError):
-            faults[name] = "is not valid JSON"
-    return values, faults
-
-
-def _value(column: Column, value: Any, stored: bool) -> Any:
-    if stored and column.stored_as_json and value is not None:
-        value = json.loads(_TEXT.validate_python(value, strict=True))
-    return column.adapter.validate_python(value)
-
-
-_TEXT: TypeAdapter[str] = TypeAdapter(str)
 
 
 def from_row(kind: type[R], row: Row) -> R:
@@ -481,7 +439,7 @@ def from_row(kind: type[R], row: Row) -> R:
 
 def to_row(kind: type, values: Mapping[str, Any]) -> Json:
     """Some fields of a record as their columns hold them; names that are no field stay as they are."""
-    columns = _columns(kind)
+    columns = columns_of(kind)
     as_text = {name for name, column in columns.items() if column.stored_as_json}
     return {
         name: json.dumps(value) if name in as_text and value is not None else value for name, value in values.items()
@@ -516,10 +474,6 @@ def described(kind: type, values: Mapping[str, Any]) -> str:
         case "Webhook":
             return f"webhook of {task}"
     return task
-
-
-def listed_faults(faults: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {fault}" for name, fault in faults.items())
 
 
 def _plain(record: Task | Thread) -> Json:

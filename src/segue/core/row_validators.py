@@ -1,10 +1,10 @@
-"""Validators of whole records, all fields in one call: for rows with which nothing is wrong, as most."""
+"""Validators of records: of all fields in one call, for rows with which nothing is wrong, and of each field."""
 
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
-from typing import Any, Final, NotRequired, get_type_hints
+from typing import Any, Final, NamedTuple, NotRequired, Protocol, get_args, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic takes no other with Python 3.11
@@ -19,6 +19,8 @@ LAST: Final = 2.5e11
 """Unix seconds, in the year 9892: a later time cannot be shown."""
 IDS: Final = ("task_id", "trace_id", "step_id", "iteration", "timestamp")
 """What every stored event has beside its type."""
+STORED_AS_JSON: Final = "stored as JSON text"
+"""Marks the fields whose columns hold JSON."""
 
 
 def valid_values(kind: type, columns: Mapping[str, Any], texts: Collection[str]) -> Json | None:
@@ -65,3 +67,56 @@ def _shape(kind: type, needed: Collection[str] | None = None) -> TypeAdapter[Jso
     shape = _typed_dict(kind.__name__, types)
     shape.__pydantic_config__ = ConfigDict(strict=True)
     return TypeAdapter(shape)
+
+
+class Row(Protocol):
+    """Values by name."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+class Column(NamedTuple):
+    """What a field may hold, and whether its column holds it as JSON text."""
+
+    adapter: TypeAdapter[Any]
+    stored_as_json: bool
+
+
+@cache
+def columns_of(kind: type) -> Mapping[str, Column]:
+    hints, config = get_type_hints(kind, include_extras=True), ConfigDict(strict=True)
+    return {
+        field.name: Column(TypeAdapter(hints[field.name], config=config), STORED_AS_JSON in get_args(hints[field.name]))
+        for field in fields(kind)
+    }
+
+
+@cache
+def texts_of(kind: type) -> tuple[str, ...]:
+    return tuple(name for name, column in columns_of(kind).items() if column.stored_as_json)
+
+
+def read_each(columns: Mapping[str, Column], row: Row, stored: bool) -> tuple[Json, dict[str, str]]:
+    values: Json = {}
+    faults: dict[str, str] = {}
+    for name, column in columns.items():
+        try:
+            values[name] = _value(column, row[name], stored)
+        except ValidationError as error:
+            faults[name] = str(error.errors()[0]["msg"]).removeprefix("Input ").removeprefix("Value error, ")
+        except (ValueError, TypeError, RecursionError):
+            faults[name] = "is not valid JSON"
+    return values, faults
+
+
+def _value(column: Column, value: Any, stored: bool) -> Any:
+    if stored and column.stored_as_json and value is not None:
+        value = json.loads(_TEXT.validate_python(value, strict=True))
+    return column.adapter.validate_python(value)
+
+
+_TEXT: TypeAdapter[str] = TypeAdapter(str)
+
+
+def listed_faults(faults: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {fault}" for name, fault in faults.items())

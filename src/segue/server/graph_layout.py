@@ -109,8 +109,8 @@ class _Ranked:
     def order(self) -> None:
         """Sort each rank by the mean place of its neighbours in the rank before, downwards and upwards."""
         near = self.neighbours()
-        for delete_expired in range(SWEEPS):
-            down = delete_expired % 2 == 0
+        for sweep in range(SWEEPS):
+            down = sweep % 2 == 0
             for row in range(1, len(self.rows)) if down else range(len(self.rows) - 2, -1, -1):
                 fixed = {place: at for at, place in enumerate(self.rows[row - 1 if down else row + 1])}
                 self.rows[row] = _by_mean(self.rows[row], near, fixed)

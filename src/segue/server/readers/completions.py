@@ -119,7 +119,7 @@ class CompletionTasks:
         """The task that answers the conversation's new message.
 
         The same request again joins its task while the client may not have its answer; otherwise the message is
-        answered again, in a fork. A message after an earlier answer starts a fork there. A message to a task that waits
+        a new attempt, in a fork. A message after an earlier answer starts a fork there. A message to a task that waits
         for a person is the answer; results continue the task that made their calls. `asked` is the client's own key.
 
         Raises:
