@@ -13,9 +13,9 @@ from segue.core.records import (
     call_checksum,
     damaged,
     described,
-    listed_faults,
     read,
 )
+from segue.core.row_validators import listed_faults
 
 from ..ports import Connection
 
