@@ -267,6 +267,17 @@ def test_several_calls_are_decided_together(service: Service, visit: Visit) -> N
     expect(page.locator(".answer")).to_have_text("Done: refunded 20.5 for order 33.")
 
 
+def test_a_large_number_is_shown_and_sent_as_it_is(service: Service, visit: Visit) -> None:
+    page = visit(service)
+    say(page, "please refund 9007199254740993", agent="shop")
+    card = page.get_by_role("region", name="Approve this call?")
+    expect(card.locator(".arguments")).to_have_text("order_id9007199254740993amount20.5")
+    card.get_by_role("button", name="Edit").click()
+    card.get_by_label("amount").fill("5")
+    card.get_by_label("amount").press("Enter")
+    expect(page.locator(".answer")).to_have_text("Done: refunded 5.0 for order 9007199254740993.")
+
+
 _PRESS_AT_ONCE = """
 let last;
 new MutationObserver(() => {

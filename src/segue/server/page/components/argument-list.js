@@ -1,5 +1,6 @@
 // @ts-check
 /** The arguments of a call: names and values, to read and to edit. */
+import { parse } from "../state/json.js";
 import { t } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
 
@@ -21,6 +22,9 @@ export function written(value, indent) {
   return typeof value === "string" ? value : (JSON.stringify(value, null, indent) ?? "");
 }
 
+/** @param {unknown} value */
+const kindOf = (value) => (typeof value === "bigint" ? "number" : typeof value);
+
 /** @param {{ values: Json }} props */
 export function ArgumentList({ values }) {
   const entries = Object.entries(values);
@@ -29,7 +33,7 @@ export function ArgumentList({ values }) {
     ${entries.map(
       ([name, value]) => html`<div key=${name}>
         <dt>${name}</dt>
-        <dd data-type=${typeof value}>${written(value, 2)}</dd>
+        <dd data-type=${kindOf(value)}>${written(value, 2)}</dd>
       </div>`,
     )}
   </dl>`;
@@ -55,13 +59,13 @@ export function valuesOf(before, fields) {
     if (typeof before[name] === "string") values[name] = text;
     else {
       try {
-        values[name] = JSON.parse(text);
-        if (typeof before[name] === "number" && typeof values[name] !== "number") {
+        values[name] = parse(text);
+        if (kindOf(before[name]) === "number" && kindOf(values[name]) !== "number") {
           problems[name] = t("approval.notNumber");
         }
       } catch (error) {
         const notJson = t("approval.notJson", { problem: /** @type {Error} */ (error).message });
-        problems[name] = typeof before[name] === "number" ? t("approval.notNumber") : notJson;
+        problems[name] = kindOf(before[name]) === "number" ? t("approval.notNumber") : notJson;
       }
     }
   }
@@ -74,7 +78,7 @@ export function valuesOf(before, fields) {
 export function ArgumentFields({ before, fields, problems, change }) {
   return html`${Object.keys(fields).map((name, place) => {
     const value = before[name];
-    const isShort = typeof value === "number" || (typeof value === "string" && !/\n|.{60}/.test(value));
+    const isShort = kindOf(value) === "number" || (typeof value === "string" && !/\n|.{60}/.test(value));
     return html`<label key=${name} class="argument">
       <span>${name}</span>
       ${typeof value === "boolean"
@@ -84,10 +88,10 @@ export function ArgumentFields({ before, fields, problems, change }) {
           </select>`
         : html`<${isShort ? "input" : "textarea"}
             value=${fields[name]}
-            inputmode=${typeof value === "number" ? "decimal" : undefined}
+            inputmode=${kindOf(value) === "number" ? "decimal" : undefined}
             rows=${isShort ? undefined : Math.min(12, fields[name].split("\n").length + 1)}
             spellcheck=${typeof value === "string"}
-            data-type=${typeof value}
+            data-type=${kindOf(value)}
             aria-invalid=${Boolean(problems[name])}
             onInput=${onInput}
           />`}

@@ -1,5 +1,6 @@
 // @ts-check
 /** One call that waits for approval: its arguments, and what a person decides about it. */
+import { isRounded, parse } from "../state/json.js";
 import { t, textOf } from "../texts/index.js";
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { ArgumentFields, ArgumentList, fieldsOf, valuesOf, written } from "./argument-list.js";
@@ -66,7 +67,7 @@ function allowances({ arguments: only }, decide) {
     ["approvalAlways.task", { always: "task" }],
     ["approvalAlways.session", { always: "session" }],
   ];
-  if (Object.keys(only).length) scopes.push(["approvalAlways.only", { always: "session", only }]);
+  if (Object.keys(only).length && !isRounded(only)) scopes.push(["approvalAlways.only", { always: "session", only }]);
   return scopes.map(([key, allowed]) => ({
     key,
     label: textOf(key, key),
@@ -92,6 +93,13 @@ function Reject({ close, decide }) {
 
 /** @param {{ call: AskedCall, close: () => void, decide: Decide }} props */
 function Edit({ call, close, decide }) {
+  if (!isRounded(call.arguments)) return html`<${EditForm} call=${call} close=${close} decide=${decide} />`;
+  return html`<p class="problem" role="alert">${t("approval.rounded")}</p>
+    <div class="decisions"><button type="button" onClick=${close}>${t("dialog.cancel")}</button></div>`;
+}
+
+/** @param {{ call: AskedCall, close: () => void, decide: Decide }} props */
+function EditForm({ call, close, decide }) {
   const [fields, setFields] = useState(() => fieldsOf(call.arguments));
   const [json, setJson] = useState(/** @type {string | null} */ (null));
   const form = useRef(/** @type {HTMLFormElement | null} */ (null));
@@ -135,7 +143,7 @@ function Edit({ call, close, decide }) {
 /** @param {string} text @returns {{ values: import("../state/types.js").Json, problems: Record<string, string> }} */
 function readJson(text) {
   try {
-    const values = JSON.parse(text);
+    const values = parse(text);
     const isObject = values && typeof values === "object" && !Array.isArray(values);
     return { values, problems: isObject ? {} : { json: t("approval.notObject") } };
   } catch (error) {

@@ -1,6 +1,7 @@
 // @ts-check
 /** Requests to the service, and its errors. */
 import { language } from "../texts/index.js";
+import { parse } from "./json.js";
 import { remembered } from "./storage.js";
 import { signal } from "../vendor/signals-core.js";
 
@@ -87,7 +88,8 @@ export async function send(method, path, body) {
 
 /** What a response holds; the connection may break while it is read. @param {Response} response */
 export async function valueOf(response) {
-  return response.json().catch((error) => {
+  const text = response.text().then(parse);
+  return text.catch((error) => {
     throw new ApiError(0, "Unreachable", String(error));
   });
 }

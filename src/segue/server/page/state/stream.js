@@ -1,6 +1,7 @@
 // @ts-check
 /** One task's stream of events, which survives lost connections and restarts of the service. */
 import { ApiError, request } from "./api.js";
+import { parse } from "./json.js";
 
 /** @import { Frame } from "./types.js" */
 /**
@@ -93,7 +94,7 @@ async function* framesOf(response, aborted) {
       const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
       rest = lines.pop() ?? "";
       const data = lines.filter((line) => line.startsWith("data: "));
-      if (data.length) yield data.map((line) => JSON.parse(line.slice(6)));
+      if (data.length) yield data.map((line) => parse(line.slice(6)));
     }
   } finally {
     aborted.removeEventListener("abort", stop);

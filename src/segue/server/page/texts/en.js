@@ -173,6 +173,7 @@ export default {
   "approval.notNumber": "Write a number.",
   "approval.notJson": "This is not valid JSON: {problem}",
   "approval.notObject": "Arguments are a JSON object: {…}",
+  "approval.rounded": "This browser rounds large numbers: it cannot show or edit these arguments exactly.",
   "approval.send": "Send {n} decisions",
   "approval.allow": "Always allow",
   "approval.alwaysOf": "Always allow {name}",

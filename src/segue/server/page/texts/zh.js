@@ -172,6 +172,7 @@ export default {
   "approval.notNumber": "请填写数字。",
   "approval.notJson": "不是有效的 JSON：{problem}",
   "approval.notObject": "参数应为 JSON 对象：{…}",
+  "approval.rounded": "此浏览器会对大数取整，无法准确显示或修改这些参数。",
   "approval.send": "提交 {n} 项决定",
   "approval.allow": "始终允许",
   "approval.alwaysOf": "始终允许 {name}",
