@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from segue.core.errors import DatabaseDamaged
@@ -28,17 +28,16 @@ _STOPPED_ALREADY = """
 """
 _STOPPED = "UPDATE webhooks SET due = ?, attempts = 0 WHERE task_id = ?"
 _LIST = """
-    SELECT task_id, webhook_id, thread_id, config, coalesce(due, 0) AS due, attempts
+    SELECT task_id, webhook_id, thread_id AS thread, config, coalesce(due, 0) AS due, attempts
     FROM webhooks WHERE task_id = ? ORDER BY webhook_id
 """
 _DELETE = "DELETE FROM webhooks WHERE task_id = ? AND webhook_id = ?"
-_ANY_DUE = "SELECT 1 FROM webhooks WHERE due <= ? LIMIT 1"
+_DUE = "SELECT task_id, webhook_id FROM webhooks WHERE due <= :now{others} ORDER BY due LIMIT :most"
+_OTHERS = " AND substr(thread_id, 1, length(:{busy})) <> :{busy}"
 _CLAIM = """
     UPDATE webhooks SET due = :until, attempts = attempts + 1
-    WHERE due <= :now AND (task_id, webhook_id) IN (
-        SELECT task_id, webhook_id FROM webhooks WHERE due <= :now ORDER BY due LIMIT :most
-    )
-    RETURNING *
+    WHERE due <= :now AND (task_id, webhook_id) IN ({due})
+    RETURNING *, thread_id AS thread
 """
 _SKIP = "UPDATE webhooks SET due = NULL WHERE task_id = ? AND webhook_id = ?"
 _SETTLE = "UPDATE webhooks SET due = :next WHERE task_id = :task_id AND webhook_id = :webhook_id AND due = :due"
@@ -78,16 +77,19 @@ class Webhooks:
         """Delete a task's webhook, if it has it."""
         await self._database.write(lambda connection: connection.execute(_DELETE, (task_id, webhook_id)).rowcount)
 
-    async def claim(self, most: int, seconds: float) -> Sequence[Webhook]:
+    async def claim(self, most: int, seconds: float, busy: Collection[str] = ()) -> Sequence[Webhook]:
         """Return at most so many webhooks whose task stopped; to others they are due only after so many seconds.
 
-        One that cannot be read is logged, and left out until its task stops again.
+        Those of threads whose names begin with one of the `busy` are left. One that cannot be read is logged, and left
+        out until its task stops again.
         """
-        now = self._clock()
-        if not await self._database.read(lambda connection: connection.fetched(_ANY_DUE, (now,))):
+        now, prefixes = self._clock(), {f"busy_{chr(97 + place)}": each for place, each in enumerate(busy)}
+        due = _DUE.format(others="".join(_OTHERS.format(busy=name) for name in prefixes))
+        values = {"now": now, "until": now + seconds, "most": most, **prefixes}
+        if not await self._database.read(lambda connection: connection.fetched(due, values)):
             return []
-        values = {"now": now, "until": now + seconds, "most": most}
-        rows: list[Row] = await self._database.write(lambda connection: connection.execute(_CLAIM, values).fetchall())
+        claim = _CLAIM.format(due=due)
+        rows: list[Row] = await self._database.write(lambda connection: connection.execute(claim, values).fetchall())
         return [webhook for row in rows if (webhook := await self._read(row))]
 
     async def _read(self, row: Row) -> Webhook | None:

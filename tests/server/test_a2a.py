@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, cast
 
 import httpx
@@ -349,16 +349,22 @@ async def test_what_fails_or_cannot_be_read_is_said_in_the_protocol(served: Serv
 
 
 class Receiver:
-    """A loopback server that keeps what is pushed to it; it answers with `statuses` first, then with 200."""
+    """A loopback server that keeps what is pushed to it; it answers with `statuses` first, then with 200.
+
+    It answers once it is let `go`.
+    """
 
     def __init__(self, *statuses: int) -> None:
         self.got: list[tuple[str, Json]] = []
-        got, answers = self.got, [*statuses]
+        self.go = Event()
+        self.go.set()
+        got, answers, go = self.got, [*statuses], self.go
 
         class _Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 got.append((self.headers["X-A2A-Notification-Token"], json.loads(body)))
+                go.wait(60)
                 self.send_response(answers.pop(0) if answers else 200)
                 self.end_headers()
 
@@ -438,6 +444,27 @@ async def test_a_damaged_row_keeps_no_other_notification(database: Path) -> None
             asked = await send(client, "please refund", "a")
             await client.create_task_push_notification_config(hook_of(asked, receiver))
             await asyncio.to_thread(wait_until, lambda: len(receiver.got) == 1)
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_receivers_of_one_tenant_that_are_slow_hold_up_no_other_tenants(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("segue.server.a2a_push.SECONDS", 60.0)
+    with Receiver() as slow, Receiver() as receiver:
+        slow.go.clear()
+        async with opened(served.url) as alpha, opened(served.url, headers=BETA) as beta:
+            for name in ("slow-1", "slow-2"):
+                task = await send(alpha, "apples", name)
+                for number in range(10):
+                    await alpha.create_task_push_notification_config(hook_of(task, slow, f"hook-{number}"))
+            await asyncio.to_thread(wait_until, lambda: len(slow.got) >= 4)
+            task = await send(beta, "apples", "quick")
+            await beta.create_task_push_notification_config(hook_of(task, receiver))
+            await asyncio.to_thread(wait_until, lambda: len(receiver.got) == 1)
+        assert len(slow.got) == 4
+        slow.go.set()
+        await asyncio.to_thread(wait_until, lambda: len(slow.got) == 20)
 
 
 async def test_a_task_has_few_configs_of_bounded_size(served: Served) -> None:

@@ -245,6 +245,7 @@ class Webhook:
 
     task_id: str
     webhook_id: str
+    thread: str
     config: Annotated[Json, STORED_AS_JSON]
     due: float
     attempts: int

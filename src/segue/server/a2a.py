@@ -4,6 +4,7 @@ The package takes long to import, so that only the first request does.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
@@ -32,6 +33,8 @@ CLAIM_SECONDS = 60.0
 """How long no other service sends a notification that one is sending."""
 MOST_AT_ONCE = 16
 """Notifications."""
+MOST_OF_A_TENANT = 4
+"""Of these; its receivers may be slow."""
 CLOSE_SECONDS = 2.0
 """How long those that are being sent may take when the service stops."""
 
@@ -77,7 +80,8 @@ class PushNotifications(Observer):
         self._service = service
         self._webhooks = service.app.tasks.webhooks
         self._due = asyncio.Event()
-        self._sending: set[asyncio.Task[None]] = set()
+        self._sending: dict[asyncio.Task[None], str] = {}
+        """Each with the prefix of its tenant's threads."""
         self._running = asyncio.create_task(self._run(), name="push notifications")
 
     def stopped(self, task: Task) -> None:
@@ -97,16 +101,23 @@ class PushNotifications(Observer):
                 await asyncio.wait_for(self._due.wait(), POLL_SECONDS)
             self._due.clear()
             try:
-                for webhook in await self._webhooks.claim(MOST_AT_ONCE - len(self._sending), CLAIM_SECONDS):
-                    sending = asyncio.create_task(self._report(webhook), name="push notification")
-                    self._sending.add(sending)
+                while len(self._sending) < MOST_AT_ONCE and (
+                    claimed := await self._webhooks.claim(1, CLAIM_SECONDS, self._busy())
+                ):
+                    sending = asyncio.create_task(self._report(claimed[0]), name="push notification")
+                    self._sending[sending] = claimed[0].thread.partition(":")[0] + ":"
                     sending.add_done_callback(self._sent)
             except Exception as error:  # noqa: BLE001  they go on once it is over
                 logger.warning("push notifications wait", extra={"type": type(error).__name__})
                 await asyncio.sleep(CLAIM_SECONDS)
 
+    def _busy(self) -> list[str]:
+        """The prefixes of tenants with as many notifications as they may have; without keys there is one tenant."""
+        count = Counter(self._sending.values()) if self._service.settings.keys else Counter[str]()
+        return [prefix for prefix, number in count.items() if number >= MOST_OF_A_TENANT]
+
     def _sent(self, sending: asyncio.Task[None]) -> None:
-        self._sending.discard(sending)
+        del self._sending[sending]
         self._due.set()  # there is room for another one
 
     async def _report(self, webhook: Webhook) -> None:
