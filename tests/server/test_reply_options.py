@@ -342,6 +342,7 @@ def test_an_endpoint_is_sent_what_is_asked(tmp_path: Path, monkeypatch: pytest.M
             for choice in ("required", {"type": "function", "name": "show"})
         ),
         ({"text": {"format": {"type": "json_schema", "name": "x", "schema": {"type": "what"}}}}, "text.format"),
+        ({"text": {"format": {"type": "json_schema", "schema": {}}}}, "text.format.name"),
         ({"top_logprobs": 3}, "top_logprobs"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"include": ["message.output_text.logprobs"]}, "include"),

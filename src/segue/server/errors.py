@@ -237,7 +237,9 @@ async def answer_invalid(request: Request, error: Exception) -> JsonResponse:
     found = error.errors()[:10]
     if found[0]["type"] == "json_invalid":
         return respond(scope, 400, "InvalidJson", invalid_request(found, language_of(scope)))
-    return respond(scope, 422, "InvalidRequest", invalid_request(found, language_of(scope)), param=_param(found[0]))
+    return respond(
+        scope, 422, "InvalidRequest", invalid_request(found, language_of(scope)), param=_param(found[0], error.body)
+    )
 
 
 def _release(error: Exception) -> None:
@@ -245,10 +247,16 @@ def _release(error: Exception) -> None:
     error.__traceback__ = error.__cause__ = error.__context__ = None
 
 
-def _param(error: Mapping[str, Any]) -> str:
+def _param(error: Mapping[str, Any], body: Any) -> str:
     """The field of a body, or the parameter, that an error is about."""
-    fields = takewhile(lambda part: not _TAG.search(str(part)), error["loc"][1:])
-    return ".".join(map(str, fields))
+    place = [*takewhile(lambda part: not _TAG.search(str(part)), error["loc"][1:])]
+    fields = []
+    for number, part in enumerate(place, start=1):
+        if isinstance(body, dict) and part not in body and number < len(place):
+            continue  # the arm of a union, by the value of its `type`
+        fields.append(str(part))
+        body = body.get(part) if isinstance(body, dict) else None
+    return ".".join(fields)
 
 
 _TAG = re.compile(r"^[A-Z]|\[|^(?:str|list|dict|int|float|bool)$")

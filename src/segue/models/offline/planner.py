@@ -212,7 +212,10 @@ def _reply(task: Task, request: ModelRequest) -> ModelReply:
     writer = next((write for field, write in _WRITERS.items() if field in fields), None)
     if writer is None:
         kind = request.schema.get("title", "JSON object")
-        raise ModelRefused("A {kind} needs a language model to write it: give the agent a model.", kind=kind)
+        raise ModelRefused(
+            "A {kind} needs a language model: set OPENAI_API_KEY or SEGUE_MODEL, or give the agent a model.",
+            kind=kind,
+        )
     finish_reason = task.finish_reason if writer is _decision and not task.pending else "stop"
     return ModelReply(json.dumps(writer(task, request), ensure_ascii=False), finish_reason)
 
