@@ -228,6 +228,9 @@ def test_decisions_on_calls_of_another_response_are_refused(client: openai.OpenA
     first, second = (client.responses.create(model="a", input="please refund") for _ in range(2))
     with pytest.raises(openai.UnprocessableEntityError, match="send those of one"):
         client.responses.create(model="a", input=decisions(first), previous_response_id=second.id)
+    unknown: Any = [{"type": "mcp_approval_response", "approval_request_id": "mcpr_x", "approve": True}]
+    with pytest.raises(openai.NotFoundError, match="no approval request 'mcpr_x'"):
+        client.responses.create(model="a", input=unknown)
     with pytest.raises(openai.UnprocessableEntityError, match="Approvals come alone"):
         mixed = [*decisions(first), {"role": "user", "content": "apples"}]
         client.responses.create(model="a", input=mixed, previous_response_id=first.id)
@@ -367,10 +370,10 @@ def test_a_response_that_is_not_stored_cannot_be_read_again(client: openai.OpenA
     """Its session is deleted; the next request brings what was said along."""
     first = client.responses.create(model="a", input="apples", store=False)
     assert (first.output_text, first.store) == ("Heard apples.", False)
-    for _ in range(2):
-        with pytest.raises(openai.NotFoundError):
+    for why in ("was sent with store=false", "There is no response"):
+        with pytest.raises(openai.NotFoundError, match=why):
             client.responses.retrieve(first.id)
-        with pytest.raises(openai.NotFoundError):
+        with pytest.raises(openai.NotFoundError, match=why):
             client.responses.create(model="a", input="pears", previous_response_id=first.id)
         said = [*first.output, {"role": "user", "content": "pears"}]
         given: Any = [{"role": "user", "content": "apples"}, *said]

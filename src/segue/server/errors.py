@@ -74,6 +74,8 @@ def not_found(
         "rehearsal",
         "conversation",
         "response",
+        "unstored_response",
+        "approval_request",
         "item",
         "call",
     ],

@@ -298,7 +298,9 @@ class ResponseTasks:
         """
         previous, items = await self._previous()
         if decisions := [item for item in items if item.type == "mcp_approval_response"]:
-            if previous is None or len(decisions) < len(items):
+            if previous is None:
+                raise not_found("approval_request", decisions[0].approval_request_id or "")
+            if len(decisions) < len(items):
                 raise InvalidAnswer("Approvals come alone, with the response that requested them.")
             return await self._decide(previous, decisions, key)
         if any(item.type == "function_call_output" for item in self._last_items):
@@ -333,13 +335,13 @@ class ResponseTasks:
         try:
             segment = await own_segment(self.service, self.tenant, named)
             if not segment.is_stored and segment.row.status not in OPEN:
-                raise not_found("response", named)
+                raise not_found("unstored_response", named)
         except Problem:
             if self.body.previous_response_id or decided or self.body.store is not False:
                 raise
             return None, [item for item in items if item.type in _NEW]  # what was not stored comes along
         if self.body.previous_response_id and not segment.is_stored:
-            raise not_found("response", named)
+            raise not_found("unstored_response", named)
         return (await last_segment(self.service, segment.row) if decided else segment), new
 
     @property

@@ -85,7 +85,7 @@ async def _stored_segment(service: Service, tenant: Tenant, response_id: str) ->
     """A response of the tenant's that can be read again."""
     segment = await own_segment(service, tenant, response_id)
     if not segment.is_stored:
-        raise not_found("response", response_id)
+        raise not_found("unstored_response", response_id)
     return segment
 
 
