@@ -153,13 +153,12 @@ def test_every_plan_is_taken_over(courses: list[Course]) -> None:
         assert told == planned
 
 
-def settled(result: dict[str, Any]) -> dict[str, Any]:
+def settled(result: dict[str, Any], language: str) -> dict[str, Any]:
     """A recorded result as Segue tells it: a tool that was missing is missing here, one that raised raises."""
     if result["success"]:
         return {"success": result["result"]}
     if was_missing(result):
-        name, tools = result["name"], ", ".join(TOOLS)
-        return {"error": f'There is no tool "{name}"; the tools are: {tools}.'}
+        return {"error": phrase("no_tool", language, tool=result["name"], known=", ".join(TOOLS))}
     return {"error": f"RecordedFailure: {result['error']}"}
 
 
@@ -171,9 +170,14 @@ def test_each_call_runs_once_and_gives_what_it_gave(courses: list[Course]) -> No
             (place, data["name"], data["arguments"], {k: v for k, v in data["result"].items() if k != "stack"})
             for place, data in course.of_type("tool_result")
         ]
-        assert told == [(place, r["name"], r["arguments"], settled(r)) for place, r in recorded]
+        language = language_of(course.task["user_message"])
+        settled_results = [settled(r, language) for _, r in recorded]
+        assert told == [
+            (place, r["name"], r["arguments"], result)
+            for (place, r), result in zip(recorded, settled_results, strict=True)
+        ]
         texts = [message["content"] for message in course.history if message["role"] == "tool"]
-        assert texts == [str(next(iter(settled(r).values()))) for _, r in recorded]
+        assert texts == [str(next(iter(result.values()))) for result in settled_results]
         assert course.ran == [(call.name, call.arguments) for call in calls_of(course.task)]
         outcomes.update("missing" if was_missing(r) else "success" if r["success"] else "raised" for _, r in recorded)
     assert outcomes == {"success": 16, "missing": 9, "raised": 2}
