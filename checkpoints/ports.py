@@ -12,6 +12,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, Chec
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from segue.core.records import Json, Unowned, Worker
+from segue.core.task_status import TaskStatus
 
 T = TypeVar("T")
 C_co = TypeVar("C_co", bound="Connection", covariant=True)
@@ -81,6 +82,11 @@ class Connection(Protocol):
     def now(self) -> float:
         """Unix time in seconds, by the one clock that leases expire by."""
         ...
+
+
+def sql_list(statuses: Iterable[TaskStatus]) -> str:
+    """The statuses between the brackets of SQL's IN."""
+    return ", ".join(f"'{status}'" for status in sorted(statuses)) or "NULL"
 
 
 def lease_clock(clock: Callable[[], float] | None) -> Callable[[Connection], float]:

@@ -8,7 +8,7 @@ from segue.core.errors import KeyUsed
 from segue.core.records import KnownRequest, RequestKey, from_row
 from segue.core.task_status import OPEN
 
-from ..ports import Connection, Database, Row
+from ..ports import Connection, Database, Row, sql_list
 
 _ADD = """
     INSERT INTO request_keys (key, task_id, thread_id, seq, digest, about, is_stored)
@@ -27,7 +27,7 @@ _LAST_SEQ = """
     SELECT coalesce(max(seq), 0) AS seq FROM request_keys
     WHERE task_id = :task_id AND substr(key, 1, length(:prefix)) = :prefix
 """
-_UNSTORED = """
+_UNSTORED = f"""
     SELECT DISTINCT thread_id FROM request_keys
     WHERE is_stored = 0 AND (:thread_id = '' OR thread_id = :thread_id)
     AND thread_id NOT IN (
@@ -39,11 +39,11 @@ _UNSTORED = """
     )
     AND NOT EXISTS (
         SELECT 1 FROM tasks WHERE tasks.thread_id = request_keys.thread_id AND (
-            updated_at > :before OR (status IN ({open}) AND updated_at > :open_before)
+            updated_at > :before OR (status IN ({sql_list(OPEN)}) AND updated_at > :open_before)
             OR NOT EXISTS (SELECT 1 FROM request_keys AS known WHERE known.task_id = tasks.task_id)
         )
     )
-""".format(open=", ".join(f"'{status}'" for status in sorted(OPEN)))
+"""
 
 
 def add_key(
@@ -60,7 +60,7 @@ def add_key(
         return
     add_key(connection, key.also, thread_id, task_id, seq)
     values: dict[str, Any] = {"key": key.key, "digest": key.digest, "about": json.dumps(key.about)}
-    values["is_stored"] = int(key.about.get("store") is not False)
+    values["is_stored"] = int(key.is_stored)
     if connection.execute(_ADD, {**values, "thread_id": thread_id, "task_id": task_id, "seq": seq}).rowcount == 0:
         raise KeyUsed(key.name)
 

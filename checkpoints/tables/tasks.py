@@ -11,7 +11,7 @@ from segue.core.events import Event, StateChanged
 from segue.core.records import Json, NewTask, RequestKey, StatusTally, Task, Thread, damaged, from_row, read, to_row
 from segue.core.task_status import ACTIVE, ENDED, TaskStatus, next_status
 
-from ..ports import ALL, Connection, Database, Row, lease_clock
+from ..ports import ALL, Connection, Database, Row, lease_clock, sql_list
 from .event_log import insert_event, share_result
 from .leases import check_fence, release_lease
 from .request_keys import add_key
@@ -448,7 +448,7 @@ def _of(statuses: Collection[TaskStatus] | None) -> str:
     """The tasks that are listed."""
     if statuses is None:
         return _OF
-    return _OF + _WITH_STATUS.format(", ".join(f"'{status}'" for status in statuses) or "NULL")
+    return _OF + _WITH_STATUS.format(sql_list(statuses))
 
 
 def _most(limit: int) -> int:

@@ -8,8 +8,9 @@ from typing import Any
 
 from segue.core.errors import DatabaseDamaged
 from segue.core.records import Json, Webhook, from_row
+from segue.core.task_status import ACTIVE
 
-from ..ports import Connection, Database, Row
+from ..ports import Connection, Database, Row, sql_list
 
 logger = logging.getLogger(__name__)
 
@@ -20,10 +21,10 @@ _PUT = """
     ON CONFLICT (task_id, webhook_id) DO UPDATE SET config = excluded.config
 """
 # A statement of its own transaction: the task may stop while the webhook is stored.
-_STOPPED_ALREADY = """
+_STOPPED_ALREADY = f"""
     UPDATE webhooks SET due = :now, attempts = 0
     WHERE task_id = :task_id AND webhook_id = :webhook_id AND due IS NULL AND EXISTS (
-        SELECT 1 FROM tasks WHERE task_id = :task_id AND status NOT IN ('pending', 'running', 'pausing')
+        SELECT 1 FROM tasks WHERE task_id = :task_id AND status NOT IN ({sql_list(ACTIVE)})
     )
 """
 _STOPPED = "UPDATE webhooks SET due = ?, attempts = 0 WHERE task_id = ?"

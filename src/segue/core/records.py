@@ -210,6 +210,11 @@ class RequestKey:
         return cls(f"{_NAMED}{name}", digest)
 
     @property
+    def is_stored(self) -> bool:
+        """Whether its client can read again what it does."""
+        return self.about.get("store") is not False
+
+    @property
     def name(self) -> str:
         """The key as its client knows it."""
         return self.key.removeprefix(_NAMED)

@@ -5,6 +5,7 @@ import { textOf } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
 import { ApprovalCard } from "./approval-card.js";
 import { inline } from "./argument-list.js";
+import { allowance } from "./call-choice.js";
 import { Icon } from "./icon.js";
 import { QuestionCard } from "./question-card.js";
 import { loadStyleSheets } from "./style-sheets.js";
@@ -43,14 +44,15 @@ function Answered({ exchange: { question, verdicts, answer } }) {
 const ICONS = { approve: "check", edit: "edit", reject: "close" };
 
 /** @param {{ verdict: Verdict, call?: AskedCall }} props */
-function Decided({ verdict: { verdict, arguments: edited, reason, always, only }, call }) {
-  const allowed = always && textOf(`approvalAlways.${only ? "only" : always}`, always);
+function Decided({ verdict: decision, call }) {
+  const { verdict, arguments: edited, reason } = decision;
+  const note = reason || allowance(decision);
   return html`<li data-verdict=${verdict}>
     <${Icon} name=${ICONS[verdict]} />
     <span>
       ${textOf(`approvalDone.${verdict}`, verdict)} <code>${call?.name}</code>
       ${" "}<span class="about">${inline(edited ?? call?.arguments ?? {})}</span>
-      ${(reason || allowed) && html`<span class="reason">${reason || allowed}</span>`}
+      ${note && html`<span class="reason">${note}</span>`}
     </span>
   </li>`;
 }

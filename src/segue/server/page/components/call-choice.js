@@ -37,11 +37,17 @@ export function CallChoice({ call, decision, opened, hasKeys, isSending, open, d
   </div>`;
 }
 
+/** What a decision allows for good. @param {Decision} decision */
+export function allowance({ always, only }) {
+  return always && textOf(`approvalAlways.${only ? "only" : always}`, always);
+}
+
 /** @param {{ decision: Decision, disabled: boolean, undecide: () => void }} props */
-function Decided({ decision: { verdict, reason, always, only }, disabled, undecide }) {
-  const allowed = always && textOf(`approvalAlways.${only ? "only" : always}`, always);
+function Decided({ decision, disabled, undecide }) {
+  const { verdict, reason } = decision;
+  const said = [textOf(`approvalDone.${verdict}`, verdict), reason, allowance(decision)].filter(Boolean);
   return html`<p class="decisions">
-    <span>${[textOf(`approvalDone.${verdict}`, verdict), reason, allowed].filter(Boolean).join(" · ")}</span>
+    <span>${said.join(" · ")}</span>
     <button type="button" class="quiet" disabled=${disabled} onClick=${undecide}>${t("approval.change")}</button>
   </p>`;
 }

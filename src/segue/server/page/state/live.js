@@ -32,8 +32,9 @@ export function leaveAll() {
 export async function refresh(turn) {
   const fresh = turnOfTrace(await readTrace(turn.value.id));
   const { thinking, pending } = turn.value;
-  const live = fresh.thoughts.length ? {} : { thinking, mark: thinking.length };
-  turn.value = { ...fresh, ...live, pending: pending.filter((note) => !fresh.notes.includes(note)) };
+  const live = fresh.thinking ? {} : { thinking, mark: thinking.length };
+  const said = fresh.entries.map((entry) => entry.note);
+  turn.value = { ...fresh, ...live, pending: pending.filter((note) => !said.includes(note)) };
   if (turn.value.answer && !turn.value.html) renderSoon(turn); // only an outcome comes rendered
 }
 

@@ -30,14 +30,12 @@ export function turnOfRow(row) {
     answer: result.answer ?? "",
     html: row.html ?? "",
     ...NO_DRAFT,
-    thoughts: [],
     thinking: "",
     mark: 0,
     calls: [],
     utterances: [],
     goal: "",
     steps: (result.plan ?? []).map(stepOf),
-    notes: [],
     pending: [],
     question: null,
     exchanges: [],
@@ -136,7 +134,6 @@ const FOLDS = {
   cancelled: (turn, { partial }) => ({ ...turn, answer: partial || turn.answer, draft: "" }),
   steered: (turn, { message }) => ({
     ...turn,
-    notes: [...turn.notes, message],
     entries: [...turn.entries, entryOf(turn, { note: message })],
     pending: without(turn.pending, message),
   }),
@@ -174,7 +171,7 @@ const FOLDS = {
 function withThought(turn, text) {
   if (!text) return turn;
   const thinking = turn.connection ? turn.thinking : withBreak(turn).thinking + text;
-  return { ...turn, thoughts: [...turn.thoughts, text], thinking };
+  return { ...turn, thinking };
 }
 
 /** A round or a phase begins: what is thought next is a thought of its own. @param {Turn} turn */

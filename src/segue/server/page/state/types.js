@@ -42,8 +42,8 @@
  *   status_code?: number, data?: unknown, controller?: string, seconds?: number }} Utterance
  * @typedef {{ id: string, session: string, message: string, attachments: Attachment[], agent: string,
  *   mode: string, model: string, status: string, answer: string, html: string,
- *   draft: string, kept: number, writer: string, thoughts: string[], thinking: string, mark: number, calls: Call[],
- *   utterances: Utterance[], goal: string, steps: Step[], notes: string[], pending: string[],
+ *   draft: string, kept: number, writer: string, thinking: string, mark: number, calls: Call[],
+ *   utterances: Utterance[], goal: string, steps: Step[], pending: string[],
  *   question: Question | null, exchanges: Exchange[], entries: Entry[], error: string, rating: number | null,
  *   usage: { input: number, output: number, calls: number, cost?: number | null, currency?: string } | null,
  *   createdAt: number, updatedAt: number, idle: number, waiting: string,
