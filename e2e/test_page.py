@@ -258,6 +258,7 @@ def test_several_calls_are_decided_together(service: Service, visit: Visit) -> N
     say(page, "together: please refund 31, please refund 32, please refund 33", agent="shop")
     card = page.get_by_role("region", name="Approve these 3 calls?")
     press(page, card, "r")
+    expect(page.get_by_label("Reason")).to_be_focused()
     page.keyboard.press("Enter")
     expect(card.locator("[data-verdict=reject]")).to_have_count(1)
     card.get_by_role("button", name="Change").click()
