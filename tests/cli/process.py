@@ -24,12 +24,22 @@ _SERVER.set_forkserver_preload(["pytest", __name__, *_POSTGRES, *_SERVICE])
 
 
 def run_elsewhere(work: Callable[..., object], *given: object) -> int:
-    """Call a function of a module in a process of its own; returns the exit code, negative for a signal."""
-    process = ForkServerProcess(target=work, args=given)
+    """Call a function of a module in a process of its own, with the environment of this one.
+
+    Returns the exit code, negative for a signal.
+    """
+    process = ForkServerProcess(target=_call, args=(work, given, {**os.environ}))
     process.start()
     process.join()
     assert process.exitcode is not None
     return process.exitcode
+
+
+def _call(work: Callable[..., object], given: tuple[object, ...], environ: dict[str, str]) -> None:
+    """The server's own environment is the one that its first process happened to have."""
+    os.environ.clear()
+    os.environ.update(environ)
+    work(*given)
 
 
 class CommandProcess:
