@@ -31,12 +31,24 @@ from .tools.builtin import BUILTIN
 EXAMPLE = Agent(
     agent_id="travel",
     description="Plans trips to Chinese cities / 规划中国城市旅行",
+    suggestions={
+        "en": [
+            "Plan 3 days in Beijing, with sights and food",
+            "What does a 5-day trip to Chengdu cost?",
+            "What is there to see in Hangzhou?",
+        ],
+        "zh": ["帮我规划一个北京3日游，包括景点和美食", "去成都玩 5 天要花多少钱？", "杭州有哪些景点？"],
+    },
     tools=("travel", "calculator", "clock"),
     prompt=bilingual("travel"),
 )
 DATA_EXAMPLE = Agent(
     agent_id="data",
     description="Analyses CSV and Parquet files of the data folder / 分析数据文件夹里的 CSV 和 Parquet 文件",
+    suggestions={
+        "en": ["What data is there?", "Which columns do the files have?", "Draw a chart of the totals"],
+        "zh": ["有哪些数据？", "这些文件有哪些列？", "把合计画成图表"],
+    },
     tools=("data", "calculator", "clock"),
     prompt=bilingual("data"),
 )

@@ -15,6 +15,7 @@ GOOD = """
 [[agent]]
 agent_id = "travel"
 description = "旅行助手"
+suggestions = {en = ["Plan a trip"], zh = ["规划旅行"]}
 model = "openai:gpt-4.1-mini"
 base_url = "http://127.0.0.1:8000/v1"
 api_key = "sk-secret"
@@ -51,6 +52,7 @@ def test_agents_are_read_with_their_prompt(tmp_path: Path) -> None:
     (tmp_path / "prompts" / "travel.md").write_text("你是旅行助手。{{current_state}}", encoding="utf-8")
     travel, plain = load_agents(written(tmp_path, GOOD))
     assert travel.prompt == "你是旅行助手。{{current_state}}"
+    assert travel.suggestions == {"en": ("Plan a trip",), "zh": ("规划旅行",)}
     assert travel.tools == ("travel", "my_tools:lookup")
     assert (travel.budget.tool_calls, travel.budget.seconds, travel.budget.tool_seconds) == (7, 60, 30)
     assert travel.api_key is not None and travel.api_key.get_secret_value() == "sk-secret"

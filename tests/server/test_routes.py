@@ -109,6 +109,12 @@ def test_agents_and_what_they_were_asked(client: httpx.Client, noted: Json) -> N
     assert (data["default"], data["reads_files"]) == (False, True)
     assert [(tool["name"], tool["needs_approval"]) for tool in noter["tools"]] == [("hold", False), ("note", False)]
     assert noter["tools"][0]["description"] == "Wait until it is let go."
+    assert noter["suggestions"] == ["Wait until it is let go", "Note something"]
+    english, chinese = (
+        client.get("/api/agents", headers={"Accept-Language": tag}).json()["items"][0]["suggestions"]
+        for tag in ("en", "zh")
+    )
+    assert "Hangzhou" in english[2] and "杭州" in chinese[2] and travel["suggestions"] == english
     (task,) = client.get("/api/agents/noter/tasks").json()["items"]
     assert task["task_id"] == noted["task_id"]
 

@@ -189,6 +189,9 @@ class RemoteAgent(BaseModel):
     """Its calls wait for a person."""
 
 
+Suggestions = Annotated[Items[Annotated[str, Field(min_length=1, max_length=300)]], Field(max_length=6)]
+
+
 class Agent(BaseModel):
     """A definition: who answers, with what, within which bounds."""
 
@@ -198,6 +201,8 @@ class Agent(BaseModel):
     """Its name in commands, requests and lists."""
     description: str = ""
     """What it is for, as lists and other agents' controllers show it."""
+    suggestions: Suggestions | dict[Literal["zh", "en"], Suggestions] = ()
+    """Messages to begin with, as the page offers them: a list, or one by language. Left out: what its tools do."""
     model: Any = None
     """`openai:<name>`, `local:<path.gguf>`, `offline`, or a LangChain chat model; None: the environment decides."""
     base_url: str | None = None
@@ -395,6 +400,7 @@ _ELSEWHERE = {
     "model",
     "mcp",
     "prices",
+    "suggestions",
     "tools",
 }
 """What a task does not depend on, may differ between machines, or is digested in another form."""

@@ -7,6 +7,7 @@ import { attempt } from "./state/failures.js";
 import { route } from "./state/router.js";
 import { loadOffer, loadSessions, loadWaiting } from "./state/sessions.js";
 import { store } from "./state/store.js";
+import { language } from "./texts/index.js";
 import { html, render } from "./vendor/htm-preact.js";
 import { effect, untracked } from "./vendor/signals-core.js";
 
@@ -30,7 +31,7 @@ effect(() => {
 });
 
 effect(() => {
-  void key.value;
+  void [key.value, language.value];
   untracked(() => void attempt(start));
 });
 

@@ -1,6 +1,7 @@
 """Routes of agents, their models and tasks, and of modes and graphs."""
 
 import asyncio
+import re
 from dataclasses import asdict
 from functools import cache
 from importlib import import_module
@@ -46,6 +47,7 @@ class AgentView(BaseModel):
 
     agent_id: str
     description: str
+    suggestions: list[str] = Field(description="messages to begin with, in the request's language where it has them")
     mode: str = Field(description="used for a message that names none")
     modes: list[str] = Field(description="what a message may name")
     max_iteration: int
@@ -112,6 +114,7 @@ def _view(service: Service, agent: Agent, language: Language) -> Json:
     return fields_of(
         AgentView,
         agent,
+        suggestions=_suggestions(agent, tools, language),
         modes=service.app.modes,
         default=agent.agent_id == service.default_agent,
         model=agents.model_name(agent),
@@ -119,6 +122,21 @@ def _view(service: Service, agent: Agent, language: Language) -> Json:
         tools=tools,
         error=error,
     )
+
+
+SUGGESTED = 3
+"""How many messages are derived from an agent's tools."""
+_SENTENCE = re.compile(r"(.{2,120}?)(?:\.(?=\s+[^a-z])|\.?$|(?<=[!?。！？]))", re.MULTILINE)
+"""One of at most 120 characters, without its full stop."""
+
+
+def _suggestions(agent: Agent, tools: list[Json], language: Language) -> list[str]:
+    """The agent's own, else what its first tools say that they do."""
+    own = agent.suggestions
+    if isinstance(own, dict):
+        own = own.get(language) or next(iter(own.values()), ())
+    does = (_SENTENCE.match(tool["description"]) for tool in tools)
+    return [*own] or [sentence[1] for sentence in does if sentence][:SUGGESTED]
 
 
 def _tool(tool: Tool) -> Json:

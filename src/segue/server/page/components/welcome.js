@@ -1,18 +1,14 @@
 // @ts-check
-/** An empty conversation: what to do, with three examples for the agent. */
+/** An empty conversation: what to do, with messages to begin with. */
 import { useRead } from "../state/signals.js";
 import { chosenAgent, store } from "../state/store.js";
-import { t, textOf } from "../texts/index.js";
+import { t } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
 
-/** @type {Record<string, string>} */
-const EXAMPLES = { travel: "example", data: "exampleData" };
-
 export function Welcome() {
-  const agent = useRead(() => store.agent.value);
-  const offline = useRead(() => chosenAgent()?.model === "offline");
-  const kind = EXAMPLES[agent] ?? "exampleOther";
-  const examples = agent ? [1, 2, 3].map((n) => textOf(`welcome.${kind}${n}`, "")) : [];
+  const agent = useRead(chosenAgent);
+  const general = /** @type {const} */ (["welcome.example1", "welcome.example2", "welcome.example3"]);
+  const examples = agent?.suggestions.length ? agent.suggestions : agent ? general.map((key) => t(key)) : [];
   return html`<section class="welcome">
     <img src="/page/icon.svg" alt="" width="44" height="44" />
     <h2>${t("welcome.title")}</h2>
@@ -22,7 +18,7 @@ export function Welcome() {
         (text) => html`<li key=${text}><button type="button" onClick=${() => take(text)}>${text}</button></li>`,
       )}
     </ul>
-    ${offline && html`<${OfflineNote} />`}
+    ${agent?.model === "offline" && html`<${OfflineNote} />`}
   </section>`;
 }
 

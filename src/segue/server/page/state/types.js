@@ -21,8 +21,8 @@
  * @typedef {{ session_id: string, checkpoint_id: string, effects: { task_id: string, name: string, arguments: Json,
  *   started_at: number, undo: string }[] }} BranchPlace
  * @typedef {{ agent_id: string, description: string, mode: string, modes: string[], model: string, default: boolean,
- *   reads_files: boolean, tools: { name: string, title: string, description: string, needs_approval: boolean }[],
- *   error: string }} Agent
+ *   suggestions: string[], reads_files: boolean, error: string,
+ *   tools: { name: string, title: string, description: string, needs_approval: boolean }[] }} Agent
  *
  * @typedef {{ index: number, name: string, arguments: Json }} AskedCall
  * @typedef {{ kind: string, interrupt_id: string, question?: string, choices?: string[], calls?: AskedCall[],
