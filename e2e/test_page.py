@@ -500,9 +500,11 @@ def test_a_session_that_was_created_for_an_agent_is_answered_by_it(service: Serv
 def test_an_answer_is_rated_and_a_mode_preferred(offline: Service, visit: Visit) -> None:
     page = visit(offline)
     say(page, "what is 2 + 2", mode="ReAct")
-    page.get_by_role("button", name="4 of 5").click()
-    expect(page.get_by_role("button", name="4 of 5")).to_have_attribute("aria-pressed", "true")
-    assert offline.task(task_of(page, offline))["rating"] == 4
+    page.get_by_role("button", name="Poor answer").click()
+    expect(page.get_by_role("button", name="Poor answer")).to_have_attribute("aria-pressed", "true")
+    page.get_by_role("button", name="Good answer").click()
+    expect(page.get_by_role("button", name="Poor answer")).to_have_attribute("aria-pressed", "false")
+    assert offline.task(task_of(page, offline))["rating"] == 5
     page.get_by_role("button", name="Mode: ").click()
     page.get_by_role("menuitem", name="Use this mode by default").click()
     expect(page.get_by_text("ReAct is your default mode now.")).to_be_visible()

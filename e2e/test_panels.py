@@ -145,8 +145,11 @@ def test_ratings_are_counted_by_mode(show: Show) -> None:
     page = show("Ratings", "run")
     row = page.locator("tbody tr", has_text="Lifecycle")
     expect(row.locator("td").last).to_have_text("–")
+    page.get_by_role("button", name="Good answer").click()
+    expect(row.locator("td").nth(2)).to_have_text("1 / 0")
     page.get_by_role("button", name="4 of 5").click()
     expect(row.locator("td").last).to_have_text("4.0 (1)")
+    expect(page.get_by_role("button", name="Good answer")).to_have_attribute("aria-pressed", "true")
 
 
 def test_rehearsals_are_listed(show: Show) -> None:

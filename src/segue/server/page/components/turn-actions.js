@@ -2,12 +2,11 @@
 /** What a person does with an answer: copy it, rate it, look inside. */
 import { rate } from "../state/task-actions.js";
 import { CONVERSATION } from "../state/participants.js";
-import { openPanel, store, toast } from "../state/store.js";
+import { openPanel, store } from "../state/store.js";
 import { OPEN } from "../state/turn.js";
 import { duration, moment, t, textOf } from "../texts/index.js";
 import { html, useState } from "../vendor/htm-preact.js";
 import { copy } from "./copy.js";
-import { Icon } from "./icon.js";
 import { IconButton } from "./icon-button.js";
 import { lazy } from "./lazy.js";
 
@@ -27,7 +26,7 @@ export function TurnActions({ turn, shown }) {
     ${shown.answer && html`<${IconButton} icon="copy" label=${t("turn.copy")} onClick=${() => copy(shown.answer)} />`}
     ${canBranch &&
     html`<${IconButton} icon="retry" label=${t("branch.regenerate")} onClick=${() => setBranching(true)} />`}
-    ${shown.status === "done" && html`<${Stars} turn=${turn} rating=${shown.rating ?? 0} />`}
+    ${shown.status === "done" && html`<${Thumbs} turn=${turn} rating=${shown.rating} />`}
     <${IconButton} icon="info" label=${t("turn.inspect")} onClick=${() => inspect(shown.id)} />
     <${IconButton} icon="fork" label=${t("turn.fork")} onClick=${() => openPanel("snapshots")} />
     <span class="about">${about}</span>
@@ -49,21 +48,19 @@ function costOf({ cost, currency = "" }) {
   return cost.toLocaleString(document.documentElement.lang, { ...named, maximumSignificantDigits: 2 });
 }
 
-/** @param {{ turn: TurnSignal, rating: number }} props */
-function Stars({ turn, rating }) {
-  return html`<div class="stars" role="group" aria-label=${t("turn.rate")}>
-    ${[1, 2, 3, 4, 5].map(
-      (n) => html`<button
-        type="button"
-        key=${n}
-        aria-label=${t("turn.rateN", { n })}
-        title=${t("turn.rateN", { n })}
-        aria-pressed=${rating === n}
-        data-on=${n <= rating}
-        onClick=${async () => (await rate(turn, n)) && toast(t("turn.rated"), "note")}
-      >
-        <${Icon} name="star" />
-      </button>`,
+/** The ratings that the thumbs give, on the scale of 1 to 5. */
+const THUMBS = /** @type {const} */ ([
+  ["up", 5],
+  ["down", 1],
+]);
+
+/** @param {{ turn: TurnSignal, rating: number | null }} props */
+function Thumbs({ turn, rating }) {
+  const shown = { up: (rating ?? 3) > 3, down: (rating ?? 3) < 3 };
+  return html`<div class="thumbs" role="group" aria-label=${t("turn.rate")}>
+    ${THUMBS.map(
+      ([way, given]) => html`<${IconButton} key=${way} icon="thumb" class=${way} label=${t(`turn.${way}`)}
+        pressed=${shown[way]} onClick=${() => rate(turn, given)} />`,
     )}
   </div>`;
 }

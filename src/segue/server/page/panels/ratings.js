@@ -3,9 +3,11 @@
 import { get } from "../state/api.js";
 import { prefer, USER } from "../state/sessions.js";
 import { useRead } from "../state/signals.js";
-import { store } from "../state/store.js";
+import { shownTask, store, turnOf } from "../state/store.js";
+import { rate } from "../state/task-actions.js";
 import { t, textOf } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
+import { Icon } from "../components/icon.js";
 import { Pending, useLoaded } from "./parts/loaded.js";
 
 /** @typedef {{ query: string, mode: string, rating: number | null }} Used */
@@ -17,7 +19,7 @@ export default function Panel() {
   if (!loaded.value) return html`<${Pending} loaded=${loaded} />`;
   /** @type {Used[]} */
   const used = loaded.value.mode_history;
-  return html`<${Preferred} mode=${preferred} />
+  return html`<${Preferred} mode=${preferred} /><${Stars} />
     ${used.length > 0 && html`<${Modes} used=${used} /><${History} used=${used} />`}
     ${used.length === 0 && html`<p class="empty">${t("ratings.none")}</p>`}`;
 }
@@ -31,6 +33,23 @@ function Preferred({ mode }) {
   </p>`;
 }
 
+/** The shown answer's rating, finer than its thumbs. */
+function Stars() {
+  const turn = useRead(() => turnOf(shownTask()));
+  const shown = useRead(() => turn?.value, [turn]);
+  if (!turn || shown?.status !== "done") return null;
+  return html`<h3>${t("ratings.shown")}</h3>
+    <div class="stars" role="group" aria-label=${t("turn.rate")}>
+      ${[1, 2, 3, 4, 5].map(
+        (n) => html`<button type="button" key=${n} aria-label=${t("ratings.rateN", { n })}
+          title=${t("ratings.rateN", { n })} aria-pressed=${shown.rating === n} data-on=${n <= (shown.rating ?? 0)}
+          onClick=${() => rate(turn, n)}>
+          <${Icon} name="star" />
+        </button>`,
+      )}
+    </div>`;
+}
+
 /** @param {{ used: Used[] }} props */
 function Modes({ used }) {
   const modes = [...Map.groupBy(used, ({ mode }) => mode)];
@@ -39,17 +58,25 @@ function Modes({ used }) {
       <tr>
         <th scope="col">${t("composer.mode")}</th>
         <th scope="col">${t("ratings.answers")}</th>
+        <th scope="col">${t("ratings.thumbs")}</th>
         <th scope="col">${t("ratings.mean")}</th>
       </tr>
     </thead>
     <tbody>
       ${modes.map(
         ([mode, rows]) => html`<tr key=${mode}>
-          <td>${textOf(`mode.${mode}`, mode)}</td><td>${rows.length}</td><td>${meanOf(rows)}</td>
+          <td>${textOf(`mode.${mode}`, mode)}</td><td>${rows.length}</td>
+          <td>${thumbsOf(rows)}</td><td>${meanOf(rows)}</td>
         </tr>`,
       )}
     </tbody>
   </table>`;
+}
+
+/** How many ratings are a thumb up, and down. @param {Used[]} rows */
+function thumbsOf(rows) {
+  const rated = rows.flatMap(({ rating }) => rating ?? []);
+  return `${rated.filter((rating) => rating > 3).length} / ${rated.filter((rating) => rating < 3).length}`;
 }
 
 /** @param {Used[]} rows */
@@ -67,7 +94,8 @@ function History({ used }) {
         ({ query, mode, rating }, place) => html`<li key=${place}>
           <span class="query" title=${query}>${query}</span>
           <span class="about">${textOf(`mode.${mode}`, mode)}</span>
-          <span class="given" role="img" aria-label=${rating ? t("turn.rateN", { n: rating }) : t("ratings.unrated")}>
+          <span class="given" role="img"
+            aria-label=${rating ? t("ratings.rateN", { n: rating }) : t("ratings.unrated")}>
             ${rating ? "★".repeat(rating) : "–"}
           </span>
         </li>`,
