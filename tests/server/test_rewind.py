@@ -32,7 +32,7 @@ def pay() -> str:
 def own_agents() -> list[Agent]:
     script = [call_tool(("send", {})), answer("sent"), answer("hello"), *map(answer, "abc")]
     sending = [call_tool(("send", {})), answer("first"), answer("next"), answer("second"), answer("third")]
-    paying = [call_tool(("pay", {})), answer("paid")]
+    paying = [call_tool(("pay", {})), answer("paid"), call_tool(("pay", {}))]
     return [
         Agent(agent_id="post", model=ScriptedChatModel(script), mode="react", tools=(send,)),
         Agent(agent_id="sender", model=ScriptedChatModel(sending), mode="react", tools=(send,)),
@@ -103,10 +103,10 @@ def test_a_turn_is_begun_again_in_branches_of_one_conversation(client: httpx.Cli
     first = chat(client, "begin", session_id="b", agent_id="sender")[0]["task_id"]
     chat(client, "go on", session_id="b", agent_id="sender")
     path = f"/api/tasks/{first}/branch"
-    place = client.get(path).json()
+    place = client.get(f"{path}-preview").json()
     assert [(effect["name"], effect["undo"]) for effect in place["effects"]] == [("send", "available")]
     client.post("/api/sessions/b/undo", json={"checkpoint_id": place["checkpoint_id"]})
-    assert client.get(path).json()["effects"] == []
+    assert client.get(f"{path}-preview").json()["effects"] == []
     client.patch("/api/sessions/b", json={"title": "mine"})
     again = client.post(path, json={"session_id": "b2"})
     assert (again.status_code, again.json()["message"]) == (202, "begin")
@@ -125,7 +125,7 @@ def test_a_turn_is_begun_again_in_branches_of_one_conversation(client: httpx.Cli
     assert [(row["session_id"], row["title"]) for row in listed] == [("b3", "ours")]
     assert client.get("/api/sessions/b").json()["title"] == "ours"
     with served.client(headers=BETA) as stranger:
-        assert stranger.get(path).status_code == stranger.post(path, json={}).status_code == 404
+        assert stranger.get(f"{path}-preview").status_code == stranger.post(path, json={}).status_code == 404
         assert stranger.get("/api/sessions/b/branches").status_code == 404
     assert client.delete("/api/sessions/b3").status_code == 204
     assert {client.get(f"/api/sessions/{name}").status_code for name in ("b", "b2", "b3")} == {404}
@@ -184,3 +184,44 @@ def test_a_dry_run_says_what_a_pruning_then_removes(client: httpx.Client, served
         assert client.post("/api/sessions/p/prune", json=body).status_code == 422
     with served.client(headers=BETA) as stranger:
         assert stranger.post("/api/sessions/p/prune", json=asked).status_code == 404
+
+
+def test_a_timeline_says_what_each_call_did_outside(client: httpx.Client, timeline: Sequence[Json]) -> None:
+    happened = [each for entry in timeline for each in entry["happened"]]
+    assert [each["type"] for each in happened if each["type"] in ("message", "call", "answer")] == [
+        "message",
+        "call",
+        "answer",
+    ]
+    assert {each["task_id"] for each in happened} == {timeline[0]["task_id"]}
+    assert [each["at"] for each in happened] == sorted(each["at"] for each in happened)
+    client.post("/api/sessions/s/undo", json={"checkpoint_id": timeline[0]["id"]})
+    calls = [
+        each
+        for entry in client.get("/api/sessions/s/timeline").json()["items"]
+        for each in entry["happened"]
+        if each["type"] == "call"
+    ]
+    assert [(each["name"], each["kind"]) for each in calls] == [("send", "undone")]
+
+
+def test_a_timeline_ends_with_what_waits(client: httpx.Client) -> None:
+    chat(client, "pay", session_id="q", agent_id="payer")
+    entries = client.get("/api/sessions/q/timeline").json()["items"]
+    assert [(each["type"], each["text"]) for each in entries[-1]["happened_since"]] == [("approval", "pay")]
+    assert not any(entry["happened_since"] for entry in entries[:-1])
+
+
+def test_what_a_snapshot_holds(client: httpx.Client, timeline: Sequence[Json], served: Served) -> None:
+    first, last = (
+        client.get(f"/api/sessions/s/snapshots/{entry['id']}").json() for entry in (timeline[1], timeline[-1])
+    )
+    assert first["messages"] == [{"role": "user", "content": "send a parcel"}]
+    assert first["place"]["session_id"] == "s" and "send a parcel" in first["prompt"] and first["next"]
+    assert "iteration" in first["editable"]
+    assert last["messages"][-1] == {"role": "assistant", "content": "sent"}
+    assert (last["next"], last["editable"], last["prompt"]) == ([], [], "")
+    assert [each["name"] for each in last["results"]] == ["send"]
+    assert client.get("/api/sessions/s/snapshots/ffffff").status_code == 422
+    with served.client(headers=BETA) as stranger:
+        assert stranger.get(f"/api/sessions/s/snapshots/{timeline[0]['id']}").status_code == 404

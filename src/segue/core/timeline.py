@@ -14,6 +14,8 @@ SHORT = 6
 
 UNDO_SCOPE = "undo:"
 """How the scope of an undo begins in the ledger; the scope of its call and the number of the attempt follow."""
+CallKind = Literal["read_only", "effect", "undone", "unknown", "not_run"]
+"""What a call did outside: nothing, something, something that was undone, or it is not known; or it was refused."""
 UndoState = Literal["", "available", "done", "failed", "unknown"]
 """Whether a call can be undone, or was; empty where its tool declares no `undo`."""
 
@@ -65,9 +67,10 @@ class TimelineEntry:
     """A snapshot with its place, and what happened since the entry before it.
 
     `turn` counts the session's messages from 1; `recursion` is 0 and `steps` are empty where it lies in none.
-    `happened` are {"type": message | plan | call | answer | …, …}, in a conversation user | bot | api.
-    `effects` are those of the calls that led to it, `effects_since` counts those of all later ones. `next` are the
-    nodes that would run.
+    `happened` are {"type": message | plan | call | question | approval | answer | …, "at", "task_id", …}, in a
+    conversation user | bot | api; a call has its `kind`. `happened_since` is what the newest snapshot has not seen, and
+    empty for the others. `effects` are those of the calls that led to it, `effects_since` counts those of all later
+    ones. `next` are the nodes that would run.
     """
 
     checkpoint_id: str
@@ -79,6 +82,7 @@ class TimelineEntry:
     steps: list[str] = field(default_factory=list)
     next: list[str] = field(default_factory=list)
     happened: list[Json] = field(default_factory=list)
+    happened_since: list[Json] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     effects_since: int = 0
     forked_from: Json | None = None
@@ -122,6 +126,25 @@ class CallOrigin:
 
     call: Call
     undos: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotState(Public):
+    """What a snapshot holds: the history in OpenAI's format, the plan's steps, the other fields, and its prompt.
+
+    `place` is {"session_id", "checkpoint_id", "task_id", "turn", "recursion", "steps"}. `results` are those of
+    the calls that had ended. `prompt` is what the model is sent next. `editable` are the fields that can be
+    changed, none where nothing would run.
+    """
+
+    place: Json
+    next: list[str]
+    messages: list[Any]
+    plan: list[Json]
+    results: list[Json]
+    state: Json
+    editable: list[str]
+    prompt: str
 
 
 @dataclass(frozen=True, kw_only=True)

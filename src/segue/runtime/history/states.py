@@ -13,7 +13,7 @@ from ...core.calls import CallResult
 from ...core.errors import TaskError, listed
 from ...core.plan import Step
 from ...core.records import Call, Json
-from ...core.timeline import SnapshotDifference
+from ...core.timeline import SnapshotDifference, SnapshotState
 from ...nodes.react.protocols import protocol_of
 from ...nodes.react.state import ReactState
 from ...nodes.shared.context import NodeContext
@@ -54,6 +54,8 @@ class View:
     calls: Sequence[Call]
     prompt: str
     """Empty where nothing is to run."""
+    next: Sequence[str] = ()
+    """The nodes that would run."""
 
 
 def difference(a: View, b: View) -> SnapshotDifference:
@@ -68,6 +70,22 @@ def difference(a: View, b: View) -> SnapshotDifference:
         messages=said,
         results=called,
         prompt=_lines(a.prompt, b.prompt) if a.prompt and b.prompt else [],
+    )
+
+
+def state_of(view: View) -> SnapshotState:
+    """What the snapshot of a view holds."""
+    values = view.values
+    state = {name: value for name, value in values.items() if name not in _APART and value not in (None, "", [], {})}
+    return SnapshotState(
+        place=view.place,
+        next=list(view.next),
+        messages=_messages(values),
+        plan=list(_steps(values).values()),
+        results=_results(view.calls),
+        state=state,
+        editable=sorted(_editable(values) & (state.keys() | {"plan"})) if view.next else [],
+        prompt=view.prompt,
     )
 
 
@@ -166,13 +184,17 @@ def _lines(a: str, b: str) -> list[str]:
     return list(found)[2:]
 
 
+def _editable(values: Mapping[str, Any]) -> set[str]:
+    return {*values.keys()} - _FIXED
+
+
 def checked_edit(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """The changes in the form that the state holds.
 
     Raises:
         TaskError: a field is not there, cannot be changed, or its value is of another kind.
     """
-    editable = sorted(values.keys() - _FIXED)
+    editable = sorted(_editable(values))
     for name in changes:
         if name not in editable:
             raise TaskError(

@@ -1,5 +1,6 @@
 """The timeline of a session: one entry for each turn, recursion and step, from its snapshots, events and calls."""
 
+import json
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,19 +12,21 @@ from ...core.conversation import MODE, Utterance, spoken
 from ...core.events import (
     Action,
     Answer,
+    ApprovalRequested,
     BranchEnd,
     Cancelled,
     ErrorRaised,
     Event,
     Fallback,
     PlanUpdate,
+    QuestionAsked,
     Steered,
     TaskStarted,
     ToolResult,
     Uttered,
 )
 from ...core.records import Call, Json, Task
-from ...core.timeline import Effect, Snapshot, TimelineEntry
+from ...core.timeline import UNDO_SCOPE, CallKind, Effect, Snapshot, TimelineEntry
 from ...graphs.chat import MODES, UNLISTED
 from ..projection import project
 
@@ -36,6 +39,8 @@ _EACH = 4
 """Snapshots that are read for one that is listed; of the built-in modes about every third is."""
 _LEAST, _MOST = 200, 8000
 """Snapshots of the first page, and of the largest one."""
+_NAMES = {"task_started": "message", "question_asked": "question"}
+"""What an entry calls events of these types."""
 _SHOWN_ACTIONS = ("PLAN", "REMEND", "REFLECT")
 
 Effects = Callable[[Call], Effect | None]
@@ -74,15 +79,45 @@ def timeline(
     calls = sorted((call for record in tasks for call in record.calls), key=lambda call: call.started_at)
     happened_at, called_at = [event.timestamp for event in events], [call.started_at for call in calls]
     every_effect = [effect_of(call) if call.started_at > after else None for call in calls]
+    kinds = _Kinds(calls, every_effect)
     entries, before = [], after
     for snapshot in reversed(every):
         upto = snapshot.created_at
         here = events[bisect_right(happened_at, before) : bisect_right(happened_at, upto)]
         effects = every_effect[bisect_right(called_at, before) : bisect_right(called_at, upto)]
-        entry = _entry(snapshot, turns.get(snapshot.task_id or "", 0), here)
+        entry = _entry(snapshot, turns.get(snapshot.task_id or "", 0), here, kinds)
         entries.append(replace(entry, effects=[effect for effect in effects if effect]))
         before = upto or before
+    if entries:
+        entries[-1] = replace(entries[-1], happened_since=_lines(events[bisect_right(happened_at, before) :], kinds))
     return _counted(entries, sum(effect is not None for effect in every_effect[bisect_right(called_at, before) :]))
+
+
+class _Kinds:
+    """What each result's call did outside; equal calls of a task are told apart by their order."""
+
+    def __init__(self, calls: Sequence[Call], effects: Sequence[Effect | None]) -> None:
+        self._left: dict[str, list[CallKind]] = {}
+        for call, effect in zip(calls, effects, strict=True):
+            if not call.scope.startswith(UNDO_SCOPE):
+                self._left.setdefault(_called(call), []).append(_kind(effect))
+
+    def of(self, event: ToolResult) -> CallKind:
+        """The kind of a result's call, in the order of the results."""
+        left = self._left.get(_called(event))
+        return left.pop(0) if left else "not_run"
+
+
+def _called(call: Call | ToolResult) -> str:
+    return json.dumps([call.task_id, call.name, call.arguments], sort_keys=True, default=str)
+
+
+def _kind(effect: Effect | None) -> CallKind:
+    if effect is None:
+        return "read_only"
+    if effect.undo == "done":
+        return "undone"
+    return "unknown" if "unknown" in (effect.outcome, effect.undo) else "effect"
 
 
 def listed(snapshots: Iterable[Snapshot]) -> list[Snapshot]:
@@ -109,9 +144,19 @@ def is_listed(snapshot: Snapshot) -> bool:
     return bool(HEADS & {*snapshot.next})
 
 
-def _entry(snapshot: Snapshot, turn: int, events: Sequence[Event]) -> TimelineEntry:
-    happened = [seen for event in events if (seen := _line(event))]
-    edited = [{"type": "edited", "text": ""}] if snapshot.source == "update" and not happened else []
+def _lines(events: Sequence[Event], kinds: _Kinds) -> list[Json]:
+    """What happened, as an entry says it."""
+    lines = [(event, _line(event, kinds)) for event in events]
+    return [{**line, "at": event.timestamp, "task_id": event.task_id} for event, line in lines if line]
+
+
+def _entry(snapshot: Snapshot, turn: int, events: Sequence[Event], kinds: _Kinds) -> TimelineEntry:
+    happened = _lines(events, kinds)
+    edited = (
+        [{"type": "edited", "text": "", "at": snapshot.created_at, "task_id": snapshot.task_id}]
+        if snapshot.source == "update" and not happened
+        else []
+    )
     steps = {result.step_id for result in project(events).results if result.step_id}
     return TimelineEntry(
         checkpoint_id=snapshot.checkpoint_id,
@@ -128,11 +173,9 @@ def _entry(snapshot: Snapshot, turn: int, events: Sequence[Event]) -> TimelineEn
     )
 
 
-def _line(event: Event) -> Json | None:
+def _line(event: Event, kinds: _Kinds) -> Json | None:
     """The line of an event in an entry."""
     match event:
-        case TaskStarted():
-            return {"type": "message", "text": _shortened(event.message)}
         case PlanUpdate():
             return {"type": "plan", "text": _shortened(event.goal), "steps": len(event.steps)}
         case ToolResult():
@@ -141,14 +184,19 @@ def _line(event: Event) -> Json | None:
                 "name": event.name,
                 "arguments": event.arguments,
                 "outcome": outcome_of(event.result),
+                "kind": kinds.of(event),
             }
+        case ApprovalRequested():
+            return {"type": "approval", "text": ", ".join(str(call.get("name", "")) for call in event.calls)}
         case Action() if event.action_type in _SHOWN_ACTIONS:
             return {"type": "action", "text": event.action_type}
         case BranchEnd():
             return {"type": "branch", "name": event.branch, "text": _shortened(event.summary)}
         case Uttered() if text := spoken(utterance := Utterance.of(event.utterance)):
             return {"type": utterance.role.value.lower(), "text": _shortened(text)}
-        case Answer(answer=text) | Fallback(to_mode=text) | Steered(message=text) | ErrorRaised(message=text):
+        case TaskStarted(message=text) | QuestionAsked(question=text) | Answer(answer=text) | Steered(message=text):
+            return {"type": _NAMES.get(event.type, event.type), "text": _shortened(text)}
+        case Fallback(to_mode=text) | ErrorRaised(message=text):
             return {"type": event.type, "text": _shortened(text)}
         case Cancelled():
             return {"type": "cancelled", "text": ""}

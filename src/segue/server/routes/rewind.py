@@ -3,7 +3,7 @@
 import asyncio
 from typing import Annotated, Any, Self
 
-from fastapi import Query
+from fastapi import Path, Query
 from pydantic import BaseModel, Field, model_validator
 
 from ...core.errors import ThreadBusy
@@ -20,6 +20,9 @@ router = routes("rewind")
 SNAPSHOT = Field(min_length=6, max_length=64, description="A snapshot's id, or its last six characters or more.")
 SnapshotQuery = Annotated[
     str, Query(min_length=6, max_length=64, description="A snapshot's id, or its last six characters or more.")
+]
+SnapshotPath = Annotated[
+    str, Path(min_length=6, max_length=64, description="A snapshot's id, or its last six characters or more.")
 ]
 Newest = Annotated[int, Query(ge=1, le=100_000, description="How many snapshots: the newest.")]
 OtherSession = Annotated[str | Unset, Query(max_length=LONGEST, pattern=NAME, description="The session of `b`.")]
@@ -55,6 +58,7 @@ class TimelineEntryView(BaseModel):
     inside: str
     next: list[str]
     happened: list[dict[str, Any]]
+    happened_since: list[dict[str, Any]] = Field(description="what the newest snapshot has not seen; else empty")
     effects: list[EffectView]
     effects_since: int
     forked_from: Origin | None
@@ -65,6 +69,19 @@ class TimelineView(BaseModel):
 
     items: list[TimelineEntryView]
     more: bool = Field(description="whether there are older ones: a larger limit gives them")
+
+
+class StateView(BaseModel):
+    """What a snapshot holds."""
+
+    place: dict[str, Any] = Field(description="{session_id, checkpoint_id, task_id, turn, recursion, steps}")
+    next: list[str] = Field(description="the nodes that would run")
+    messages: list[dict[str, Any]] = Field(description="the history in OpenAI's format")
+    plan: list[dict[str, Any]]
+    results: list[dict[str, Any]] = Field(description="of the calls that had ended: {name, arguments, result}")
+    state: dict[str, Any] = Field(description="the other fields of the state")
+    editable: list[str] = Field(description="the fields that `edit` may change")
+    prompt: str = Field(description="what the model is sent next; empty where nothing would run")
 
 
 class DifferenceView(BaseModel):
@@ -150,6 +167,17 @@ def _timeline_entry(entry: TimelineEntry, tenant: Tenant) -> Json:
     return fields_of(TimelineEntryView, entry, id=entry.short_id, effects=effects, forked_from=origin)
 
 
+@router.get("/api/sessions/{session_id}/snapshots/{checkpoint_id}", response_model=StateView, responses=CONFLICT)
+async def state(
+    session_id: SessionId, checkpoint_id: SnapshotPath, service: ServiceDep, tenant: TenantDep
+) -> LongJsonResponse:
+    """What a snapshot holds: messages, plan, results and the other fields of the state, and the next prompt."""
+    thread_id = await service.own_session(tenant, session_id)
+    found = (await service.app.rewind.state(thread_id, checkpoint_id)).json()
+    place = {**found["place"], "session_id": tenant.shown(thread_id)}
+    return LongJsonResponse({**found, "place": place})
+
+
 @router.get("/api/sessions/{session_id}/diff", response_model=DifferenceView, responses=CONFLICT)
 async def diff(
     session_id: SessionId,
@@ -189,7 +217,7 @@ async def remaining_effects(service: Service, thread_id: str, checkpoint_id: str
 async def edit(
     session_id: SessionId, body: EditRequest, service: ServiceDep, tenant: TenantDep, key: KeyDep
 ) -> JsonResponse:
-    """Continue from a snapshot in a new session, with another message or state; the task's stream shows how."""
+    """Continue from a snapshot in a new session, with another message or state; follow its stream for the answer."""
     service.refuse_while_draining()
     thread_id = await service.own_session(tenant, session_id)
     new, made = await service.new_session(tenant, body.session_id, key)
@@ -208,17 +236,17 @@ class BranchRequest(RequestBody):
     session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
 
 
-class BranchPlace(BaseModel):
-    """Where a branch from a turn begins, and the effects of the calls since then, which stay."""
+class BranchPreview(BaseModel):
+    """The snapshot that a branch from a turn begins at, and the calls since then that stay in effect."""
 
     session_id: str
     checkpoint_id: str
     effects: list[EffectView]
 
 
-@router.get("/api/tasks/{task_id}/branch", response_model=BranchPlace, responses=CONFLICT)
-async def branch_place(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
-    """What stays in effect if the task's turn is begun again: `undo` takes back what can be."""
+@router.get("/api/tasks/{task_id}/branch-preview", response_model=BranchPreview, responses=CONFLICT)
+async def branch_preview(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+    """The calls that stay in effect if this turn is run again; `undo` takes back what can be."""
     task = await service.own_task(tenant, task_id)
     place = await service.app.rewind.before_turn(task_id)
     stay = await remaining_effects(service, task.thread_id, place.checkpoint_id)
@@ -232,7 +260,7 @@ async def branch_place(task_id: TaskId, service: ServiceDep, tenant: TenantDep) 
 async def branch(
     task_id: TaskId, body: BranchRequest, service: ServiceDep, tenant: TenantDep, key: KeyDep
 ) -> JsonResponse:
-    """Begin the task's turn again in a new branch of its conversation; the new task's stream shows how.
+    """Run the task's turn again in a new branch of its conversation; follow the new task's stream for the answer.
 
     Lists show a conversation once, by the branch that was used last.
     """

@@ -1,26 +1,26 @@
 // @ts-check
 /** Beginning a turn again, with an edited message or the same; first it says which calls stay in effect. */
-import { branch, placeOf, undoFrom } from "../state/branches.js";
+import { branch, preview, undoFrom } from "../state/branches.js";
 import { t } from "../texts/index.js";
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { inline } from "./argument-list.js";
 import { Icon } from "./icon.js";
 import { loadStyleSheets } from "./style-sheets.js";
 
-/** @import { BranchPlace } from "../state/types.js" */
+/** @import { BranchPreview } from "../state/types.js" */
 
 await loadStyleSheets("branches");
 
 /** @param {{ task: string, message: string | null, close: () => void }} props no `message` to edit: the same again */
 export function BranchForm({ task, message, close }) {
   const [text, setText] = useState(message ?? "");
-  const [place, setPlace] = useState(/** @type {BranchPlace | null} */ (null));
+  const [place, setPlace] = useState(/** @type {BranchPreview | null} */ (null));
   const [isBusy, setBusy] = useState(false);
   const begin = async () => {
     setBusy(true);
     if (!(await branch(task, text.trim()))) setBusy(false);
   };
-  const look = async (/** @type {() => Promise<BranchPlace | undefined>} */ from) => {
+  const show = async (/** @type {() => Promise<BranchPreview | undefined>} */ from) => {
     setBusy(true);
     const found = await from();
     if (found && !found.effects.length) return begin();
@@ -28,7 +28,7 @@ export function BranchForm({ task, message, close }) {
     if (found) setPlace(found);
     else if (message === null) close();
   };
-  useEffect(() => void (message === null && look(() => placeOf(task))), []);
+  useEffect(() => void (message === null && show(() => preview(task))), []);
   const isEmpty = message !== null && !text.trim();
   return html`<form
     class="branch-form"
@@ -36,7 +36,7 @@ export function BranchForm({ task, message, close }) {
     onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && close()}
     onSubmit=${(/** @type {Event} */ event) => {
       event.preventDefault();
-      if (!isEmpty) void (place ? begin() : look(() => placeOf(task)));
+      if (!isEmpty) void (place ? begin() : show(() => preview(task)));
     }}
   >
     ${message !== null && html`<${Field} text=${text} change=${setText} />`}
@@ -47,14 +47,14 @@ export function BranchForm({ task, message, close }) {
       html`<${Continue}
         place=${place}
         disabled=${isBusy || isEmpty}
-        undo=${() => place && look(() => undoFrom(place))}
+        undo=${() => place && show(() => undoFrom(place))}
       />`}
       <button type="button" onClick=${close}>${t("dialog.cancel")}</button>
     </div>
   </form>`;
 }
 
-/** @param {{ place: BranchPlace | null, disabled: boolean, undo: () => void }} props */
+/** @param {{ place: BranchPreview | null, disabled: boolean, undo: () => void }} props */
 function Continue({ place, disabled, undo }) {
   const isUndoable = place?.effects.some((effect) => effect.undo === "available" || effect.undo === "failed");
   return html`${isUndoable &&
@@ -85,7 +85,7 @@ function Field({ text, change }) {
   ></textarea>`;
 }
 
-/** @param {{ place: BranchPlace }} props */
+/** @param {{ place: BranchPreview }} props */
 function Effects({ place }) {
   return html`<div class="effects" role="alert">
     <p><${Icon} name="warning" />${t("branch.stays")}</p>

@@ -7,7 +7,7 @@ import { requestKey } from "./message-key.js";
 import { refreshLists } from "./sessions.js";
 import { store } from "./store.js";
 
-/** @import { Branch, BranchPlace } from "./types.js" */
+/** @import { Branch, BranchPreview } from "./types.js" */
 
 const sentKey = requestKey();
 
@@ -50,16 +50,16 @@ function latest(branches) {
 }
 
 /**
- * Where a task's turn begins, and what stays in effect.
+ * What stays in effect if a task's turn is run again, and where it begins.
  *
  * @param {string} task
- * @returns {Promise<BranchPlace | undefined>}
+ * @returns {Promise<BranchPreview | undefined>}
  */
-export async function placeOf(task) {
-  return attempt(() => get(`/api/tasks/${encodeURIComponent(task)}/branch`));
+export async function preview(task) {
+  return attempt(() => get(`/api/tasks/${encodeURIComponent(task)}/branch-preview`));
 }
 
-/** Undo what can be; returns the place with the effects that stay. @param {BranchPlace} place */
+/** Undo what can be; returns the place with the effects that stay. @param {BranchPreview} place */
 export async function undoFrom(place) {
   const path = `/api/sessions/${encodeURIComponent(place.session_id)}/undo`;
   const done = await attempt(() => send("POST", path, { checkpoint_id: place.checkpoint_id }));

@@ -19,7 +19,7 @@
  * @typedef {{ session_id: string, parent: string | null, turn: number, turns: number, updated_at: number }} Branch
  *   A session that repeats its parent before a turn.
  * @typedef {{ session_id: string, checkpoint_id: string, effects: { task_id: string, name: string, arguments: Json,
- *   started_at: number, undo: string }[] }} BranchPlace
+ *   started_at: number, undo: string }[] }} BranchPreview
  * @typedef {{ agent_id: string, description: string, mode: string, modes: string[], model: string, default: boolean,
  *   suggestions: string[], reads_files: boolean, error: string,
  *   tools: { name: string, title: string, description: string, needs_approval: boolean }[] }} Agent
