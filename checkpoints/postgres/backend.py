@@ -46,11 +46,11 @@ _LIST = "SELECT * FROM workers WHERE seen_at > ? ORDER BY started_at, owner"
 _QUEUED = "SELECT 1 FROM procrastinate_jobs WHERE queueing_lock = ? AND status = 'todo'"
 # A job in the queue of an agent that no worker has any more wakes nobody.
 _UNOWNED = """
-    SELECT task_id, thread_id, agent_id, agent_digest, mode, coalesce(owner, '') AS owner,
+    SELECT task_id, thread_id, agent_id, agent_version, mode, coalesce(owner, '') AS owner,
         coalesce(expires_at, 0) <= :now AS expired, orphaned
     FROM tasks LEFT JOIN leases USING (thread_id) CROSS JOIN LATERAL (
-        SELECT agent_digest IS NOT NULL AND NOT EXISTS (
-            SELECT 1 FROM workers WHERE seen_at > :live AND agents::json ->> agent_id = agent_digest
+        SELECT agent_version IS NOT NULL AND NOT EXISTS (
+            SELECT 1 FROM workers WHERE seen_at > :live AND agents::json ->> agent_id = agent_version
         ) AS orphaned
     ) AS version
     WHERE status IN ('pending', 'running', 'pausing') AND (CAST(:queues AS text[]) IS NULL OR NOT EXISTS (
@@ -101,7 +101,7 @@ class QueueWorkers:
         return [Unowned(**row) for row in await self._database.read(read)]
 
     async def wake(self, tasks: Iterable[Unowned]) -> None:
-        woken = [(task.task_id, task.agent_id, task.agent_digest) for task in tasks]
+        woken = [(task.task_id, task.agent_id, task.agent_version) for task in tasks]
 
         def wake(connection: Connection) -> None:
             for values in woken:

@@ -22,7 +22,7 @@ QUEUED_TASK = "segue.run"
 """The one task of the queue: its jobs carry the id of a task of Segue, and nothing else."""
 
 LONGEST = 32
-"""Bytes of an agent's id and digest in the name of its queue: that is part of a channel's, which may have 63."""
+"""Bytes of an agent's id and version in the name of its queue: that is part of a channel's, which may have 63."""
 
 FIRST_MIGRATION = "03.04.00_50_post_add_retry_failed_job_procedure.sql"
 """The last migration of the oldest procrastinate that is supported; the table's comment names a later one."""
@@ -40,8 +40,8 @@ _QUEUE = f"""
 # begun goes before those that have not. It waits for the workers that have its agent as it was when the task began;
 # where a worker with another version of the agent takes it, its job moves to that worker's queue.
 _WAKE = f"""
-    CREATE FUNCTION segue_wake(task text, agent text, digest text, began boolean) RETURNS void LANGUAGE plpgsql AS $$
-    DECLARE queue text := segue_queue(agent || coalesce(':' || digest, ''));
+    CREATE FUNCTION segue_wake(task text, agent text, version text, began boolean) RETURNS void LANGUAGE plpgsql AS $$
+    DECLARE queue text := segue_queue(agent || coalesce(':' || version, ''));
     BEGIN
         DELETE FROM procrastinate_jobs WHERE queueing_lock = task AND status = 'todo' AND queue_name <> queue;
         PERFORM procrastinate_defer_jobs_v1(ARRAY[ROW(
@@ -55,10 +55,10 @@ _RELEASED = f"""
     CREATE FUNCTION segue_released() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE newest record;
     BEGIN
-        SELECT task_id, agent_id, agent_digest, status INTO newest FROM tasks
+        SELECT task_id, agent_id, agent_version, status INTO newest FROM tasks
         WHERE thread_id = NEW.thread_id ORDER BY position DESC LIMIT 1;
         IF newest.status IN ('pending', 'running', 'pausing') THEN
-            PERFORM segue_wake(newest.task_id, newest.agent_id, newest.agent_digest, newest.status <> 'pending');
+            PERFORM segue_wake(newest.task_id, newest.agent_id, newest.agent_version, newest.status <> 'pending');
         END IF;
         PERFORM pg_notify('{CHANNEL}', json_build_object('thread', NEW.thread_id)::text);
         RETURN NULL;
@@ -98,8 +98,8 @@ WAKING = (_WORKERS, _TO_RUN, _QUEUE, _WAKE, _RELEASED, _ON_RELEASE, _REQUESTED, 
 
 
 def queues_of(agents: Mapping[str, str]) -> list[str]:
-    """The names of the queues of these agents' tasks, as `segue_wake` gives them; `agents` are digests by id."""
-    names = [*agents, *(f"{agent}:{digest}" for agent, digest in agents.items())]
+    """The names of the queues of these agents' tasks, as `segue_wake` gives them; `agents` are versions by id."""
+    names = [*agents, *(f"{agent}:{version}" for agent, version in agents.items())]
     return [f"segue:{name if len(name) <= LONGEST else sha256(name.encode()).hexdigest()[:LONGEST]}" for name in names]
 
 
@@ -157,7 +157,7 @@ _EVENT_LOG = """CREATE VIEW event_log AS
         = (events.thread_id, events.task_id, events.scope, events.idx)
     LEFT JOIN tasks ON tasks.task_id = events.task_id AND events.scope = ''"""
 
-FIRST = 11
+FIRST = 12
 """The schema version that the first published Segue begins with: earlier ones were never published."""
 
 # A key has the collation "C", as in SQLite: it is compared by its bytes, whatever the database's language.

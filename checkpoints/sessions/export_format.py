@@ -30,7 +30,7 @@ _LOCAL: Final[Mapping[str, Any]] = {
     "requested": None,
     "copy_of": None,
     "agents_file": None,
-    "agent_digest": None,
+    "agent_version": None,
     "fence": 0,
 }
 """The columns that a document leaves out, with what they hold until a thread is imported."""

@@ -130,7 +130,7 @@ _UNREADABLE = "This text was damaged and could not be read; the session was reco
 _LOST = "unknown_outcome: the record of {name} was damaged: check what it did before calling it once more."
 _EMPTY: Json = {
     **dict.fromkeys(("agent_id", "mode", "model", "message"), ""),
-    **dict.fromkeys(("error", "result", "requested", "answer", "rating", "copy_of", "agents_file", "agent_digest")),
+    **dict.fromkeys(("error", "result", "requested", "answer", "rating", "copy_of", "agents_file", "agent_version")),
     "user_id": "default",
     "notes": [],
 }

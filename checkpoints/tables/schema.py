@@ -22,7 +22,7 @@ _TABLES = (
     # that this one repeats, in a thread that was forked or imported: it did not run here. `agents_file` is the absolute
     # path of the agents file that the task was started with, `attachments` a list of the files of its message, whose
     # contents are beside the database, `client_tools` the tools that its client carries out, `reply_options` what it
-    # asks of the reply. `agent_digest` identifies the definition of the agent that the task began with.
+    # asks of the reply. `agent_version` is the version of its agent that it began with, or was last continued with.
     """CREATE TABLE tasks (
         position {position},
         task_id {key} NOT NULL UNIQUE,
@@ -47,7 +47,7 @@ _TABLES = (
         attachments TEXT NOT NULL DEFAULT '[]',
         client_tools TEXT NOT NULL DEFAULT '[]',
         reply_options TEXT NOT NULL DEFAULT '{}',
-        agent_digest TEXT
+        agent_version TEXT
     )""",
     "CREATE INDEX tasks_of_thread ON tasks (thread_id, position)",
     "CREATE INDEX tasks_of_agent ON tasks (agent_id, position)",

@@ -38,7 +38,7 @@ _GET = "SELECT * FROM tasks WHERE task_id = ?"
 _UPDATE = """
     UPDATE tasks
     SET status = :status, model = :model, result = :result, error = :error, requested = :requested, notes = :notes,
-        answer = :answer, agents_file = :agents_file, agent_digest = :agent_digest, reply_options = :reply_options,
+        answer = :answer, agents_file = :agents_file, agent_version = :agent_version, reply_options = :reply_options,
         updated_at = :now
     WHERE task_id = :task_id
     RETURNING *

@@ -249,8 +249,10 @@ class Registry(Mapping[str, Agent]):
                 found |= self._tools_of_flow(branch.flow)
         return found
 
-    def digest(self, agent: Agent) -> str:
-        """Identify an agent's definition, so that processes know whether theirs is the same one."""
+    def version(self, agent: Agent) -> str:
+        """The agent's version, else a digest of its definition, so that processes know whether theirs is the same."""
+        if agent.version:
+            return agent.version
         if agent.agent_id not in self._digests:
             sets = [item for item in agent.tools if isinstance(item, str) and item in BUILTIN.names]
             own = BUILTIN.resolve(item for item in agent.tools if not isinstance(item, str) or item not in sets)

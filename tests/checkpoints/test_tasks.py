@@ -55,7 +55,7 @@ async def test_a_created_task_is_pending_and_the_same_when_read(store: Store, cl
         "rating": None,
         "copy_of": None,
         "agents_file": None,
-        "agent_digest": None,
+        "agent_version": None,
         "attachments": [],
         "client_tools": [],
         "reply_options": {},

@@ -22,7 +22,7 @@ TASK: dict[str, Any] = {
     **{"message": "hello", "error": None, "result": {"answer": "hi"}, "created_at": 1.0, "updated_at": 2.0},
     **{"requested": None, "notes": ["more"], "answer": None, "rating": 5, "copy_of": None, "language": "zh"},
     "agents_file": None,
-    "agent_digest": None,
+    "agent_version": None,
     "attachments": [{"digest": "a" * 64, "name": "a.png", "media_type": "image/png", "size": 3, "tokens": 1000}],
     "client_tools": [{"type": "function", "function": {"name": "show"}}],
     "reply_options": {"tool_choice": "show"},

@@ -12,7 +12,7 @@ from typing import Any
 from segue.core.records import Unowned, Worker
 
 _UNOWNED = """
-    SELECT task_id, thread_id, agent_id, agent_digest, mode, coalesce(owner, '') AS owner,
+    SELECT task_id, thread_id, agent_id, agent_version, mode, coalesce(owner, '') AS owner,
         coalesce(expires_at, 0) <= ? AS expired
     FROM tasks LEFT JOIN leases USING (thread_id) WHERE status IN ('pending', 'running', 'pausing')
 """
@@ -44,9 +44,9 @@ class PollingWorkers:
             rows = connection.execute(_UNOWNED, (time.time(),)).fetchall()
         finally:
             connection.close()
-        names = ("task_id", "thread_id", "agent_id", "agent_digest", "mode", "owner", "expired")
+        names = ("task_id", "thread_id", "agent_id", "agent_version", "mode", "owner", "expired")
         found = [dict(zip(names, row, strict=True)) for row in rows]
-        return [Unowned(**row, orphaned=not self._has(row["agent_id"], row["agent_digest"])) for row in found]
+        return [Unowned(**row, orphaned=not self._has(row["agent_id"], row["agent_version"])) for row in found]
 
     def _has(self, agent_id: str, digest: str) -> bool:
         return any(worker.agents.get(agent_id) == digest for worker in self._workers.values())
@@ -58,7 +58,7 @@ class PollingWorkers:
         async with asyncio.TaskGroup() as group:
             while True:
                 for each in await self.unowned():
-                    same = each.agent_digest == agents.get(each.agent_id) or each.orphaned
+                    same = each.agent_version == agents.get(each.agent_id) or each.orphaned
                     if each.agent_id in agents and each.expired and same:
                         group.create_task(run(each.task_id))
                 await asyncio.sleep(0.05)

@@ -199,6 +199,8 @@ class Agent(BaseModel):
 
     agent_id: str = Field(pattern=r"^[\w.-]{1,64}$")
     """Its name in commands, requests and lists."""
+    version: str = Field(default="", pattern=r"^[\w.+-]{0,64}$")
+    """Its version, which each task remembers; empty: a digest of its prompt, model, tools, mode and options."""
     description: str = ""
     """What it is for, as lists and other agents' controllers show it."""
     suggestions: Suggestions | dict[Literal["zh", "en"], Suggestions] = ()
@@ -396,19 +398,19 @@ _ELSEWHERE = {
     "base_url",
     "api_key",
     "auto",
-    "mode",
     "model",
     "mcp",
     "prices",
     "suggestions",
     "tools",
+    "version",
 }
 """What a task does not depend on, may differ between machines, or is digested in another form."""
 _OF_REMOTE = {"name", "description", "read_only", "needs_approval"}
 
 
 def agent_digest(agent: Agent, names: Iterable[str], tools: Iterable[Tool]) -> str:
-    """Identify what an agent's tasks depend on: its prompt and options, and the schemas and marks of its tools.
+    """Identify what an agent's tasks depend on: its prompt, mode and options, and its tools' schemas and marks.
 
     `names` are the tool sets of Segue's own, which are the same everywhere. Keys and addresses are left out.
     """

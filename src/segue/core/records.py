@@ -76,8 +76,8 @@ class Public:
 class NewTask:
     """What a task begins with; its language is decided once, and None in a row of an earlier release.
 
-    `agents_file` is the path of the file that its agents come from, None where they come from none; `agent_digest`
-    identifies the agent's definition, None in a row of an earlier release. `attachments` are the message's files, in
+    `agents_file` is the path of the file that its agents come from, None where they come from none; `agent_version`
+    is the version of its agent, None where it is not known. `attachments` are the message's files, in
     the form of `Attachment.json`, `client_tools` the specifications of tools that its client carries out, and
     `reply_options` the form of `ReplyOptions.json`.
     """
@@ -91,7 +91,7 @@ class NewTask:
     message: str
     language: Literal["zh", "en"] | None = None
     agents_file: str | None = None
-    agent_digest: str | None = None
+    agent_version: str | None = None
     attachments: Annotated[
         Annotated[list[Json], BeforeValidator(lambda forms: forms or []), AfterValidator(_attachments)], STORED_AS_JSON
     ] = field(default_factory=list)
@@ -304,7 +304,7 @@ class Permission:
 class Worker(Public):
     """A process that runs the tasks of other processes: what it has, and how many it runs at once.
 
-    `agents` are the digests of its agents, by their ids.
+    `agents` are the versions of its agents, by their ids.
     """
 
     owner: str
@@ -315,9 +315,9 @@ class Worker(Public):
     started_at: float = 0.0
     seen_at: float = 0.0
 
-    def has(self, agent_id: str, mode: str, digest: str | None = None) -> bool:
-        """Whether it can run a task of this agent and mode; with a digest, whether its agent is the same one."""
-        return agent_id in self.agents and mode in self.modes and digest in (None, self.agents[agent_id])
+    def has(self, agent_id: str, mode: str, version: str | None = None) -> bool:
+        """Whether it can run a task of this agent and mode; with a version, whether its agent has it."""
+        return agent_id in self.agents and mode in self.modes and version in (None, self.agents[agent_id])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,7 +330,7 @@ class Unowned:
     task_id: str
     thread_id: str
     agent_id: str
-    agent_digest: str | None
+    agent_version: str | None
     mode: str
     owner: str
     expired: bool

@@ -260,12 +260,12 @@ class Control:
             if reply_options is not None:
                 changes["reply_options"] = _renewed(row, reply_options, agent).json()
             changes["agents_file"] = self._registry.agents_file or row.agents_file
-            known, ours = row.agent_digest, self._registry.digest(agent)
+            known, ours = row.agent_version, self._registry.version(agent)
             leaves = row.mode in self._modes and await self._dispatch.to_worker(row.agent_id, row.mode, known, ours)
-            changes["agent_digest"] = known if leaves else ours  # the worker that takes it stores its own
+            changes["agent_version"] = known if leaves else ours  # the worker that takes it stores its own
             began = row.status == TaskStatus.PENDING
             status = None if began else TaskStatus.RUNNING
-            changed = known not in (None, changes["agent_digest"])
+            changed = known not in (None, changes["agent_version"])
             events = [] if began else [Resumed(task_id=task_id, agent_changed=changed)]
             row = await self._runner.move(row, status, events=events, key=key, release=leaves, **changes)
             return self.submit_to_worker(row) if leaves else (row, begin(row))
@@ -352,7 +352,7 @@ class Control:
         await self._registry.prepare(agent)
         verdicts = check_answer(question["calls"], self._registry.tools_for(agent), answer)
         if row.mode in (*MODES, AUTO) and not await self._dispatch.to_worker(
-            agent.agent_id, row.mode, row.agent_digest
+            agent.agent_id, row.mode, row.agent_version
         ):
             check_tools(question["calls"], verdicts, self._registry.tools_for(agent), agent.agent_id)
         value = {

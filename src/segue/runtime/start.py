@@ -208,8 +208,8 @@ class Starter:
         request.reply_options.check(agent.agent_id, agent.protocol, mode, names)
         if request.steer and (steered := await self._steered(thread_id, request)):
             return steered
-        digest = self._registry.digest(agent)
-        leaves = not unlisted and await self._dispatch.to_worker(agent.agent_id, mode, digest)
+        version = self._registry.version(agent)
+        leaves = not unlisted and await self._dispatch.to_worker(agent.agent_id, mode, version)
         if not leaves:
             self._runner.capacity.check()
         promised = self._promised if self._dispatch.to_workers else None
@@ -226,7 +226,7 @@ class Starter:
                 message=request.message,
                 language=asked or agent.language or language or language_of(request.message),
                 agents_file=self._registry.agents_file or None,
-                agent_digest=digest,
+                agent_version=version,
                 attachments=attachments,
                 client_tools=offered,
                 reply_options=request.reply_options.json(),

@@ -60,19 +60,19 @@ class Dispatch:
         """The workers that are there now."""
         return [] if self._workers is None else [w for w in await self._workers.list() if not is_dead(w.owner)]
 
-    async def to_worker(self, agent_id: str, mode: str, *digests: str | None) -> bool:
+    async def to_worker(self, agent_id: str, mode: str, *versions: str | None) -> bool:
         """Whether a task of this agent, in one of these versions, and mode is left to a worker.
 
         What a task itself starts never is.
         """
         if self._workers is None or self.how is Dispatching.NEVER or is_inside_task():
             return False
-        return self.how is Dispatching.ALWAYS or await self.has_worker(agent_id, mode, *digests)
+        return self.how is Dispatching.ALWAYS or await self.has_worker(agent_id, mode, *versions)
 
-    async def has_worker(self, agent_id: str, mode: str, *digests: str | None) -> bool:
+    async def has_worker(self, agent_id: str, mode: str, *versions: str | None) -> bool:
         """Whether a worker is there that has the mode and the agent, in one of these versions if any is given."""
         workers = await self.workers()
-        return any(worker.has(agent_id, mode, digest) for worker in workers for digest in digests or (None,))
+        return any(worker.has(agent_id, mode, version) for worker in workers for version in versions or (None,))
 
     async def lacks_worker(self, row: Task) -> bool:
         """Whether a task waits for a worker that is not there."""
@@ -205,8 +205,8 @@ class Takeover:
 
     @property
     def agents(self) -> dict[str, str]:
-        """The digests of the agents, by their ids."""
-        return {name: self._registry.digest(agent) for name, agent in self._registry.items()}
+        """The versions of the agents, by their ids."""
+        return {name: self._registry.version(agent) for name, agent in self._registry.items()}
 
     def can_run(self, agent_id: str, mode: str) -> bool:
         """Whether the task's agent and mode are here."""
@@ -250,8 +250,8 @@ class Takeover:
 
     async def _entered(self, row: Task, owner: str) -> Task:
         """The task once it is stored that its worker is gone, or had another version of its agent."""
-        digest = self._registry.digest(self._registry.agent(row.agent_id))
-        changed, began = row.agent_digest not in (None, digest), row.status is not TaskStatus.PENDING
+        version = self._registry.version(self._registry.agent(row.agent_id))
+        changed, began = row.agent_version not in (None, version), row.status is not TaskStatus.PENDING
         if changed:
             logger.warning(
                 "Task %s is run with another version of its agent %s: no worker has the one that it was started with.",
@@ -263,7 +263,7 @@ class Takeover:
             return row
         resumed = Resumed(task_id=row.task_id, agent_changed=changed)
         status = TaskStatus.RUNNING if began else None
-        return await self._runner.move(row, status, events=[resumed] if began else [], agent_digest=digest)
+        return await self._runner.move(row, status, events=[resumed] if began else [], agent_version=version)
 
     async def _is_ready(self, row: Task) -> bool:
         """Make the agent's tools and model ready; a task whose agent cannot be used fails."""
@@ -285,7 +285,7 @@ class Takeover:
         """The tasks that this worker can run and nobody does: the owner's lease ran out, or its process is gone."""
         agents = self.agents
         ours = [each for each in unowned if self.can_run(each.agent_id, each.mode)]
-        found = [replace(each, agent_digest=agents[each.agent_id]) if each.orphaned else each for each in ours]
+        found = [replace(each, agent_version=agents[each.agent_id]) if each.orphaned else each for each in ours]
         dead = [each for each in found if not each.expired and is_dead(each.owner)]
         for each in dead:
             await self._runner.leases.expire(each.thread_id, each.owner)

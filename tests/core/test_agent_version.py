@@ -1,4 +1,4 @@
-"""Digests of agents' definitions: what changes them, and what does not."""
+"""Versions of agents: the one that is given, else a digest: what changes it, and what does not."""
 
 from typing import Any
 
@@ -23,9 +23,9 @@ def pay_with_approval(number: int) -> int:
 pay_with_approval.__name__ = "pay"
 
 
-def digest(**changes: Any) -> str:
+def version(**changes: Any) -> str:
     agent = Agent(**{"agent_id": "a", "prompt": "You pay.", "tools": (pay, "calculator"), **changes})
-    return Registry((agent,), {}).digest(agent)
+    return Registry((agent,), {}).version(agent)
 
 
 @pytest.mark.parametrize(
@@ -38,11 +38,12 @@ def digest(**changes: Any) -> str:
         {"model": "offline"},
         {"protocol": "native"},
         {"max_iteration": 3},
+        {"mode": "plan"},
         {"mcp": [{"name": "files", "command": "files"}]},
     ],
 )
 def test_what_a_task_depends_on_changes_it(changes: dict[str, Any]) -> None:
-    assert digest(**changes) != digest()
+    assert version(**changes) != version()
 
 
 @pytest.mark.parametrize(
@@ -56,11 +57,15 @@ def test_what_a_task_depends_on_changes_it(changes: dict[str, Any]) -> None:
     ],
 )
 def test_keys_addresses_and_orders_do_not(changes: dict[str, Any]) -> None:
-    assert digest(**changes) == digest()
+    assert version(**changes) == version()
+
+
+def test_a_version_that_is_given_stands_for_the_definition() -> None:
+    assert version(version="2026-12-01") == version(version="2026-12-01", prompt="You pay twice.") == "2026-12-01"
 
 
 def test_an_agent_that_is_replaced_has_another_one() -> None:
     registry = Registry((Agent(agent_id="a"),), {})
-    before = registry.digest(registry.agent("a"))
+    before = registry.version(registry.agent("a"))
     registry.register(Agent(agent_id="a", prompt="You pay."))
-    assert registry.digest(registry.agent("a")) != before
+    assert registry.version(registry.agent("a")) != before
