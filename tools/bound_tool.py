@@ -114,7 +114,8 @@ class CallContext(_DirectlyInjectedToolArg):
 
     `idempotency_key` is the same after a crash, a resume and a fork, and on another worker. `attempt` is 2 where an
     earlier run of the call was interrupted, else 1. `step_id` and `trace_id` are empty where the call has none.
-    `result` is what the call returned that an undo takes back.
+    `result` is what the call returned that an undo takes back. `abandoned` is set before a call is cancelled that is
+    not made again: it took too long, or its task was cancelled.
     """
 
     idempotency_key: str
@@ -126,6 +127,7 @@ class CallContext(_DirectlyInjectedToolArg):
     user_id: str = ""
     attempt: int = 1
     result: Any = None
+    abandoned: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
 
 current_call: ContextVar[CallContext] = ContextVar("current_call")
@@ -173,10 +175,6 @@ class Marks:
     def shown(self, name: str) -> dict[str, Any]:
         """The `segue` key of a specification."""
         return {"keywords": list(self.keywords), "title": self.title or name, "read_only": self.read_only}
-
-
-ABANDONED = "this call will not be made again"
-"""The message of a call's cancellation where nobody takes it up later: it took too long, or its task was cancelled."""
 
 
 class UnknownOutcome(Exception):
@@ -253,6 +251,10 @@ class Marked:
     def timeout(self) -> float | None:
         return self.marks.timeout
 
+    async def check_effect(self, arguments: Mapping[str, Any]) -> Any:
+        """The result of an interrupted call, `NOT_DONE` where it may be made again, or None if nothing can tell."""
+        return None
+
 
 @dataclass(frozen=True)
 class BoundTool(Marked):
@@ -295,6 +297,14 @@ class BoundTool(Marked):
             return await self.inner.ainvoke(values)
         value = await run_in_thread(self.name, partial(self.inner.invoke, values))
         return await value if inspect.isawaitable(value) else value
+
+    async def check_effect(self, arguments: Mapping[str, Any]) -> Any:
+        check = self.effect_check
+        return await check.call(check.known(arguments)) if check else None
+
+    def known(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of another tool's arguments that this one has parameters for."""
+        return {name: value for name, value in arguments.items() if name in self.parameters}
 
 
 def refuse_unknown(parameters: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:

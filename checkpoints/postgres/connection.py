@@ -161,7 +161,7 @@ def _rows(cursor: "psycopg.Cursor[Any]") -> RowMaker[Row]:
     return _kind(tuple(column.name for column in cursor.description or ()))
 
 
-UNREACHABLE = "cannot be reached: check that the server runs and that host and port are right"
+_UNREACHABLE = "cannot be reached: check that the server runs and that host and port are right"
 _PASSWORD = "refuses the password or the user: check both; the password is in PGPASSWORD, ~/.pgpass or the URL"
 _MISSING = "does not exist: create it with `createdb`, or name another one with --db"
 _CROWDED = "has no connection left: close others, or raise the server's max_connections"
@@ -186,8 +186,6 @@ _REASONS: tuple[tuple[type[psycopg.Error] | tuple[type[psycopg.Error], ...], str
     ((errors.DataCorrupted, errors.IndexCorrupted), _CORRUPT),
     (errors.IoError, "cannot be read or written: check the server's disk, then resume"),
 )
-_DAMAGED = (_INCOMPLETE, _CORRUPT)
-
 # Errors of a connection that fails have no code, only the server's or libpq's message.
 _REFUSALS = (
     (("too many connections", "too many clients", "remaining connection slots"), _CROWDED),
@@ -195,8 +193,13 @@ _REFUSALS = (
     (("authentication failed", "no password supplied", "no pg_hba.conf entry", 'role "'), _PASSWORD),
     (('database "',), _MISSING),
 )
-PASSING = (UNREACHABLE, _CROWDED)
-"""Reasons that may be gone in a moment: such as those of a server that is restarting."""
+_KINDS = {
+    _UNREACHABLE: DatabaseUnreachable,
+    _CROWDED: DatabaseUnreachable,
+    _INCOMPLETE: DatabaseDamaged,
+    _CORRUPT: DatabaseDamaged,
+}
+"""The errors of reasons; of the others it is `DatabaseUnavailable`."""
 
 
 @contextlib.contextmanager
@@ -219,19 +222,16 @@ def translated(path: str) -> Iterator[None]:
         raise unavailable(path, reason) from error
 
 
-def refusal(error: psycopg.OperationalError) -> str:
-    """Why no connection could be opened."""
+def refusal(path: str, error: psycopg.OperationalError) -> DatabaseUnavailable:
+    """The error for a connection that could not be opened."""
     text = str(error)
-    for phrases, reason in _REFUSALS:
-        if any(phrase in text for phrase in phrases):
-            return reason
-    return UNREACHABLE
+    reasons = (reason for phrases, reason in _REFUSALS if any(phrase in text for phrase in phrases))
+    return unavailable(path, next(reasons, _UNREACHABLE))
 
 
 def unavailable(path: str, reason: str) -> DatabaseUnavailable:
     """The error for a database that cannot be used."""
-    damaged = DatabaseDamaged if reason in _DAMAGED else DatabaseUnavailable
-    kind = DatabaseUnreachable if reason in PASSING else damaged
+    kind = _KINDS.get(reason, DatabaseUnavailable)
     return kind("The database {path} {reason}.", path=path, reason=Clause(reason))
 
 
@@ -242,4 +242,4 @@ def _reason(error: psycopg.Error) -> str:
     is_of_connection = isinstance(error, psycopg.OperationalError) and (
         error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
     )
-    return UNREACHABLE if is_of_connection else ""
+    return _UNREACHABLE if is_of_connection else ""

@@ -13,12 +13,12 @@ from psycopg import errors
 from psycopg.pq import TransactionStatus
 
 from segue.core.environment import without_password
-from segue.core.errors import DatabaseUnavailable
+from segue.core.errors import DatabaseUnavailable, DatabaseUnreachable
 
 from ..database import Connections
 from ..ports import NotRepeatable
 from ..state.checkpoint_ids import next_version
-from .connection import NONE, PASSING, PostgresConnection, connect, refusal, translated, unavailable
+from .connection import NONE, PostgresConnection, connect, refusal, translated
 from .schema import prepare
 from .state import Statements
 
@@ -227,9 +227,9 @@ class PostgresSession:
         """Wait a moment for a server that is gone; once it was away for too long, every try fails at once."""
         now = time.monotonic()
         self._gone_since = self._gone_since or now
-        reason = refusal(error)
-        if reason not in PASSING or now - self._gone_since > self._patience:
-            raise unavailable(self._path, reason) from error
+        refused = refusal(self._path, error)
+        if not isinstance(refused, DatabaseUnreachable) or now - self._gone_since > self._patience:
+            raise refused from error
         time.sleep(RETRY_EVERY)
 
 
@@ -317,6 +317,6 @@ def reached(address: str) -> Iterator[tuple[PostgresConnection, str]]:
             "characters as %XX."
         ) from None
     except psycopg.OperationalError as error:
-        raise unavailable(path, refusal(error)) from error
+        raise refusal(path, error) from error
     with contextlib.closing(connection), translated(path):
         yield connection, path

@@ -14,7 +14,7 @@ from segue.core.events import ErrorRaised, Recovered, StateChanged, to_dict
 from segue.core.records import Json, Recovery, Session, Task, call_checksum, to_row
 from segue.core.row_validators import listed_faults
 from segue.core.task_status import OPEN, TaskStatus
-from segue.prompts.catalogue import sentence
+from segue.prompts.catalogue import phrase, sentence
 from segue.prompts.errors import render
 from segue.prompts.language import Language
 
@@ -127,7 +127,6 @@ def _drop(connection: Connection, damage: Damage, saver: FencedSaver, thread_id:
 
 
 _UNREADABLE = "This text was damaged and could not be read; the session was recovered."
-_LOST = "unknown_outcome: the record of {name} was damaged: check what it did before calling it once more."
 _EMPTY: Json = {
     **dict.fromkeys(("agent_id", "mode", "model", "message"), ""),
     **dict.fromkeys(("error", "result", "requested", "answer", "rating", "copy_of", "agents_file", "agent_version")),
@@ -256,7 +255,7 @@ def _replace_call(connection: Connection, thread_id: str, row: ReadRow, now: flo
     new: Json = {column: whole[column] for column in row.faults if column in whole}
     kept = None if "checksum" in row.faults else row.values.get("outcome")
     if row.faults.keys() & _KNOWN:
-        outcome = CallResult.outcome_unknown(_LOST.format(name=name)).json()
+        outcome = CallResult.outcome_unknown(phrase("call_record_damaged", language, tool=name)).json()
         new |= {"state": "done", "outcome": json.dumps(kept or outcome)}
         new["finished_at"] = row.values.get("finished_at") or row.values.get("started_at") or now
     if row.faults.keys() & {"scope", "idx", "checksum"}:  # it is found again by its name and arguments

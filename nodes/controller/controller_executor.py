@@ -12,7 +12,7 @@ from segue.core.tools import CallKey
 
 from ..shared.context import Node, NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
-from ..shared.prompt_budget import as_json, conversation, truncate_result
+from ..shared.prompt_budget import as_text, conversation, truncate_result
 from ..shared.task import STEER, attachments_of, before_objective, compose_result, end_task
 from ..shared.tool_messages import Settled, exchange
 from .state import ControllerState
@@ -63,9 +63,7 @@ def _logs(state: ControllerState, work: NodeContext) -> str:
 
 def _answer(out: Mapping[str, Any]) -> str:
     """The result as text, behind what was said before."""
-    result = out["result"]
-    text = result if isinstance(result, str) else as_json(result)
-    return "\n\n".join([*_intermediate_answers(out), text or out["summary"]])
+    return "\n\n".join([*_intermediate_answers(out), as_text(out["result"]) or out["summary"]])
 
 
 def _intermediate_answers(out: Mapping[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 from segue.core.calls import CallResult
 from segue.prompts.catalogue import phrase
 
-from ..shared.prompt_budget import as_json, truncate
+from ..shared.prompt_budget import as_json, as_text, truncate
 from .state import FlowState
 
 ARGUMENT_CHARS = 300
@@ -37,22 +37,25 @@ def rounds_of(state: FlowState) -> list[list[dict[str, Any]]]:
 
 def summary_of(branch: str, arguments: Mapping[str, Any], result: Mapping[str, Any], language: str) -> str:
     """A line on what was done and what came of it."""
-    kind = "success" if CallResult.of(result).success else "error"
-    value = result[kind]
-    shown = truncate(value if isinstance(value, str) else as_json(value), RESULT_CHARS)
+    shown = truncate(as_text(CallResult.of(result).content), RESULT_CHARS)
     given = truncate(as_json(arguments), ARGUMENT_CHARS)
-    return phrase(f"flow_{kind}", language, branch=branch, arguments=given, result=shown)
+    return phrase(_text_of(result), language, branch=branch, arguments=given, result=shown)
 
 
 def log_of(outcome: Mapping[str, Any], language: str) -> str:
     """What a round leaves in its memory file: of a tool, the arguments and the result as people read them."""
     if outcome["kind"] != "tool":
         return str(outcome["summary"])
-    result = outcome["result"]
-    kind = "success" if CallResult.of(result).success else "error"
-    parts = {"arguments": _shown(outcome["arguments"], ARGUMENT_CHARS), "result": _shown(result[kind], RESULT_CHARS)}
-    line = phrase(f"flow_{kind}", language, branch=outcome["branch"], arguments="{arguments}", result="{result}")
+    result = _shown(CallResult.of(outcome["result"]).content, RESULT_CHARS)
+    parts = {"arguments": _shown(outcome["arguments"], ARGUMENT_CHARS), "result": result}
+    line = phrase(
+        _text_of(outcome["result"]), language, branch=outcome["branch"], arguments="{arguments}", result="{result}"
+    )
     return re.sub(r"( ?)\{(\w+)\}( ?)", lambda slot: _placed(parts[slot[2]], slot[1], slot[3]), line).strip()
+
+
+def _text_of(result: Mapping[str, Any]) -> str:
+    return "flow_success" if CallResult.of(result).success else "flow_error"
 
 
 def _placed(text: str, before: str, after: str) -> str:
@@ -62,14 +65,14 @@ def _placed(text: str, before: str, after: str) -> str:
 
 def _shown(value: Any, most: int) -> str:
     """A short value as it is; else a list of its fields, with texts of several lines as they are."""
-    text = value if isinstance(value, str) else as_json(value)
+    text = as_text(value)
     if not isinstance(value, Mapping) or (len(text) <= MOST_INLINE and "\\n" not in text):
         return _fenced(truncate(text, most)) if "\n" in text else truncate(text, most)
     return "\n".join(_field(name, each, most) for name, each in value.items()).strip()
 
 
 def _field(name: str, value: Any, most: int) -> str:
-    text = truncate(value if isinstance(value, str) else as_json(value), most)
+    text = truncate(as_text(value), most)
     return f"- {name}:\n\n{_fenced(text)}\n" if "\n" in text.strip() else f"- {name}: {text.strip()}"
 
 

@@ -17,7 +17,7 @@ from segue.tools.calls.json_values import json_value
 
 from ..shared.context import NodeRuntime, announce
 from ..shared.plan_progress import end_steps, step_events
-from ..shared.prompt_budget import as_json, truncate_result
+from ..shared.prompt_budget import as_text, truncate_result
 from .branches import branch_context, flow_context, ids_of, input_names
 from .hooks import exit_of
 from .outcome import outcome_of
@@ -109,7 +109,7 @@ def _result(out: Mapping[str, Any]) -> dict[str, Any]:
     if "status" in out and "result" in out:
         result = json_value(out["result"])
         if out.get("early_exit") and (why := early_exit(out["early_exit"]).error):
-            text = result if isinstance(result, str) else as_json(result)
+            text = as_text(result)
             return {"error": text if text.startswith(why) else f"{why}: {text}"}
         return {"success": {"status": out["status"], "result": result}}
     if out.get("gave_up"):

@@ -20,7 +20,7 @@ from segue.prompts.load import render
 
 from ..shared.context import Node, NodeContext, NodeRuntime, announce, node_context
 from ..shared.nested_services import NestedLedger, nested_services
-from ..shared.prompt_budget import as_json, truncate, truncate_together
+from ..shared.prompt_budget import as_json, as_text, truncate, truncate_together
 from ..shared.task import Assignment
 from ..shared.tool_messages import Settled, exchange
 from .events import engine_event, unknown_calls
@@ -158,15 +158,11 @@ def _before(state: SubTaskWork, task: SubTask, work: NodeContext) -> list[AnyMes
         for need in state["needed"]
     ]
     shown = truncate_together(entries, budget.result_chars, budget.prompt_tokens // 4)
-    results = [f"{entry['task']}: {_said(entry['result']['success'])}" for entry in shown]
+    results = [f"{entry['task']}: {as_text(entry['result']['success'])}" for entry in shown]
     parts = {"rules": rules, "knowledge": knowledge, "results": results}
     texts = {name: "\n".join(f"- {item}" for item in items) or nothing for name, items in parts.items()}
     goal = truncate(state["goal"], budget.prompt_tokens // 4)
     return [HumanMessage(render("subtask", language, goal=goal, **texts), additional_kwargs=_BRIEF)]
-
-
-def _said(value: Any) -> str:
-    return value if isinstance(value, str) else as_json(value)
 
 
 def _made(state: SubTaskWork, task: SubTask) -> list[AnyMessage]:

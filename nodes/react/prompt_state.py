@@ -14,7 +14,7 @@ from segue.tools.builtin import recall_tool
 
 from ..shared.context import NodeContext
 from ..shared.history_window import left_out_results
-from ..shared.prompt_budget import KEPT_CHARS, as_json, ref_of, tokens, truncate
+from ..shared.prompt_budget import KEPT_CHARS, as_json, as_text, ref_of, tokens, truncate
 from ..shared.tool_messages import recall_ref
 from .state import ReactState
 
@@ -147,9 +147,7 @@ class EarlierResult:
 
 def text_of(outcome: Mapping[str, Any]) -> str:
     """A result's text, or its value as JSON."""
-    result = CallResult.of(outcome)
-    value = result.value if result.success else result.error
-    return value if isinstance(value, str) else as_json(value)
+    return as_text(CallResult.of(outcome).content)
 
 
 async def earlier_results(state: ReactState, ledger: Ledger | None) -> dict[str, EarlierResult]:

@@ -29,7 +29,7 @@ from .approval import (
     reason_clause,
 )
 from .context import NodeContext
-from .prompt_budget import as_json, truncate_result
+from .prompt_budget import as_json, as_text, truncate_result
 from .tool_messages import kept, recall_ref
 
 BANNER_CHARS = 300
@@ -165,8 +165,7 @@ class CallRunner:
         """Stream what came of the calls, for those who read only `thinking`."""
         for done in finished:
             result = done.result
-            name, text = ("call_done", result.value) if result.success else ("call_failed", result.error)
-            self._banner(name, done.call, result=_brief(text))
+            self._banner("call_done" if result.success else "call_failed", done.call, result=_brief(result.content))
 
     def _banner(self, name: str, call: PendingCall, **values: str) -> None:
         content = phrase(name, self.language, tool=call["name"], **values)
@@ -297,7 +296,7 @@ def _brief(value: Any) -> str:
     """A value on one line: its `summary` where it has one, else its beginning."""
     if isinstance(value, Mapping):
         value = value.get("summary", value)
-    text = " ".join((value if isinstance(value, str) else as_json(value)).split())
+    text = " ".join(as_text(value).split())
     return text if len(text) <= BANNER_CHARS else f"{text[:BANNER_CHARS]}…"
 
 

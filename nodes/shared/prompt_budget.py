@@ -27,15 +27,20 @@ def as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
+def as_text(value: Any) -> str:
+    """A text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else as_json(value)
+
+
 def truncate_result(result: dict[str, Any], most: int, ref: str = "") -> dict[str, Any]:
     """A tool's result as it goes into a prompt or an event: whole where it fits, else its beginning as text."""
     text = as_json(result)
     if len(text) <= most:
         return result
-    kind = "success" if CallResult.of(result).success else "error"
-    value = result[kind]
+    read = CallResult.of(result)
+    kind = "success" if read.success else "error"
     marks = {name: mark for name, mark in result.items() if name not in (kind, "stack")}
-    return {kind: truncate(value if isinstance(value, str) else as_json(value), most, ref), **marks}
+    return {kind: truncate(as_text(read.content), most, ref), **marks}
 
 
 def truncate_together(entries: Sequence[dict[str, Any]], most_chars: int, most_tokens: int) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from segue.core.calls import UNKNOWN_OUTCOME, CallResult
 from segue.core.tools import CallKey, Ledger
 
-from .prompt_budget import KEPT_CHARS, as_json, ref_of, truncate_result
+from .prompt_budget import KEPT_CHARS, as_text, ref_of, truncate_result
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,10 @@ def exchange(thought: str, calls: Sequence[Settled]) -> list[AnyMessage]:
 
 def _result(call: Settled) -> ToolMessage:
     result = CallResult.of(call.result)
-    value = result.value if result.success else result.error
     about: dict[str, Any] = {"ref": recall_ref(call.key), "key": asdict(call.key)} if call.key else {}
     if result.unknown:
         about[UNKNOWN_OUTCOME] = True
-    text = value if isinstance(value, str) else as_json(value)
+    text = as_text(result.content)
     return ToolMessage(
         f"{text}\n\n{result.note}" if result.note else text,
         tool_call_id=call.call_id,

@@ -325,7 +325,7 @@ async def test_a_card_sends_the_headers_to_no_other_address_and_is_bounded(serve
     with served.client(headers=ALPHA) as http:
         card = http.get("/a2a/shop/.well-known/agent-card.json").content
     for body, why in (
-        (card, "its card is not at the address that it names"),
+        (card, "its card names only other addresses"),
         (b"[" * 200 + b"]" * 200, "100 levels"),
         (b"[" + b"1," * 200_000 + b"1]", "100,000 JSON values"),
         (b" " * 20_000_001, "20,000,000 bytes"),

@@ -184,11 +184,11 @@ async def test_an_asynchronous_tool_may_raise_anything_too(error: BaseException)
         raise error
 
     result = await result_of(fail)
-    assert result["error"].startswith(("RuntimeError: ", "Stop: now", "fail was cancelled from within."))
+    assert result["error"].startswith(("RuntimeError: ", "Stop: now", "fail cancelled itself."))
 
 
 async def test_a_synchronous_tool_that_raises_cancellation_is_no_stop() -> None:
-    assert await result_of(raises(asyncio.CancelledError())) == {"error": "fail was cancelled from within."}
+    assert await result_of(raises(asyncio.CancelledError())) == {"error": "fail cancelled itself."}
 
 
 @pytest.mark.parametrize("error", [GraphInterrupt(), GraphBubbleUp()])
@@ -312,7 +312,7 @@ async def test_a_synchronous_tool_that_is_late_has_an_unknown_outcome(switch: Sw
     assert result["unknown_outcome"] is True
     assert result["error"] == (
         "unknown_outcome: block took longer than 0.05 s and cannot be stopped, so it may still be running and take "
-        "effect later: check what it did before calling it once more."
+        "effect later: check what it did before calling it again."
     )
     assert abandoned() == {"block": 1}
     switch.go.set()

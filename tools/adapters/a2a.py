@@ -16,16 +16,7 @@ from segue.core.clause import Clause
 from segue.core.environment import need_extra
 from segue.core.errors import ToolServerUnavailable
 
-from ..bound_tool import (
-    ABANDONED,
-    NOT_DONE,
-    BadArguments,
-    Marked,
-    Marks,
-    UnknownOutcome,
-    current_call,
-    refuse_unknown,
-)
+from ..bound_tool import NOT_DONE, BadArguments, Marked, Marks, UnknownOutcome, current_call, refuse_unknown
 
 if TYPE_CHECKING:
     import httpx
@@ -77,10 +68,6 @@ class RemoteAgentTool(Marked):
         return f"the A2A agent {self.name}"
 
     @property
-    def effect_check(self) -> "JoinCheck":
-        return JoinCheck(self, self.marks)
-
-    @property
     def repeats_join(self) -> bool:
         """Whether a message that is sent again is the same task: the card says so."""
         return _repeats_join(self.card)
@@ -90,7 +77,7 @@ class RemoteAgentTool(Marked):
 
         Raises:
             RemoteAgentError: the task failed, or the agent refused the message or cannot be reached.
-            UnknownOutcome: the agent was lost after it may have begun the task.
+            UnknownOutcome: the agent was lost after it may have started the task.
         """
         refuse_unknown(_PARAMETERS, arguments)
         if not isinstance(arguments.get("message"), str) or not arguments["message"].strip():
@@ -101,37 +88,17 @@ class RemoteAgentTool(Marked):
                 return await remote.result(begun=True, repeatable=self.read_only)
             return await remote.result()
 
+    async def check_effect(self, arguments: Mapping[str, Any]) -> Any:
+        """A call may be made again where it joins the task that it began."""
+        if self.repeats_join:
+            return NOT_DONE
+        async with self.calling(arguments, current_call.get().idempotency_key) as remote:
+            return NOT_DONE if await remote.find() else None
+
     @asynccontextmanager
     async def calling(self, arguments: Mapping[str, Any], key: str) -> AsyncIterator["_RemoteCall"]:
         async with _client(self.agent, self.card) as client:
             yield _RemoteCall(client, self.name, arguments, key)
-
-
-@dataclass(frozen=True)
-class JoinCheck(Marked):
-    """Determines whether a call that was interrupted may be made again: only where it finds its task."""
-
-    tool: RemoteAgentTool
-    marks: Marks
-
-    @property
-    def name(self) -> str:
-        return self.tool.name
-
-    @property
-    def spec(self) -> Mapping[str, Any]:
-        return self.tool.spec
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        parameters: Mapping[str, Any] = _PARAMETERS["properties"]
-        return parameters
-
-    async def call(self, arguments: Mapping[str, Any]) -> Any:
-        if self.tool.repeats_join:
-            return NOT_DONE
-        async with self.tool.calling(arguments, current_call.get().idempotency_key) as remote:
-            return NOT_DONE if await remote.find() else None
 
 
 class _RemoteCall:
@@ -142,14 +109,14 @@ class _RemoteCall:
         self._name = name
         self._arguments = arguments
         self._key = key
-        self._answers = str(arguments.get("task_id") or "")
+        self._answered_task_id = str(arguments.get("task_id") or "")
         """The task whose question the call answers; empty where it begins one."""
 
     async def result(self, *, begun: bool = False, repeatable: bool = False) -> Any:
-        """What the task came to. One that may be `begun` already is begun again only where that is `repeatable`.
+        """The task's result. `begun`: an earlier attempt may have started it; `repeatable`: then it may start again.
 
         Raises:
-            UnknownOutcome: it is not found, or the agent was lost after it may have begun it.
+            UnknownOutcome: it is not found, or the agent was lost after it may have started it.
         """
         task: Task | None = None
         try:
@@ -158,8 +125,8 @@ class _RemoteCall:
                 raise UnknownOutcome(f"{self._name} does not show a task of the call")
             task = task or await self._send()
             return _result(self._name, await self._end_of(task))
-        except asyncio.CancelledError as error:
-            if error.args == (ABANDONED,):
+        except asyncio.CancelledError:
+            if (call := current_call.get(None)) and call.abandoned.is_set():
                 await self._cancel(task)
             raise
 
@@ -175,11 +142,11 @@ class _RemoteCall:
         from google.protobuf.json_format import ParseError
 
         try:
-            if not self._answers:
+            if not self._answered_task_id:
                 listed = await self._client.list_tasks(ListTasksRequest(context_id=self._key, include_artifacts=True))
                 own = [task for task in listed.tasks if task.context_id == self._key]
                 return own[0] if len(own) == 1 else None
-            task = await self._client.get_task(GetTaskRequest(id=self._answers))
+            task = await self._client.get_task(GetTaskRequest(id=self._answered_task_id))
         except (A2AClientError, ParseError) as error:
             raise UnknownOutcome(f"{self._name} cannot be asked for the task of the call: {error}") from error
         except (A2AError, NotImplementedError):  # it lists no tasks, or has no such task
@@ -193,7 +160,7 @@ class _RemoteCall:
         from a2a.utils.errors import A2AError
         from google.protobuf.json_format import ParseError
 
-        about = {"task_id": self._answers} if self._answers else {"context_id": self._key}
+        about = {"task_id": self._answered_task_id} if self._answered_task_id else {"context_id": self._key}
         parts = [Part(text=self._arguments["message"])]
         message = Message(message_id=self._key, role=Role.ROLE_USER, parts=parts, **about)
         request = SendMessageRequest(message=message, configuration=SendMessageConfiguration(return_immediately=True))
@@ -208,8 +175,8 @@ class _RemoteCall:
                 raise RemoteAgentError(f"{self._name} cannot be reached: {error}") from error
             if _is_refusal(error):
                 raise RemoteAgentError(f"{self._name} refused the message: {error}") from error
-            raise UnknownOutcome(f"{self._name} may have begun what it was told: {error}") from error
-        raise UnknownOutcome(f"{self._name} answered nothing, and may have begun what it was told")
+            raise UnknownOutcome(f"{self._name} may have started the task: {error}") from error
+        raise UnknownOutcome(f"{self._name} answered nothing, and may have started the task")
 
     async def _end_of(self, task: "Task") -> "Task":
         """The task once it does not run any more."""
@@ -232,7 +199,7 @@ class _RemoteCall:
         """Cancel the task there.
 
         Raises:
-            UnknownOutcome: it may go on.
+            UnknownOutcome: it may still be running.
         """
         from a2a.types import CancelTaskRequest
         from a2a.utils.errors import A2AError
@@ -241,11 +208,11 @@ class _RemoteCall:
             if task := task or await self.find():
                 await self._client.cancel_task(CancelTaskRequest(id=task.id))
                 return
-        raise UnknownOutcome(f"the call was left, and {self._name} may go on with its task")
+        raise UnknownOutcome(f"the call was cancelled, and {self._name} may still be running its task")
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether an agent that answers with the error has not begun the task."""
+    """Whether an agent that answers with the error has not started the task."""
     from a2a.utils import errors
 
     return isinstance(
@@ -401,7 +368,7 @@ def _keep_own_address(card: "AgentCard", url: str) -> None:
     own = [each for each in card.supported_interfaces if origin(each.url) == origin(url)]
     others = ", ".join(sorted({each.url for each in card.supported_interfaces}))
     if not own:
-        raise ValueError(f"its card is not at the address that it names: make it the url, if you trust it: {others}")
+        raise ValueError(f"its card names only other addresses: set url to the one that you trust: {others}")
     del card.supported_interfaces[:]
     card.supported_interfaces.extend(own)
 

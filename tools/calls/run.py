@@ -5,7 +5,7 @@ import inspect
 import logging
 import os
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,12 @@ from segue.core.tools import Tool, is_repeatable
 from segue.prompts.catalogue import phrase
 from segue.prompts.errors import rendered
 
-from ..adapters.a2a import RemoteAgentTool
 from ..bound_tool import (
-    ABANDONED,
     NOT_DONE,
     BadArguments,
     BoundTool,
     CallContext,
+    Marked,
     UnknownOutcome,
     current_call,
     has_running_thread,
@@ -113,8 +112,7 @@ class ToolExecutor:
             return CallResult.failed(phrase("call_not_approved", execution.language, tool=tool.name))
         if claim.state == "doubtful" and not (repeatable or execution.approved):
             return unknown_outcome("call_doubtful", execution.language, tool=tool.name)
-        seconds = tool.timeout or execution.timeout
-        return await _attempt(tool, execution.arguments, seconds, execution.language, cancelled=execution.cancelled)
+        return await _attempt(tool, execution, tool.call)
 
 
 TOOLS = ToolExecutor()
@@ -142,15 +140,15 @@ def missing(execution: Execution) -> CallResult:
     return CallResult.failed(phrase("no_tool", execution.language, tool=execution.name, known=known))
 
 
+def _check_value(value: Any) -> Any:
+    return value if value is NOT_DONE else json_value(value)
+
+
 async def _ask_check(tool: Tool, execution: Execution) -> Any:
     """The result that the tool's check gives for an interrupted call, `NOT_DONE`, or None if nothing can tell."""
-    check = tool.effect_check if isinstance(tool, BoundTool | RemoteAgentTool) else None
-    if check is None:
+    if not isinstance(tool, Marked):
         return None
-    known = {name: value for name, value in execution.arguments.items() if name in check.parameters}
-    seconds = tool.timeout or execution.timeout
-    read = lambda value: value if value is NOT_DONE else json_value(value)  # noqa: E731
-    answer = await _attempt(check, known, seconds, execution.language, read)
+    answer = await _attempt(tool, execution, tool.check_effect, _check_value)
     if answer.error:
         logger.warning("The check of the tool %s failed: %s", tool.name, answer.error)
     if answer.value is None or answer.value is NOT_DONE:
@@ -184,45 +182,48 @@ def _interrupted(execution: Execution) -> CallResult:
 
 def unknown_outcome(text: str, language: str, status: CallStatus = CallStatus.UNKNOWN, **values: str) -> CallResult:
     """The result of a call that may or may not have taken effect; `text` names the sentence that says why."""
-    return CallResult.outcome_unknown(f"unknown_outcome: {phrase(text, language, **values)}", status)
+    return CallResult.outcome_unknown(phrase(text, language, **values), status)
 
 
 async def _attempt(
     tool: Tool,
-    arguments: Mapping[str, Any],
-    seconds: float,
-    language: str,
+    execution: Execution,
+    call: Callable[[Mapping[str, Any]], Awaitable[Any]],
     read: Callable[[Any], Any] = json_value,
-    cancelled: Callable[[], bool] = lambda: False,
 ) -> CallResult:
     """Run the tool in a task of its own, so that its cancellations and timeouts are distinguished from ours."""
-    running = asyncio.create_task(_outcome(tool, arguments, language, read), name=f"tool {tool.name}")
+    seconds = tool.timeout or execution.timeout
+    running = asyncio.create_task(_outcome(execution, call, read), name=f"tool {tool.name}")
     _calls.add(running)
     running.add_done_callback(_forget)
     try:
         await asyncio.wait({running}, timeout=seconds)
     except asyncio.CancelledError:
-        await _stop(running, ABANDONED if cancelled() else None)
+        await _stop(running, abandoned=execution.cancelled())
         raise
-    if running.done():
-        return _result(tool, running, language)
-    return await _timed_out(tool, running, seconds, language)
+    if not running.done():
+        return await _timed_out(tool, running, seconds, execution.language)
+    if running.cancelled():
+        return CallResult.failed(phrase("call_cancelled", execution.language, tool=tool.name))
+    return running.result()
 
 
-async def _outcome(tool: Tool, arguments: Mapping[str, Any], language: str, read: Callable[[Any], Any]) -> CallResult:
-    ran = ""
+async def _outcome(
+    execution: Execution, call: Callable[[Mapping[str, Any]], Awaitable[Any]], read: Callable[[Any], Any]
+) -> CallResult:
+    name, language, ran = execution.name, execution.language, ""
     try:
-        value = await tool.call(arguments)
-        ran = phrase("call_unreadable", language, tool=tool.name) + " "
+        value = await call(execution.arguments)
+        ran = phrase("call_unreadable", language, tool=name) + " "
         if isinstance(value, ToolMessage) and value.status == "error":
             return CallResult.failed(_sentence(value.text))
         return CallResult.done(read(value))
     except (GraphBubbleUp, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
         raise
     except UnknownOutcome as error:
-        return unknown_outcome("call_stopped_unknown", language, tool=tool.name, why=_sentence(str(error)))
+        return unknown_outcome("call_stopped_unknown", language, tool=name, why=_sentence(str(error)))
     except BadArguments as error:
-        return CallResult.failed(_sentence(phrase("call_misfit", language, tool=tool.name, why=str(error))))
+        return CallResult.failed(_sentence(phrase("call_misfit", language, tool=name, why=str(error))))
     except BaseException as error:  # noqa: BLE001 - the one seam: a tool may raise anything, and the task continues
         for signal in _signals(error):
             raise signal from None
@@ -243,14 +244,8 @@ def _signals(error: BaseException) -> Iterator[BaseException]:
             yield from _signals(inner)
 
 
-def _result(tool: Tool, ended: "asyncio.Task[CallResult]", language: str) -> CallResult:
-    if ended.cancelled():
-        return CallResult.failed(phrase("call_cancelled", language, tool=tool.name))
-    return ended.result()
-
-
 async def _timed_out(tool: Tool, running: "asyncio.Task[CallResult]", seconds: float, language: str) -> CallResult:
-    await _stop(running, ABANDONED)
+    await _stop(running, abandoned=True)
     if running.done() and not running.cancelled():
         ended = running.result()
         if ended.success or ended.status is CallStatus.UNKNOWN:
@@ -262,8 +257,10 @@ async def _timed_out(tool: Tool, running: "asyncio.Task[CallResult]", seconds: f
     return unknown_outcome("call_late_unknown", language, tool=tool.name, n=limit)
 
 
-async def _stop(running: "asyncio.Task[CallResult]", why: str | None) -> None:
-    running.cancel(why)
+async def _stop(running: "asyncio.Task[CallResult]", *, abandoned: bool) -> None:
+    if abandoned:
+        current_call.get().abandoned.set()
+    running.cancel()
     await asyncio.wait({running}, timeout=GRACE_SECONDS)
 
 

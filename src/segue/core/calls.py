@@ -83,11 +83,16 @@ class CallResult:
 
     @classmethod
     def outcome_unknown(cls, error: str, status: CallStatus = CallStatus.UNKNOWN) -> Self:
-        return cls(status=status, error=error, unknown=True)
+        return cls(status=status, error=f"{UNKNOWN_OUTCOME}: {error}", unknown=True)
 
     @property
     def success(self) -> bool:
         return self.status in (CallStatus.DONE, CallStatus.REPEATED)
+
+    @property
+    def content(self) -> Any:
+        """The value, or the error."""
+        return self.value if self.success else self.error
 
     @property
     def outcome(self) -> Literal["success", "error", "unknown"]:
@@ -96,7 +101,7 @@ class CallResult:
 
     def json(self) -> dict[str, Any]:
         """The form in events, states and the ledger: {"success": value} or {"error": text}, with marks."""
-        form: dict[str, Any] = {"success": self.value} if self.success else {"error": self.error}
+        form: dict[str, Any] = {"success" if self.success else "error": self.content}
         if self.stack:
             form["stack"] = self.stack
         match self.status:

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 from zlib import crc32
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -27,7 +27,7 @@ from .row_validators import (
 from .task_status import ENDED, TaskStatus
 
 Json = dict[str, Any]
-R = TypeVar("R")
+R = TypeVar("R", bound="Record")
 
 BEST: Final = 5
 """The highest rating; the lowest is 1."""
@@ -64,6 +64,15 @@ def _event(form: Json) -> Json:
     return form
 
 
+class Record:
+    """What the rows of a table are read into."""
+
+    row_name: ClassVar[str] = "task {task_id}"
+    """Names a row in an error, by what of it can be read."""
+    is_recoverable: ClassVar[bool] = True
+    """Whether a recovery repairs a row of a known session."""
+
+
 @dataclass(frozen=True)
 class Public:
     """A record whose public form has all its fields."""
@@ -73,7 +82,7 @@ class Public:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NewTask:
+class NewTask(Record):
     """What a task begins with; its language is decided once, and None in a row of an earlier release.
 
     `agents_file` is the path of the file that its agents come from, None where they come from none; `agent_version`
@@ -124,6 +133,11 @@ class Task(NewTask):
     copy_of: str | None
 
     @property
+    def reply_language(self) -> Literal["zh", "en"]:
+        """The language of what is said about the task."""
+        return self.language or "en"
+
+    @property
     def is_over(self) -> bool:
         """Whether it is finished for good: answered, failed with a result, or cancelled."""
         return self.status in ENDED or (self.status == TaskStatus.ERROR and self.result is not None)
@@ -139,7 +153,7 @@ class Task(NewTask):
 
 
 @dataclass(frozen=True)
-class StatusTally:
+class StatusTally(Record):
     """How many tasks have a status; `oldest` is when the one that has had it for longest was last changed."""
 
     status: Status
@@ -152,7 +166,7 @@ FORK_MARK = "↳ "
 
 
 @dataclass(frozen=True, kw_only=True)
-class Thread:
+class Thread(Record):
     """A thread with the fields of its newest task; `turns` is the number of its tasks.
 
     `title` is the one that a person gave it, else its first message; a fork begins with its original's. One without a
@@ -178,8 +192,10 @@ class Thread:
 
 
 @dataclass(frozen=True)
-class Session:
+class Session(Record):
     """What was chosen for a thread, which may have no task yet: where a message names none, its agent and model."""
+
+    row_name = "choice of agent and model"
 
     thread_id: Name
     agent_id: str = ""
@@ -229,11 +245,14 @@ def is_short_id(given: object) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnownRequest:
+class KnownRequest(Record):
     """What a request did: it began a task, continued it after its event `seq`, or made a thread, with no task_id.
 
     `is_stored` says whether its client can read it again.
     """
+
+    row_name = "idempotency key of task {task_id}"
+    is_recoverable = False
 
     key: str
     task_id: str
@@ -245,8 +264,10 @@ class KnownRequest:
 
 
 @dataclass(frozen=True)
-class Webhook:
+class Webhook(Record):
     """A webhook to call since its task stopped, claimed until `due`; `attempts` counts this one."""
+
+    row_name = "webhook of task {task_id}"
 
     task_id: str
     webhook_id: str
@@ -338,8 +359,10 @@ class Unowned:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class Call(Record):
     """A tool call in the ledger; one that is `orphaned` is not in the thread's state any more."""
+
+    row_name = "call {name} of task {task_id}"
 
     thread_id: Name
     task_id: Name
@@ -368,8 +391,10 @@ def call_checksum(row: Row) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredEvent:
+class StoredEvent(Record):
     """A durable event; `event` is in the form of `events.to_dict`, `source` names the step that made it."""
+
+    row_name = "event {seq} of task {task_id}"
 
     task_id: Name
     seq: Count
@@ -452,10 +477,10 @@ def to_row(kind: type, values: Mapping[str, Any]) -> Json:
     }
 
 
-def damaged(kind: type, values: Mapping[str, Any], faults: Mapping[str, str]) -> StorageError:
+def damaged(kind: type[Record], values: Mapping[str, Any], faults: Mapping[str, str]) -> StorageError:
     """The error for a row, by what of it can be read; without its session nothing can be recovered."""
     what, reason, thread_id = described(kind, values), listed_faults(faults), values.get("thread_id", "")
-    if thread_id and kind is not KnownRequest:  # a recovery repairs none of those
+    if thread_id and kind.is_recoverable:
         return DamagedRow(thread_id, reason, what)
     return DatabaseDamaged(
         "The database holds a row that cannot be read ({what}, {reason}), so it is damaged: `segue doctor` says what "
@@ -465,21 +490,9 @@ def damaged(kind: type, values: Mapping[str, Any], faults: Mapping[str, str]) ->
     )
 
 
-def described(kind: type, values: Mapping[str, Any]) -> str:
+def described(kind: type[Record], values: Mapping[str, Any]) -> str:
     """Which row it is, by what of it can be read."""
-    task = f"task {values.get('task_id', '')}"
-    match kind.__name__:
-        case "StoredEvent":
-            return f"event {values.get('seq', '?')} of {task}"
-        case "Call":
-            return f"call {values.get('name', '?')} of {task}"
-        case "Session":
-            return "choice of agent and model"
-        case "KnownRequest":
-            return f"idempotency key of {task}"
-        case "Webhook":
-            return f"webhook of {task}"
-    return task
+    return kind.row_name.format(**{"seq": "?", "name": "?", "task_id": "", **values})
 
 
 def _plain(record: Task | Thread) -> Json:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field
 
 from .errors import ConfigurationError
-from .records import Call, Json, Name, Public
+from .records import Call, Json, Name, Public, Record
 
 SHORT = 6
 """Characters of a snapshot's short id: the last of its id, which are random."""
@@ -108,7 +108,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Branch:
+class Branch(Record):
     """A thread that repeats its `parent` up to a turn, from 1, and differs from there on.
 
     All branches of a conversation have its first thread as their `root`, which has no parent.

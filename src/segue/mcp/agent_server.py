@@ -335,7 +335,7 @@ class AgentServer:
         """Report progress until the task stops."""
         async with aclosing(self._app.follow(task.task_id, after)) as events:
             async for event in events:
-                if text := _progress(event, _language(task)):
+                if text := _progress(event, task.reply_language):
                     await ctx.session.report_progress(event.seq, None, text)
 
     async def _ask(
@@ -343,7 +343,7 @@ class AgentServer:
     ) -> ElicitResult | CallToolResult | InputRequiredResult:
         """A person's answer, or what the client is to do for one."""
         form = ElicitRequestFormParams(
-            message=question_text(question, _language(task)), requested_schema=answer_schema(question)
+            message=question_text(question, task.reply_language), requested_schema=answer_schema(question)
         )
         if ctx.session.check_client_capability(ClientCapabilities(elicitation=ElicitationCapability())):
             if ctx.protocol_version >= INPUT_REQUIRED_SINCE:
@@ -358,7 +358,7 @@ class AgentServer:
         prefix = self._prefix_of(ctx)
         if self._app.agents.agent(task.agent_id).arguments is not None:  # its tool takes no answer
             return _result(task, prefix, form.message, question)
-        text = ask_again(question, task.thread_id.removeprefix(prefix), _language(task))
+        text = ask_again(question, task.thread_id.removeprefix(prefix), task.reply_language)
         return _result(task, prefix, text, question)
 
 
@@ -406,14 +406,10 @@ def _said(task: Task, question: Json, answer: ElicitResult) -> Any:
     """What a person answered, as the task takes it."""
     content = answer.content or {}
     if question["kind"] == "approval":
-        return verdict_of(question, content, _language(task), accepted=answer.action == "accept")
+        return verdict_of(question, content, task.reply_language, accepted=answer.action == "accept")
     if answer.action != "accept":
         raise InvalidAnswer("The question was not answered: call the tool again with an answer.")
     return str(content.get(_ANSWER) or "")
-
-
-def _language(task: Task) -> Language:
-    return task.language or "en"
 
 
 def _progress(event: Event, language: Language) -> str:
@@ -433,7 +429,7 @@ def _progress(event: Event, language: Language) -> str:
 def _result(task: Task, prefix: str, text: str = "", question: Json | None = None) -> CallToolResult:
     """The result of a task that stopped; `text` is what a person is asked with a question."""
     result = task.result or {}
-    answer = text or result.get("answer") or task.error or no_answer(_language(task))
+    answer = text or result.get("answer") or task.error or no_answer(task.reply_language)
     about = Answered(
         answer=answer,
         session_id=task.thread_id.removeprefix(prefix),

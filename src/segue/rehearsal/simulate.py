@@ -174,6 +174,6 @@ async def load_conversation(app: App, conversation_id: str) -> Conversation:
         utterances=utterances,
         state=ended.get("state", {}),
         ending=ending_of(ended) if ended else None,
-        language=config.language or (language_of(first) if first else task.language or "en"),
+        language=config.language or (language_of(first) if first else task.reply_language),
         task_id=task.task_id,
     )

@@ -121,6 +121,6 @@ def _execution(undo: BoundTool, call: Call, task: Task, key: CallKey, seconds: f
         idempotency_key=idempotency_key(origin, undo.name, call.arguments),
         session_id=task.thread_id,
         user_id=task.user_id,
-        language=task.language or "en",
+        language=task.reply_language,
         undone=(call.outcome or {}).get("success"),
     )

@@ -224,10 +224,10 @@ async def language_by_now(graph: CompiledStateGraph[Any, Any, Any, Any], row: Ta
     try:
         state = await state_at(graph, {"configurable": {"thread_id": row.thread_id}}, subgraphs=True)
     except SegueError:
-        return row.language or "en"
+        return row.reply_language
     nested = (task.state.values for task in state.tasks if isinstance(task.state, StateSnapshot))
     known = [values for values in (*nested, state.values) if values.get("task_id") == row.task_id]
-    return next((str(values["language"]) for values in known if values.get("language")), row.language or "en")
+    return next((str(values["language"]) for values in known if values.get("language")), row.reply_language)
 
 
 def config_of(place: Place) -> RunnableConfig:

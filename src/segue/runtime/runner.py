@@ -421,7 +421,7 @@ class Runner:
             cancelled=lambda: run.cancelled,
             files=self._storage.files.get,
             memory=self.memory.of(row.user_id, self._storage.sync),
-            client_tools=client_tools(row.client_tools, row.language or "en"),
+            client_tools=client_tools(row.client_tools, row.reply_language),
             reply_options=ReplyOptions.of(row.reply_options),
         )
         names = {"agent": row.agent_id, "mode": row.mode, "user_id": row.user_id, "model": row.model}
@@ -451,7 +451,7 @@ class Runner:
         self.saver.hold(row.thread_id, fence)  # what could not be saved counts no more
         agent = self._registry.get(row.agent_id)  # it may be gone by now
         tools = self._registry.tools_for(agent) if agent else {}
-        language = row.language or "en"
+        language = await language_by_now(self.graph, row)
         calls = await ledger.settle_all(row.task_id, lambda name: left_open(name, tools, language).json())
         for call in calls:
             if call.fence == fence and CallResult.of(call.outcome or {}).status is CallStatus.LEFT_OPEN:

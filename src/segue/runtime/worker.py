@@ -272,7 +272,7 @@ class Takeover:
             await self._registry.prepare(agent)
             self._registry.model_for(agent, row.model)
         except SegueError as error:
-            text = render(error, row.language or "en")
+            text = render(error, row.reply_language)
             failed = ErrorRaised(task_id=row.task_id, message=text, final=True)
             await self._runner.move(row, TaskStatus.ERROR, error=text, events=[failed])
             return False

@@ -241,7 +241,7 @@ class Handler(RequestHandler):
     async def _updates(self, caller: Caller, row: Task, after: int) -> AsyncGenerator[A2ATask | Update, None]:
         """The task as it is, then what happens after its event of that number until it stops."""
         yield await self._task(caller, row.task_id)
-        translation = Translation(Description(caller.tenant, row), row.language or "en", after)
+        translation = Translation(Description(caller.tenant, row), row.reply_language, after)
         async with aclosing(events_of(self._service, row.task_id, 0, so_far=True)) as events:
             async for event in events:
                 for update in translation.of(event):

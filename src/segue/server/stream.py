@@ -13,7 +13,6 @@ from ..core.errors import SegueError
 from ..core.events import Event
 from ..core.records import Json, Task
 from ..prompts.errors import problem_sentence, render_over_http
-from ..prompts.language import Language
 from .errors import new_error_id
 from .frames import HEARTBEAT, PADDING, done_frame
 from .log_config import logger
@@ -82,7 +81,7 @@ def task_frames(
     async def frames() -> AsyncGenerator[bytes, None]:
         async with aclosing(events_of(service, task_id, after, so_far)) as events:
             async for event in events:
-                for frame in service.frame_cache.frames(event, tenant, row.language or "en"):
+                for frame in service.frame_cache.frames(event, tenant, row.reply_language):
                     yield frame
         yield done_frame(task_id, await outcome(service.app, tenant, task_id))
 
@@ -125,7 +124,7 @@ async def stopped(service: Service, task_id: str) -> None:
 def _broken(tenant: Tenant, row: Task, error: Exception) -> Json:
     """The result of a stream that failed."""
     error_id = new_error_id()
-    language: Language = row.language or "en"
+    language = row.reply_language
     logger.error("stream broke", exc_info=error, extra={"error_id": error_id, "task_id": row.task_id})
     if isinstance(error, SegueError):
         sentence = tenant.without_prefix(render_over_http(error, language))

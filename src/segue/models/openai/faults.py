@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import sys
 import time
 from asyncio import sleep
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -53,7 +54,6 @@ class RetryPolicy:
         return datetime.fromtimestamp(self.clock() + seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-_INVALID_REQUEST = ("UnsupportedProtocol", "InvalidURL", "LocalProtocolError")
 _REASON_CHARS = 200
 _QUOTA = "insufficient_quota"
 
@@ -93,6 +93,12 @@ class Redactor:
         return self._secret.sub("***", text)
 
 
+def client_errors(*names: str) -> tuple[type[Exception], ...]:
+    """The exceptions of these names: OpenAI's client is built on one of two httpx, and takes clients of the other."""
+    clients = [sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules]
+    return tuple(getattr(client, name) for client in clients for name in names)
+
+
 def fault_of(error: "openai.OpenAIError", redact: Redactor, clock: Callable[[], float]) -> Fault:
     """Return the fault behind an error of the client."""
     import openai  # it takes most of a second, and only a fault needs it
@@ -111,18 +117,18 @@ def fault_of(error: "openai.OpenAIError", redact: Redactor, clock: Callable[[], 
 def _connection_fault(error: "openai.APIConnectionError", redact: Redactor) -> Fault:
     cause = error.__cause__
     why = _words(str(cause or error) or type(cause).__name__, redact)
-    if type(cause).__name__ in _INVALID_REQUEST:
+    if isinstance(cause, client_errors("UnsupportedProtocol", "InvalidURL", "LocalProtocolError")):
         return Fault(
             Clause("could not be asked ({why})", why=why), "check base_url and the key, then resume", retryable=False
         )
-    if isinstance(cause, Exception) and not type(cause).__name__.startswith("Connect"):
+    if isinstance(cause, Exception) and not isinstance(cause, client_errors("ConnectError", "ConnectTimeout")):
         return Fault(Clause("broke off the connection ({why})", why=why))
     return Fault(Clause("could not be reached ({why})", why=why), "check the address and the network, then resume")
 
 
 def timeout_fault(seconds: float, cause: BaseException | None) -> Fault:
     """Return the fault of a timeout."""
-    if type(cause).__name__ == "ConnectTimeout":
+    if isinstance(cause, client_errors("ConnectTimeout")):
         return Fault(Clause("could not be reached in time"), "check the address and the network, then resume")
     advice = "check the endpoint, then resume; a slow one needs a larger read_timeout on the agent"
     return Fault(Clause("sent nothing new for {seconds} s", seconds=f"{seconds:g}"), advice)

@@ -1,7 +1,6 @@
 """The connection between LangChain's OpenAI client and the endpoint: no incomplete or invalid reply passes it."""
 
 import asyncio
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from types import TracebackType
@@ -13,10 +12,21 @@ import openai
 from ...core.clause import Clause
 from ...core.models import ModelPiece, ModelReply, TextDelta
 from ..reply import GrowingReply
-from .faults import AttemptFailed, Fault, Redactor, RetryPolicy, body_fault, fault_of, timeout_fault, too_long
+from .faults import (
+    AttemptFailed,
+    Fault,
+    Redactor,
+    RetryPolicy,
+    body_fault,
+    client_errors,
+    fault_of,
+    timeout_fault,
+    too_long,
+)
 from .wire_format import Choice, Completion, Message, ToolCall, read_completion
 
 _REPHRASE = "rephrase the message, or choose another model"
+_BROKEN_OFF = Fault(Clause("broke off its reply"))
 _NOT_ASCII = Clause("the key or a header is not ASCII")
 
 
@@ -236,10 +246,12 @@ class Transport:
         except UnicodeEncodeError:
             fault = Fault(Clause("could not be asked ({why})", why=_NOT_ASCII), "check the key", retryable=False)
             raise AttemptFailed(fault) from None
-        except _network_errors() as error:
-            if "Timeout" in type(error).__name__:
-                raise AttemptFailed(timeout_fault(self._seconds, error)) from None
-            raise AttemptFailed(Fault(Clause("broke off its reply"))) from None
+        except client_errors("TimeoutException") as error:
+            raise AttemptFailed(timeout_fault(self._seconds, error)) from None
+        except client_errors("RequestError"):
+            raise AttemptFailed(_BROKEN_OFF) from None
+        except (OSError, anyio.EndOfStream):
+            raise AttemptFailed(_BROKEN_OFF) from None
 
 
 def _as_body(payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -311,12 +323,6 @@ async def _joined(received: AsyncGenerator[bytes, None]) -> bytes:
             raise AttemptFailed(too_long(MAX_BYTES))
         body.append(chunk)
     return b"".join(body)
-
-
-def _network_errors() -> tuple[type[Exception], ...]:
-    """What reading a body may raise: the client is built on one of two httpx, and takes clients of the other."""
-    clients = (sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules)
-    return (OSError, anyio.EndOfStream, *(client.RequestError for client in clients))
 
 
 async def _event_data(received: AsyncIterator[bytes], limit: int) -> AsyncGenerator[list[bytes], None]:

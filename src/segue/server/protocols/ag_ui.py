@@ -47,7 +47,6 @@ from pydantic import ValidationError
 from ...core.errors import MemoryUnavailable
 from ...core.events import BranchEnd, BranchStart, Event, ToolCall, ToolResult
 from ...core.records import Json, Task
-from ...prompts.language import Language
 from ...prompts.protocols import answer_schema, question_text, stop_notice
 from ...runtime.projection import call_id
 from ...runtime.reply_stream import (
@@ -173,7 +172,7 @@ class Translation:
     def __init__(self, run: RunInput, row: Task) -> None:
         self._run = run
         self._row = row
-        self._language: Language = row.language or "en"
+        self._language = row.reply_language
         self._thread = ClientThread(run, row)
         self._message_id, self._round = "", ""
         self._count = len(run.messages)

@@ -10,7 +10,6 @@ from pydantic import BaseModel, Field
 
 from ...core.events import Event, ToolCall
 from ...core.records import Json, Task
-from ...prompts.language import Language
 from ...prompts.protocols import reply_notice, stop_notice
 from ...runtime.reply_stream import Added, CallOpened, Discarded, Kind, Part, ReplyStream
 from ..readers.client_tools import tool_call_id, waiting_calls
@@ -157,7 +156,7 @@ class Completion:
 
     def text(self, result: Json) -> str:
         """The answer; of a task that has none, what was written of it and what it waits for."""
-        language: Language = self.row.language or "en"
+        language = self.row.reply_language
         if result["status"] == "done":
             return self._reply.own(str(result["answer"]))
         if result["status"] != "waiting":

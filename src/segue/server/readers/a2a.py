@@ -128,7 +128,7 @@ def _answer(question: Mapping[str, Any], message: Message, row: Task) -> Any:
     if form is None:
         return answer_of(question, get_message_text(message))
     if question["kind"] == "approval":
-        return verdict_of(question, form, row.language or "en", accepted=True)
+        return verdict_of(question, form, row.reply_language, accepted=True)
     return {"answer": form.get("answer")}
 
 

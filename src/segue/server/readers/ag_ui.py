@@ -308,7 +308,7 @@ async def _answer(
         if last.tool_call_id not in await asked_calls(service, task.task_id):
             raise not_found("call", last.tool_call_id or "")
         waiting = {last.tool_call_id}
-    language: Language = task.language or "en"
+    language = task.reply_language
     sent = {
         each.tool_call_id: client_result(each.text, each.error or "", language)
         for each in messages
@@ -332,7 +332,7 @@ async def _resume(
             "`resume` has one entry for each interrupt of the last run, which are: {ids}.", ids=", ".join(asked)
         )
     if question["kind"] == "approval":
-        language: Language = task.language or "en"
+        language = task.reply_language
         by_id = {entry.interrupt_id: entry for entry in entries}
         verdicts = [_verdict(by_id[_call_interrupt(question, call)], call, language) for call in question["calls"]]
         return await service.answer(tenant, task, question, {"verdicts": verdicts}, key)

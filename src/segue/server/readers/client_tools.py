@@ -11,7 +11,6 @@ from ...core.events import QuestionAsked
 from ...core.question import CLIENT_CALLS
 from ...core.records import Json, RequestKey, Task
 from ...core.reply_options import ReplyOptions
-from ...prompts.language import Language
 from ...prompts.protocols import client_result, with_message
 from ..errors import Problem, not_found
 from ..service import Begun, Service
@@ -57,7 +56,7 @@ async def submit_results(
     results = {call_id: text for call_id, text in sent.items() if call_id in waiting}
     if not waiting or (sent and not results):
         raise Problem(409, "ResultGiven")
-    language: Language = task.language or "en"
+    language = task.reply_language
     if message:
         results |= {call_id: client_result(None, "", language) for call_id in waiting if call_id not in results}
         last = [*results][-1]
@@ -141,6 +140,6 @@ async def resume_with_results(
     for named in results:
         if named not in asked:
             raise not_found("call", named)
-    language: Language = task.language or "en"
+    language = task.reply_language
     sent = {asked[named]: client_result(text, "", language) for named, text in results.items()}
     return await submit_results(service, tenant, task, sent, message, key, reply_options)
