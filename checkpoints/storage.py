@@ -14,6 +14,7 @@ from .tables.ledger import ToolLedger
 from .tables.preferences import Permissions, Preferences
 from .tables.request_keys import RequestKeys
 from .tables.tasks import Tasks
+from .tables.thread_list import ThreadList
 from .tables.webhooks import Webhooks
 
 
@@ -37,6 +38,7 @@ class Storage:
         self.preferences = Preferences(database)
         self.webhooks = Webhooks(database)
         self.sessions = Threads(backend)
+        self.threads = ThreadList(database)
         self.files = Files(database, backend.contents)
 
     def ledger(self, thread_id: str, fence: int = 0) -> ToolLedger:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import psycopg
 
 from segue.core.errors import DatabaseUnavailable
-from segue.core.records import Json, Unowned, Worker
+from segue.core.records import Json
+from segue.core.workers import Unowned, Worker
 
 from ..ports import Connection
 from .connection import CHANNEL, SCHEMA, STREAMS, conninfo

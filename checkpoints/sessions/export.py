@@ -9,6 +9,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, messages_from_dict
 from langgraph.checkpoint.base import empty_checkpoint
 
+from segue.core.conversation import bot_session
 from segue.core.errors import (
     DamagedCheckpoint,
     DatabaseUnavailable,
@@ -98,12 +99,18 @@ def store_import(
     refuse_taken(connection, thread_id)
     try:
         for table, row in read.rows:
-            own = {"user_id": user_id} if table == "tasks" and user_id is not None else {}
+            own = _own(row, thread_id, user_id) if table == "tasks" else {}
             insert_row(connection, table, {**row, **own, "thread_id": thread_id})
         put_rows(connection, thread_id, read.checkpoints, read.writes)
         connection.execute(_UNRATE, (thread_id,))
     except connection.duplicate as error:
         raise InvalidExport(f"two of its rows contradict each other ({error})") from error
+
+
+def _own(task: Json, thread_id: str, user_id: str | None) -> Json:
+    """What a task has here in place of what its document says."""
+    bot = bot_session(thread_id) if task["bot_session"] else None
+    return {"bot_session": bot, "user_id": task["user_id"] if user_id is None else user_id}
 
 
 def export(connection: Connection, thread_id: str) -> Json:

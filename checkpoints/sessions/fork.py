@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from segue.core.context import Ids
+from segue.core.conversation import bot_session
 from segue.core.errors import TaskError, ThreadBusy, ThreadExists
 from segue.core.events import Paused, StateChanged, Steered
 from segue.core.records import FORK_MARK, Json, RequestKey
@@ -226,6 +227,7 @@ def _fork(
     renaming = Renaming(row["task_id"] for row in tasks)
     for row in tasks:
         new = {"thread_id": new_thread_id, "copy_of": row["task_id"], "requested": None, "rating": None}
+        new["bot_session"] = row["bot_session"] and bot_session(new_thread_id)
         insert_row(connection, "tasks", renaming.row(row) | new)
     _copy_log(connection, scope, renaming, new_thread_id, unfinished["task_id"] if unfinished else None)
     with decoding(thread_id):

@@ -155,10 +155,11 @@ _IMPORTED = f"""
 """
 _OLDEST = "SELECT min(checkpoint_id) FROM checkpoints WHERE thread_id = ?"
 _PUT = """
-    INSERT INTO sessions (thread_id, agent_id, model, metadata, created_at)
-    VALUES (:thread_id, :agent_id, :model, :metadata, :created_at)
+    INSERT INTO sessions (thread_id, agent_id, model, metadata, is_pinned, is_archived, created_at)
+    VALUES (:thread_id, :agent_id, :model, :metadata, :is_pinned, :is_archived, :created_at)
     ON CONFLICT (thread_id) DO UPDATE
-    SET agent_id = excluded.agent_id, model = excluded.model, metadata = excluded.metadata
+    SET agent_id = excluded.agent_id, model = excluded.model, metadata = excluded.metadata,
+        is_pinned = excluded.is_pinned, is_archived = excluded.is_archived
 """
 _DELETE = "DELETE FROM {} WHERE thread_id = ?"
 _PUT_BRANCH = """

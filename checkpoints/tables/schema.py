@@ -23,6 +23,7 @@ _TABLES = (
     # path of the agents file that the task was started with, `attachments` a list of the files of its message, whose
     # contents are beside the database, `client_tools` the tools that its client carries out, `reply_options` what it
     # asks of the reply. `agent_version` is the version of its agent that it began with, or was last continued with.
+    # `origin` is what sent the message, `bot_session` the thread of the agent that is a conversation's bot.
     """CREATE TABLE tasks (
         position {position},
         task_id {key} NOT NULL UNIQUE,
@@ -47,12 +48,15 @@ _TABLES = (
         attachments TEXT NOT NULL DEFAULT '[]',
         client_tools TEXT NOT NULL DEFAULT '[]',
         reply_options TEXT NOT NULL DEFAULT '{}',
-        agent_version TEXT
+        agent_version TEXT,
+        origin TEXT NOT NULL,
+        bot_session {key}
     )""",
     "CREATE INDEX tasks_of_thread ON tasks (thread_id, position)",
     "CREATE INDEX tasks_of_agent ON tasks (agent_id, position)",
     # What is counted for metrics: without the copies that forks and imports make.
     "CREATE INDEX tasks_of_status ON tasks (status, updated_at) WHERE copy_of IS NULL",
+    "CREATE INDEX tasks_of_bot ON tasks (bot_session) WHERE bot_session IS NOT NULL",
     "CREATE INDEX tasks_with_files ON tasks (position) WHERE attachments <> '[]'",
     # `source` is NULL for the runner's own events, which are never put twice. With row ids: without them SQLite moves
     # the end of a row of more than a kilobyte to a page of its own.
@@ -129,6 +133,8 @@ _TABLES = (
         agent_id TEXT NOT NULL,
         model TEXT NOT NULL,
         metadata TEXT NOT NULL,
+        is_pinned BIGINT NOT NULL DEFAULT 0,
+        is_archived BIGINT NOT NULL DEFAULT 0,
         created_at DOUBLE PRECISION NOT NULL
     )""",
     # Where it is reported that a task stopped; `due` is when, as long as it is to be.

@@ -1,14 +1,13 @@
 """The tasks of a database: one for each message, with its status and result."""
 
-import re
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from segue.core.errors import AmbiguousTask, TaskError, UnknownTask, UnknownThread
+from segue.core.errors import AmbiguousTask, TaskError, UnknownTask
 from segue.core.events import Event, StateChanged
-from segue.core.records import Json, NewTask, RequestKey, StatusTally, Task, Thread, damaged, from_row, read, to_row
+from segue.core.records import Json, NewTask, RequestKey, StatusTally, Task, damaged, from_row, read, to_row
 from segue.core.task_status import ACTIVE, ENDED, TaskStatus, next_status
 
 from ..ports import ALL, Connection, Database, Row, lease_clock, sql_list
@@ -21,7 +20,6 @@ Moved = tuple[Task, list[Event]]
 """A task, and the events that were stored with the change."""
 
 _Tasks = list[Task]
-_Threads = list[Thread]
 _Owned = list[tuple[Task, str]]
 _Tallies = list[StatusTally]
 
@@ -43,17 +41,6 @@ _UPDATE = """
     WHERE task_id = :task_id
     RETURNING *
 """
-_LISTED = """(
-    CAST(:bots AS INTEGER) = 1 OR substr({thread_id}, length({thread_id}) - 3) <> '.bot' OR NOT EXISTS (
-        SELECT 1 FROM tasks AS talk WHERE talk.thread_id = substr({thread_id}, 1, length({thread_id}) - 4)
-        AND talk.mode = 'conversation' AND talk.message LIKE :agents
-    )
-)"""
-"""Whether a thread is listed: that of a conversation's bot is a part of the conversation."""
-_COUNT_THREADS = f"""
-    SELECT count(*) AS threads FROM (SELECT thread_id FROM tasks UNION SELECT thread_id FROM sessions) AS every
-    WHERE {_LISTED.format(thread_id="every.thread_id")}
-"""
 _NUMBERED = "SELECT task_id FROM tasks WHERE thread_id = ? ORDER BY position"
 _SINCE = """
     SELECT * FROM tasks WHERE thread_id = :thread_id AND (
@@ -61,7 +48,8 @@ _SINCE = """
         OR position >= coalesce((SELECT position FROM tasks WHERE task_id = CAST(:task_id AS TEXT)), 0)
     ) ORDER BY position
 """
-_WILDCARD = re.compile("[!%_]")
+_CONVERSATION = "SELECT * FROM tasks WHERE bot_session = ? ORDER BY position DESC LIMIT 1"
+_BOT = "SELECT bot_session FROM tasks WHERE thread_id = ? AND bot_session IS NOT NULL LIMIT 1"
 _LATEST = "SELECT * FROM tasks WHERE thread_id = ? ORDER BY position DESC LIMIT 1"
 _STARTING_WITH = "SELECT task_id FROM tasks WHERE substr(task_id, 1, length(:text)) = :text ORDER BY position LIMIT 10"
 _REQUESTED = "SELECT task_id, requested FROM tasks WHERE requested IS NOT NULL AND task_id IN ({})"
@@ -91,57 +79,6 @@ _LIST = """
         AND (CAST(:before AS TEXT) IS NULL OR position < (SELECT position FROM tasks WHERE task_id = :before))
     ORDER BY position DESC LIMIT :limit
 """
-_SELECT_THREADS = """
-    SELECT last.thread_id, turns, titles.title, first.message AS first_message, last.message,
-        last.agent_id, last.mode, last.model, last.status, last.updated_at AS updated_at,
-        coalesce(sessions.agent_id, '') AS default_agent, coalesce(sessions.model, '') AS default_model,
-        coalesce(root, last.thread_id) AS root, last.position AS position
-    FROM (
-        SELECT counted.*, root,
-            row_number() OVER (
-                PARTITION BY coalesce(root, counted.thread_id)
-                ORDER BY CASE WHEN turns < turn THEN 1 ELSE 0 END, last DESC
-            ) AS place
-        FROM (
-            SELECT thread_id, count(*) AS turns, min(position) AS first, max(position) AS last FROM tasks {of_tasks}
-            GROUP BY thread_id
-        ) AS counted LEFT JOIN branches ON branches.thread_id = counted.thread_id
-    ) AS counted
-    JOIN tasks AS first ON first.position = counted.first
-    JOIN tasks AS last ON last.position = counted.last
-    LEFT JOIN titles ON titles.thread_id = last.thread_id
-    LEFT JOIN sessions ON sessions.thread_id = last.thread_id
-    WHERE place = 1 AND (:prefix = '' OR substr(last.thread_id, 1, length(:prefix)) = :prefix)
-        AND {listed}
-        AND (
-            :search = '' OR lower(titles.title) LIKE lower(:pattern) ESCAPE '!'
-            OR lower(first.message) LIKE lower(:pattern) ESCAPE '!'
-        )
-    UNION ALL
-    SELECT sessions.thread_id, 0, titles.title, '', '', sessions.agent_id, '', sessions.model, 'done',
-        sessions.created_at, sessions.agent_id, sessions.model, sessions.thread_id, 0
-    FROM sessions LEFT JOIN titles ON titles.thread_id = sessions.thread_id
-    WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.thread_id = sessions.thread_id) {of_sessions}
-        AND (:prefix = '' OR substr(sessions.thread_id, 1, length(:prefix)) = :prefix)
-        AND (:search = '' OR lower(titles.title) LIKE lower(:pattern) ESCAPE '!')
-    ORDER BY updated_at DESC, position DESC LIMIT :limit
-"""
-# Of the branches of a conversation the one that was used last; one whose own turn was not stored is none yet.
-_THREADS = _SELECT_THREADS.format(of_tasks="", of_sessions="", listed=_LISTED.format(thread_id="last.thread_id"))
-_THREAD = _SELECT_THREADS.format(
-    of_tasks="WHERE thread_id = :thread_id", of_sessions="AND sessions.thread_id = :thread_id", listed="1 = 1"
-)
-_OF_AGENTS = '%"segue:%'
-"""In the message of a conversation whose bot is an agent."""
-_IS_THREAD = """
-    SELECT 1 FROM tasks WHERE thread_id = :thread_id
-    UNION ALL SELECT 1 FROM sessions WHERE thread_id = :thread_id LIMIT 1
-"""
-_NAME = """
-    INSERT INTO titles (thread_id, title) VALUES (:thread_id, :title)
-    ON CONFLICT (thread_id) DO UPDATE SET title = excluded.title
-"""
-_UNNAME = "DELETE FROM titles WHERE thread_id = :thread_id"
 
 
 EMPTY: Json = {
@@ -159,15 +96,6 @@ def shown(row: Row) -> Task:
         sentence = str(damaged(Task, values, faults))
         values = {**EMPTY, **values, "status": TaskStatus.ERROR, "error": sentence}
     return Task(**values)
-
-
-def _shown_thread(row: Row) -> Thread:
-    title = row["title"] if isinstance(row["title"], str) else row["first_message"]
-    values, faults = read(Thread, {**dict(row), "title": title})
-    if faults:
-        unread = {**EMPTY, "turns": 0, "title": "", "default_agent": "", "default_model": "", "root": ""}
-        values = {**unread, **values, "status": TaskStatus.ERROR}
-    return Thread(**{field.name: values[field.name] for field in fields(Thread)})
 
 
 class Tasks:
@@ -352,6 +280,16 @@ class Tasks:
         rows = await self._database.read(lambda connection: connection.fetched(_LATEST, (thread_id,)))
         return from_row(Task, rows[0]) if rows else None
 
+    async def conversation_of(self, thread_id: str) -> Task | None:
+        """Return the newest conversation whose bot has this thread, as lists show it, or None."""
+        rows = await self._database.read(lambda connection: connection.fetched(_CONVERSATION, (thread_id,)))
+        return shown(rows[0]) if rows else None
+
+    async def bot_of(self, thread_id: str) -> str:
+        """Return the thread of the bot of a conversation; empty where the thread is none with an agent."""
+        rows = await self._database.read(lambda connection: connection.fetched(_BOT, (thread_id,)))
+        return str(rows[0]["bot_session"]) if rows else ""
+
     async def list(
         self,
         agent_id: str | None = None,
@@ -398,50 +336,6 @@ class Tasks:
         """
         values = {"thread_id": thread_id, "task_id": task_id, "moment": moment}
         return [shown(row) for row in await self._database.read(lambda db: db.fetched(_SINCE, values))]
-
-    async def threads(self, limit: int = 50, prefix: str = "", search: str = "", bots: bool = False) -> _Threads:
-        """Return the threads with that prefix whose title or first message contains `search`, last used first.
-
-        `bots`: also those of conversations' bots.
-        """
-        pattern = "%" + _WILDCARD.sub(r"!\g<0>", search) + "%"
-        values = {"limit": _most(limit), "prefix": prefix, "search": search, "pattern": pattern}
-        values |= {"bots": int(bots), "agents": _OF_AGENTS}
-        rows = await self._database.read(lambda connection: connection.fetched(_THREADS, values))
-        return [_shown_thread(row) for row in rows]
-
-    async def count_threads(self, bots: bool = False) -> int:
-        """Count the threads that `threads` returns without a limit."""
-        values = {"bots": int(bots), "agents": _OF_AGENTS}
-        (row,) = await self._database.read(lambda connection: connection.fetched(_COUNT_THREADS, values))
-        return int(row["threads"])
-
-    async def thread(self, thread_id: str) -> Thread:
-        """Return one thread.
-
-        Raises:
-            UnknownThread: it has no task, and was not created without one.
-        """
-        values = {"thread_id": thread_id, "limit": 1, "prefix": "", "search": "", "pattern": ""}
-        rows = await self._database.read(lambda connection: connection.fetched(_THREAD, values))
-        if not rows:
-            raise UnknownThread(thread_id)
-        return _shown_thread(rows[0])
-
-    async def name_thread(self, thread_id: str, title: str) -> None:
-        """Give a thread a title; an empty one leaves it with its first message.
-
-        Raises:
-            UnknownThread: it has no task, and was not created without one.
-        """
-        values = {"thread_id": thread_id, "title": title}
-
-        def name(connection: Connection) -> None:
-            if not connection.fetched(_IS_THREAD, values):
-                raise UnknownThread(thread_id)
-            connection.execute(_NAME if title else _UNNAME, values)
-
-        await self._database.write(name)
 
 
 def _of(statuses: Collection[TaskStatus] | None) -> str:

@@ -15,6 +15,7 @@ from .core.events import Event, to_dict
 from .core.models import Model
 from .core.records import Json, Task
 from .core.result import Result
+from .core.session_filter import SessionFilter
 from .core.timeline import Retention
 from .graphs.chat import MODES, UNLISTED
 from .memory.folder import MemoryFolder
@@ -304,7 +305,9 @@ class App:
         `search` is a text in the title or in the first message, which is the title of a session that was not renamed.
         Of a damaged record lists show what can be read, with the status error; of a task, its error says what to do.
         """
-        return [thread.json() for thread in await self.sessions.list(limit, prefix, search)]
+        return [
+            thread.json() for thread in await self.sessions.list(limit, SessionFilter(prefix=prefix, search=search))
+        ]
 
     async def rename(self, session_id: str, title: str) -> None:
         """Give a session a title; an empty one takes it back.

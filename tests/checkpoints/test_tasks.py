@@ -10,12 +10,16 @@ from segue.checkpoints.sqlite.database import SqliteDatabase
 from segue.checkpoints.tables.event_log import EventLog
 from segue.checkpoints.tables.leases import Lease
 from segue.checkpoints.tables.tasks import Tasks
+from segue.checkpoints.tables.thread_list import ThreadList
 from segue.core.errors import IllegalTransition, StaleOwner, TaskError, UnknownTask, UnknownThread
 from segue.core.events import Paused, Steered
 from segue.core.records import NewTask, Session, Task
+from segue.core.session_filter import SessionFilter
 from segue.core.task_status import ACTIVE, ENDED, OPEN, TASK_TRANSITIONS, TaskStatus, next_status
 
 from .conftest import Clock, Store
+
+EVERY = SessionFilter()
 
 
 async def create(
@@ -59,6 +63,8 @@ async def test_a_created_task_is_pending_and_the_same_when_read(store: Store, cl
         "attachments": [],
         "client_tools": [],
         "reply_options": {},
+        "origin": "python",
+        "bot_session": None,
         "created_at": 1000.0,
         "updated_at": 1000.0,
     }
@@ -239,7 +245,8 @@ async def test_tasks_are_listed_newest_first_by_agent_thread_and_page(store: Sto
 
 async def test_threads_show_their_last_task(database: SqliteDatabase, clock: Clock) -> None:
     tasks = Tasks(database, clock)
-    assert await tasks.threads() == []
+    threads = ThreadList(database)
+    assert await threads.list(EVERY) == []
     await create(tasks, "t1", thread_id="old")
     clock.now += 1
     await create(tasks, "t2", thread_id="new")
@@ -249,7 +256,9 @@ async def test_threads_show_their_last_task(database: SqliteDatabase, clock: Clo
     await tasks.move("t3", TaskStatus.RUNNING)
     await Threads(SqliteBackend(database)).create(Session("empty", "support", "offline", created_at=clock.now))
     of_both = {"agent_id": "support", "mode": "react", "model": "offline", "default_agent": "", "default_model": ""}
+    of_both |= {"origin": "python", "pinned": False, "archived": False}
     chosen = {
+        "origin": "api",
         "mode": "",
         "default_agent": "support",
         "default_model": "offline",
@@ -271,15 +280,15 @@ async def test_threads_show_their_last_task(database: SqliteDatabase, clock: Clo
         "title": "message of t1: 你好",
         "message": "message of t1: 你好",
     }
-    assert [thread.json() for thread in await tasks.threads()] == [
+    assert [thread.json() for thread in await threads.list(EVERY)] == [
         {**new, **of_both, "status": "running", "updated_at": 1003.0},
         {**empty, **of_both, **chosen, "updated_at": 1003.0},
         {**old, **of_both, "status": "pending", "updated_at": 1000.0},
     ]
-    await tasks.name_thread("empty", "later")
-    for thread in await tasks.threads():
-        assert await tasks.thread(thread.thread_id) == thread
+    await threads.name("empty", "later")
+    for thread in await threads.list(EVERY):
+        assert await threads.get(thread.thread_id) == thread
     with pytest.raises(UnknownThread):
-        await tasks.thread("ne")
-    assert [thread.title for thread in await tasks.threads(search="late")] == ["later"]
-    assert [thread.thread_id for thread in await tasks.threads(limit=1)] == ["new"]
+        await threads.get("ne")
+    assert [thread.title for thread in await threads.list(SessionFilter(search="late"))] == ["later"]
+    assert [thread.thread_id for thread in await threads.list(EVERY, limit=1)] == ["new"]

@@ -10,7 +10,8 @@ from segue.checkpoints.open import open_storage
 from segue.checkpoints.postgres.database import open_database
 from segue.cli.commands.doctor import Finding, _database
 from segue.cli.settings import Settings
-from segue.core.records import NewTask, Worker
+from segue.core.records import NewTask
+from segue.core.workers import Worker
 from segue.core.task_status import TaskStatus
 from segue.prompts.language import Language
 from tests.postgres import Cluster

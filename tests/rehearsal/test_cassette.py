@@ -348,7 +348,7 @@ async def test_a_session_that_cannot_be_recorded_says_why(name: str, bench: Call
 
 async def test_a_bots_session_names_the_log_of_its_conversation(bench: Callable[..., Awaitable[Bench]]) -> None:
     laid = await bench([Text("Hi")])
-    await laid.app.ask("hi", session_id="talk.bot", agent="a", mode="direct")
+    await laid.app.ask("hi", session_id="talk.bot", agent="a", mode="direct", origin="conversation")
     with pytest.raises(TaskError, match="belongs to a conversation"):
         await record(laid.app, "talk.bot")
 

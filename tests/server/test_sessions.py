@@ -64,3 +64,42 @@ def test_another_tenants_session_is_not_there(client: httpx.Client) -> None:
     ):
         assert answered.status_code == 404
     assert client.post("/api/sessions", json={"session_id": "mine"}, headers=BETA).status_code == 201
+
+
+def listed(client: httpx.Client, **query: object) -> list[str]:
+    items = client.get("/api/sessions", params={"limit": 200, **query}).json()["items"]  # type: ignore[dict-item]
+    return [item["session_id"] for item in items if item["session_id"].startswith("filed")]
+
+
+def test_a_pinned_session_is_listed_first_and_an_archived_one_where_it_is_asked_for(client: httpx.Client) -> None:
+    for name in ("filed-1", "filed-2", "filed-3"):
+        chat(client, "apples", session_id=name)
+    assert client.patch("/api/sessions/filed-1", json={"pinned": True}).status_code == 204
+    assert client.patch("/api/sessions/filed-2", json={"archived": True}).status_code == 204
+    assert (listed(client), listed(client, archived=True)) == (["filed-1", "filed-3"], ["filed-2"])
+    shown = client.get("/api/sessions/filed-1").json()
+    assert (shown["pinned"], shown["archived"]) == (True, False)
+    assert client.patch("/api/sessions/filed-1", json={"pinned": False, "title": "x"}).status_code == 204
+    assert client.patch("/api/sessions/filed-2", json={"archived": False}).status_code == 204
+    assert listed(client) == ["filed-3", "filed-2", "filed-1"]
+    assert client.patch("/api/sessions/filed-1", json={"pinned": True}, headers=BETA).status_code == 404
+
+
+def test_a_branch_is_filed_with_its_conversation(client: httpx.Client) -> None:
+    task_id = chat(client, "apples", session_id="filed-root")[0]["task_id"]
+    client.patch("/api/sessions/filed-root", json={"archived": True}).raise_for_status()
+    body = {"message": "pears", "session_id": "filed-branch"}
+    client.post(f"/api/tasks/{task_id}/branch", json=body).raise_for_status()
+    assert client.get("/api/sessions/filed-branch").json()["archived"]
+    client.patch("/api/sessions/filed-branch", json={"archived": False}).raise_for_status()
+    assert not client.get("/api/sessions/filed-root").json()["archived"]
+
+
+def test_what_programs_began_is_listed_apart_from_what_people_wrote(client: httpx.Client) -> None:
+    chat(client, "apples", session_id="filed-page", origin="page")
+    chat(client, "apples", session_id="filed-api")
+    people, programs = listed(client, sender="people"), listed(client, sender="programs")
+    assert "filed-page" in people and "filed-page" not in programs
+    assert "filed-api" in programs and "filed-api" not in people
+    origins = [client.get(f"/api/sessions/{name}").json()["origin"] for name in ("filed-page", "filed-api")]
+    assert origins == ["page", "api"]

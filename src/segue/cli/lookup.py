@@ -53,7 +53,7 @@ async def find_task(app: "App", text: str) -> str:
     if text != LATEST:
         return await app.tasks.find(text)
     for task in await app.tasks.list(limit=1):
-        return (await _conversation_of(app, task.thread_id) or task).task_id
+        return (await app.tasks.conversation_of(task.thread_id) or task).task_id
     raise NothingStored
 
 
@@ -66,18 +66,8 @@ async def find_session(app: "App", name: str) -> str:
     if name != LATEST:
         return name
     for session in await app.sessions.list(1):
-        task = await _conversation_of(app, session.thread_id)
-        return task.thread_id if task else session.thread_id
+        return session.thread_id
     raise NothingStored
-
-
-async def _conversation_of(app: "App", session_id: str) -> "Task | None":
-    """The task of the conversation whose bot has this session."""
-    from ..core.conversation import MODE, conversation_of_bot
-
-    name = conversation_of_bot(session_id)
-    task = await app.tasks.newest(name) if name else None
-    return task if task and task.mode == MODE else None
 
 
 def for_task(settings: Settings, name: str) -> Settings:

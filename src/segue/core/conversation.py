@@ -30,11 +30,6 @@ def bot_session(conversation_id: str) -> str:
     return f"{conversation_id}{_BOT}"
 
 
-def conversation_of_bot(session_id: str) -> str:
-    """The conversation whose bot's session has this name; empty where it is the name of none."""
-    return session_id.removesuffix(_BOT) if session_id.endswith(_BOT) else ""
-
-
 def without_end(text: str) -> str:
     """A text without the [END] that it may close with, where it must not end the conversation."""
     end, found = len(text.rstrip()), False

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from .attachments import read_attachment
 from .errors import DamagedRow, DatabaseDamaged, StorageError
 from .events import TYPES, Event, from_dict, to_dict
+from .origin import MessageOrigin
 from .row_validators import (
     IDS,
     LAST,
@@ -88,7 +89,8 @@ class NewTask(Record):
     `agents_file` is the path of the file that its agents come from, None where they come from none; `agent_version`
     is the version of its agent, None where it is not known. `attachments` are the message's files, in
     the form of `Attachment.json`, `client_tools` the specifications of tools that its client carries out, and
-    `reply_options` the form of `ReplyOptions.json`.
+    `reply_options` the form of `ReplyOptions.json`. `bot_session` is the thread of a conversation's bot, if it is an
+    agent.
     """
 
     task_id: Name
@@ -110,6 +112,8 @@ class NewTask(Record):
     reply_options: Annotated[Annotated[Json, BeforeValidator(lambda form: form or {})], STORED_AS_JSON] = field(
         default_factory=dict
     )
+    origin: Annotated[MessageOrigin, BeforeValidator(lambda origin: "python" if origin is None else origin)] = "python"
+    bot_session: Name | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +174,8 @@ class Thread(Record):
     """A thread with the fields of its newest task; `turns` is the number of its tasks.
 
     `title` is the one that a person gave it, else its first message; a fork begins with its original's. One without a
-    task is done, with empty texts. `root` is the first thread of the conversation that it is a branch of, else itself.
+    task is done, with empty texts. `root` is the first thread of the conversation that it is a branch of, else itself;
+    the whole conversation is `pinned` or `archived`. `origin` is that of its first message.
     """
 
     thread_id: Name
@@ -185,6 +190,9 @@ class Thread(Record):
     default_agent: str
     default_model: str
     root: str
+    origin: MessageOrigin
+    pinned: bool
+    archived: bool
 
     def json(self) -> Json:
         """The public form."""
@@ -193,7 +201,10 @@ class Thread(Record):
 
 @dataclass(frozen=True)
 class Session(Record):
-    """What was chosen for a thread, which may have no task yet: where a message names none, its agent and model."""
+    """What was chosen for a thread, which may have no task yet: where a message names none, its agent and model.
+
+    The first thread of a conversation says whether that is pinned or archived.
+    """
 
     row_name = "choice of agent and model"
 
@@ -201,6 +212,8 @@ class Session(Record):
     agent_id: str = ""
     model: str = ""
     metadata: Annotated[dict[str, str], STORED_AS_JSON] = field(default_factory=dict)
+    is_pinned: Literal[0, 1] = 0
+    is_archived: Literal[0, 1] = 0
     created_at: Moment = 0.0
 
 
@@ -319,43 +332,6 @@ class Permission:
     def json(self) -> Json:
         """The public form."""
         return {name: value for name, value in asdict(self).items() if name != "version"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Worker(Public):
-    """A process that runs the tasks of other processes: what it has, and how many it runs at once.
-
-    `agents` are the versions of its agents, by their ids.
-    """
-
-    owner: str
-    agents: Mapping[str, str]
-    modes: list[str]
-    concurrency: int
-    running: int = 0
-    started_at: float = 0.0
-    seen_at: float = 0.0
-
-    def has(self, agent_id: str, mode: str, version: str | None = None) -> bool:
-        """Whether it can run a task of this agent and mode; with a version, whether its agent has it."""
-        return agent_id in self.agents and mode in self.modes and version in (None, self.agents[agent_id])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unowned:
-    """A task to run; its `owner` is the last one that did not let it go, alive unless its lease `expired`.
-
-    `orphaned`: no worker is there that has the agent as it was when the task began.
-    """
-
-    task_id: str
-    thread_id: str
-    agent_id: str
-    agent_version: str | None
-    mode: str
-    owner: str
-    expired: bool
-    orphaned: bool
 
 
 @dataclass(frozen=True, kw_only=True)

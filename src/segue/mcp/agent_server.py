@@ -58,6 +58,7 @@ from ..core.errors import InvalidAnswer, QuestionClosed, SegueError, TaskError, 
 from ..core.events import Action, Event, RecursionStart, StepUpdate, ToolCall
 from ..core.records import Json, RequestKey, Task, is_short_id
 from ..core.reply_options import AnswerFormat
+from ..core.session_filter import SessionFilter
 from ..core.task_status import TaskStatus
 from ..prompts.errors import render
 from ..prompts.language import Language
@@ -226,7 +227,7 @@ class AgentServer:
 
     async def _list_sessions(self, ctx: Context, _: PaginatedRequestParams | None) -> ListResourcesResult:
         prefix = self._prefix_of(ctx)
-        threads = await self._app.sessions.list(LISTED, prefix)
+        threads = await self._app.sessions.list(LISTED, SessionFilter(prefix=prefix))
         names = [(thread.thread_id.removeprefix(prefix), thread.title) for thread in threads]
         return ListResourcesResult(
             resources=[
@@ -249,7 +250,8 @@ class AgentServer:
         values: list[str] = []
         if params.ref.type == "ref/resource":
             prefix = self._prefix_of(ctx)
-            threads = await self._app.sessions.list(LISTED, prefix + params.argument.value)
+            which = SessionFilter(prefix=prefix + params.argument.value)
+            threads = await self._app.sessions.list(LISTED, which)
             values = [thread.thread_id.removeprefix(prefix) for thread in threads]
         return CompleteResult(completion=Completion(values=values))
 
@@ -295,6 +297,7 @@ class AgentServer:
                 user_id=f"{prefix}default",
                 steer=True,
                 key=key,
+                origin="mcp",
             )
             task, _ = await self._app.tasks.start(request)
         return task, 0

@@ -98,7 +98,7 @@ class SegueBot:
             user_id=self._setting.user_id,
             model=self._setting.model,
             language=conversation.language,
-            is_from_conversation=True,
+            origin="conversation",
         )
         return await self._result(await self._app.tasks.start(request))
 

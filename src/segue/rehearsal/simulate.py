@@ -7,6 +7,7 @@ from ..core.context import Ids, RunContext
 from ..core.conversation import MODE, Conversation, ConversationConfig, Role, Utterance, bot_session
 from ..core.errors import ConfigurationError, ThreadExists, UnknownThread
 from ..core.events import Uttered
+from ..core.origin import MessageOrigin
 from ..core.records import Json, RequestKey
 from ..core.task_status import ENDED, TaskStatus
 from ..nodes.conversation.init import read_config, with_language
@@ -86,7 +87,13 @@ async def _begun(app: App, config: ConversationConfig, session_id: str) -> Start
 
 
 async def start_conversation(
-    app: App, config: ConversationConfig, session_id: str, *, user_id: str = "default", key: RequestKey | None = None
+    app: App,
+    config: ConversationConfig,
+    session_id: str,
+    *,
+    user_id: str = "default",
+    key: RequestKey | None = None,
+    origin: MessageOrigin = "python",
 ) -> Started:
     """Start a conversation as the task of a new session, which runs in the background.
 
@@ -116,6 +123,7 @@ async def start_conversation(
         user_id=user_id,
         language=config.language,
         key=key,
+        origin=origin,
     )
     return await app.tasks.start(request, unlisted=MODE)
 

@@ -376,4 +376,5 @@ def _request(task: Task, session_id: str, message: str) -> Request:
         model=task.model,
         files=[read_attachment(form) for form in task.attachments],
         language=task.language or "",
+        origin=task.origin,
     )

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_core.messages import BaseMessage, convert_to_openai_messages, messages_to_dict
@@ -17,10 +17,8 @@ from ..checkpoints.storage import Storage
 from ..checkpoints.tables.tasks import Tasks
 from ..core.attachments import ATTACHMENTS, naming
 from ..core.context import Ids
-from ..core.conversation import MODE, bot_session, conversation_of_bot
+from ..core.conversation import bot_session
 from ..core.errors import (
-    ConfigurationError,
-    DamagedRow,
     DamagedSession,
     FileUnavailable,
     InvalidExport,
@@ -33,9 +31,9 @@ from ..core.errors import (
 from ..core.json_depth import DEEPEST, is_too_deep
 from ..core.records import Json, Permission, Recovery, RequestKey, Session, Task, Thread
 from ..core.reply_options import ReplyOptions
+from ..core.session_filter import SessionFilter
 from ..core.task_status import ENDED
 from ..core.timeline import Branch, Pruned, Retention, Snapshot
-from ..nodes.conversation.init import read_config
 from ..prompts.language import Language
 from ..tools.adapters.client import client_tool_specs
 from .history.retention import Pruning
@@ -44,6 +42,8 @@ from .run import state_at
 from .runner import Runner, thread_config
 
 logger = logging.getLogger(__name__)
+
+EVERY = SessionFilter()
 
 _SESSION = re.compile(r"^[\w.:@-]{1,128}$")
 
@@ -90,16 +90,18 @@ class Sessions:
             raise UnknownThread(session_id)
         return [_openai_form(message) for message in messages]
 
-    async def list(self, limit: int = -1, prefix: str = "", search: str = "", bots: bool = False) -> Sequence[Thread]:
-        """The sessions whose names begin with `prefix`, the last used first; `search` is a text in the title.
+    async def list(
+        self, limit: int = -1, which: SessionFilter = EVERY, *, pinned_first: bool = False
+    ) -> Sequence[Thread]:
+        """The sessions, the last used first.
 
         The session of a conversation's bot is part of the conversation, and is listed with `bots` only.
         """
-        return await self._runner.tasks.threads(limit, prefix, search, bots)
+        return await self._storage.threads.list(which, limit, pinned_first=pinned_first)
 
-    async def count(self, bots: bool = False) -> int:
+    async def count(self, which: SessionFilter = EVERY) -> int:
         """How many sessions there are, as `list` lists them."""
-        return await self._runner.tasks.count_threads(bots)
+        return await self._storage.threads.count(which)
 
     async def get(self, session_id: str) -> Thread:
         """One session, as `list` shows it.
@@ -107,7 +109,7 @@ class Sessions:
         Raises:
             UnknownThread.
         """
-        return await self._runner.tasks.thread(session_id)
+        return await self._storage.threads.get(session_id)
 
     async def choices(self, session_id: str) -> Session | None:
         """What was chosen for a session; None where nothing was."""
@@ -149,6 +151,20 @@ class Sessions:
         """
         await self._storage.sessions.put(session)
 
+    async def file(self, session_id: str, *, pinned: bool | None = None, archived: bool | None = None) -> None:
+        """Pin or archive the session's conversation, or take it back; None leaves it as it is.
+
+        Raises:
+            UnknownThread.
+        """
+        root = (await self.get(session_id)).root
+        session = await self.choices(root) or Session(root, created_at=time.time())
+        if pinned is not None:
+            session = replace(session, is_pinned=1 if pinned else 0)
+        if archived is not None:
+            session = replace(session, is_archived=1 if archived else 0)
+        await self.choose(session)
+
     async def fork(
         self,
         from_session: str,
@@ -168,7 +184,7 @@ class Sessions:
             InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, KeyUsed, DamagedSession.
         """
         check_session(session_id)
-        bot = await bot_session_of(self._storage.tasks, from_session)
+        bot = await self._storage.tasks.bot_of(from_session)
         beside = [(bot, bot_session(session_id))] if bot else []
         storage = self._storage.sessions
         task_id = await storage.fork(
@@ -246,7 +262,7 @@ class Sessions:
             UnknownThread.
         """
         for each in await self._conversation(session_id):
-            await self._storage.tasks.name_thread(each, " ".join(title.split()))
+            await self._storage.threads.name(each, " ".join(title.split()))
 
     async def branches(self, session_id: str) -> Sequence[Branch]:
         """The branches of the session's conversation, the first one at the beginning; empty where it has none."""
@@ -314,7 +330,7 @@ class Sessions:
 
     async def _delete_leased(self, session_id: str, keep_memory: bool) -> None:
         """Delete a session that is leased, and the session of its bot."""
-        if bot := await bot_session_of(self._storage.tasks, session_id):
+        if bot := await self._storage.tasks.bot_of(session_id):
             async with self._runner.leased(bot):
                 with suppress(UnknownThread):  # it was never asked anything
                     await self._delete(bot, keep_memory)
@@ -387,27 +403,9 @@ def _openai_form(message: BaseMessage) -> Json:
     return {**convert_to_openai_messages(message), **naming(message.additional_kwargs.get(ATTACHMENTS, ()))}
 
 
-async def bot_session_of(tasks: Tasks, session_id: str) -> str:
-    """The session of a conversation's bot; empty where the session is no conversation with an agent."""
-    try:
-        newest = await tasks.latest_of(session_id)
-        has_bot = newest is not None and newest.mode == MODE and read_config(newest.message).has_agent
-    except (ConfigurationError, DamagedRow):
-        return ""
-    return bot_session(session_id) if has_bot else ""
-
-
-async def is_bot_session(tasks: Tasks, session_id: str) -> bool:
-    """Whether a session is the bot side of a conversation, which resumes it."""
-    conversation_id = conversation_of_bot(session_id)
-    return bool(conversation_id) and bool(await bot_session_of(tasks, conversation_id))
-
-
 async def unfinished_conversation(tasks: Tasks, session_id: str) -> Task | None:
     """The task of the conversation whose bot has this session, if it goes on or can be resumed."""
-    if not await is_bot_session(tasks, session_id):
-        return None
-    conversation = await tasks.latest_of(conversation_of_bot(session_id))
+    conversation = await tasks.conversation_of(session_id)
     over = conversation is None or conversation.status in ENDED or conversation.result
     return None if over else conversation
 
@@ -448,7 +446,7 @@ async def copy_sessions(
         DatabaseUnavailable: sessions that were copied before stay.
     """
     names = [*session_ids] or await source.sessions.threads()
-    bots = [await bot_session_of(source.tasks, name) for name in names]
+    bots = [await source.tasks.bot_of(name) for name in names]
     names = [*dict.fromkeys(filter(None, (*names, *bots)))]
     found = Copies()
     for place, name in enumerate(names, 1):

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from ..checkpoints.storage import Storage
 from ..core.agents import Agent, Prices
+from ..core.conversation import MODE, bot_session
 from ..core.decision import read_object
 from ..core.errors import (
     InvalidMessage,
@@ -25,11 +26,13 @@ from ..core.errors import (
 )
 from ..core.events import Steered
 from ..core.models import Model, ModelReply, ModelRequest
+from ..core.origin import MessageOrigin
 from ..core.records import NewTask, RequestKey, Session, Task
 from ..core.reply_options import ReplyOptions
 from ..core.result import Result
 from ..core.task_status import ACTIVE, ENDED, OPEN, TaskStatus
 from ..core.usage import Usage, add_usages, usage_of
+from ..nodes.conversation.init import read_config
 from ..nodes.shared.extraction import extract
 from ..prompts.language import language_of
 from ..registry import CONTROL_NAMES, Registry
@@ -71,6 +74,8 @@ class MessageOptions(TypedDict, total=False):
     client_tools: Sequence[Mapping[str, Any]]
     """Tools that the caller carries out, each {"name", "description", "parameters"}: a call waits as a question, whose
     answer is the result."""
+    origin: MessageOrigin
+    """What sends the message: sessions are listed apart by it."""
     reply_options: ReplyOptions
     """What is asked of the reply: instructions, the form of the answer, a required call, a model's settings."""
 
@@ -96,8 +101,7 @@ class Request:
     language: str = ""
     client_tools: Sequence[Mapping[str, Any]] = ()
     reply_options: ReplyOptions = field(default_factory=ReplyOptions)
-    is_from_conversation: bool = False
-    """Whether a conversation sends it to its bot."""
+    origin: MessageOrigin = "python"
 
     @classmethod
     def of(cls, message: Any, options: Mapping[str, Any]) -> Self:
@@ -196,7 +200,7 @@ class Starter:
         mode, language = unlisted or await self._mode(request, agent), self._registry.language(request.language)
         asked = language if unlisted and request.language else None  # a conversation's own, before its bot's agent's
         self._check(request, agent, thread_id)
-        if not request.is_from_conversation:
+        if request.origin != "conversation":
             await self._keep_bot(thread_id)
         files = await self._read_files(request, agent)
         await self._registry.prepare(agent)
@@ -230,6 +234,8 @@ class Starter:
                 attachments=attachments,
                 client_tools=offered,
                 reply_options=request.reply_options.json(),
+                origin=request.origin,
+                bot_session=_bot_of(thread_id, request.message) if unlisted == MODE else None,
             )
             fence, key = self._runner.saver.fence(thread_id), request.key
             creating = self._runner.tasks.create(new, fence=fence, key=key, release=leaves)
@@ -362,6 +368,11 @@ class Starter:
         while state.tasks and isinstance(inner := state.tasks[0].state, StateSnapshot) and inner.tasks:
             state = inner
         return state.next == ("FINISH",) or (state.next == ("ANSWER",) and "decision" in state.values)
+
+
+def _bot_of(conversation_id: str, message: str) -> str | None:
+    """The session of a conversation's bot, if that is an agent."""
+    return bot_session(conversation_id) if read_config(message).has_agent else None
 
 
 async def _complete_step(runner: Runner, thread_id: str) -> None:

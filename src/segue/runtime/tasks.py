@@ -10,17 +10,18 @@ from ..checkpoints.storage import Storage
 from ..core.errors import KeyUsed, StorageError, TaskError
 from ..core.events import ASKING, Event
 from ..core.question import ANSWER_FORMS, API_CALL
-from ..core.records import Json, KnownRequest, RequestKey, StatusTally, Task, TaskTrace, WaitingTask, Worker
+from ..core.records import Json, KnownRequest, RequestKey, StatusTally, Task, TaskTrace, WaitingTask
 from ..core.reply_options import ReplyOptions
 from ..core.result import Result
 from ..core.task_status import TaskStatus
 from ..core.usage import add_usages
+from ..core.workers import Worker
 from .control import Started, known_request
 from .lease_holder import is_alive
 from .projection import Projection
 from .relay import Observer
 from .runner import Runner
-from .sessions import is_bot_session, unfinished_conversation
+from .sessions import unfinished_conversation
 from .start import Request, Starter
 from .worker import Dispatching
 
@@ -110,6 +111,10 @@ class Tasks:
         found = await self.list(session_id=session_id, limit=1)
         return found[0] if found else None
 
+    async def conversation_of(self, session_id: str) -> Task | None:
+        """The newest conversation whose bot has this session; None where the session is no bot's."""
+        return await self._runner.tasks.conversation_of(session_id)
+
     async def find(self, text: str) -> str:
         """The id of the task that `text` is, or the beginning of.
 
@@ -128,7 +133,7 @@ class Tasks:
         for row, owner in await tasks.unfinished():
             if is_alive(owner) or row.requested == "cancel" or await self._stream.dispatch.awaits_worker(row):
                 continue
-            if not await is_bot_session(tasks, row.thread_id):
+            if not await tasks.conversation_of(row.thread_id):
                 found.append(ResumableTask(row, owner, interrupted=row.status != TaskStatus.PAUSED))
         return found
 

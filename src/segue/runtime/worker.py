@@ -12,16 +12,16 @@ from ..checkpoints.ports import Workers
 from ..checkpoints.storage import Storage
 from ..core.errors import ConfigurationError, DatabaseUnavailable, SegueError, ThreadBusy, UnknownTask
 from ..core.events import ErrorRaised, Paused, PauseReason, Resumed
-from ..core.records import Json, Task, Unowned
-from ..core.records import Worker as WorkerRecord
+from ..core.records import Json, Task
 from ..core.task_status import ACTIVE, TaskStatus
+from ..core.workers import Unowned
+from ..core.workers import Worker as WorkerRecord
 from ..prompts.errors import render
 from ..registry import Registry
 from .lease_holder import describe_owner, is_dead
 from .relay import REQUESTS, Observer
 from .run import is_inside_task
 from .runner import Begin, Runner
-from .sessions import is_bot_session
 
 
 class Dispatching(StrEnum):
@@ -225,7 +225,7 @@ class Takeover:
             return None
 
     async def _can_take(self, row: Task) -> bool:
-        if row.status not in ACTIVE or await is_bot_session(self._runner.tasks, row.thread_id):
+        if row.status not in ACTIVE or await self._runner.tasks.conversation_of(row.thread_id):
             return False
         if not self.can_run(row.agent_id, row.mode):
             logger.warning(

@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 
 from ..app import App
 from ..core.events import to_dict
+from ..core.origin import MessageOrigin
 from ..core.records import Call, Json, Permission, Task, TaskTrace, Thread, WaitingTask
 from ..core.task_status import TaskStatus
 from ..core.timeline import Snapshot
@@ -76,6 +77,9 @@ class SessionView(BaseModel):
     default_agent: str = Field(description="the agent of messages that name none; empty: the service's")
     default_model: str = Field(description="the model of messages that name none; empty: the agent's")
     root: str = Field(description="the first session of the conversation that it is a branch of, else itself")
+    origin: MessageOrigin = Field(description="what sent the first message; page and terminal are people")
+    pinned: bool
+    archived: bool
 
 
 class PermissionView(BaseModel):

@@ -35,6 +35,7 @@ from ...core.errors import (
     UnknownThread,
     listed,
 )
+from ...core.session_filter import SessionFilter
 from ...entry import open as open_app
 from ...graphs.chat import MODES
 from ...models.build import build_model, chosen_model
@@ -409,7 +410,7 @@ async def unreadable_sessions(file: Path, most: int, language: Language) -> dict
     """
     reasons: dict[str, str] = {}
     async with open_app(file) as app:
-        for session in [found.thread_id for found in await app.sessions.list(most, bots=True)]:
+        for session in [found.thread_id for found in await app.sessions.list(most, SessionFilter(bots=True))]:
             try:
                 await app.history(session)
             except UnknownThread:  # nothing was stored of what was said last

@@ -29,17 +29,19 @@ if TYPE_CHECKING:
 def sessions(
     limit: Annotated[int, typer.Option(min=1, help="The maximum number of sessions.")] = 50,
     bots: Annotated[bool, typer.Option("--bots", help="Also list the sessions of conversations' bots.")] = False,
+    archived: Annotated[bool, typer.Option("--archived", help="List the archived sessions instead.")] = False,
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
 ) -> None:
     """List the sessions, most recently used first."""
+    from ...core.session_filter import SessionFilter
     from ..views.tables import print_sessions
 
-    settings = Settings(db)
+    settings, which = Settings(db), SessionFilter(bots=bots, archived=archived)
 
     async def listed(app: "App") -> "tuple[Sequence[Thread], Interrupted]":
-        found = await app.sessions.list(limit, bots=bots)
-        if len(found) == limit and (more := await app.sessions.count(bots) - limit) > 0:
+        found = await app.sessions.list(limit, which)
+        if len(found) == limit and (more := await app.sessions.count(which) - limit) > 0:
             print_note(settings.say("more_sessions", n=more))
         return found, await _interrupted(app, found)
 

@@ -146,6 +146,7 @@ class Conversation:
             "steer": steer,
             "files": files,
             "language": self.settings.language,
+            "origin": "terminal",
         }
 
     async def _latest(self) -> TaskTrace | None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from ...app import App
 from ...core.calls import CallResult, CallStatus
-from ...core.conversation import MODE, conversation_of_bot
+from ...core.conversation import MODE
 from ...core.errors import ConfigurationError, TaskError, UnknownThread
 from ...core.events import ApprovalGiven, Event, ModelCalled, NotesTaken, QuestionAnswered, Resumed, ToolResult
 from ...core.records import Call, Json, TaskTrace
@@ -49,7 +49,7 @@ def _check(trace: TaskTrace) -> None:
         TaskError.
     """
     task, session = trace.task, trace.task.thread_id
-    if task.mode == MODE or conversation_of_bot(session):
+    if task.mode == MODE or task.origin == "conversation":
         raise TaskError(
             "Session {session} belongs to a conversation: the log of `segue simulate` replays it.", session=session
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...checkpoints.storage import Storage
 from ...core.errors import SegueError, ThreadBusy
+from ...core.session_filter import SessionFilter
 from ...core.timeline import Place, Pruned, Retention, Snapshot
 from ..run import config_of, state_at
 from ..runner import Runner
@@ -61,7 +62,7 @@ class Pruning:
         if session_id is not None:
             names = [session_id]
         else:
-            names = [thread.thread_id for thread in await self._storage.tasks.threads(-1, bots=True)]
+            names = [thread.thread_id for thread in await self._storage.threads.list(SessionFilter(bots=True))]
         counts, busy = [], []
         for name in names:
             try:

@@ -81,6 +81,7 @@ async def begin(service: Service, tenant: Tenant, agent: str, message: Message, 
         agent=agent,
         user_id=tenant.stored("default"),
         files=_files(message),
+        origin="a2a",
     )
 
 
@@ -118,6 +119,7 @@ async def _continue(service: Service, tenant: Tenant, row: Task, message: Messag
         agent=row.agent_id,
         user_id=tenant.stored("default"),
         files=_files(message),
+        origin="a2a",
         steer=True,
     )
 

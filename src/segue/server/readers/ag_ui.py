@@ -276,6 +276,7 @@ async def begin(service: Service, tenant: Tenant, agent: str, run: RunInput, ask
         client_tools=[tool.model_dump() for tool in run.tools or ()],
         reply_options=run.reply_options,
         steer=True,
+        origin="ag_ui",
     )
 
 

@@ -206,5 +206,5 @@ class CompletionTasks:
     async def _start(
         self, message: str, files: Sequence[File], thread_id: str, key: RequestKey | None, steer: bool = False
     ) -> Begun:
-        about = {"session_id": thread_id, "steer": steer, "files": files, **self._options}
-        return await self._service.start(self._tenant, message, key, **about)
+        about = {"session_id": thread_id, "steer": steer, "files": files, "origin": "chat_completions"}
+        return await self._service.start(self._tenant, message, key, **about, **self._options)

@@ -5,6 +5,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from ...app import App
 from ...core.conversation import MODE, ConversationConfig
+from ...core.origin import MessageOrigin
 from ...core.records import RequestKey
 from ...core.task_status import TaskStatus
 from ...prompts.protocols import answer_of
@@ -68,7 +69,13 @@ def read_message(app: App, message: str, agent_id: str, model: str) -> Conversat
 
 
 async def begin(
-    service: Service, tenant: Tenant, config: ConversationConfig, thread_id: str, user: str, key: RequestKey | None
+    service: Service,
+    tenant: Tenant,
+    config: ConversationConfig,
+    thread_id: str,
+    user: str,
+    key: RequestKey | None,
+    origin: MessageOrigin = "api",
 ) -> Begun:
     """Start a conversation as a task of a new session.
 
@@ -77,7 +84,8 @@ async def begin(
         ThreadExists: there is a session of that name.
     """
     with service.starting_task(tenant, thread_id):
-        row, _ = await start_conversation(service.app, config, thread_id, user_id=tenant.stored(user), key=key)
+        user_id = tenant.stored(user)
+        row, _ = await start_conversation(service.app, config, thread_id, user_id=user_id, key=key, origin=origin)
     return row, 0
 
 

@@ -415,7 +415,7 @@ class ResponseTasks:
             answer = answer_of(question, said.message)
             return await self.service.answer(self.tenant, latest, question, answer, key, asked)
         options = {"session_id": thread_id, "steer": latest is not None, "files": files, **self.options}
-        options["reply_options"] = asked
+        options |= {"reply_options": asked, "origin": "responses"}
         message = said.message if said.results else said.first_message
         return await self.service.start(self.tenant, message, key, **options)
 

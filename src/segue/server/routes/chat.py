@@ -74,6 +74,8 @@ class ChatRequest(RequestBody):
     """The `upload_id` of files that go along: see `POST /api/attachments`."""
     steer: bool = False
     """Add the message to the session's unfinished task, if there is one."""
+    origin: Literal["api", "page"] = "api"
+    """`page` where a person writes it: `GET /api/sessions?sender=people` lists the sessions that people began."""
 
 
 @router.post("/api/chat", response_class=StreamingResponse, responses={200: _STREAM, **CONFLICT, **MODEL_DOWN})
@@ -120,6 +122,7 @@ async def _start(body: ChatRequest, service: Service, tenant: Tenant, key: Reque
         steer=body.steer,
         files=[Uploaded(upload_id, tenant.prefix) for upload_id in body.attachments],
         language=body.language or "",
+        origin=body.origin,
     )
 
 
@@ -137,7 +140,7 @@ async def _converse(body: ChatRequest, service: Service, tenant: Tenant, key: Re
     config = conversations.read_message(service.app, body.message, body.agent_id or "", body.model or "")
     if body.language and not config.language:
         config = config.model_copy(update={"language": body.language})
-    return await conversations.begin(service, tenant, config, thread_id, body.user_id or "default", key)
+    return await conversations.begin(service, tenant, config, thread_id, body.user_id or "default", key, body.origin)
 
 
 def _stream(service: Service, tenant: Tenant, row: Task, after: int, so_far: bool = False) -> EventStream:

@@ -9,6 +9,7 @@ from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
 from ...core.records import Json, Session
+from ...core.session_filter import Sender, SessionFilter
 from ...core.timeline import Branch
 from ..errors import JsonResponse, LongJsonResponse
 from ..request_body import LONGEST, MODEL, NAME, RequestBody
@@ -30,6 +31,8 @@ from .rewind import EffectView, remaining_effects
 
 router = routes("sessions")
 Search = Annotated[str, Query(max_length=200, description="A text in the title or in the first message.")]
+Archived = Annotated[bool, Query(description="The archived ones instead of the others.")]
+SentBy = Annotated[Sender | Unset, Query(description="Only those that people began, or that programs did.")]
 KeepMemory = Annotated[bool, Query(description="Keep what its tasks wrote to memory files.")]
 
 
@@ -57,6 +60,13 @@ class Choices(RequestBody):
     model: str | None = Field(default=None, pattern=f"^{MODEL}?$")
 
 
+class SessionChange(Choices):
+    """What is changed of a session; `pinned` and `archived` are those of its whole conversation."""
+
+    pinned: bool | None = None
+    archived: bool | None = None
+
+
 class NewSession(Choices):
     """A session without a message."""
 
@@ -65,10 +75,17 @@ class NewSession(Choices):
 
 @router.get("/api/sessions", response_model=Page[SessionView])
 async def sessions(
-    service: ServiceDep, tenant: TenantDep, limit: Limit = 50, q: Search = "", bots: bool = False
+    service: ServiceDep,
+    tenant: TenantDep,
+    limit: Limit = 50,
+    q: Search = "",
+    bots: bool = False,
+    archived: Archived = False,
+    sender: SentBy = None,
 ) -> JsonResponse:
-    """The sessions, the last used first; those of conversations' bots with `bots` only."""
-    rows = await service.app.sessions.list(limit, tenant.prefix, q.strip(), bots)
+    """The sessions, pinned ones and the last used first; those of conversations' bots with `bots` only."""
+    which = SessionFilter(prefix=tenant.prefix, search=q.strip(), bots=bots, archived=archived, sender=sender)
+    rows = await service.app.sessions.list(limit, which, pinned_first=True)
     return JsonResponse({"items": [session_view(row, tenant) for row in rows], "next": None})
 
 
@@ -171,12 +188,14 @@ async def fork(
 
 
 @router.patch("/api/sessions/{session_id}", status_code=204)
-async def change(session_id: SessionId, body: Choices, service: ServiceDep, tenant: TenantDep) -> Response:
-    """Rename the session, or choose the agent and the model that its next messages use."""
+async def change(session_id: SessionId, body: SessionChange, service: ServiceDep, tenant: TenantDep) -> Response:
+    """Rename, pin or archive the session, or choose the agent and the model that its next messages use."""
     thread_id = await service.own_session(tenant, session_id)
     if body.agent_id is not None or body.model is not None:
         chosen = await service.app.sessions.choices(thread_id) or Session(thread_id, created_at=time.time())
         await service.app.sessions.choose(_chosen(service, chosen, body))
+    if body.pinned is not None or body.archived is not None:
+        await service.app.sessions.file(thread_id, pinned=body.pinned, archived=body.archived)
     if body.title is not None:
         await service.app.rename(thread_id, body.title)
     return Response(status_code=204)
