@@ -201,7 +201,7 @@ class Starter:
         asked = language if unlisted and request.language else None  # a conversation's own, before its bot's agent's
         self._check(request, agent, thread_id)
         if request.origin != "conversation":
-            await self._keep_bot(thread_id)
+            await self._refuse_bot_session(thread_id)
         files = await self._read_files(request, agent)
         await self._registry.prepare(agent)
         taken = {*self._registry.tools_for(agent), *CONTROL_NAMES}
@@ -216,8 +216,7 @@ class Starter:
         leaves = not unlisted and await self._dispatch.to_worker(agent.agent_id, mode, version)
         if not leaves:
             self._runner.capacity.check()
-        promised = self._promised if self._dispatch.to_workers else None
-        leasing = self._runner.leased(thread_id, request.wait, promised)
+        leasing = self._runner.leased(thread_id, request.wait, self._promised if self._dispatch.to_workers else None)
         async with leasing as begin, self._files.kept(files) as attachments:
             await self._make_room(thread_id)
             new = NewTask(
@@ -317,7 +316,7 @@ class Starter:
         elif state.tasks:  # a recovered session: else what its last steps wrote would be thrown away
             await _complete_step(self._runner, thread_id)
 
-    async def _keep_bot(self, thread_id: str) -> None:
+    async def _refuse_bot_session(self, thread_id: str) -> None:
         """Refuse a message to the bot of a conversation that goes on: it would stand for the user's."""
         if conversation := await unfinished_conversation(self._runner.tasks, thread_id):
             raise TaskUnfinished(conversation.thread_id, conversation.task_id, conversation.status)

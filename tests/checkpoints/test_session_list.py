@@ -1,0 +1,45 @@
+"""The list of sessions: pinned and archived ones, those of programs, and those of conversations' bots."""
+
+from segue.core.conversation import ConversationConfig
+from segue.core.session_filter import SessionFilter
+from segue.rehearsal.segue_bot import bot_session
+from segue.rehearsal.simulate import converse
+from tests.fakes import answer
+
+from .worlds import World
+
+
+async def names(here: World, **which: object) -> list[str]:
+    found = await here.app.sessions.list(-1, SessionFilter(**which), pinned_first=True)  # type: ignore[arg-type]
+    assert await here.app.sessions.count(SessionFilter(**which)) == len(found)  # type: ignore[arg-type]
+    return [thread.thread_id for thread in found]
+
+
+async def test_sessions_are_filed_and_told_apart_by_who_began_them(here: World) -> None:
+    here.register("a", [answer("Hi.")] * 3, "react")
+    for name, origin in (("page", "page"), ("mcp", "mcp"), ("terminal", "terminal")):
+        await here.run("hello", name, agent="a", origin=origin)
+    assert await names(here, sender="people") == ["terminal", "page"]
+    assert await names(here, sender="programs") == ["mcp"]
+    await here.app.sessions.file("page", pinned=True)
+    await here.app.sessions.file("mcp", archived=True)
+    assert await names(here, archived=False) == ["page", "terminal"]
+    assert await names(here, archived=True) == ["mcp"]
+    assert await names(here) == ["page", "terminal", "mcp"]
+
+
+async def test_the_session_of_a_bot_is_that_of_its_conversation_whatever_others_are_called(here: World) -> None:
+    here.register("a", [answer("Hi.")] * 3, "react")
+    await here.run("segue: say hello", "other", agent="a")
+    await here.run("hello", "other.bot", agent="a")
+    config = ConversationConfig(user_mode="scripted_user", script=["hello"], bot_mode="segue:react", bot_agent="a")
+    await converse(here.app, config, conversation_id="talk")
+    assert sorted(await names(here)) == ["other", "other.bot", "talk"]
+    assert sorted(await names(here, bots=True)) == ["other", "other.bot", "talk", bot_session("talk")]
+    conversation = await here.app.tasks.conversation_of("talk.bot")
+    assert conversation is not None and conversation.thread_id == "talk"
+    assert await here.app.tasks.conversation_of("other.bot") is None
+    document = await here.app.sessions.export("talk")
+    await here.app.sessions.import_(document, "copy")
+    imported = await here.app.tasks.newest("copy")
+    assert imported is not None and imported.bot_session == "copy.bot"
