@@ -12,8 +12,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, Chec
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from segue.core.records import Json
-from segue.core.workers import Unowned, Worker
 from segue.core.task_status import TaskStatus
+from segue.core.workers import Unowned, Worker
 
 T = TypeVar("T")
 C_co = TypeVar("C_co", bound="Connection", covariant=True)

@@ -11,8 +11,8 @@ from segue.checkpoints.postgres.database import open_database
 from segue.cli.commands.doctor import Finding, _database
 from segue.cli.settings import Settings
 from segue.core.records import NewTask
-from segue.core.workers import Worker
 from segue.core.task_status import TaskStatus
+from segue.core.workers import Worker
 from segue.prompts.language import Language
 from tests.postgres import Cluster
 
