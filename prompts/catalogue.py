@@ -42,6 +42,7 @@ class Texts:
 phrase = Texts("task")
 sentence = Texts("terminal")
 report_text = Texts("report")
+backtest_text = Texts("backtest")
 rehearsed = Texts("rehearsal")
 _mode_text = Texts("modes")
 

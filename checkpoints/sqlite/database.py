@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from langgraph.checkpoint.sqlite import SqliteSaver
 
@@ -20,7 +20,7 @@ from ..database import Connections
 from ..state.checkpoint_ids import next_version
 from .connection import SqliteConnection, translated
 from .log import Anchor, check_log, drop_anchor
-from .schema import check_tables, check_version, upgrade
+from .schema import SCHEMA_VERSION, check_tables, check_version, upgrade
 from .state import Statements
 
 T = TypeVar("T")
@@ -176,11 +176,12 @@ class SqliteDatabase(Connections[SqliteConnection]):
         """Finish what is under way, then close every connection; an in-memory database is gone."""
         with self._closing:
             await super().close()
-            await asyncio.to_thread(drop_anchor, file_of(self.path))
+            if not is_read_only(self.path):
+                await asyncio.to_thread(drop_anchor, file_of(self.path))
 
 
 async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> SqliteDatabase:
-    """Open the database at `path`, creating or upgrading it; `file:` URIs are understood.
+    """Open the database at `path`, creating or upgrading it; `file:` URIs are understood, `?mode=ro` only reads.
 
     `:memory:` is a temporary file, deleted on close, since several connections must see the same data. `lock_timeout`
     is in seconds.
@@ -197,7 +198,8 @@ async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Sqlite
         _check_place(path)
         with translated(path):
             await asyncio.to_thread(check_log, file_of(path))
-            await asyncio.to_thread(_prepare, path, lock_timeout)
+            prepare = _check if is_read_only(path) else _prepare
+            await asyncio.to_thread(prepare, path, lock_timeout)
         database = SqliteDatabase(path, lock_timeout, temporary)
         database._closing = opened.pop_all()
         return database
@@ -205,6 +207,11 @@ async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Sqlite
 
 def _is_uri(path: str) -> bool:
     return path.startswith("file:")
+
+
+def is_read_only(path: str) -> bool:
+    """Whether the path is a URI that opens a file for reading only."""
+    return _is_uri(path) and parse_qs(urlsplit(path).query).get("mode") == ["ro"]
 
 
 def file_of(path: str) -> str:
@@ -241,6 +248,16 @@ def _connect(path: str, timeout: float, query_only: bool) -> SqliteConnection:
     connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
     connection.execute(f"PRAGMA query_only = {int(query_only)}")
     return connection
+
+
+def _check(path: str, timeout: float) -> None:
+    """Check that a file that is only read is one of this Segue's."""
+    with contextlib.closing(sqlite3.connect(path, timeout=timeout, uri=True)) as connection:
+        if check_version(connection, file_of(path)) != SCHEMA_VERSION:
+            raise DatabaseUnavailable(
+                "The database {path} is of another version: `segue sessions` brings it up to date.", path=file_of(path)
+            )
+        check_tables(connection, file_of(path))
 
 
 def _prepare(path: str, timeout: float) -> None:

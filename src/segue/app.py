@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import asdict
-from typing import Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from langgraph.graph.state import CompiledStateGraph
 from pydantic import BaseModel
@@ -35,6 +35,9 @@ from .runtime.sessions import Sessions
 from .runtime.start import MessageOptions, Request, Starter
 from .runtime.tasks import Tasks
 from .runtime.worker import Dispatch, Dispatching, Worker
+
+if TYPE_CHECKING:
+    from .backtest import Backtest, BacktestOptions
 
 
 class App:
@@ -446,6 +449,18 @@ class App:
             ThreadBusy: a task runs on it; nothing was changed.
         """
         await self.sessions.delete(session_id, keep_memory)
+
+    async def backtest(self, *session_ids: str, **options: "Unpack[BacktestOptions]") -> "Backtest":
+        """What this app's agents would do otherwise in recorded sessions, all or these; the database is only read.
+
+        No call with an effect runs. Options are those of `segue.backtest.BacktestOptions`.
+
+        Raises:
+            UnknownThread, ConfigurationError.
+        """
+        from .backtest import backtest
+
+        return await backtest(self._storage, self.agents, {**self._modes, **UNLISTED}, session_ids, options)
 
     # Users.
 

@@ -1,5 +1,6 @@
 """`segue record` and `segue replay`."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,16 @@ def test_a_file_that_cannot_be_written_says_why_and_leaves_nothing(out: str, fol
 def test_in_a_folder_the_file_has_the_sessions_name(folder: Path) -> None:
     run("record", "s1", *AT)
     assert read_cassette(folder / "s1.cassette.yaml").session == "s1"
+
+
+def test_a_backtest_says_what_changed_agents_would_do_otherwise(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = ["--db", "segue.db", "--agents"]
+    assert "Tasks: 1 (same 1, other words 0" in run("backtest", "s1", *at, "agents.toml")
+    assert '"coverage": 1.0' in run("backtest", "--since", "1d", "--json", *at, "agents.toml")
+    (folder / "agents.toml").write_text(AGENTS.replace("find_order", "look_order"), encoding="utf-8")
+    tools = TOOLS.replace("find_order", "look_order")
+    (folder / "replayed_shop.py").write_text(tools, encoding="utf-8")
+    monkeypatch.delitem(sys.modules, "replayed_shop")
+    said = run("backtest", "s1", *at, "agents.toml", code=1)
+    assert "other effects: Where is order 17?" in said and 'now:  look_order({"number": 17' in said
+    assert (folder / "effects").read_text(encoding="utf-8") == "17\n"

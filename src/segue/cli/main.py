@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .commands import inspect, rewind, serve, sessions, start, tasks
+from .commands.backtest import backtest
 from .commands.mcp import mcp
 from .commands.preferences import memory, permissions, preferences
 from .commands.record import record, replay
@@ -21,7 +22,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "Go back": ("fork", "edit", "undo"),
     "Sessions and databases": ("export", "import", "copy", "prune", "recover", "delete"),
     "Agents and settings": ("agents", "tools", "modes", "graph", "preferences", "permissions", "memory"),
-    "Rehearse and test": ("simulate", "workflows", "report", "record", "replay"),
+    "Rehearse and test": ("simulate", "workflows", "report", "record", "replay", "backtest"),
     "Serve": ("serve", "worker", "mcp"),
 }
 """The commands of each section."""
@@ -114,6 +115,7 @@ for command in (
     report,
     record,
     replay,
+    backtest,
     serve.serve,
     serve.worker,
 ):

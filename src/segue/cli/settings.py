@@ -4,7 +4,7 @@ import os
 import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,6 +130,22 @@ class Settings:
         async with self.opened() as app:
             attach(app)
             yield app
+
+    @asynccontextmanager
+    async def reading(self) -> "AsyncIterator[App]":
+        """Open the app over a database that is there already; a SQLite file is opened for reading only.
+
+        Raises:
+            DatabaseUnavailable: it is not.
+        """
+        async with replace(self, database=self._read_only).reopened() as app:
+            yield app
+
+    @property
+    def _read_only(self) -> str:
+        if is_server(self.database) or self.database.startswith(("file:", ":memory:")) or not self.exists:
+            return self.database
+        return f"{Path(self.database).absolute().as_uri()}?mode=ro"
 
     @property
     def exists(self) -> bool:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from ..checkpoints.storage import Storage
 from ..checkpoints.tables.request_keys import RequestKeys
 from ..core.agents import Agent
+from ..core.approval import settled
 from ..core.errors import (
     DatabaseDamaged,
     IllegalTransition,
@@ -24,6 +25,7 @@ from ..core.records import Json, KnownRequest, RequestKey, Task
 from ..core.reply_options import ReplyOptions
 from ..core.result import Result
 from ..core.task_status import ACTIVE, ENDED, TaskStatus
+from ..core.tools import Tool
 from ..graphs.chat import MODES
 from ..nodes.chat.select_mode import AUTO
 from ..nodes.shared.approval import VERSIONS, check_answer, check_tools, versions_of
@@ -158,6 +160,22 @@ async def known_request(requests: RequestKeys, key: RequestKey | None) -> KnownR
     if key and known and known.digest not in (key.digest, ""):  # keys of an older database have no digest
         raise KeyUsed(key.name)
     return known
+
+
+def stored_answer(question: Json, answer: Any, tools: Mapping[str, Tool]) -> Any:
+    """A person's answer to a question in the form that the graph is resumed with; `tools` are those of an approval.
+
+    Raises:
+        InvalidAnswer: it does not fit the question.
+    """
+    if calls := question.get(CLIENT_CALLS):
+        return {"results": read_results(answer, calls)}
+    if question["kind"] != "approval":
+        reply = read_answer(answer)
+        return reply.json() if question["kind"] == "question" else reply.text
+    verdicts = check_answer(question["calls"], tools, answer)
+    given = [verdict.model_dump(mode="json", exclude_none=True) for verdict in verdicts]
+    return {"verdicts": given, VERSIONS: versions_of(question["calls"])}
 
 
 def _renewed(row: Task, options: ReplyOptions, agent: Agent) -> ReplyOptions:
@@ -341,24 +359,16 @@ class Control:
                 task_id=task_id,
                 conversation=conversation.task_id,
             )
-        if calls := question.get(CLIENT_CALLS):
-            results = read_results(answer, calls)
-            return {"interrupt_id": question["interrupt_id"], "value": {"results": results}}
         if question["kind"] != "approval":
-            reply = read_answer(answer)
-            value: Any = reply.json() if question["kind"] == "question" else reply.text
-            return {"interrupt_id": question["interrupt_id"], "value": value}
+            return {"interrupt_id": question["interrupt_id"], "value": stored_answer(question, answer, {})}
         agent = self._registry.agent(row.agent_id)
         await self._registry.prepare(agent)
-        verdicts = check_answer(question["calls"], self._registry.tools_for(agent), answer)
+        tools = self._registry.tools_for(agent)
+        value = stored_answer(question, answer, tools)
         if row.mode in (*MODES, AUTO) and not await self._dispatch.to_worker(
             agent.agent_id, row.mode, row.agent_version
         ):
-            check_tools(question["calls"], verdicts, self._registry.tools_for(agent), agent.agent_id)
-        value = {
-            "verdicts": [verdict.model_dump(mode="json", exclude_none=True) for verdict in verdicts],
-            VERSIONS: versions_of(question["calls"]),
-        }
+            check_tools(question["calls"], settled(question["calls"], value), tools, agent.agent_id)
         return {"interrupt_id": question["interrupt_id"], "value": value}
 
     async def check_resumable(self, row: Task, answer: Json | None) -> None:

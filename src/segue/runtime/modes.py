@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from langgraph.config import get_stream_writer
@@ -68,11 +69,21 @@ def mode_graphs(modes: Mapping[str, Any]) -> dict[str, ModeGraph]:
     return graphs
 
 
+@lru_cache(maxsize=16)
+def _compiled(*modes: tuple[str, ModeGraph]) -> ModeGraph:
+    return build_chat(dict(modes)).compile()
+
+
+def chat_graph(modes: Mapping[str, ModeGraph]) -> ModeGraph:
+    """The chat graph over these modes, without a checkpointer: compiling it takes half the time of opening an app."""
+    return _compiled(*modes.items())
+
+
 def wired_graph(
     registry: Registry, agent_id: str, modes: Mapping[str, ModeGraph]
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """A chat graph that carries its services with it."""
-    chat = build_chat(modes).compile()
+    chat = chat_graph(modes)
 
     async def segue(state: GraphInput, runtime: Runtime[RunContext]) -> TaskOutput:
         write = get_stream_writer()

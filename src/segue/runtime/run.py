@@ -19,7 +19,7 @@ from segue.nodes.shared.task import STEER, additions, compose_result
 from segue.nodes.shared.tool_messages import Settled, exchange
 from segue.prompts.catalogue import phrase
 
-from ..core.agents import Budget
+from ..core.agents import Agent, Budget
 from ..core.attachments import naming
 from ..core.errors import DamagedCheckpoint, SegueError, TooManyTasks
 from ..core.events import AttemptRestarted, Event, Fallback, PauseReason, Token
@@ -217,6 +217,11 @@ async def state_at(
     if not all(issubclass(kind, BaseMessage) for kind in set(map(type, messages))):
         raise DamagedCheckpoint(thread_id, "its messages cannot be read")
     return state
+
+
+def recursion_limit(agent: Agent) -> int:
+    """The most nodes that a task of the agent may run, in each graph."""
+    return 20 + 4 * agent.max_iteration + 2 * agent.budget.tool_calls
 
 
 async def language_by_now(graph: CompiledStateGraph[Any, Any, Any, Any], row: Task) -> str:

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from functools import lru_cache
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -40,7 +39,6 @@ from ..core.question import API_CALL, CLIENT_CALLS
 from ..core.records import Json, RequestKey, Task
 from ..core.reply_options import ReplyOptions
 from ..core.task_status import ACTIVE, ENDED, TaskStatus
-from ..graphs.chat import build_chat
 from ..memory.folder import MemoryFolder
 from ..nodes.chat.run_mode import ModeGraph
 from ..prompts.errors import render
@@ -48,6 +46,7 @@ from ..registry import Registry, services_of
 from ..tools.adapters.client import client_tools
 from ..tools.calls.run import left_open
 from .lease_holder import LeaseHolder, Promised
+from .modes import chat_graph
 from .projection import project
 from .relay import REQUESTS, Hub, Notices, Observer, Relay
 from .run import (
@@ -60,6 +59,7 @@ from .run import (
     is_of_task,
     language_by_now,
     question_of,
+    recursion_limit,
     resume_input,
     retrieve_error,
     state_at,
@@ -75,12 +75,6 @@ WITHOUT_STEPS = "direct"
 
 Begin = Callable[[Task], asyncio.Task[Json]]
 """Begins a task under its thread's lease."""
-
-
-@lru_cache(maxsize=16)
-def _compiled(*modes: tuple[str, ModeGraph]) -> ModeGraph:
-    """The chat graph over these modes, without a checkpointer: compiling it takes half the time of opening an app."""
-    return build_chat(dict(modes)).compile()
 
 
 class Runner:
@@ -104,7 +98,7 @@ class Runner:
         self.relay = Relay(storage.workers, self.notices)
         self.leases = LeaseHolder(storage, self.notices, self._lost, self._overdue, on_takeover=self._taken_over)
         self.saver = storage.saver(self._publish, self._pause_run)
-        self.graph = _compiled(*modes.items()).copy({"checkpointer": self.saver})
+        self.graph = chat_graph(modes).copy({"checkpointer": self.saver})
         self._storage = storage
         self._registry = registry
         self._runs: dict[str, Run] = {}
@@ -377,7 +371,7 @@ class Runner:
         row, agent = run.row, self._registry.agent(run.row.agent_id)
         config: RunnableConfig = {
             **thread_config(row.thread_id),
-            "recursion_limit": 20 + 4 * agent.max_iteration + 2 * agent.budget.tool_calls,
+            "recursion_limit": recursion_limit(agent),
             "metadata": {"segue_schema": self._storage.schema_version, "segue_task": row.task_id},
         }
         if row.status == TaskStatus.PENDING:  # its graph never ran

@@ -4,7 +4,7 @@ from ...core.files import SUFFIX
 from .cassette import Cassette, Turn, read_cassette, write_cassette
 from .difference import Difference
 from .recorder import record
-from .replay import LiveTurn, RecordedExecutor, RecordedResults, Replay, replay
+from .replay import LiveTurn, RecordedExecutor, RecordedModel, RecordedResults, Replay, replay
 
 __all__ = [
     "SUFFIX",
@@ -12,6 +12,7 @@ __all__ = [
     "Difference",
     "LiveTurn",
     "RecordedExecutor",
+    "RecordedModel",
     "RecordedResults",
     "Replay",
     "Turn",

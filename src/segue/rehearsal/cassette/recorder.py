@@ -37,7 +37,7 @@ async def read_session(app: App, session_id: str) -> Cassette:
     return Cassette(
         session=session_id,
         served={name: served for name in sorted(agents) if (served := await _served(app, name))},
-        turns=tuple(_turn(trace, named=_names_model(app, trace)) for trace in traces),
+        turns=tuple(turn_of(trace, named=_names_model(app, trace)) for trace in traces),
         messages=tuple(await app.history(session_id)),
     )
 
@@ -103,7 +103,8 @@ def _names_model(app: App, trace: TaskTrace) -> bool:
     return app.agents.agent(trace.task.agent_id).model is not None
 
 
-def _turn(trace: TaskTrace, *, named: bool) -> Turn:
+def turn_of(trace: TaskTrace, *, named: bool = False) -> Turn:
+    """A task that ended as a turn; `named`: its model was asked for by name."""
     task, known = trace.task, project(trace.events)
     calls = [call for call in trace.calls if not call.scope.startswith(UNDO_SCOPE)]
     worked, paired = _worked(task.created_at, trace.events), _paired(known.results, calls)

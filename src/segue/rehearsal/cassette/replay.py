@@ -187,12 +187,12 @@ def _with_requests(cassette: Cassette, tape: Tape, messages: list[Json]) -> Cass
 class RecordedModel:
     """Replies what was recorded; no model is called."""
 
-    def __init__(self, tape: Tape, agent: Agent, name: str, registry: "ReplayRegistry") -> None:
+    def __init__(self, tape: Tape, agent: Agent, name: str, cut: Callable[[], None] = lambda: None) -> None:
         self.name = name
         self.is_language_model = name != "offline"
         self._tape = tape
         self._agent = agent
-        self._registry = registry
+        self._cut = cut
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """Yield the recorded reply as a model would.
@@ -201,7 +201,7 @@ class RecordedModel:
             ModelRefused: it was refused then.
             SegueError: the request differs, or the task failed here.
         """
-        call = await self._tape.reply_to(request_text(request, self.name, self._agent), self._registry.stream_rest)
+        call = await self._tape.reply_to(request_text(request, self.name, self._agent), self._cut)
         if call.reply.error:
             raise ModelRefused(call.reply.error)
         async for piece in _pieces(call):
@@ -290,7 +290,7 @@ class ReplayRegistry(Registry):
     def model_for(self, agent: Agent, override: str = "") -> Model:
         if self._tape.live:
             return super().model_for(agent, override)
-        return RecordedModel(self._tape, agent, self._name_of(agent, override), self)
+        return RecordedModel(self._tape, agent, self._name_of(agent, override), self.stream_rest)
 
     def environment_model(self, agent: Agent) -> str:
         return super().environment_model(agent) if self._tape.live else ""

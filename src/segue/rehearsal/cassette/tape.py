@@ -147,9 +147,13 @@ class Tape:
             self._differ("tool_call", then, f"{name}({wanted})", place)
         if found.outcome is None:
             await self._stop()
-        self._called.remove(found)
-        self._move_on(found.at)
+        self.use(found)
         return found.outcome
+
+    def use(self, call: ToolCall) -> None:
+        """Go on behind a recorded call that was made again."""
+        self._called.remove(call)
+        self._move_on(call.at)
 
     def _reused(self, name: str, arguments: Mapping[str, Any], found: ToolCall | None) -> Json | None:
         """The outcome in a live turn: from the first call that was not recorded, tools run."""

@@ -1,0 +1,6 @@
+"""Backtests: what an agent would do otherwise in recorded sessions, without any effect."""
+
+from .comparison import Difference, Effects, TaskReport, Verdict
+from .run import Backtest, BacktestOptions, backtest
+
+__all__ = ["Backtest", "BacktestOptions", "Difference", "Effects", "TaskReport", "Verdict", "backtest"]

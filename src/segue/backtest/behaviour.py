@@ -1,0 +1,90 @@
+"""What an agent did in a turn, as it was recorded or as it is now, and the form in which calls are compared."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..core.records import Json
+from ..core.tools import Tool
+from ..nodes.shared.approval import all_arguments
+from ..rehearsal.cassette.cassette import ToolCall
+from ..rehearsal.report.outcome import canonical
+from .recording import RecordedTurn
+
+Answered = Literal["recording", "live", "stand_in", "missing", "refused", "nothing"]
+"""What answered a call: the recording, its tool, a stand-in; its tool is missing, or refused the arguments."""
+RAN: Sequence[Answered] = ("recording", "live", "stand_in", "nothing")
+OWN_TOOLS = ("recall",)
+"""Tools of the engine, which only read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MadeCall:
+    """A call; `key` is equal for calls that mean the same."""
+
+    name: str
+    arguments: Json
+    key: str
+    effect: bool
+    answered: Answered = "recording"
+
+    @property
+    def text(self) -> str:
+        """The call on one line."""
+        return f"{self.name}({json.dumps(self.arguments, ensure_ascii=False)})"
+
+    def json(self) -> Json:
+        """{"name", "arguments"}."""
+        return {"name": self.name, "arguments": self.arguments}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Behaviour:
+    """What came of a turn. `status` is done, error, waiting, or stopped at a call that nothing could answer."""
+
+    status: str
+    answer: str = ""
+    error: str = ""
+    question: str = ""
+    """What it waits with."""
+    calls: Sequence[MadeCall] = ()
+    usage: Mapping[str, Any]
+    """{"input", "output", "calls", "cost"}."""
+    seconds: float = 0.0
+
+    @property
+    def ran(self) -> list[MadeCall]:
+        """The calls that reached a tool, or would have."""
+        return [call for call in self.calls if call.answered in RAN]
+
+
+def key_of(name: str, arguments: Mapping[str, Any], tools: Mapping[str, Tool]) -> str:
+    """The same text for calls that mean the same: keys in order, defaults filled in, 3.0 as 3."""
+    tool = tools.get(name)
+    return f"{name}({canonical(all_arguments(arguments, tool) if tool else arguments)})"
+
+
+def call_of(name: str, arguments: Mapping[str, Any], tools: Mapping[str, Tool], answered: Answered) -> MadeCall:
+    """A call as it is compared; one of an unknown tool has effects."""
+    tool = tools.get(name)
+    effect = not tool.read_only if tool else name not in OWN_TOOLS
+    key = key_of(name, arguments, tools)
+    return MadeCall(name=name, arguments=dict(arguments), key=key, effect=effect, answered=answered)
+
+
+def recorded_behaviour(recorded: RecordedTurn, tools: Mapping[str, Tool]) -> Behaviour:
+    """What was recorded; `tools` are those that the agent has now."""
+    turn = recorded.turn
+    return Behaviour(
+        status=turn.status,
+        answer=turn.answer,
+        error=turn.error or turn.failure,
+        calls=[_recorded(call, tools) for call in turn.tool_calls if call.name not in OWN_TOOLS],
+        usage=recorded.usage,
+        seconds=recorded.seconds,
+    )
+
+
+def _recorded(call: ToolCall, tools: Mapping[str, Tool]) -> MadeCall:
+    return call_of(call.name, call.arguments, tools, "recording")

@@ -1,0 +1,179 @@
+"""The comparison of what an agent did in a turn with what it does now."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from ..core.records import Json
+from ..prompts.catalogue import backtest_text
+from .behaviour import Behaviour, MadeCall
+
+
+def shortened(text: str, most: int) -> str:
+    """A text on one line, or its beginning."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+class Verdict(StrEnum):
+    """What is different about a task, the worst first."""
+
+    ERROR = "error"
+    """It fails, or cannot be run any more."""
+    OTHER_EFFECTS = "other_effects"
+    """It calls tools that change something otherwise."""
+    OTHER_CALLS = "other_calls"
+    """It calls tools that only read otherwise, or asks something else."""
+    OTHER_WORDS = "other_words"
+    """It makes the same calls, and answers in other words."""
+    SAME = "same"
+
+
+CHANGED = (Verdict.ERROR, Verdict.OTHER_EFFECTS, Verdict.OTHER_CALLS)
+"""The verdicts with which a backtest fails."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first difference. `kind` is call, tool_missing, arguments_refused, question, error or answer.
+
+    `then` and `now` are both sides as text, empty where there is none; `call` counts calls from 1.
+    """
+
+    kind: str
+    then: str
+    now: str
+    call: int = 0
+
+    def describe(self, language: str = "en", most: int = 200) -> str:
+        """The difference as a sentence, with at most so many characters of each side."""
+        kind = self.kind
+        if kind == "call":
+            kind = "changed" if self.then and self.now else "added" if self.now else "dropped"
+        then, now = shortened(self.then, most), shortened(self.now, most)
+        return backtest_text(f"difference_{kind}", language, then=then, now=now, call=self.call)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effects:
+    """Calls with effects that differ: {"name", "arguments"}, and of changed ones {"name", "then", "now"}."""
+
+    added: Sequence[Json] = ()
+    dropped: Sequence[Json] = ()
+    changed: Sequence[Json] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.dropped or self.changed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sides:
+    """A number then and now; None where it is not known."""
+
+    then: float | None
+    now: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskReport:
+    """One task of a backtest.
+
+    `answered` counts its calls by what answered them. `success` is (then, now) where it is known.
+    """
+
+    session_id: str
+    task_id: str
+    verdict: Verdict
+    difference: Difference | None = None
+    effects: Effects = field(default_factory=Effects)
+    message: str = ""
+    status: str = "done"
+    answers: tuple[str, str] = ("", "")
+    """What was answered then, and now."""
+    cost: Sides
+    tokens: Sides
+    seconds: Sides
+    answered: dict[str, int] = field(default_factory=dict)
+    success: tuple[bool | None, bool | None] = (None, None)
+    judged: str = ""
+    """Why the judge decided so."""
+
+    def json(self) -> Json:
+        """The task as JSON."""
+        return asdict(self) | {"verdict": str(self.verdict)}
+
+
+_BROKEN = {"missing": "tool_missing", "refused": "arguments_refused"}
+
+
+def compared(then: Behaviour, now: Behaviour) -> tuple[Verdict, Difference | None, Effects]:
+    """The verdict on a turn, its first difference, and the effects that differ."""
+    effects = effects_of(then, now)
+    difference = first_difference(then, now)
+    if now.status == "error" and then.status != "error":
+        is_broken = difference is not None and difference.kind in _BROKEN.values()
+        return Verdict.ERROR, difference if is_broken else Difference("error", then.answer, now.error), effects
+    if effects:
+        return Verdict.OTHER_EFFECTS, difference, effects
+    if difference:
+        return Verdict.OTHER_CALLS, difference, effects
+    said, says = _words(then), _words(now)
+    if said != says:
+        return Verdict.OTHER_WORDS, Difference("answer", then.answer or then.error, now.answer or now.error), effects
+    return Verdict.SAME, None, effects
+
+
+def _words(behaviour: Behaviour) -> str:
+    """What is said, whatever its spaces; an error's own text is no part of the answer."""
+    return " ".join((behaviour.answer or behaviour.error).split())
+
+
+def effects_of(then: Behaviour, now: Behaviour) -> Effects:
+    """The effects that differ; of a turn that stopped, nobody knows which later ones would be dropped."""
+    old = [call for call in then.ran if call.effect]
+    new = [call for call in now.ran if call.effect]
+    gone, come = _without(old, new), _without(new, old)
+    changed: list[Json] = []
+    for call in [*come]:
+        before = next((each for each in gone if each.name == call.name), None)
+        if before:
+            gone.remove(before)
+            come.remove(call)
+            changed.append({"name": call.name, "then": before.arguments, "now": call.arguments})
+    dropped = [] if now.status in ("stopped", "waiting") else gone
+    return Effects(added=[c.json() for c in come], dropped=[c.json() for c in dropped], changed=changed)
+
+
+def _without(calls: Sequence[MadeCall], others: Sequence[MadeCall]) -> list[MadeCall]:
+    """The calls without one for each of the others that means the same."""
+    left = Counter(call.key for call in others)
+    found = []
+    for call in calls:
+        if left[call.key]:
+            left[call.key] -= 1
+        else:
+            found.append(call)
+    return found
+
+
+def first_difference(then: Behaviour, now: Behaviour) -> Difference | None:
+    """The first call or question that differs, whichever order the same calls come in."""
+    gone, come = _without(then.ran, now.ran), _without(now.ran, then.ran)
+    for place, call in enumerate(now.calls, 1):
+        before = gone[0].text if gone else ""
+        if call.answered in _BROKEN:
+            return Difference(_BROKEN[call.answered], before, call.text, place)
+        if any(call is each for each in come):
+            return Difference("call", before, call.text, place)
+    if now.status == "waiting":
+        return Difference("question", "", now.question)
+    if gone:
+        return Difference("call", gone[0].text, "", 1 + next(n for n, c in enumerate(then.ran) if c is gone[0]))
+    return None
+
+
+def sides(then: Any, now: Any) -> Sides:
+    """A number then and now."""
+    return Sides(then=then, now=now)

@@ -1,0 +1,138 @@
+"""Recorded turns, read from a database: each message with what it led to, and the history that it was sent into."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import AnyMessage
+from langgraph.graph.state import CompiledStateGraph
+
+from ..checkpoints.storage import Storage
+from ..core.approval import Grant
+from ..core.conversation import MODE
+from ..core.errors import ConfigurationError, SegueError, UnknownThread
+from ..core.records import Json, Task, TaskTrace
+from ..core.task_status import TaskStatus
+from ..core.timeline import Retention
+from ..nodes.shared.task import is_steering
+from ..rehearsal.cassette.cassette import Turn
+from ..rehearsal.cassette.recorder import turn_of
+from ..runtime.run import state_at
+from ..runtime.runner import thread_config
+
+SKIPPED = ("unfinished", "cancelled", "copy", "no_history", "damaged")
+"""Why a task is left out: it has not ended, a person cancelled it, it repeats another one, or cannot be read."""
+
+
+def age(text: str) -> float:
+    """The seconds of an age such as 7d, 12h, 30m or 2w.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    with suppress(ConfigurationError):
+        if seconds := Retention.of(text).seconds:
+            return seconds
+    raise ConfigurationError("{text} is not an age: write one such as 7d, 12h, 30m or 2w.", text=repr(text))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedTurn:
+    """A task that ended, as a turn, and the messages before it."""
+
+    task: Task
+    turn: Turn
+    history: Sequence[AnyMessage] = field(repr=False)
+    grants: Sequence[Grant] = ()
+
+    @property
+    def usage(self) -> Json:
+        """{"input", "output", "calls", "cost"} of the task; empty where it has no result."""
+        return dict((self.task.result or {}).get("usage") or {})
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of work, until its last call of a model or tool ended."""
+        ends = [call.at for call in self.turn.model_calls] + [call.at for call in self.turn.tool_calls]
+        return max(ends, default=0.0)
+
+
+@dataclass
+class Recording:
+    """The sessions of a database; it only reads."""
+
+    storage: Storage
+    graph: CompiledStateGraph[Any, Any, Any, Any]
+    skipped: dict[str, str] = field(default_factory=dict)
+    """The tasks that are left out, each with one of `SKIPPED`."""
+
+    async def select(self, sessions: Sequence[str] = (), after: float = 0.0) -> list[str]:
+        """The sessions, or those of these, with a task that began after a moment, by name.
+
+        Raises:
+            UnknownThread: one of these is not there.
+        """
+        for name in sessions:
+            if not await self.storage.tasks.task_ids(name):
+                raise UnknownThread(name)
+        tasks = await self.storage.tasks.list(limit=-1, since=after)
+        found = {task.thread_id for task in tasks if task.created_at >= after and task.mode != MODE}
+        return sorted(found.intersection(sessions) if sessions else found)
+
+    async def turns(self, session_id: str, after: float = 0.0) -> list[RecordedTurn]:
+        """The session's turns that ended, oldest first; `skipped` says why others are left out."""
+        tasks = await self.storage.tasks.since(session_id, None, 0.0)
+        try:
+            state = await state_at(self.graph, thread_config(session_id))
+        except SegueError:
+            self.skipped |= {task.task_id: "damaged" for task in tasks}
+            return []
+        begun = _begun(state.values.get("messages", []), tasks)
+        turns = []
+        for task in tasks:
+            if task.created_at < after:
+                continue
+            history = begun.get(task.task_id)
+            if reason := _reason(task, history):
+                self.skipped[task.task_id] = reason
+            elif history is not None:
+                turns.append(await self._turn(task, history))
+        return turns
+
+    async def _turn(self, task: Task, history: Sequence[AnyMessage]) -> RecordedTurn:
+        calls = await self.storage.ledger(task.thread_id).calls(task.task_id)
+        trace = TaskTrace(task, await self.storage.events.read(task.task_id), calls)
+        grants = await self.storage.permissions.in_task(task.thread_id, task.agent_id, task.task_id)
+        return RecordedTurn(task=task, turn=turn_of(trace), history=history, grants=grants)
+
+
+def _reason(task: Task, history: Sequence[AnyMessage] | None) -> str:
+    """Why a task is left out; empty where it is not."""
+    if task.copy_of:
+        return "copy"
+    if task.status == TaskStatus.CANCELLED:
+        return "cancelled"
+    if task.status not in (TaskStatus.DONE, TaskStatus.ERROR):
+        return "unfinished"
+    return "no_history" if history is None else ""
+
+
+def _begun(messages: Sequence[AnyMessage], tasks: Sequence[Task]) -> dict[str, Sequence[AnyMessage]]:
+    """The messages before that of each task, by its id; of a task whose message is not there none."""
+    begun: dict[str, Sequence[AnyMessage]] = {}
+    places = list(_beginnings(messages))
+    for task in tasks:
+        place = next((place for place in places if messages[place].text == task.message), None)
+        if place is not None:
+            begun[task.task_id] = messages[:place]
+            places = [later for later in places if later > place]
+        elif not messages and len(tasks) == 1:
+            begun[task.task_id] = ()
+    return begun
+
+
+def _beginnings(messages: Sequence[AnyMessage]) -> Iterator[int]:
+    for place, message in enumerate(messages):
+        if message.type == "human" and not is_steering(message):
+            yield place

@@ -1,0 +1,365 @@
+"""One recorded message answered anew: in memory, with recorded results, and without any effect."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Command
+
+from ..checkpoints.state.serializer import SERDE
+from ..checkpoints.storage import Storage
+from ..core.agents import Agent
+from ..core.approval import Grant
+from ..core.attachments import naming
+from ..core.calls import FRESH, CallResult, Execution, Executor
+from ..core.context import AppContext, Services
+from ..core.errors import SegueError, UnknownMode
+from ..core.models import Model
+from ..core.question import CLIENT_CALLS
+from ..core.records import Call, Json
+from ..core.reply_options import ReplyOptions
+from ..core.tools import CallKey, Claim, Ledger, Tool
+from ..memory.files import TransientMemory
+from ..nodes.chat.run_mode import ModeGraph
+from ..nodes.chat.select_mode import AUTO
+from ..nodes.shared.prompt_budget import as_json
+from ..prompts.catalogue import phrase
+from ..registry import Registry
+from ..rehearsal.cassette import Cassette, RecordedModel
+from ..rehearsal.cassette.cassette import Answer, ToolCall, asked_of
+from ..rehearsal.cassette.tape import RecordedIds, Tape
+from ..runtime.control import stored_answer
+from ..runtime.modes import chat_graph
+from ..runtime.run import question_of, recursion_limit
+from ..runtime.runner import thread_config
+from ..tools.adapters.client import client_tools
+from ..tools.calls.run import TOOLS, argument_error, missing
+from .behaviour import OWN_TOOLS, Answered, Behaviour, MadeCall, call_of, key_of
+from .recording import RecordedTurn
+
+Policy = Literal["stop", "recorded-shape", "model"]
+"""What happens at a call that the recording cannot answer: the turn stops, or goes on with a stand-in."""
+RECORDED = "recorded"
+"""The name of the model that replies what was recorded."""
+
+
+class TurnStopped(SegueError):
+    """The turn ends at a call that nothing can answer."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("The recording has no result of this call of {name}.", name=name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What all turns of a backtest share.
+
+    `model` takes the place of the agents' own; `shapes` are recorded results of each tool, by its name.
+    """
+
+    registry: Registry
+    modes: Mapping[str, ModeGraph]
+    storage: Storage
+    model: str = ""
+    live_reads: bool = False
+    effects: Policy = "stop"
+    shapes: Mapping[str, Sequence[ToolCall]] = field(default_factory=dict)
+
+    @property
+    def graph(self) -> CompiledStateGraph[Any, Any, Any, Any]:
+        """The chat graph with a memory of its own, for one turn."""
+        return chat_graph(self.modes).copy({"checkpointer": InMemorySaver(serde=SERDE)})
+
+    def agent(self, recorded: RecordedTurn) -> Agent:
+        """The agent of a task as it is now.
+
+        Raises:
+            UnknownAgent.
+        """
+        return self.registry.agent(recorded.task.agent_id)
+
+    def tools(self, recorded: RecordedTurn) -> Mapping[str, Tool]:
+        """The tools that a task can call now; none where its agent is not there."""
+        agent = self.registry.get(recorded.task.agent_id)
+        own = self.registry.tools_in(agent, recorded.task.mode) if agent else {}
+        return {**own, **client_tools(recorded.task.client_tools, recorded.turn.language or "en")}
+
+
+class TurnAgents:
+    """The agents as they are now; with a tape their model is the recording."""
+
+    def __init__(self, registry: Registry, tape: Tape | None) -> None:
+        self._registry = registry
+        self._tape = tape
+        self.agent = registry.agent
+        self.tools_for = registry.tools_for
+        self.tools_in = registry.tools_in
+
+    def accepted(self, agent: Agent, override: str = "") -> Any:
+        return ("image", "pdf") if self._tape else self._registry.accepted(agent, override)
+
+    def model_for(self, agent: Agent, override: str = "") -> Model:
+        if self._tape is None:
+            return self._registry.model_for(agent, override)
+        return RecordedModel(self._tape, agent, self._tape.model)
+
+
+class TurnLedger:
+    """The calls of a turn under way, in memory, beside those that the session's ledger has from before it."""
+
+    def __init__(self, stored: Ledger, recorded: RecordedTurn) -> None:
+        self._stored = stored
+        self._task = recorded.task
+        self._calls: dict[CallKey, Call] = {}
+
+    async def read(self, key: CallKey) -> Mapping[str, Any] | None:
+        if key.task_id != self._task.task_id:
+            return await self._stored.read(key)
+        own = self._calls.get(key)
+        return own.json() if own else None
+
+    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
+        known = self._calls.get(key)
+        if known and known.outcome is not None:
+            return Claim("finished", known.outcome)
+        self._calls[key] = Call(
+            thread_id=self._task.thread_id,
+            task_id=key.task_id,
+            scope=key.scope,
+            idx=key.index,
+            name=name,
+            arguments=dict(arguments),
+            state="running",
+            outcome=None,
+            fence=1,
+            started_at=time.time(),
+            finished_at=None,
+            orphaned=0,
+        )
+        return FRESH
+
+    async def settle(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
+        done: Any = {"state": "done", "outcome": dict(outcome), "finished_at": time.time()}
+        self._calls[key] = replace(self._calls[key], **done)
+
+    async def unknown(self, task_id: str) -> Sequence[Mapping[str, Any]]:
+        found = [call for call in self._calls.values() if CallResult.of(call.outcome or {}).unknown]
+        return [{"name": call.name, "arguments": call.arguments} for call in found]
+
+    async def finished(self) -> Sequence[Call]:
+        before = [call for call in await self._stored.finished() if call.started_at < self._task.created_at]
+        return [*before, *(call for call in self._calls.values() if call.outcome is not None)]
+
+
+class TurnExecutor:
+    """Answers the calls of a turn with what was recorded; no tool with an effect ever runs here.
+
+    A call has the result of a recorded one that means the same, whichever order. A read-only call that was not recorded
+    runs with `live_reads`; any other ends the turn, or has a stand-in.
+    """
+
+    def __init__(self, setup: Setup, recorded: RecordedTurn, tools: Mapping[str, Tool], tape: Tape) -> None:
+        self.made: list[MadeCall] = []
+        self.stopped = False
+        self._setup = setup
+        self._tools = tools
+        self._tape = tape
+        self._left = [*recorded.turn.tool_calls]
+        self._used: dict[str, ToolCall] = {}
+        self.marks: Executor = TOOLS
+        """Says what needs approval, and what may run beside others."""
+
+    def needs_approval(self, tool: Tool) -> bool:
+        return self.marks.needs_approval(tool)
+
+    def parallel(self, tool: Tool) -> bool:
+        return self.marks.parallel(tool)
+
+    async def execute(self, execution: Execution) -> CallResult:
+        """Answer a call.
+
+        Raises:
+            TurnStopped: nothing can, or nothing could answer the one before.
+        """
+        if self.stopped:
+            raise TurnStopped(execution.name)
+        result, answered = await self._result_of(execution)
+        if execution.name not in OWN_TOOLS:
+            self.made.append(call_of(execution.name, execution.arguments, {**self._tools, **execution.tools}, answered))
+        if result is None:
+            self.stopped = True
+            raise TurnStopped(execution.name)
+        return result
+
+    def client_result(self, call: Json) -> str | None:
+        """What the task's client returned for a call then; None where it was not asked."""
+        key = key_of(call["name"], call["arguments"], self._tools)
+        found = next((each for each in self._left if key_of(each.name, each.arguments, self._tools) == key), None)
+        value = (found.outcome or {}).get("success") if found else None
+        return value if value is None or isinstance(value, str) else as_json(value)
+
+    def take(self, name: str, arguments: Mapping[str, Any], tools: Mapping[str, Tool]) -> ToolCall | None:
+        """The next recorded call that means the same, or of a read-only tool the last one that did."""
+        key = key_of(name, arguments, tools)
+        found = next((call for call in self._left if key_of(call.name, call.arguments, tools) == key), None)
+        if found:
+            self._left.remove(found)
+            self._tape.use(found)
+            self._used[key] = found
+            return found
+        tool = tools.get(name)
+        return self._used.get(key) if tool and tool.read_only else None
+
+    async def _result_of(self, execution: Execution) -> tuple[CallResult | None, Answered]:
+        found = self.take(execution.name, execution.arguments, execution.tools)
+        stored = CallResult.of(found.outcome) if found and found.outcome is not None else None
+        if stored and not stored.success:
+            return stored, "recording"
+        tool = execution.tool
+        if tool is None:
+            return missing(execution), "missing"
+        if why := argument_error(tool, execution.arguments):
+            text = phrase("call_misfit", execution.language, tool=execution.name, why=why)
+            return CallResult.failed(text), "refused"
+        if stored:
+            return stored, "recording"
+        if tool.read_only and self._setup.live_reads:
+            return await TOOLS.execute(execution), "live"
+        return await self._stand_in(execution)
+
+    async def _stand_in(self, execution: Execution) -> tuple[CallResult | None, Answered]:
+        if self._setup.effects == "stop":
+            return None, "nothing"
+        shape = nearest(self._setup.shapes.get(execution.name, ()), execution.arguments)
+        if shape is None or shape.outcome is None:
+            return None, "nothing"
+        return CallResult.of(shape.outcome), "stand_in"
+
+
+def nearest(calls: Sequence[ToolCall], arguments: Mapping[str, Any]) -> ToolCall | None:
+    """The recorded call with the most of these arguments."""
+    return max(calls, key=lambda call: sum(call.arguments.get(n) == v for n, v in arguments.items()), default=None)
+
+
+class TurnRun:
+    """One turn under way."""
+
+    def __init__(self, setup: Setup, recorded: RecordedTurn) -> None:
+        self._setup = setup
+        self._recorded = recorded
+        self._agent = setup.agent(recorded)
+        self._tools = setup.tools(recorded)
+        self._tape = Tape(Cassette(session=recorded.task.thread_id, turns=(recorded.turn,), messages=()), compare=False)
+        self._is_recorded = setup.model == RECORDED
+        self._executor = TurnExecutor(setup, recorded, self._tools, self._tape)
+        self._verdicts = {line: verdict for answer in recorded.turn.answers for line, verdict in _verdicts(answer)}
+        self._answers = [answer.value for answer in recorded.turn.answers if "verdicts" not in answer.value]
+        self._began = time.monotonic()
+        self._question = ""
+
+    async def run(self) -> Behaviour:
+        """What the agent does now; a failure is a part of it."""
+        running = asyncio.create_task(self._result())
+        await asyncio.wait({running})
+        error = running.exception()
+        made: Any = {"calls": self._executor.made, "seconds": round(time.monotonic() - self._began, 3)}
+        if self._executor.stopped:
+            return Behaviour(status="stopped", usage={}, **made)
+        if error:
+            text = str(error) if isinstance(error, SegueError) else f"{type(error).__name__}: {error}"
+            return Behaviour(status="error", error=text, usage={}, **made)
+        result = running.result()
+        if result is None:
+            return Behaviour(status="waiting", question=self._question, usage={}, **made)
+        return Behaviour(
+            status="done" if result.get("success") else "error",
+            answer=result.get("answer") or "",
+            error=result.get("error") or "",
+            usage=result.get("usage") or {},
+            **made,
+        )
+
+    async def _result(self) -> Json | None:
+        """The task's result; None where it waits with a question that nobody was asked.
+
+        Raises:
+            SegueError: it failed, or was stopped.
+        """
+        task = self._recorded.task
+        if task.mode not in (*self._setup.modes, AUTO):
+            raise UnknownMode(task.mode, [*self._setup.modes, AUTO])
+        await self._setup.registry.prepare(self._agent)
+        message = HumanMessage(task.message, additional_kwargs=naming(task.attachments))
+        given: Any = {"messages": [*self._recorded.history, message], "assignment": {"task_id": task.task_id}}
+        graph, context = self._setup.graph, self._context()
+        config: RunnableConfig = {**thread_config(task.thread_id), "recursion_limit": recursion_limit(self._agent)}
+        while True:
+            out: Json = await graph.ainvoke(given, config, context=context)
+            asked = question_of(out.get("__interrupt__", ()))
+            if asked is None:
+                return dict(out["result"])
+            if (value := self._answer_to(asked.value)) is None:
+                self._question = asked_of(asked.value)
+                return None
+            given = Command(resume={asked.id: value})
+
+    def _context(self) -> AppContext:
+        task, turn, registry = self._recorded.task, self._recorded.turn, self._setup.registry
+        model = "" if self._is_recorded else self._setup.model
+
+        async def notes(task_id: str) -> Sequence[str]:
+            return self._tape.notes() if self._is_recorded else turn.notes
+
+        async def permissions(agent_id: str) -> Sequence[Grant]:
+            return [grant for grant in self._recorded.grants if grant.rule.tool in turn.permitted]
+
+        services = Services(
+            agents=TurnAgents(registry, self._tape if self._is_recorded else None),
+            participants=registry.participants,
+            emit=lambda event: None,
+            memory=TransientMemory(),
+            ledger=TurnLedger(self._setup.storage.ledger(task.thread_id), self._recorded),
+            executor=self._executor,
+            ids=RecordedIds(self._tape),
+            clock=self._tape.clock if self._is_recorded else self._clock,
+            notes=notes,
+            permissions=permissions,
+            files=self._setup.storage.files.get,
+            client_tools=client_tools(task.client_tools, turn.language or "en"),
+            reply_options=ReplyOptions.of(task.reply_options),
+        )
+        names = {"agent": task.agent_id, "mode": task.mode, "user_id": task.user_id, "model": model}
+        return AppContext.carrying(services, **names, language=task.language or "")
+
+    def _clock(self) -> float:
+        """The time of the recording, which goes on as fast as now."""
+        return self._recorded.task.created_at + time.monotonic() - self._began
+
+    def _answer_to(self, question: Json) -> Json | None:
+        """What a person answers, in the form that is stored; None where they were not asked then."""
+        if calls := question.get(CLIENT_CALLS):
+            return {"results": {call["id"]: self._executor.client_result(call) for call in calls}}
+        if question["kind"] == "approval":
+            verdicts = [{**self._verdict(call), "index": call["index"]} for call in question["calls"]]
+            answer: Json = {"verdicts": verdicts}
+        elif self._answers:
+            answer = self._answers.pop(0)
+        else:
+            return None
+        value: Json = stored_answer(question, answer, self._tools)
+        return value
+
+    def _verdict(self, call: Json) -> Json:
+        """What was decided about this call; one that nobody was asked about then is approved, since it does not run."""
+        return self._verdicts.get(asked_of({"calls": [call]}), {"verdict": "approve"})
+
+
+def _verdicts(answer: Answer) -> Iterator[tuple[str, Json]]:
+    """Each call that was asked about, with its verdict; none of an answer to a question."""
+    return zip(answer.asked.split("\n"), answer.value.get("verdicts", ()), strict=False)

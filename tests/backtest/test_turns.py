@@ -1,0 +1,156 @@
+"""Recorded turns answered anew: what is compared, and that no tool with an effect ever runs."""
+
+import asyncio
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import segue
+from segue.backtest import Backtest, TaskReport
+from segue.core.agents import Agent
+from segue.core.errors import ConfigurationError, UnknownThread
+from tests.fakes import ScriptedChatModel, answer, call_tool
+
+LOOK, REFUND = ("look", {"order": 17}), ("refund", {"order": 17})
+RAN: list[str] = []
+"""The tools that ran since the recording."""
+
+
+@segue.tool(read_only=True)
+def look(order: int) -> str:
+    """Look an order up."""
+    RAN.append("look")
+    return f"order {order} is late"
+
+
+@segue.tool(needs_approval=True)
+def refund(order: int, reason: str = "late") -> str:
+    """Refund an order."""
+    RAN.append("refund")
+    return f"refunded {order}"
+
+
+@segue.tool(read_only=True)
+def find(order: int) -> str:
+    """Look an order up."""
+    RAN.append("find")
+    return f"order {order} is late"
+
+
+AGENT = Agent(agent_id="shop", tools=(look, refund), mode="react")
+SAID = [call_tool(LOOK), call_tool(REFUND), answer("Refunded."), answer("You are welcome.")]
+
+
+async def _record(database: Path) -> None:
+    with ScriptedChatModel(SAID) as model:
+        async with segue.open(database, agents=[AGENT.model_copy(update={"model": model})]) as app:
+            waiting = await app.ask("My order 17 is late", session_id="s", agent="shop")
+            await app.answer(waiting["task_id"], "approve")
+            await app.ask("Thanks", session_id="s", agent="shop")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    database = tmp_path_factory.mktemp("recorded") / "segue.db"
+    asyncio.run(_record(database))
+    return database
+
+
+def digest(file: Path) -> str:
+    return sha256(file.read_bytes()).hexdigest()
+
+
+async def backtested(database: Path, script: Sequence[Any] = (), changes: Any = None, **options: Any) -> Backtest:
+    """The backtest of an agent whose model says the script, or what was recorded; the file stays as it is."""
+    before = digest(database)
+    RAN.clear()
+    with ScriptedChatModel(script) as model:
+        agent = AGENT.model_copy(update={"model": model, **(changes or {})})
+        async with segue.open(f"file:{database}?mode=ro", agents=[agent]) as app:
+            made = await app.backtest(concurrency=1, **options)
+    assert digest(database) == before
+    return made
+
+
+def first(made: Backtest) -> TaskReport:
+    assert [task.verdict for task in made.tasks[1:]] == ["same"], made.tasks[1]
+    return made.tasks[0]
+
+
+async def test_an_agent_that_did_not_change_is_the_same(recorded: Path) -> None:
+    made = await backtested(recorded, model="recorded")
+    assert made.summary == {"same": 2, "other_words": 0, "other_calls": 0, "other_effects": 0, "error": 0}
+    assert (made.coverage, made.is_changed, RAN) == (1.0, False, [])
+    assert made.json()["tasks"][0]["effects"] == {"added": [], "dropped": [], "changed": []}
+
+
+THANKS = answer("You are welcome.")
+CHANGES: dict[str, tuple[list[Any], str, str, dict[str, Any]]] = {
+    "other words": ([*SAID[:2], answer("It is done.")], "other_words", "answer", {}),
+    "spaces only": ([*SAID[:2], answer(" Refunded.\n")], "same", "", {}),
+    "default written out": (
+        [SAID[0], call_tool(("refund", {"reason": "late", "order": 17})), SAID[2]], "same", "", {},
+    ),
+    "read twice": ([SAID[0], *SAID[:3]], "other_calls", "call", {}),
+    "not read": ([SAID[1], SAID[2]], "other_calls", "call", {}),
+    "other read": ([call_tool(("look", {"order": 18}))], "other_calls", "call", {}),
+    "effect dropped": (
+        [SAID[0], SAID[2]], "other_effects", "call", {"dropped": [{"name": "refund", "arguments": {"order": 17}}]},
+    ),
+    "effect changed": (
+        [SAID[0], call_tool(("refund", {"order": 71}))], "other_effects", "call",
+        {"changed": [{"name": "refund", "then": {"order": 17}, "now": {"order": 71}}]},
+    ),
+    "effect repeated": (
+        [*SAID[:2], call_tool(REFUND)], "other_effects", "call",
+        {"added": [{"name": "refund", "arguments": {"order": 17}}]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_a_change_has_its_verdict(name: str, recorded: Path) -> None:
+    script, verdict, kind, effects = CHANGES[name]
+    task = first(await backtested(recorded, [*script, THANKS]))
+    assert (task.verdict, task.difference.kind if task.difference else "") == (verdict, kind)
+    assert task.json()["effects"] == {"added": [], "dropped": [], "changed": [], **effects}
+    assert RAN == []
+
+
+async def test_results_are_found_in_whichever_order(recorded: Path) -> None:
+    task = first(await backtested(recorded, [call_tool(REFUND), call_tool(LOOK), SAID[2], THANKS]))
+    assert (task.verdict, task.answered) == ("same", {"recording": 2})
+
+
+async def test_a_renamed_tool_has_no_recorded_result(recorded: Path) -> None:
+    renamed = {"tools": (find, refund)}
+    made = await backtested(recorded, [call_tool(("find", {"order": 17})), THANKS], renamed)
+    assert (first(made).verdict, first(made).status, made.coverage) == ("other_calls", "stopped", 0.0)
+    made = await backtested(recorded, [call_tool(("find", {"order": 17})), *SAID[1:]], renamed, live_reads=True)
+    assert (first(made).answered, RAN) == ({"live": 1, "recording": 1}, ["find"])
+
+
+async def test_a_stand_in_lets_a_turn_go_on(recorded: Path) -> None:
+    script = [call_tool(("refund", {"order": 18})), answer("Refunded."), THANKS]
+    task = first(await backtested(recorded, script, effects="recorded-shape"))
+    assert (task.status, task.answered, RAN) == ("done", {"stand_in": 1}, [])
+    assert [each["name"] for each in task.effects.changed] == ["refund"]
+
+
+async def test_an_agent_or_a_mode_that_is_gone_is_an_error(recorded: Path) -> None:
+    async with segue.open(f"file:{recorded}?mode=ro") as app:
+        made = await app.backtest()
+    assert {task.verdict for task in made.tasks} == {"error"}
+    assert made.tasks[0].difference and "shop" in made.tasks[0].difference.now
+
+
+async def test_sessions_are_selected(recorded: Path) -> None:
+    assert len((await backtested(recorded, model="recorded", since="1h", sample=1)).tasks) == 2
+    async with segue.open(f"file:{recorded}?mode=ro") as app:
+        with pytest.raises(UnknownThread):
+            await app.backtest("nobody")
+        with pytest.raises(ConfigurationError, match="is not an age"):
+            await app.backtest(since="yesterday")
