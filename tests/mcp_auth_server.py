@@ -1,7 +1,6 @@
 """An MCP server that asks for a login, and its authorization server, on one port of this machine."""
 
 import secrets
-import socket
 import threading
 import time
 from types import TracebackType
@@ -22,6 +21,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl
 
 from tests.polling import wait_until
+from tests.ports import listening
 
 SCOPE = "stock"
 
@@ -101,7 +101,7 @@ class GuardedShop:
 
     def __init__(self) -> None:
         self.issuer = Issuer()
-        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._socket = listening()
         base = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self.url = f"{base}/mcp"
         auth = AuthSettings(

@@ -67,7 +67,8 @@ def serve_http() -> None:
     """Serve on a free port of this machine and say which on stdout."""
     import uvicorn
 
-    listening = socket.create_server(("127.0.0.1", int(sys.argv[2])))
+    bound = socket.create_server(("127.0.0.1", int(sys.argv[2])))
+    listening = socket.socket(fileno=bound.detach())  # says that it is TCP, which asyncio sends without delay
     sys.stdout.write(f"{listening.getsockname()[1]}\n")
     sys.stdout.flush()
     uvicorn.Server(uvicorn.Config(server.streamable_http_app(), log_level="error")).run(sockets=[listening])

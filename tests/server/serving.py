@@ -18,7 +18,7 @@ from segue.server.lifespan import drain
 from segue.server.run import uvicorn_config
 from segue.server.service import Service
 from segue.server.tenants import hash_keys, parse_keys
-from tests.polling import wait_until
+from tests.ports import listening
 
 SECONDS = 60.0
 KEY, OTHER_KEY = "key-of-alpha-0123456789", "key-of-beta-0123456789"
@@ -29,12 +29,27 @@ Json = dict[str, Any]
 
 
 class _Server(uvicorn.Server):
-    """Stops when it is told to, without waiting for the next tick."""
+    """Starts and stops when it is told to, without waiting for the next tick."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.began = threading.Event()
 
     async def main_loop(self) -> None:
         self.loop, self.leaving = asyncio.get_running_loop(), asyncio.Event()
         await self.on_tick(0)
+        self.began.set()
         await self.leaving.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, which sleeps for 100 ms whether or not a connection is left."""
+        for server in self.servers:
+            server.close()
+        for connection in [*self.server_state.connections]:
+            connection.shutdown()
+        await asyncio.sleep(0)  # idle connections close
+        await asyncio.wait_for(self._wait_tasks_to_complete(), self.config.timeout_graceful_shutdown)
+        await self.lifespan.shutdown()
 
     def leave(self) -> None:
         self.loop.call_soon_threadsafe(self.leaving.set)
@@ -45,7 +60,7 @@ class Served:
 
     def __init__(self, database: Any = ":memory:", settings: ServerSettings | None = None, **options: Any) -> None:
         self.application = create_app(database, settings, **options)
-        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._socket = listening()
         self.port: int = self._socket.getsockname()[1]
         self._server = _Server(uvicorn_config(settings or ServerSettings(), self.application))
         self._loop: asyncio.AbstractEventLoop
@@ -53,7 +68,10 @@ class Served:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        await self._server.serve(sockets=[self._socket])
+        try:
+            await self._server.serve(sockets=[self._socket])
+        finally:
+            self._server.began.set()
 
     @property
     def url(self) -> str:
@@ -77,7 +95,7 @@ class Served:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        wait_until(lambda: self._server.started or not self._thread.is_alive())
+        self._server.began.wait(SECONDS)
         assert self._server.started, "the service did not start"
         return self
 

@@ -41,8 +41,9 @@ from segue.server import ServerSettings
 from segue.server.a2a_push import PublicTransport, public_addresses
 from segue.tools.adapters.a2a import REPEATS_JOIN
 from tests.fakes import ScriptedChatModel
+from tests.polling import wait_until
 
-from .serving import ALPHA, BETA, KEYS, Held, Json, Served, wait_until
+from .serving import ALPHA, BETA, KEYS, Held, Json, Served
 from .shop import refund, reply
 
 BINDINGS = ("JSONRPC", "HTTP+JSON")

@@ -20,8 +20,9 @@ from segue.core.flows import BranchConfig, FlowConfig
 from segue.tools.registry import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan_json
 from tests.modes import CALLING, agent_that
+from tests.polling import wait_until
 
-from .serving import ALPHA, BETA, KEYS, Held, Json, Served, ServerSettings, wait_until
+from .serving import ALPHA, BETA, KEYS, Held, Json, Served, ServerSettings
 from .shop import refund, reply
 
 OPEN = ServerSettings(heartbeat_seconds=0.2)

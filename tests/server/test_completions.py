@@ -15,9 +15,10 @@ from segue import Agent
 from segue.prompts.protocols import stop_notice
 from segue.server.lifespan import drain
 from tests.fakes import ScriptedChatModel, call_tool
+from tests.polling import wait_until
 
 from .schemas import CheckedTransport
-from .serving import KEY, KEYS, Held, Served, ServerSettings, chat, wait_until
+from .serving import KEY, KEYS, Held, Served, ServerSettings, chat
 from .shop import refund, reply
 
 OPEN = ServerSettings(heartbeat_seconds=0.2)

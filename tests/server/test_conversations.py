@@ -18,9 +18,10 @@ from segue.nodes.conversation.participants.apis import refused, spec_of
 from segue.rehearsal import ConversationConfig, Setting, converse
 from segue.rehearsal.segue_bot import bot_session
 from tests.nodes.conversation.test_apis import place as place
+from tests.polling import wait_until
 from tests.rehearsal.participants import Does, calls, helpful, says
 
-from .serving import ALPHA, BETA, Held, Json, Served, ServerSettings, chat, ending, follow, types, wait_until
+from .serving import ALPHA, BETA, Held, Json, Served, ServerSettings, chat, ending, follow, types
 from .shop import refund, reply
 
 DOCS = Path(__file__).parents[2] / "docs/rehearsal.md"

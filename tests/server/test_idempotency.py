@@ -8,7 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from .serving import Held, Json, Served, ServerSettings, chat, wait_until
+from tests.polling import wait_until
+
+from .serving import Held, Json, Served, ServerSettings, chat
 from .shop import refund, reply
 
 ONCE = {"Idempotency-Key": "k"}

@@ -19,8 +19,9 @@ from segue.core.attachments import UPLOAD_SECONDS
 from tests.cli.conftest import Shell, pages, shell
 from tests.fakes import answer, call_tool
 from tests.loopback import Hang, Json, LoopbackServer, Text
+from tests.polling import wait_until
 
-from .serving import ending, follow, start, wait_until
+from .serving import ending, follow, start
 from .test_processes import Process, effects, serve
 
 __all__ = ["pages", "serve", "shell"]

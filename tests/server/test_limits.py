@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from segue.core.json_depth import DEEPEST, Outline
 from segue.server import ServerSettings
 from segue.server.tenants import Keys
+from tests.polling import wait_until
 
-from .serving import ALPHA, BETA, KEYS, READY, SECONDS, Held, Served, chat, start, wait_until
+from .serving import ALPHA, BETA, KEYS, READY, SECONDS, Held, Served, chat, start
 from .test_streams import from_last
 
 SMALL = ServerSettings(

@@ -27,8 +27,9 @@ from segue.app import App
 from segue.core.agents import Agent, Budget
 from segue.mcp.agent_server import AgentServer
 from tests.fakes import ScriptedChatModel, answer, call_tool
+from tests.polling import wait_until
 
-from .serving import ALPHA, BETA, KEYS, Served, ServerSettings, wait_until
+from .serving import ALPHA, BETA, KEYS, Served, ServerSettings
 from .shop import refund, reply
 
 LEGACY = "2025-11-25"

@@ -17,9 +17,10 @@ from typer.testing import CliRunner
 from segue.cli import app
 from tests.cli.conftest import SECONDS, Shell, pages, shell
 from tests.cli.process import begin as begin_command
+from tests.polling import wait_until
 from tests.postgres import started
 
-from .serving import KEY, Json, ending, follow, start, wait_until
+from .serving import KEY, Json, ending, follow, start
 
 __all__ = ["pages", "shell"]
 

@@ -15,8 +15,9 @@ from segue.core.agents import Agent
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 from tests.loopback import LoopbackServer, Text
 from tests.loopback_script import ToolCalls
+from tests.polling import wait_until
 
-from .serving import Json, Served, ServerSettings, wait_until
+from .serving import Json, Served, ServerSettings
 from .shop import refund
 from .test_completions import stock
 

@@ -14,8 +14,9 @@ from openai.types.responses import Response, ResponseStreamEvent
 
 from segue.core.agents import Agent
 from tests.fakes import ScriptedChatModel
+from tests.polling import wait_until
 
-from .serving import BETA, KEY, KEYS, OTHER_KEY, Held, Json, Served, ServerSettings, follow, wait_until
+from .serving import BETA, KEY, KEYS, OTHER_KEY, Held, Json, Served, ServerSettings, follow
 from .shop import refund, reply
 from .test_completions import stock
 

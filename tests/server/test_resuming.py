@@ -16,10 +16,11 @@ from segue.rehearsal import converse
 from segue.runtime.worker import exceeds_takeovers
 from segue.server import ServerSettings
 from segue.server import lifespan as resuming
+from tests.polling import wait_until
 from tests.rehearsal.test_interruptions import KILLED
 from tests.runtime.polling_workers import PollingWorkers
 
-from .serving import Held, Served, chat, ending, follow, wait_until
+from .serving import Held, Served, chat, ending, follow
 from .test_streams import from_last
 
 

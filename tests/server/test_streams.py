@@ -15,8 +15,9 @@ from segue.entry import open as open_app
 from segue.server import ServerSettings
 from segue.tools.registry import tool
 from tests.fakes import answer, call_tool, choose
+from tests.polling import wait_until
 
-from .serving import Held, Json, Served, chat, ending, follow, frames_of, start, types, wait_until
+from .serving import Held, Json, Served, chat, ending, follow, frames_of, start, types
 
 BEIJING = "帮我规划一个北京3日游，包括景点和美食"
 OPEN = ServerSettings(chats_a_minute=10_000, requests_a_minute=100_000)

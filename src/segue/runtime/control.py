@@ -210,11 +210,14 @@ class Control:
             return begun
         try:
             return await begin()
-        except TaskError as error:  # the same request may have come twice at once, and be about to be stored
-            for _ in range(ATTEMPTS if key and isinstance(error, ThreadBusy) else 1):
-                if begun := await self._begun(key):
-                    return begun
-                await asyncio.sleep(POLL_SECONDS)
+        except TaskError as error:
+            if begun := await self._begun(key):
+                return begun
+            if key and isinstance(error, ThreadBusy):  # it may have come twice at once, and be about to be stored
+                for _ in range(ATTEMPTS):
+                    await asyncio.sleep(POLL_SECONDS)
+                    if begun := await self._begun(key):
+                        return begun
             raise
 
     async def _begun(self, key: RequestKey | None) -> Started | None:
