@@ -1,7 +1,7 @@
 """What the app needs of a database, and what a backend provides for it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from operator import methodcaller
@@ -285,15 +285,17 @@ class Workers(Protocol):
         """Whether a worker will be woken for the task."""
         ...
 
-    async def unowned(self, agents: Mapping[str, str] | None = None) -> Iterable[Unowned]:
-        """The tasks to run without a live owner; for a worker with these agents, without those it will be woken for."""
+    async def unowned(self, worker: Worker | None = None) -> Iterable[Unowned]:
+        """The tasks to run without a live owner; with a worker, those that it takes and nobody will be woken for."""
         ...
 
     async def wake(self, tasks: Iterable[Unowned]) -> None:
         """Wake a worker for each task."""
         ...
 
-    async def serve(self, agents: Mapping[str, str], concurrency: int, run: Callable[[str], Awaitable[None]]) -> None:
+    async def serve(
+        self, agents: Mapping[str, Collection[str]], concurrency: int, run: Callable[[str], Awaitable[None]]
+    ) -> None:
         """Call `run` with the id of each task that this worker is woken for, until cancelled or the database is lost.
 
         Raises:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -36,31 +36,40 @@ CLEAN_EVERY = 30.0
 """Seconds between two looks for the jobs of processes that are gone; their tasks are found by their leases."""
 
 _REPORT = """
-    INSERT INTO workers (owner, agents, modes, concurrency, running, started_at, seen_at)
-    VALUES (:owner, :agents, :modes, :concurrency, :running, :now, :now)
-    ON CONFLICT (owner) DO UPDATE
-        SET agents = excluded.agents, modes = excluded.modes, running = excluded.running, seen_at = excluded.seen_at
+    INSERT INTO workers (owner, agents, modes, upgrades, concurrency, running, started_at, seen_at)
+    VALUES (:owner, :agents, :modes, :upgrades, :concurrency, :running, :now, :now)
+    ON CONFLICT (owner) DO UPDATE SET agents = excluded.agents, modes = excluded.modes, upgrades = excluded.upgrades,
+        running = excluded.running, seen_at = excluded.seen_at
 """
 _FORGET = "DELETE FROM workers WHERE seen_at < ?"
 _LEAVE = "DELETE FROM workers WHERE owner = ?"
 _LIST = "SELECT * FROM workers WHERE seen_at > ? ORDER BY started_at, owner"
 _QUEUED = "SELECT 1 FROM procrastinate_jobs WHERE queueing_lock = ? AND status = 'todo'"
-# A job in the queue of an agent that no worker has any more wakes nobody.
+# A task of a version that no worker has is taken by one that upgrades it, and by nobody where it keeps its version.
+# A job wakes somebody in the queue of the task's version, or where no worker has that, in one of this worker's.
 _UNOWNED = """
-    SELECT task_id, thread_id, agent_id, agent_version, mode, coalesce(owner, '') AS owner,
+    SELECT task_id, thread_id, agent_id, agent_version, on_upgrade, mode, coalesce(owner, '') AS owner,
         coalesce(expires_at, 0) <= :now AS expired, orphaned
     FROM tasks LEFT JOIN leases USING (thread_id) CROSS JOIN LATERAL (
         SELECT agent_version IS NOT NULL AND NOT EXISTS (
-            SELECT 1 FROM workers WHERE seen_at > :live AND agents::json ->> agent_id = agent_version
+            SELECT 1 FROM workers WHERE seen_at > :live AND agents::jsonb -> agent_id @> to_jsonb(agent_version)
         ) AS orphaned
     ) AS version
-    WHERE status IN ('pending', 'running', 'pausing') AND (CAST(:queues AS text[]) IS NULL OR NOT EXISTS (
-        SELECT 1 FROM procrastinate_jobs
-        WHERE queueing_lock = task_id AND procrastinate_jobs.status = 'todo'
-            AND (NOT orphaned OR queue_name = ANY(CAST(:queues AS text[])))
+    WHERE status IN ('pending', 'running', 'pausing') AND (CAST(:queues AS text[]) IS NULL OR (
+        (NOT orphaned OR CASE on_upgrade WHEN 'pin' THEN false ELSE
+            agent_id = ANY(CAST(:agents AS text[]))
+            AND (on_upgrade IS NOT NULL OR agent_id = ANY(CAST(:upgrades AS text[])))
+        END)
+        AND NOT EXISTS (
+            SELECT 1 FROM procrastinate_jobs WHERE queueing_lock = task_id AND procrastinate_jobs.status = 'todo'
+                AND CASE WHEN orphaned THEN queue_name = ANY(CAST(:queues AS text[]))
+                    ELSE queue_name = segue_queue(agent_id || coalesce(':' || agent_version, '')) END
+        )
     ))
     ORDER BY position
 """
+_LISTS = ("agents", "modes", "upgrades")
+"""The columns of a worker that hold JSON."""
 _WAKE = "SELECT segue_wake(?, ?, ?, true)"
 
 
@@ -72,7 +81,8 @@ class QueueWorkers:
         self._conninfo = conninfo(database.address)
 
     async def report(self, worker: Worker) -> None:
-        values = {**worker.json(), "agents": json.dumps(dict(worker.agents)), "modes": json.dumps(worker.modes)}
+        lists = {name: json.dumps(getattr(worker, name)) for name in _LISTS}
+        values = {**worker.json(), **lists}
 
         def store(connection: Connection) -> None:
             now = connection.now()
@@ -86,18 +96,19 @@ class QueueWorkers:
 
     async def list(self) -> list[Worker]:
         rows = await self._database.read(lambda connection: connection.fetched(_LIST, (connection.now() - LIVE,)))
-        return [
-            Worker(**{**row, "agents": json.loads(row["agents"]), "modes": json.loads(row["modes"])}) for row in rows
-        ]
+        return [Worker(**{**row, **{name: json.loads(row[name]) for name in _LISTS}}) for row in rows]
 
     async def is_queued(self, task_id: str) -> bool:
         return bool(await self._database.read(lambda connection: connection.fetched(_QUEUED, (task_id,))))
 
-    async def unowned(self, agents: Mapping[str, str] | None = None) -> Iterable[Unowned]:
+    async def unowned(self, worker: Worker | None = None) -> Iterable[Unowned]:
+        mine: Json = {"queues": None, "agents": [], "upgrades": []}
+        if worker is not None:
+            mine = {"queues": queues_of(worker.agents), "agents": [*worker.agents], "upgrades": worker.upgrades}
 
         def read(connection: Connection) -> Any:
-            now, queues = connection.now(), None if agents is None else queues_of(agents)
-            return connection.fetched(_UNOWNED, {"now": now, "live": now - LIVE, "queues": queues})
+            now = connection.now()
+            return connection.fetched(_UNOWNED, {"now": now, "live": now - LIVE, **mine})
 
         return [Unowned(**row) for row in await self._database.read(read)]
 
@@ -111,7 +122,9 @@ class QueueWorkers:
         if woken:
             await self._database.write(wake)
 
-    async def serve(self, agents: Mapping[str, str], concurrency: int, run: Callable[[str], Awaitable[None]]) -> None:
+    async def serve(
+        self, agents: Mapping[str, Collection[str]], concurrency: int, run: Callable[[str], Awaitable[None]]
+    ) -> None:
         from procrastinate import App, PsycopgConnector
         from procrastinate.exceptions import ConnectorException
         from psycopg_pool import PoolTimeout

@@ -1,7 +1,7 @@
 """The tables of a PostgreSQL database, and the scripts that bring an older one up to date."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from importlib.metadata import distribution
@@ -85,6 +85,7 @@ _WORKERS = """
         owner text COLLATE "C" PRIMARY KEY,
         agents text NOT NULL,
         modes text NOT NULL,
+        upgrades text NOT NULL,
         concurrency bigint NOT NULL,
         running bigint NOT NULL,
         started_at double precision NOT NULL,
@@ -97,9 +98,9 @@ WAKING = (_WORKERS, _TO_RUN, _QUEUE, _WAKE, _RELEASED, _ON_RELEASE, _REQUESTED, 
 """After procrastinate's own tables, which have their own versions."""
 
 
-def queues_of(agents: Mapping[str, str]) -> list[str]:
+def queues_of(agents: Mapping[str, Collection[str]]) -> list[str]:
     """The names of the queues of these agents' tasks, as `segue_wake` gives them; `agents` are versions by id."""
-    names = [*agents, *(f"{agent}:{version}" for agent, version in agents.items())]
+    names = [*agents, *(f"{agent}:{version}" for agent, versions in agents.items() for version in versions)]
     return [f"segue:{name if len(name) <= LONGEST else sha256(name.encode()).hexdigest()[:LONGEST]}" for name in names]
 
 
@@ -157,7 +158,7 @@ _EVENT_LOG = """CREATE VIEW event_log AS
         = (events.thread_id, events.task_id, events.scope, events.idx)
     LEFT JOIN tasks ON tasks.task_id = events.task_id AND events.scope = ''"""
 
-FIRST = 13
+FIRST = 14
 """The schema version that the first published Segue begins with: earlier ones were never published."""
 
 # A key has the collation "C", as in SQLite: it is compared by its bytes, whatever the database's language.

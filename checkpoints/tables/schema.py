@@ -24,6 +24,8 @@ _TABLES = (
     # contents are beside the database, `client_tools` the tools that its client carries out, `reply_options` what it
     # asks of the reply. `agent_version` is the version of its agent that it began with, or was last continued with.
     # `origin` is what sent the message, `bot_session` the thread of the agent that is a conversation's bot.
+    # `on_upgrade` is what was chosen for the task, in place of its agent's, where that version is not there any more,
+    # `offered_version` the one that a person is asked about.
     """CREATE TABLE tasks (
         position {position},
         task_id {key} NOT NULL UNIQUE,
@@ -50,7 +52,9 @@ _TABLES = (
         reply_options TEXT NOT NULL DEFAULT '{}',
         agent_version TEXT,
         origin TEXT NOT NULL,
-        bot_session {key}
+        bot_session {key},
+        on_upgrade TEXT,
+        offered_version TEXT
     )""",
     "CREATE INDEX tasks_of_thread ON tasks (thread_id, position)",
     "CREATE INDEX tasks_of_agent ON tasks (agent_id, position)",

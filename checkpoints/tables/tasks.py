@@ -5,10 +5,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from segue.core.errors import AmbiguousTask, TaskError, UnknownTask
+from segue.core.errors import AmbiguousTask, TaskError, TaskPinned, UnknownTask
 from segue.core.events import Event, StateChanged
 from segue.core.records import Json, NewTask, RequestKey, StatusTally, Task, damaged, from_row, read, to_row
-from segue.core.task_status import ACTIVE, ENDED, TaskStatus, next_status
+from segue.core.task_status import ACTIVE, ENDED, OPEN, TaskStatus, next_status
 
 from ..ports import ALL, Connection, Database, Row, lease_clock, sql_list
 from .event_log import insert_event, share_result
@@ -37,6 +37,7 @@ _UPDATE = """
     UPDATE tasks
     SET status = :status, model = :model, result = :result, error = :error, requested = :requested, notes = :notes,
         answer = :answer, agents_file = :agents_file, agent_version = :agent_version, reply_options = :reply_options,
+        on_upgrade = :on_upgrade, offered_version = :offered_version,
         updated_at = :now
     WHERE task_id = :task_id
     RETURNING *
@@ -58,6 +59,11 @@ _UNFINISHED = """
     SELECT tasks.*, CASE WHEN leases.expires_at > :now THEN leases.owner ELSE '' END AS owner
     FROM tasks LEFT JOIN leases USING (thread_id)
     WHERE coalesce(status, '') NOT IN ('waiting', 'done', 'error', 'cancelled') ORDER BY position
+"""
+_VERSIONED = """
+    SELECT tasks.*, CASE WHEN leases.expires_at > :now THEN leases.owner ELSE '' END AS owner
+    FROM tasks LEFT JOIN leases USING (thread_id)
+    WHERE copy_of IS NULL AND agent_version IS NOT NULL AND status IN ({}) ORDER BY position
 """
 _WAITING = """
     SELECT * FROM tasks WHERE status = 'waiting' AND (:prefix = '' OR substr(thread_id, 1, length(:prefix)) = :prefix)
@@ -164,13 +170,14 @@ class Tasks:
         """Change a task and store its events and the idempotency key that asked for it, in one transaction.
 
         The event of a new status comes first, then `events`. `changes` are columns: model, result, error, requested,
-        notes, answer, agents_file; what is not named stays, but an error goes with the next status. Without `status`
-        that stays too. `release` ends the lease of `fence` with it.
+        notes, answer, agents_file, agent_version, on_upgrade, offered_version; what is not named stays, but an error
+        goes with the next status. Without `status` that stays too. `release` ends the lease of `fence` with it.
 
         Raises:
             UnknownTask: there is none.
             IllegalTransition: it cannot go there from where it is.
             StaleOwner: `fence` is given and another owner took its thread.
+            TaskPinned: it keeps the version of its agent.
             KeyUsed: the key stands for something already; nothing was stored.
         """
 
@@ -180,6 +187,8 @@ class Tasks:
             old = from_row(Task, _locked(connection, task_id))
             if fence is not None:
                 check_fence(connection, old.thread_id, fence)
+            if old.on_upgrade == "pin" == changes.get("on_upgrade", "pin"):
+                _check_version(old, changes.get("agent_version", old.agent_version))
             add_key(connection, key, old.thread_id, task_id)
             new = old.status if status is None else next_status(old.status, status)
             moved = [] if new == old.status else [StateChanged(task_id=task_id, old=str(old.status), new=str(new))]
@@ -261,6 +270,12 @@ class Tasks:
         rows = await self._database.read(lambda db: db.fetched(_UNFINISHED, {"now": self._now(db)}))
         return [(shown(row), row["owner"]) for row in rows]
 
+    async def with_version(self) -> _Owned:
+        """Return the tasks that have not come to an end and know the version of their agent, each as `unfinished`."""
+        statement = _VERSIONED.format(sql_list(OPEN))
+        rows = await self._database.read(lambda db: db.fetched(statement, {"now": self._now(db)}))
+        return [(shown(row), row["owner"]) for row in rows]
+
     async def waiting(self, prefix: str = "") -> _Tasks:
         """Return the tasks that wait for a person, the longest waiting first, of threads with that beginning."""
         values = {"prefix": prefix}
@@ -336,6 +351,12 @@ class Tasks:
         """
         values = {"thread_id": thread_id, "task_id": task_id, "moment": moment}
         return [shown(row) for row in await self._database.read(lambda db: db.fetched(_SINCE, values))]
+
+
+def _check_version(pinned: Task, version: str | None) -> None:
+    """Refuse another version of a pinned task's agent."""
+    if version != pinned.agent_version:
+        raise TaskPinned(pinned.task_id, pinned.agent_id, pinned.agent_version)
 
 
 def _of(statuses: Collection[TaskStatus] | None) -> str:

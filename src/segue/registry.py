@@ -3,7 +3,9 @@
 import asyncio
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import ChainMap
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
+from copy import copy
 from typing import Any
 
 from segue.core.context import Memory
@@ -19,6 +21,7 @@ from .core.models import Model
 from .core.participants import REGISTERED
 from .core.plan import NO_TOOL
 from .core.prompt_size import tokens
+from .core.records import OnUpgrade, Task
 from .core.tools import Tool
 from .memory.files import TransientMemory
 from .models.build import accepted_kinds, build_model, chosen_model, kind_of
@@ -100,10 +103,11 @@ class Registry(Mapping[str, Agent]):
 
     def __init__(self, agents: Iterable[Agent] = EXAMPLES, environ: Mapping[str, str] | None = None) -> None:
         self._environ = os.environ if environ is None else environ
-        self._agents = {agent.agent_id: self._completed(agent) for agent in agents}
+        self._agents: MutableMapping[str, Agent] = {agent.agent_id: self._completed(agent) for agent in agents}
         self._models: dict[tuple[str, str], Model] = {}
         self._tools: dict[str, Mapping[str, Tool]] = {}
         self._digests: dict[str, str] = {}
+        self._versions: dict[str, Mapping[str, Registry]] = {}
         self._remote = RemoteAgents()
         self._mcp = McpTools()
         self.agents_file = ""
@@ -135,9 +139,12 @@ class Registry(Mapping[str, Agent]):
         `executor` carries out the calls of its tasks, also those of their nested graphs; None: the tools themselves.
         """
         tools = _usable(agent, BUILTIN.resolve(agent.tools))
+        for each in agent.older:
+            _usable(each, BUILTIN.resolve(each.tools))
         self._agents[agent.agent_id] = self._completed(agent)
         self._tools[agent.agent_id] = tools
         self._digests.pop(agent.agent_id, None)
+        self._versions.pop(agent.agent_id, None)
         self._models = {key: model for key, model in self._models.items() if key[0] != agent.agent_id}
         self._executors.pop(agent.agent_id, None)
         if executor is not None:
@@ -145,7 +152,7 @@ class Registry(Mapping[str, Agent]):
 
     def forget(self, agent_id: str) -> None:
         """Remove an agent, and what was built from it."""
-        for kept in (self._agents, self._tools, self._digests, self._executors):
+        for kept in (self._agents, self._tools, self._digests, self._versions, self._executors):
             kept.pop(agent_id, None)
         self._models = {key: model for key, model in self._models.items() if key[0] != agent_id}
 
@@ -225,6 +232,7 @@ class Registry(Mapping[str, Agent]):
     async def close(self) -> None:
         """End the MCP servers' sessions and release the models."""
         self._models.clear()
+        self._versions.clear()
         await self._mcp.close()
 
     def tools_for(self, agent: Agent) -> Mapping[str, Tool]:
@@ -258,6 +266,46 @@ class Registry(Mapping[str, Agent]):
             own = BUILTIN.resolve(item for item in agent.tools if not isinstance(item, str) or item not in sets)
             self._digests[agent.agent_id] = agent_digest(agent, sets, own.values())
         return self._digests[agent.agent_id]
+
+    def versions(self, agent_id: str) -> Mapping[str, "Registry"]:
+        """The registries in which the agent has each of its versions, the current one first; empty: it is not here."""
+        if agent_id not in self._versions:
+            agent = self._agents.get(agent_id)
+            views = [self, *map(self._with, map(self._completed, agent.older))] if agent else []
+            found: dict[str, Registry] = {}
+            for view in views:
+                found.setdefault(view.version(view._agents[agent_id]), view)
+            self._versions[agent_id] = found
+        return self._versions[agent_id]
+
+    def _with(self, agent: Agent) -> "Registry":
+        """This registry with another version of an agent."""
+        view = copy(self)
+        view._agents = ChainMap({agent.agent_id: agent}, self._agents)
+        view._models, view._tools, view._digests, view._versions = {}, {}, {}, {}
+        return view
+
+    def of(self, task: Task) -> "Registry":
+        """The registry for a task: with the version of the agent that it has, else the current one."""
+        return self.versions(task.agent_id).get(task.agent_version or "", self)
+
+    def current_version(self, agent_id: str) -> str:
+        """The version of an agent that new tasks begin with.
+
+        Raises:
+            UnknownAgent.
+        """
+        return self.version(self.agent(agent_id))
+
+    def on_upgrade(self, task: Task) -> OnUpgrade | None:
+        """What becomes of a task whose version of its agent is not here; None where it is.
+
+        Raises:
+            UnknownAgent.
+        """
+        if task.agent_version in (None, *self.versions(task.agent_id)):
+            return None
+        return task.on_upgrade or self.agent(task.agent_id).on_upgrade
 
     def environment_model(self, agent: Agent) -> str:
         """The model's name where the agent names none, so that a resume elsewhere means the same one; else empty."""

@@ -53,7 +53,7 @@ async def test_a_database_is_described_and_an_empty_one_left_empty(postgres_url:
 async def test_workers_with_different_versions_of_an_agent_are_reported(postgres_url: str) -> None:
     storage = await open_storage(postgres_url)
     for owner, digest in (("one", "1"), ("two", "2")):
-        agents = {"same": "1", "payer": digest}
+        agents = {"same": ["1"], "payer": [digest]}
         await storage.workers.report(Worker(owner=owner, agents=agents, modes=["react"], concurrency=1))
     await storage.close()
     _, differ = await findings(postgres_url)

@@ -43,6 +43,7 @@ MADE = [
     errors.KeyUsed("order-17"),
     errors.InvalidExport("it has no version"),
     errors.TaskUnfinished("s1", "t1", "paused"),
+    errors.TaskPinned("t1", "support", "2026-12-01"),
     errors.ThreadBusy("s1"),
     errors.TooManyTasks(32, 256),
     errors.DamagedSession("s1", "its row is none", "The row is damaged: recover the session."),

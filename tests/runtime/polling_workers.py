@@ -4,7 +4,7 @@ import asyncio
 import json
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from segue.core.workers import Unowned, Worker
 
 _UNOWNED = """
-    SELECT task_id, thread_id, agent_id, agent_version, mode, coalesce(owner, '') AS owner,
+    SELECT task_id, thread_id, agent_id, agent_version, on_upgrade, mode, coalesce(owner, '') AS owner,
         coalesce(expires_at, 0) <= ? AS expired
     FROM tasks LEFT JOIN leases USING (thread_id) WHERE status IN ('pending', 'running', 'pausing')
 """
@@ -38,27 +38,29 @@ class PollingWorkers:
     async def is_queued(self, task_id: str) -> bool:
         return any(each.task_id == task_id and not each.owner for each in await self.unowned())
 
-    async def unowned(self, agents: Mapping[str, str] | None = None) -> Iterable[Unowned]:
+    async def unowned(self, worker: Worker | None = None) -> Iterable[Unowned]:
         connection = sqlite3.connect(self._file)
         try:
             rows = connection.execute(_UNOWNED, (time.time(),)).fetchall()
         finally:
             connection.close()
-        names = ("task_id", "thread_id", "agent_id", "agent_version", "mode", "owner", "expired")
+        names = ("task_id", "thread_id", "agent_id", "agent_version", "on_upgrade", "mode", "owner", "expired")
         found = [dict(zip(names, row, strict=True)) for row in rows]
         return [Unowned(**row, orphaned=not self._has(row["agent_id"], row["agent_version"])) for row in found]
 
-    def _has(self, agent_id: str, digest: str) -> bool:
-        return any(worker.agents.get(agent_id) == digest for worker in self._workers.values())
+    def _has(self, agent_id: str, version: str) -> bool:
+        return any(version in worker.agents.get(agent_id, ()) for worker in self._workers.values())
 
     async def wake(self, tasks: Iterable[Unowned]) -> None:
         """They are found anyway."""
 
-    async def serve(self, agents: Mapping[str, str], concurrency: int, run: Callable[[str], Awaitable[None]]) -> None:
+    async def serve(
+        self, agents: Mapping[str, Collection[str]], concurrency: int, run: Callable[[str], Awaitable[None]]
+    ) -> None:
         async with asyncio.TaskGroup() as group:
             while True:
                 for each in await self.unowned():
-                    same = each.agent_version == agents.get(each.agent_id) or each.orphaned
+                    same = each.agent_version in agents.get(each.agent_id, ()) or each.orphaned
                     if each.agent_id in agents and each.expired and same:
                         group.create_task(run(each.task_id))
                 await asyncio.sleep(0.05)

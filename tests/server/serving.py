@@ -22,7 +22,7 @@ from tests.ports import listening
 
 SECONDS = 60.0
 KEY, OTHER_KEY = "key-of-alpha-0123456789", "key-of-beta-0123456789"
-READY = {"status": "ready", "model": "offline", "workers": 0, "waiting_for_worker": 0}
+READY = {"status": "ready", "model": "offline", "workers": 0, "waiting_for_worker": 0, "waiting_for_version": 0}
 KEYS = parse_keys(hash_keys(f"alpha:{KEY},beta:{OTHER_KEY}"))
 ALPHA, BETA = {"Authorization": f"Bearer {KEY}"}, {"Authorization": f"Bearer {OTHER_KEY}"}
 Json = dict[str, Any]

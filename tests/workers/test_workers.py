@@ -249,3 +249,24 @@ def test_the_ten_lines_of_the_readme_run_on_three_workers(postgres_url: str, tmp
 async def all_ready(url: str, count: int) -> None:
     async with dispatcher(url) as app:
         await ready(app, count)
+
+
+async def test_a_pinned_task_is_claimed_by_no_worker_without_its_version(
+    workers: Fleet, postgres_url: str, tmp_path: Path
+) -> None:
+    text = AGENTS.read_text(encoding="utf-8")
+    (tmp_path / "new.toml").write_text(f'{text}\nversion = "2"\non_upgrade = "pin"\n', encoding="utf-8")
+    async with dispatcher(postgres_url) as app:
+        pinned = await app.start(**paying("pinned"))
+        workers.start(agents=tmp_path / "new.toml")
+        await ready(app, 1)
+        async with segue.open(postgres_url, agents=load_agents(tmp_path / "new.toml"), dispatch="always") as new:
+            assert all([(await new.ask(**paying(f"new-{number}")))["success"] for number in range(3)])
+            assert [row.task_id for row in await new.tasks.waiting_for_version()] == [pinned["task_id"]]
+        await asyncio.sleep(2.5)
+        assert (await app.task(pinned["task_id"]))["status"] == "pending"
+        assert [row.task_id for row in await app.tasks.waiting_for_worker()] == [pinned["task_id"]]
+        workers.start()
+        [_ async for _ in app.follow(pinned["task_id"])]
+        assert (await app.task(pinned["task_id"]))["status"] == "done"
+    no_findings(judge(postgres_url, workers.payments).faults)

@@ -4,7 +4,7 @@ import importlib
 import json
 import sys
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from hashlib import sha256
@@ -19,6 +19,7 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -201,6 +202,11 @@ class Agent(BaseModel):
     """Its name in commands, requests and lists."""
     version: str = Field(default="", pattern=r"^[\w.+-]{0,64}$")
     """Its version, which each task remembers; empty: a digest of its prompt, model, tools, mode and options."""
+    on_upgrade: Literal["continue", "pin", "ask"] = "continue"
+    """What becomes of unfinished tasks of a version that is not here: they continue with this one, keep theirs and wait
+    until it is there, or a person is asked."""
+    older: "Items[Agent]" = ()
+    """Older versions of it, for the unfinished tasks that began with them."""
     description: str = ""
     """What it is for, as lists and other agents' controllers show it."""
     suggestions: Suggestions | dict[Literal["zh", "en"], Suggestions] = ()
@@ -263,6 +269,13 @@ class Agent(BaseModel):
     None: `last` for a model that runs in this process, else `inline`.
     """
 
+    @field_validator("older")
+    @classmethod
+    def _are_its_versions(cls, older: "Sequence[Agent]", info: ValidationInfo) -> "Sequence[Agent]":
+        if any(agent.agent_id != info.data.get("agent_id") for agent in older):
+            raise ValueError("an older version has the same agent_id")
+        return older
+
     @field_validator("arguments")
     @classmethod
     def _is_object_schema(cls, schema: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -275,6 +288,8 @@ class Agent(BaseModel):
 
 def load_agents(path: str | Path) -> list[Agent]:
     """Read agents from a TOML file: one `[[agent]]` table each, fields as in `Agent`; `prompt_file` is read beside it.
+
+    The agents of the files in its list `older` are older versions of those that it has.
 
     Raises:
         ConfigurationError: naming the file, the agent and the field that is wrong.
@@ -290,9 +305,29 @@ def load_agents(path: str | Path) -> list[Agent]:
     ids = [agent.agent_id for agent in agents]
     if twice := {name for name in ids if ids.count(name) > 1}:
         raise ConfigurationError(
-            "The agents file {file} has more than one agent '{name}': rename one.", file=file, name=min(twice)
+            "The agents file {file} has more than one agent '{name}': rename one, or put its older version into "
+            "[[agent.older]].",
+            file=file,
+            name=min(twice),
         )
-    return agents
+    older = [agent for name in _older_files(whole, file) for agent in load_agents(file.parent / name)]
+    return [_with_older(agent, older) for agent in agents]
+
+
+def _older_files(whole: Mapping[str, Any], file: Path) -> list[str]:
+    names = whole.get("older", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ConfigurationError(
+            '`older` in the agents file {file} is a list of files: older = ["old.toml"].', file=file
+        )
+    return names
+
+
+def _with_older(agent: Agent, older: Sequence[Agent]) -> Agent:
+    """The agent with its older versions of other files, and theirs."""
+    found = [each for each in older if each.agent_id == agent.agent_id]
+    more = [version for each in found for version in (each, *each.older)]
+    return agent.model_copy(update={"older": (*agent.older, *more)}) if more else agent
 
 
 def load_modes(path: str | Path) -> dict[str, Any]:
@@ -317,8 +352,8 @@ def read_file(file: Path) -> dict[str, Any]:
     """
     try:
         whole = tomllib.loads(file.read_text(encoding="utf-8"))
-        if unknown := whole.keys() - {"agent", "modes", "flows"}:
-            may = "[[agent]], [modes] and [flows]"
+        if unknown := whole.keys() - {"agent", "older", "modes", "flows"}:
+            may = "older, [[agent]], [modes] and [flows]"
             raise ConfigurationError(
                 "The agents file {file} has '{unknown}'; it may have {may}.", file=file, unknown=min(unknown), may=may
             )
@@ -351,6 +386,8 @@ def _agent_of(table: dict[str, Any], file: Path, number: int) -> Agent:
                 file=file,
                 error=error,
             ) from error
+    if isinstance(older := values.get("older"), list) and all(isinstance(each, dict) for each in older):
+        values["older"] = [_agent_of({"agent_id": values["agent_id"], **each}, file, number) for each in older]
     try:
         return Agent(**values)
     except ValidationError as error:
@@ -400,6 +437,8 @@ _ELSEWHERE = {
     "auto",
     "model",
     "mcp",
+    "older",
+    "on_upgrade",
     "prices",
     "suggestions",
     "tools",

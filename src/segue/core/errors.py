@@ -26,6 +26,7 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 │   ├── ThreadExists        a session of that name exists: choose another name
 │   ├── KeyUsed             the idempotency key stands for another request: use a new one
 │   ├── InvalidExport       the document is not a valid export: nothing was stored
+│   ├── TaskPinned          it keeps a version of its agent that is not here: resume it where that is
 │   ├── TaskUnfinished      the thread has a task to resume or cancel first
 │   ├── QuestionClosed      it was answered already, or another one took its place
 │   ├── InvalidAnswer       what a person decided does not fit the question: correct it
@@ -379,6 +380,19 @@ class ThreadBusy(TaskError):
             thread_id=thread_id,
         )
         self.thread_id = thread_id
+
+
+class TaskPinned(TaskError):
+    """The task keeps the version of its agent that it began with; resume it where that is registered."""
+
+    def __init__(self, task_id: str, agent_id: str, version: str | None) -> None:
+        super().__init__(
+            "Task {task_id} keeps version {version} of its agent {agent}: resume it where that version is registered, "
+            "or let it continue with another one: segue rollout {task_id} --continue.",
+            task_id=task_id,
+            version=version,
+            agent=agent_id,
+        )
 
 
 class TooManyTasks(TaskError):

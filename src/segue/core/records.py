@@ -116,13 +116,17 @@ class NewTask(Record):
     bot_session: Name | None = None
 
 
+OnUpgrade = Literal["continue", "pin", "ask"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task(NewTask):
     """What one message set going, and how far it got.
 
     `requested` is what a person asked for, `notes` the texts that steer it, `answer` what a person said to its
     question: {"interrupt_id", "value"}. `copy_of` is the ended task that this one repeats in a forked or imported
-    thread.
+    thread. `on_upgrade` is what was chosen for it in place of its agent's own, `offered_version` the version of its
+    agent that a person is asked about.
     """
 
     status: Status
@@ -135,6 +139,8 @@ class Task(NewTask):
     answer: Annotated[Annotated[Json, AfterValidator(_answer)] | None, STORED_AS_JSON]
     rating: Literal[1, 2, 3, 4, 5] | None
     copy_of: str | None
+    on_upgrade: OnUpgrade | None
+    offered_version: str | None
 
     @property
     def reply_language(self) -> Literal["zh", "en"]:

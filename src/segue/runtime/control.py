@@ -17,6 +17,7 @@ from ..core.errors import (
     KeyUsed,
     QuestionClosed,
     TaskError,
+    TaskPinned,
     ThreadBusy,
 )
 from ..core.events import Event, Resumed, Token, Waiting
@@ -269,27 +270,42 @@ class Control:
     ) -> Started:
         """As `resume`, with an answer in the form that is stored."""
         row = await self._runner.tasks.get(task_id)
-        agent = self._registry.agent(row.agent_id)
-        await self._registry.prepare(agent)
+        registry = self._registry.of(row)
+        agent = registry.agent(row.agent_id)
+        await registry.prepare(agent)
         async with self._runner.leased(row.thread_id, wait) as begin:
             row = await self._runner.tasks.get(task_id)
             if checked:
                 await self.open_question(task_id, checked["interrupt_id"])
             await self.check_resumable(row, checked)
-            self._registry.model_for(agent, model or row.model)
+            registry.model_for(agent, model or row.model)
             changes = {"model": model or row.model, "answer": checked or row.answer, "requested": None}
             if reply_options is not None:
                 changes["reply_options"] = _renewed(row, reply_options, agent).json()
             changes["agents_file"] = self._registry.agents_file or row.agents_file
-            known, ours = row.agent_version, self._registry.version(agent)
-            leaves = row.mode in self._modes and await self._dispatch.to_worker(row.agent_id, row.mode, known, ours)
-            changes["agent_version"] = known if leaves else ours  # the worker that takes it stores its own
+            leaves, version = await self._place(row)
+            changes["agent_version"] = version
             began = row.status == TaskStatus.PENDING
             status = None if began else TaskStatus.RUNNING
-            changed = known not in (None, changes["agent_version"])
+            changed = row.agent_version not in (None, version)
             events = [] if began else [Resumed(task_id=task_id, agent_changed=changed)]
             row = await self._runner.move(row, status, events=events, key=key, release=leaves, **changes)
             return self.submit_to_worker(row) if leaves else (row, begin(row))
+
+    async def _place(self, row: Task) -> tuple[bool, str | None]:
+        """Whether a task is left to a worker, which stores its own version, and the version that continues it.
+
+        Raises:
+            TaskPinned: it keeps a version that is not here.
+        """
+        known, on_upgrade = row.agent_version, self._registry.on_upgrade(row)
+        ours = known if known and on_upgrade is None else self._registry.current_version(row.agent_id)
+        versions = {known, ours} if on_upgrade != "pin" else {known}
+        if row.mode in self._modes and await self._dispatch.to_worker(row.agent_id, row.mode, *versions):
+            return True, known
+        if on_upgrade == "pin":
+            raise TaskPinned(row.task_id, row.agent_id, known)
+        return False, ours
 
     def submit_to_worker(self, row: Task) -> Started:
         """A task that was left to a worker, together with its lease."""
@@ -364,9 +380,10 @@ class Control:
             )
         if question["kind"] != "approval":
             return {"interrupt_id": question["interrupt_id"], "value": stored_answer(question, answer, {})}
-        agent = self._registry.agent(row.agent_id)
-        await self._registry.prepare(agent)
-        tools = self._registry.tools_for(agent)
+        registry = self._registry.of(row)
+        agent = registry.agent(row.agent_id)
+        await registry.prepare(agent)
+        tools = registry.tools_for(agent)
         value = stored_answer(question, answer, tools)
         if row.mode in (*MODES, AUTO) and not await self._dispatch.to_worker(
             agent.agent_id, row.mode, row.agent_version

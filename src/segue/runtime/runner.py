@@ -23,6 +23,7 @@ from ..core.errors import (
     SegueError,
     StaleOwner,
     ThreadBusy,
+    UnknownAgent,
 )
 from ..core.events import (
     ApprovalRequested,
@@ -123,6 +124,13 @@ class Runner:
             for observer in self.observers:
                 observer.stopped(moved)
         return moved
+
+    def keeps_version(self, row: Task) -> bool:
+        """Whether a task keeps a version of its agent that is not here."""
+        try:
+            return self._registry.on_upgrade(row) == "pin"
+        except UnknownAgent:
+            return row.on_upgrade == "pin"
 
     async def add_note(self, row: Task, text: str, event: Event, key: RequestKey | None = None) -> None:
         """Add a text that steers a task, under its idempotency key if it has one, and publish its event."""
@@ -368,7 +376,8 @@ class Runner:
 
     async def _invoke(self, run: Run) -> Json:
         """What the graph returns, or the result of a task that had ended before its status was stored."""
-        row, agent = run.row, self._registry.agent(run.row.agent_id)
+        row = run.row
+        agent = self._registry.of(row).agent(row.agent_id)
         config: RunnableConfig = {
             **thread_config(row.thread_id),
             "recursion_limit": recursion_limit(agent),
@@ -391,7 +400,7 @@ class Runner:
         return out
 
     def _context(self, run: Run) -> AppContext:
-        row = run.row
+        row, registry = run.row, self._registry.of(run.row)
 
         def emit(event: Event) -> None:
             run.note(event)
@@ -405,10 +414,10 @@ class Runner:
             return await self._storage.permissions.in_task(row.thread_id, agent_id, row.task_id)
 
         services = services_of(
-            self._registry,
+            registry,
             emit,
             ledger=self._storage.ledger(row.thread_id, run.fence),
-            executor=self._registry.executor_of(row.agent_id),
+            executor=registry.executor_of(row.agent_id),
             notes=notes,
             permissions=permissions,
             pausing=lambda: bool(run.reason),
@@ -419,7 +428,7 @@ class Runner:
             reply_options=ReplyOptions.of(row.reply_options),
         )
         names = {"agent": row.agent_id, "mode": row.mode, "user_id": row.user_id, "model": row.model}
-        return AppContext.carrying(self._registry.for_run(services), **names, language=row.language or "")
+        return AppContext.carrying(registry.for_run(services), **names, language=row.language or "")
 
     async def request_pause(self, run: Run) -> None:
         """Ask a task that runs here to stop at its next boundary; until then its status is pausing."""
@@ -443,8 +452,9 @@ class Runner:
         fence = self.saver.fence(row.thread_id)
         ledger = self._storage.ledger(row.thread_id, fence)
         self.saver.hold(row.thread_id, fence)  # what could not be saved counts no more
-        agent = self._registry.get(row.agent_id)  # it may be gone by now
-        tools = self._registry.tools_for(agent) if agent else {}
+        registry = self._registry.of(row)
+        agent = registry.get(row.agent_id)  # it may be gone by now
+        tools = registry.tools_for(agent) if agent else {}
         language = await language_by_now(self.graph, row)
         calls = await ledger.settle_all(row.task_id, lambda name: left_open(name, tools, language).json())
         for call in calls:

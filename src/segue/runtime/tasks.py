@@ -10,7 +10,7 @@ from ..checkpoints.storage import Storage
 from ..core.errors import KeyUsed, StorageError, TaskError
 from ..core.events import ASKING, Event
 from ..core.question import ANSWER_FORMS, API_CALL
-from ..core.records import Json, KnownRequest, RequestKey, StatusTally, Task, TaskTrace, WaitingTask
+from ..core.records import Json, KnownRequest, OnUpgrade, RequestKey, StatusTally, Task, TaskTrace, WaitingTask
 from ..core.reply_options import ReplyOptions
 from ..core.result import Result
 from ..core.task_status import TaskStatus
@@ -352,13 +352,37 @@ class Tasks:
         return await self._stream.dispatch.workers()
 
     async def waiting_for_worker(self) -> Sequence[Task]:
-        """The tasks that no process runs, and no worker is there that has their agent and mode."""
+        """The tasks that no process runs, and no worker is there that takes them."""
         if self._storage.workers is None:
             return []
         workers = await self._stream.dispatch.workers()
         unowned = await self._storage.workers.unowned()
-        left = [each for each in unowned if not any(worker.has(each.agent_id, each.mode) for worker in workers)]
+        left = [each for each in unowned if not any(worker.takes(each) for worker in workers)]
         return [await self._runner.tasks.get(each.task_id) for each in left if each.expired]
+
+    async def waiting_for_version(self) -> Sequence[Task]:
+        """The unfinished tasks that keep a version of their agent which neither this process nor a worker has."""
+        found = await self._runner.tasks.with_version()
+        workers = await self._stream.dispatch.workers() if found else ()
+        return [
+            row
+            for row, owner in found
+            if not is_alive(owner)
+            and self._runner.keeps_version(row)
+            and not any(worker.takes(row) for worker in workers)
+        ]
+
+    async def set_on_upgrade(self, task_id: str, on_upgrade: OnUpgrade | None) -> Task:
+        """Choose what becomes of a task whose version of its agent is not there; None: what its agent says.
+
+        Raises:
+            UnknownTask.
+            TaskError: it has ended.
+        """
+        row = await self._runner.tasks.get(task_id)
+        if row.is_over:
+            raise TaskError("Task {task_id} is {status}: it keeps no version.", task_id=task_id, status=row.status)
+        return await self._runner.move(row, None, on_upgrade=on_upgrade)
 
     async def check_writable(self) -> None:
         """Make sure that the database can be written.

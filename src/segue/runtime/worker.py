@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from ..checkpoints.ports import Workers
 from ..checkpoints.storage import Storage
-from ..core.errors import ConfigurationError, DatabaseUnavailable, SegueError, ThreadBusy, UnknownTask
+from ..core.errors import ConfigurationError, DatabaseUnavailable, SegueError, TaskPinned, ThreadBusy, UnknownTask
 from ..core.events import ErrorRaised, Paused, PauseReason, Resumed
 from ..core.records import Json, Task
 from ..core.task_status import ACTIVE, TaskStatus
@@ -74,17 +74,21 @@ class Dispatch:
         workers = await self.workers()
         return any(worker.has(agent_id, mode, version) for worker in workers for version in versions or (None,))
 
+    async def is_taken(self, row: Task) -> bool:
+        """Whether a worker is there that takes a task which no process runs."""
+        return any(worker.takes(row) for worker in await self.workers())
+
     async def lacks_worker(self, row: Task) -> bool:
         """Whether a task waits for a worker that is not there."""
         if self._workers is None or row.status is not TaskStatus.PENDING:
             return False
-        return not await self.has_worker(row.agent_id, row.mode)
+        return not await self.is_taken(row)
 
     async def awaits_worker(self, row: Task | None) -> bool:
         """Whether a worker will run a task that no process runs now."""
         if self._workers is None or row is None or row.status not in ACTIVE:
             return False
-        return await self._workers.is_queued(row.task_id) or await self.has_worker(row.agent_id, row.mode)
+        return await self._workers.is_queued(row.task_id) or await self.is_taken(row)
 
 
 logger = logging.getLogger(__name__)
@@ -162,8 +166,8 @@ class Worker:
     async def _report(self) -> None:
         while True:
             try:
-                await self._workers.report(self._described())
-                unowned = await self._workers.unowned(self._takeover.agents)
+                await self._workers.report(worker := self._described())
+                unowned = await self._workers.unowned(worker)
                 await self._workers.wake(await self._takeover.runnable(unowned))
                 self._note_outage(None)
             except DatabaseUnavailable as error:
@@ -183,6 +187,7 @@ class Worker:
             owner=self._runner.leases.owner,
             agents=self._takeover.agents,
             modes=self._takeover.modes,
+            upgrades=self._takeover.upgrades,
             concurrency=self._concurrency,
             running=len(self._runner.running()),
         )
@@ -204,9 +209,14 @@ class Takeover:
         self.modes = [*modes]
 
     @property
-    def agents(self) -> dict[str, str]:
-        """The versions of the agents, by their ids."""
-        return {name: self._registry.version(agent) for name, agent in self._registry.items()}
+    def agents(self) -> dict[str, list[str]]:
+        """The versions of the agents, by their ids, the current one first."""
+        return {name: [*self._registry.versions(name)] for name in self._registry}
+
+    @property
+    def upgrades(self) -> list[str]:
+        """The agents whose tasks of other versions are not left to wait for these."""
+        return [name for name, agent in self._registry.items() if agent.on_upgrade != "pin"]
 
     def can_run(self, agent_id: str, mode: str) -> bool:
         """Whether the task's agent and mode are here."""
@@ -221,7 +231,7 @@ class Takeover:
             owner = await self._runner.leases.last_owner(row.thread_id)
             async with self._runner.leased(row.thread_id, first=True) as begin:
                 return await self._begin(await self._runner.tasks.get(task_id), owner, begin)
-        except (ThreadBusy, UnknownTask):  # another worker was faster, or the session was deleted
+        except (ThreadBusy, UnknownTask, TaskPinned):  # another worker or a person was faster, or it was deleted
             return None
 
     async def _can_take(self, row: Task) -> bool:
@@ -233,10 +243,16 @@ class Takeover:
                 row.task_id, row.agent_id, row.mode, row.agents_file or "FILE",
             )  # fmt: skip
             return False
+        if self._registry.on_upgrade(row) == "pin":
+            logger.info(
+                "Task %s is left to other workers: it keeps version %s of its agent %s.",
+                row.task_id, row.agent_version, row.agent_id,
+            )  # fmt: skip
+            return False
         return True
 
     async def _begin(self, row: Task, owner: str, begin: Begin) -> "asyncio.Task[Json] | None":
-        if row.status not in ACTIVE:
+        if not await self._can_take(row):
             return None
         if row.requested == "cancel":
             await self._runner.end_cancelled(row)
@@ -250,8 +266,8 @@ class Takeover:
 
     async def _entered(self, row: Task, owner: str) -> Task:
         """The task once it is stored that its worker is gone, or had another version of its agent."""
-        version = self._registry.version(self._registry.agent(row.agent_id))
-        changed, began = row.agent_version not in (None, version), row.status is not TaskStatus.PENDING
+        changed, began = self._registry.on_upgrade(row) is not None, row.status is not TaskStatus.PENDING
+        version = (not changed and row.agent_version) or self._registry.current_version(row.agent_id)
         if changed:
             logger.warning(
                 "Task %s is run with another version of its agent %s: no worker has the one that it was started with.",
@@ -267,10 +283,11 @@ class Takeover:
 
     async def _is_ready(self, row: Task) -> bool:
         """Make the agent's tools and model ready; a task whose agent cannot be used fails."""
-        agent = self._registry.agent(row.agent_id)
+        registry = self._registry.of(row)
+        agent = registry.agent(row.agent_id)
         try:
-            await self._registry.prepare(agent)
-            self._registry.model_for(agent, row.model)
+            await registry.prepare(agent)
+            registry.model_for(agent, row.model)
         except SegueError as error:
             text = render(error, row.reply_language)
             failed = ErrorRaised(task_id=row.task_id, message=text, final=True)
@@ -285,7 +302,7 @@ class Takeover:
         """The tasks that this worker can run and nobody does: the owner's lease ran out, or its process is gone."""
         agents = self.agents
         ours = [each for each in unowned if self.can_run(each.agent_id, each.mode)]
-        found = [replace(each, agent_version=agents[each.agent_id]) if each.orphaned else each for each in ours]
+        found = [replace(each, agent_version=agents[each.agent_id][0]) if each.orphaned else each for each in ours]
         dead = [each for each in found if not each.expired and is_dead(each.owner)]
         for each in dead:
             await self._runner.leases.expire(each.thread_id, each.owner)

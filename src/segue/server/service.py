@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..app import App
 from ..core.agents import Agent
@@ -31,6 +31,14 @@ Begun = tuple[Task, int]
 """A task, and the number of its last event before the request."""
 
 
+class Waiting(NamedTuple):
+    """How many workers there are, and how many tasks wait for one, or for a version of their agent."""
+
+    workers: int
+    waiting_for_worker: int
+    waiting_for_version: int
+
+
 @dataclass
 class Service:
     """One process's service over an open app."""
@@ -51,7 +59,7 @@ class Service:
     _open_streams: Counter[str] = field(default_factory=Counter)
     _starting: Counter[str] = field(default_factory=Counter)
     """Tasks that are being started, by tenant."""
-    _writable: "asyncio.Task[tuple[int, int]] | None" = None
+    _writable: "asyncio.Task[Waiting] | None" = None
     _checked_at: float = 0.0
 
     @property
@@ -83,8 +91,8 @@ class Service:
         if self.draining:
             raise Problem(503, "Stopping", {"Retry-After": "5"})
 
-    async def check_ready(self) -> tuple[int, int]:
-        """Check that work can be taken on; returns how many workers there are, and how many tasks wait for one.
+    async def check_ready(self) -> Waiting:
+        """Check that work can be taken on; returns how many workers there are, and how many tasks wait.
 
         The database is asked at most once a second, however many want to know.
 
@@ -98,10 +106,11 @@ class Service:
             self._writable = asyncio.create_task(self._check_writable(), name="readiness")
         return await asyncio.shield(self._writable)
 
-    async def _check_writable(self) -> tuple[int, int]:
+    async def _check_writable(self) -> Waiting:
         tasks = self.app.tasks
         await tasks.check_writable()
-        return len(await tasks.workers()), len(await tasks.waiting_for_worker())
+        waiting = len(await tasks.waiting_for_worker()), len(await tasks.waiting_for_version())
+        return Waiting(len(await tasks.workers()), *waiting)
 
     @contextmanager
     def starting_task(self, tenant: Tenant, thread_id: str) -> Iterator[None]:

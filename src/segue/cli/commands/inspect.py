@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...core.environment import need_extra
-from ...core.errors import SegueError, UnknownThread
+from ...core.errors import SegueError, UnknownThread, listed
 from ...core.task_status import ACTIVE
 from .. import options
 from ..exits import FAILED, USAGE, report_errors, sentence_of
@@ -56,13 +56,14 @@ def tasks(
     agent: options.OfAgent = "",
     session: options.OfSession = "",
     limit: Annotated[int, typer.Option(min=1, help="The maximum number of tasks.")] = 50,
+    agents: options.MoreAgents = "",
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
 ) -> None:
     """List the tasks of all sessions, newest first."""
     from ..views.tables import print_tasks
 
-    settings = Settings(db)
+    settings = Settings(db, agents)
 
     async def listed(app: "App") -> "tuple[Sequence[Task], Interrupted]":
         found = await app.tasks.list(agent or None, session or None, limit)
@@ -70,6 +71,8 @@ def tasks(
             raise UnknownThread(session)
         if waiting := await app.tasks.waiting_for_worker():
             print_note(settings.say("waiting_for_worker", n=len(waiting)))
+        if pinned := await app.tasks.waiting_for_version():
+            print_note(settings.say("waiting_for_version", n=len(pinned), versions=versions_of(pinned)))
         return found, await _interrupted(app, found)
 
     found, interrupted = ask(settings, listed)
@@ -77,6 +80,11 @@ def tasks(
     if as_json:
         return write_json([_task_row(settings, task, task.task_id in ids) for task in found], indent=2)
     print_tasks(output(), found, ids, settings)
+
+
+def versions_of(tasks: "Sequence[Task]") -> str:
+    """The versions of agents that tasks have, as AGENT@VERSION."""
+    return listed(dict.fromkeys(f"{task.agent_id}@{task.agent_version}" for task in tasks))
 
 
 async def _interrupted(app: "App", rows: "Sequence[Task | Thread]") -> "Interrupted":

@@ -21,7 +21,8 @@ class Readiness(Health):
 
     model: str = Field(description="the default agent's; `offline` is the offline planner", examples=["offline"])
     workers: int = Field(description="the workers that run tasks of the database; 0 over SQLite")
-    waiting_for_worker: int = Field(description="tasks that wait for a worker, where none has their agent")
+    waiting_for_worker: int = Field(description="tasks that wait for a worker, where none takes them")
+    waiting_for_version: int = Field(description="tasks that keep a version of their agent which is not there")
 
 
 @router.get("/healthz", response_model=Health)
@@ -37,9 +38,8 @@ async def healthz() -> JsonResponse:
 )
 async def readyz(service: ServiceDep) -> JsonResponse:
     """Check that the database can be written and the service is not stopping."""
-    workers, waiting = await service.check_ready()
-    found = {"workers": workers, "waiting_for_worker": waiting}
-    return JsonResponse({"status": "ready", "model": service.default_model, **found})
+    found = await service.check_ready()
+    return JsonResponse({"status": "ready", "model": service.default_model, **found._asdict()})
 
 
 metrics_router = routes("metrics")

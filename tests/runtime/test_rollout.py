@@ -1,0 +1,127 @@
+"""Versions of an agent: which one continues a task, where several are registered, and where its own is gone."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import segue
+from segue.app import App
+from segue.core.agents import Agent, load_agents
+from segue.core.errors import ConfigurationError, TaskPinned
+from tests.fakes import ScriptedChatModel, answer, call_tool
+from tests.runtime.test_takeover import database, reported, working
+
+__all__ = ["database"]
+
+
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+def support(version: str, *replies: Any, older: Sequence[Agent] = (), **options: Any) -> Agent:
+    model = ScriptedChatModel(replies)
+    return Agent(agent_id="a", version=version, model=model, tools=(look,), mode="react", older=older, **options)
+
+
+def asks(version: str, *replies: Any, **options: Any) -> Agent:
+    """An agent whose task waits for an answer of its client's tool."""
+    return support(version, call_tool(("show", {})), *replies, **options)
+
+
+SHOW = {"name": "show", "description": "Show.", "parameters": {"type": "object", "properties": {}}}
+
+
+async def waiting(file: Path, agent: Agent) -> str:
+    async with segue.open(file, agents=[agent]) as app:
+        return str((await app.ask("look", agent="a", session_id="s", client_tools=[SHOW]))["task_id"])
+
+
+async def version_of(app: App, task_id: str) -> Any:
+    return (await app.task(task_id))["agent_version"]
+
+
+async def test_a_task_continues_with_the_version_that_is_there_now(tmp_path: Path) -> None:
+    task_id = await waiting(tmp_path / "s.db", asks("1"))
+    async with segue.open(tmp_path / "s.db", agents=[support("2", answer("by 2"))]) as app:
+        assert await version_of(app, task_id) == "1"
+        assert (await app.answer(task_id, "shown"))["answer"] == "by 2"
+        assert await version_of(app, task_id) == "2"
+
+
+async def test_a_task_runs_with_its_version_where_several_are_registered(tmp_path: Path) -> None:
+    task_id = await waiting(tmp_path / "s.db", asks("1"))
+    both = support("2", answer("by 2"), older=[support("1", answer("by 1"))])
+    async with segue.open(tmp_path / "s.db", agents=[both]) as app:
+        assert (await app.answer(task_id, "shown"))["answer"] == "by 1"
+        assert await version_of(app, task_id) == "1"
+        assert (await app.ask("look", agent="a", session_id="t"))["answer"] == "by 2"
+
+
+async def test_a_pinned_task_waits_for_its_version(tmp_path: Path) -> None:
+    task_id = await waiting(tmp_path / "s.db", asks("1"))
+    async with segue.open(tmp_path / "s.db", agents=[support("2", answer("by 2"), on_upgrade="pin")]) as app:
+        assert [task.task_id for task in await app.tasks.waiting_for_version()] == [task_id]
+        with pytest.raises(TaskPinned, match="keeps version 1 of its agent a"):
+            await app.answer(task_id, "shown")
+        assert (await app.task(task_id))["status"] == "waiting"
+    async with segue.open(tmp_path / "s.db", agents=[support("1", answer("by 1"))]) as app:
+        assert not await app.tasks.waiting_for_version()
+        assert (await app.answer(task_id, "shown"))["answer"] == "by 1"
+
+
+async def test_what_is_chosen_for_a_task_takes_the_place_of_its_agents_choice(tmp_path: Path) -> None:
+    task_id = await waiting(tmp_path / "s.db", asks("1"))
+    async with segue.open(tmp_path / "s.db", agents=[support("2", answer("by 2"))]) as app:
+        await app.tasks.set_on_upgrade(task_id, "pin")
+        with pytest.raises(TaskPinned):
+            await app.answer(task_id, "shown")
+    async with segue.open(tmp_path / "s.db", agents=[support("2", answer("by 2"), on_upgrade="pin")]) as app:
+        await app.tasks.set_on_upgrade(task_id, "continue")
+        assert not await app.tasks.waiting_for_version()
+        assert (await app.answer(task_id, "shown"))["answer"] == "by 2"
+
+
+async def test_a_worker_takes_no_pinned_task_and_starves_no_other(database: Path) -> None:
+    async with segue.open(database, agents=[support("1")], dispatch="always") as sender:
+        pinned = await sender.start("look", agent="a", session_id="s")
+        async with working(database, support("2", answer("by 2"), on_upgrade="pin")) as (new, _):
+            await reported(sender, 1)
+            assert (await new.ask("look", agent="a", session_id="t"))["answer"] == "by 2"
+            await asyncio.sleep(0.3)
+            assert (await sender.task(pinned["task_id"]))["status"] == "pending"
+            assert [task.task_id for task in await new.tasks.waiting_for_version()] == [pinned["task_id"]]
+            async with working(database, support("1", answer("by 1"))):
+                [_ async for _ in sender.follow(pinned["task_id"])]
+        assert (await sender.task(pinned["task_id"]))["result"]["answer"] == "by 1"
+
+
+FILE = """
+older = ["old.toml"]
+
+[[agent]]
+agent_id = "a"
+version = "3"
+prompt = "Three."
+
+[[agent.older]]
+version = "2"
+prompt = "Two."
+"""
+
+
+def test_a_file_names_older_versions_and_files_of_them(tmp_path: Path) -> None:
+    (tmp_path / "new.toml").write_text(FILE, encoding="utf-8")
+    (tmp_path / "old.toml").write_text('[[agent]]\nagent_id = "a"\nprompt = "One."\n', encoding="utf-8")
+    (agent,) = load_agents(tmp_path / "new.toml")
+    assert [(each.version, each.prompt) for each in (agent, *agent.older)] == [
+        ("3", "Three."),
+        ("2", "Two."),
+        ("", "One."),
+    ]
+    (tmp_path / "new.toml").write_text(FILE.replace('version = "2"', 'agent_id = "b"'), encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="same agent_id"):
+        load_agents(tmp_path / "new.toml")
