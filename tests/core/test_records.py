@@ -23,6 +23,8 @@ TASK: dict[str, Any] = {
     **{"requested": None, "notes": ["more"], "answer": None, "rating": 5, "copy_of": None, "language": "zh"},
     "agents_file": None,
     "agent_version": None,
+    "origin": "python",
+    "bot_session": None,
     "on_upgrade": None,
     "offered_version": None,
     "attachments": [{"digest": "a" * 64, "name": "a.png", "media_type": "image/png", "size": 3, "tokens": 1000}],
