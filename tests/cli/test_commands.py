@@ -291,21 +291,26 @@ def test_json_is_events_and_then_the_result() -> None:
     assert result.stderr == ""
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_lists_truncate_the_message_and_never_the_status(width: int) -> None:
-    terminal = {**PLAIN_TERMINAL, "TERM": "xterm", "COLUMNS": str(width), "NO_COLOR": "1"}
-    run("chat", "hello " * 40, "--session", "s" * 40)
-    (task,) = json.loads(run("tasks", "--json").stdout)
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("width", [40, 60, 80, 200, 0])
+def test_lists_wrap_at_every_width_and_lose_no_word(width: int, language: str) -> None:
+    message = {"en": "hello " * 15 + "goodbye", "zh": "你好" * 20 + "再见"}[language]
+    run("chat", message, "--session", "s", "--model", "offline")
+    at_terminal = {**PLAIN_TERMINAL, "TERM": "xterm", "COLUMNS": str(width), "NO_COLOR": "1"}
+    environ = {"SEGUE_LANGUAGE": language, "COLUMNS": "", **(at_terminal if width else {})}
     plain = re.compile(r"\x1b\[[0-9;]*m")
     for command, shown in (
-        ("tasks", (task["task_id"][:6], "done", "hello", "…")),
-        ("sessions", ("s" * 20, "done", "hello")),
-        ("agents", ("travel", "travel, calculator, clock")),
-        ("tools", ("search_cities", "read_only")),
+        ("tasks", {"en": "goodbye", "zh": "再见"}),
+        ("sessions", {"en": "goodbye", "zh": "再见"}),
+        ("agents", {"en": "clock", "zh": "clock"}),
+        ("tools", {"en": "days, best match first.", "zh": "days, best match first."}),
+        ("modes", {"en": "for each message", "zh": "为每条消息"}),
+        ("preferences", {"en": "goodbye", "zh": "再见"}),
     ):
-        lines = plain.sub("", run(command, env=terminal).stdout).splitlines()
-        assert all(cell_len(line) <= width for line in lines)
-        assert all(text in "\n".join(lines) for text in shown), lines
+        lines = plain.sub("", run(command, env=environ).stdout).splitlines()
+        assert max(map(cell_len, lines)) <= (width or 100), command
+        words = "".join("".join(lines).split())
+        assert shown[language].replace(" ", "") in words and "…" not in words, command
 
 
 @pytest.mark.slow

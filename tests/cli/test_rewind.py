@@ -13,6 +13,8 @@ from segue.cli.settings import Settings
 from segue.cli.views.timeline import Reverted, effect_lines
 from segue.core.timeline import Effect, Place, UndoState
 
+from .conftest import PLAIN_TERMINAL
+
 TOOLS = '''
 from pathlib import Path
 
@@ -73,6 +75,32 @@ def test_one_goes_back_before_a_call_undoes_it_and_compares() -> None:
     assert run("diff", "s", "s").stdout.endswith("The two snapshots do not differ.\n")
 
 
+def test_in_a_conversation_one_goes_back_and_on_in_a_new_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in PLAIN_TERMINAL.items():
+        monkeypatch.setenv(name, value)
+
+    def chat(*lines: str, session: str = "s") -> str:
+        given = ("chat", "--interactive", "--session", session)
+        return CliRunner().invoke(app, given, input="\n".join(lines)).stdout
+
+    listed = chat("/timeline", "/fork nowhere", "/trace", "/sessions", "/cost")
+    assert re.search(r"start a new session from one of them:\n  /fork \w{6}\n", listed)
+    assert "plan: " not in listed and "✓ parcel()" in listed and "ledger: 1 call" in listed
+    assert "turns  status" in listed and "\ntasks: 1\n" in listed
+    went_back = chat(f"/fork {first_id()}", "/history", "/new", "/timeline")
+    assert "These calls were made after the snapshot, and their effects stay:\n  parcel()\n" in went_back
+    assert f"  /undo s/{first_id()}\n" in went_back
+    assert went_back.count("The session is now s-") == 2 and went_back.endswith(
+        "Nothing was sent in this session yet.\n"
+    )
+    edited = chat(f"/edit {first_id()} hello", "/edit hello again", "/edit", "/history")
+    assert edited.count("The session is now s-") == 2 and "Usage: /edit TEXT" in edited
+    assert "you: hello again" in edited and "you: send a parcel" not in edited
+    assert "Undone: parcel(): brought back the parcel\n" in chat("/undo")
+    assert "No call after the snapshot can be undone.\n" in chat("/undo", f"/undo s/{first_id()}")
+    assert "Nothing was sent in this session yet." in chat("/undo", "/edit x", "/fork", "/trace", session="none")
+
+
 def test_a_limit_lists_the_newest_and_says_that_there_are_older_ones() -> None:
     whole = json.loads(run("timeline", "s", "--json").stdout)
     limited = run("timeline", "s", "--json", "--limit", "2")
@@ -129,7 +157,7 @@ def test_what_an_undo_came_to_is_told(
         task_id="t", scope="1", idx=0, name="f", arguments={}, outcome="success", started_at=0.0, undo=state
     )
     back = Reverted(Place("s", "", "1"), [], [(effect, {"error": "x"})])
-    assert effect_lines("s", back, Settings()) == [line]
+    assert effect_lines(back, Settings(), "segue undo s") == [line]
 
 
 def test_a_session_is_exported_and_imported(tmp_path: Path) -> None:

@@ -186,9 +186,12 @@ class Tasks:
         """How many tasks of the database have each status."""
         return await self._runner.tasks.tally()
 
-    async def usage(self, agent_id: str | None = None) -> Json:
-        """Tokens, calls and cost of an agent's tasks that have a result, or of all; None: the cost is not known."""
-        tasks = await self._runner.tasks.list(agent_id=agent_id, limit=-1)
+    async def usage(self, agent_id: str | None = None, session_id: str | None = None) -> Json:
+        """Tokens, calls and cost of all tasks that have a result, or of those of an agent or a session.
+
+        A cost of None is not known.
+        """
+        tasks = await self._runner.tasks.list(agent_id=agent_id, thread_id=session_id, limit=-1)
         usages = [used for task in tasks if not task.copy_of and (used := (task.result or {}).get("usage"))]
         return {"tasks": len(usages), **add_usages(usages)}
 

@@ -7,6 +7,9 @@ from rich.text import Text
 
 from ...core.errors import SegueError, TaskUnfinished, ThreadBusy
 from ...core.records import Task
+from ...core.session_filter import SessionFilter
+from ...core.task_status import OPEN
+from ...core.timeline import SHORT
 from ...runtime.sessions import check_session
 from ..dialog.conversation import is_command
 from ..dialog.hints import busy_hints, unfinished_hint
@@ -15,8 +18,11 @@ from ..dialog.prompt import Choices, Prompt, open_prompt
 from ..exits import sentence_of
 from ..settings import Settings
 from ..views.consoles import print_error
-from ..views.lines import header, print_heading
-from ..views.tables import print_history
+from ..views.lines import header, print_heading, usage_parts
+from ..views.tables import print_history, print_pairs, print_sessions
+from ..views.timeline import Reverted, effect_lines, print_timeline, undo_lines
+from .inspect import list_sessions, print_trace, read_trace
+from .rewind import list_snapshots, revert
 
 MOST_OFFERED = 50
 """Sessions and tasks that are offered as completions."""
@@ -50,8 +56,16 @@ class ChatCommands:
             "/mode": self._mode,
             "/agent": self._agent,
             "/model": self._model,
+            "/new": self._new,
             "/session": self._session,
+            "/sessions": self._sessions,
             "/history": self._history,
+            "/trace": self._trace,
+            "/cost": self._cost,
+            "/timeline": self._timeline,
+            "/fork": self._fork,
+            "/edit": self._edit,
+            "/undo": self._undo,
             "/resume": self._resume,
             "/steer": self._steer,
             "/file": self._file,
@@ -70,8 +84,7 @@ class ChatCommands:
             "/mode": app.modes,
             "/agent": [*app.agents],
             "/session": [session.thread_id for session in await app.sessions.list(MOST_OFFERED)],
-            "/resume": tasks,
-            "/cancel": tasks,
+            **dict.fromkeys(("/trace", "/resume", "/cancel"), tasks),
         }
         return {name: arguments.get(name, ()) for name in self._commands}
 
@@ -99,7 +112,8 @@ class ChatCommands:
             if command := self._commands.get(name):
                 return command(rest.strip())
             if is_command(name):
-                self._say(f"{self._text('no_command', name=name)}\n{self._text('help')}")
+                self._say(self._text("no_command", name=name))
+                self._help("")
             elif name:
                 self._loop.run_turns(self._talk.send(line, files=self._files))
                 self._files = []
@@ -127,7 +141,7 @@ class ChatCommands:
         self._talk.console.print(Text(text, style="dim"))
 
     def _help(self, _: str) -> bool:
-        self._say(self._text("help"))
+        print_pairs(self._talk.console, self._text("help"))
         return True
 
     def _mode(self, name: str) -> bool:
@@ -160,10 +174,24 @@ class ChatCommands:
     def _session(self, name: str) -> bool:
         if name:
             check_session(name)
-            self._talk.session = name
-            self._say(self._text("session_now", name=name))
+            self._move_to(name)
         else:
             self._say(self._text("session_usage"))
+        return True
+
+    def _move_to(self, session: str) -> None:
+        self._talk.session = session
+        self._say(self._text("session_now", name=session))
+
+    def _new(self, _: str) -> bool:
+        self._move_to(self._talk.app.sessions.new_id())
+        return True
+
+    def _sessions(self, _: str) -> bool:
+        found, interrupted = self._loop.run(
+            list_sessions(self._talk.app, self._settings, MOST_OFFERED, SessionFilter(archived=False))
+        )
+        print_sessions(self._talk.console, found, interrupted, self._settings)
         return True
 
     def _history(self, _: str) -> bool:
@@ -171,6 +199,71 @@ class ChatCommands:
         hints = self._loop.run(unfinished_hint(self._talk.app, self._settings, self._talk.session))
         print_history(self._talk.console, messages, self._settings.ui_language, hints)
         return True
+
+    def _trace(self, task_id: str) -> bool:
+        if name := self._named(task_id):
+            found, interrupted = self._loop.run(read_trace(self._talk.app, name))
+            print_trace(self._talk.console, found, self._settings, interrupted=interrupted)
+        return True
+
+    def _cost(self, _: str) -> bool:
+        used = self._loop.run(self._talk.app.tasks.usage(session_id=self._talk.session))
+        parts = [self._text("tasks_counted", n=used["tasks"]), *usage_parts(used, self._settings.ui_language)]
+        self._say(" · ".join(parts))
+        return True
+
+    def _timeline(self, _: str) -> bool:
+        if self._latest():
+            listing = list_snapshots(self._talk.app, self._settings, self._talk.session, MOST_OFFERED)
+            _, entries = self._loop.run(listing)
+            print_timeline(self._talk.console, entries, self._settings, "/fork {}".format)
+        return True
+
+    def _fork(self, snapshot: str) -> bool:
+        """Go on in a new session from a snapshot, by default the newest one of this session."""
+        if self._latest():
+            back = self._loop.run(revert(self._talk.app, snapshot or self._talk.session, False))
+            session = self._talk.app.sessions.new_id()
+            task = self._loop.run(self._talk.app.rewind.fork(back.place.thread_id, back.place.checkpoint_id, session))
+            self._print_effects(back)
+            self._move_to(session)
+            if task and task.status in OPEN:
+                self._say(self._text("hint_waiting" if task.status == "waiting" else "hint"))
+        return True
+
+    def _edit(self, text: str) -> bool:
+        """Send a message of the session again as another one, in a branch of the conversation."""
+        task = self._latest()
+        if not text:
+            self._say(self._text("edit_usage"))
+        elif task:
+            place, _, message = text.partition(" ")
+            app = self._talk.app
+            turns = {each.short_id: each.task_id for each in self._loop.run(app.rewind.timeline(task.thread_id))}
+            if message.strip() and turns.get(place):
+                task, text = self._loop.run(app.tasks.get(turns[place])), message.strip()
+            before = self._loop.run(app.rewind.before_turn(task.task_id)).checkpoint_id
+            self._print_effects(self._loop.run(revert(app, f"{task.thread_id}/{before}", False)))
+            begun = self._loop.run(app.rewind.branch(task.task_id, app.sessions.new_id(), text))
+            self._move_to(begun.thread_id)
+            self._loop.run_turns(self._talk.show(begun))
+        return True
+
+    def _undo(self, snapshot: str) -> bool:
+        """Undo the calls after a snapshot, by default those of the last turn."""
+        if task := self._latest():
+            app = self._talk.app
+            if not snapshot:
+                before = self._loop.run(app.rewind.before_turn(task.task_id)).checkpoint_id
+                snapshot = f"{task.thread_id}/{before}"
+            back = self._loop.run(revert(app, snapshot, True))
+            for line in undo_lines(back, self._settings, _undo_command(back)):
+                self._say(line)
+        return True
+
+    def _print_effects(self, back: Reverted) -> None:
+        for line in effect_lines(back, self._settings, _undo_command(back)):
+            self._say(line)
 
     def _resume(self, task_id: str) -> bool:
         if task := self._named(task_id):
@@ -214,3 +307,7 @@ class ChatCommands:
         if latest is None:
             self._say(self._text("nothing_sent"))
         return latest
+
+
+def _undo_command(back: Reverted) -> str:
+    return f"/undo {back.place.thread_id}/{back.place.checkpoint_id[-SHORT:]}"

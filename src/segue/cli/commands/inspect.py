@@ -18,9 +18,12 @@ from ..views.consoles import output, print_error, print_note, write_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.console import Console
+
     from ...app import App
     from ...core.agents import Agent
     from ...core.records import Json, Task, TaskTrace, Thread
+    from ...core.session_filter import SessionFilter
     from ...core.tools import Tool
 
     Interrupted = dict[str, str]
@@ -38,18 +41,21 @@ def sessions(
     from ..views.tables import print_sessions
 
     settings, which = Settings(db), SessionFilter(bots=bots, archived=archived)
-
-    async def listed(app: "App") -> "tuple[Sequence[Thread], Interrupted]":
-        found = await app.sessions.list(limit, which)
-        if len(found) == limit and (more := await app.sessions.count(which) - limit) > 0:
-            print_note(settings.say("more_sessions", n=more))
-        return found, await _interrupted(app, found)
-
-    found, interrupted = ask(settings, listed)
+    found, interrupted = ask(settings, partial(list_sessions, settings=settings, limit=limit, which=which))
     if as_json:
         rows = ({**each.json(), **_interruption(settings, interrupted.get(each.thread_id))} for each in found)
         return write_json([*rows], indent=2)
     print_sessions(output(), found, interrupted, settings)
+
+
+async def list_sessions(
+    app: "App", settings: Settings, limit: int, which: "SessionFilter"
+) -> "tuple[Sequence[Thread], Interrupted]":
+    """The newest sessions, and the interrupted tasks of theirs; a note says how many more there are."""
+    found = await app.sessions.list(limit, which)
+    if len(found) == limit and (more := await app.sessions.count(which) - limit) > 0:
+        print_note(settings.say("more_sessions", n=more))
+    return found, await _interrupted(app, found)
 
 
 def tasks(
@@ -135,25 +141,30 @@ def trace(
     ] = False,
 ) -> None:
     """Print everything that a task did, as a tree."""
-    from ..views.lines import symbols_for
-    from ..views.trace_tree import trace_tree
-
     settings, name = Settings(db), named(task_id, last)
     if otel:
         write_json(ask(settings, partial(_otlp, name)))
         return
-
-    async def traced(app: "App") -> "tuple[TaskTrace, bool]":
-        found = await app.tasks.trace(await find_task(app, name))
-        interrupted = await _interrupted(app, [found.task])
-        return found, found.task.task_id in interrupted.values()
-
-    found, interrupted = ask(settings, traced)
+    found, interrupted = ask(settings, partial(read_trace, name=name))
     if as_json:
         write_json({**found.json(), "task": _task_row(settings, found.task, interrupted)}, indent=2)
     else:
-        console, language = output(), settings.language_for(found.task.message)
-        console.print(trace_tree(found, symbols_for(console), language, interrupted=interrupted))
+        print_trace(output(), found, settings, interrupted=interrupted)
+
+
+async def read_trace(app: "App", name: str) -> "tuple[TaskTrace, bool]":
+    """A task's trace, and whether the end of its process interrupted it."""
+    found = await app.tasks.trace(await find_task(app, name))
+    interrupted = await _interrupted(app, [found.task])
+    return found, found.task.task_id in interrupted.values()
+
+
+def print_trace(console: "Console", found: "TaskTrace", settings: Settings, *, interrupted: bool) -> None:
+    from ..views.lines import symbols_for
+    from ..views.trace_tree import trace_tree
+
+    language = settings.language_for(found.task.message)
+    console.print(trace_tree(found, symbols_for(console), language, interrupted=interrupted))
 
 
 async def _otlp(name: str, app: "App") -> "Json":

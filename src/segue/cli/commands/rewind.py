@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from .. import options
 from ..exits import FAILED, USAGE, report_errors, sentence_of
 from ..lookup import ask, find_session, for_session, for_snapshot, named
-from ..settings import DEFAULT_DATABASE, Settings
+from ..settings import DEFAULT_DATABASE, Settings, task_command
 from ..views.consoles import output, print_error, print_note, write_json
 
 if TYPE_CHECKING:
@@ -41,17 +42,19 @@ def timeline(
     name = named(session, last, "SESSION")
     settings = for_session(Settings(db, agents), name, required=False)
 
-    async def listed(app: "App") -> "tuple[str, list[TimelineEntry]]":
-        found = await find_session(app, name)
-        entries = await app.rewind.timeline(found, limit + 1)
-        if len(entries) > limit:
-            print_note(settings.say("older_snapshots"))
-        return found, entries[-limit:]
-
-    found, entries = ask(settings, listed)
+    found, entries = ask(settings, partial(list_snapshots, settings=settings, name=name, limit=limit))
     if as_json:
         return write_json([entry.json() for entry in entries], indent=2)
-    print_timeline(output(), found, entries, settings)
+    print_timeline(output(), entries, settings, lambda place: task_command(settings, "fork", f"{found}/{place}"))
+
+
+async def list_snapshots(app: "App", settings: Settings, name: str, limit: int) -> "tuple[str, list[TimelineEntry]]":
+    """A session and its newest snapshots; a note says that there are older ones."""
+    found = await find_session(app, name)
+    entries = await app.rewind.timeline(found, limit + 1)
+    if len(entries) > limit:
+        print_note(settings.say("older_snapshots"))
+    return found, entries[-limit:]
 
 
 def diff(
@@ -94,7 +97,7 @@ def fork(
     settings = for_snapshot(Settings(db, agents), snapshot, required=undo)
 
     async def forked(app: "App") -> "tuple[Reverted, str, Task | None]":
-        back = await _revert(app, snapshot, undo)
+        back = await revert(app, snapshot, undo)
         _check_undone(snapshot, back, settings)
         session = to or app.sessions.new_id()
         return back, session, await app.rewind.fork(back.place.thread_id, back.place.checkpoint_id, session)
@@ -108,7 +111,7 @@ def fork(
     print_fork(output(), snapshot, session, task, back, settings)
 
 
-async def _revert(app: "App", snapshot: str, undo: bool) -> "Reverted":
+async def revert(app: "App", snapshot: str, undo: bool) -> "Reverted":
     """Undo the effects after a snapshot, if requested, and list those that stay."""
     from ..views.timeline import Reverted
 
@@ -123,7 +126,9 @@ def _check_undone(snapshot: str, back: "Reverted", settings: Settings) -> None:
     from ..views.timeline import effect_lines
 
     if not back.all_undone:
-        print_error(settings.say("not_all_undone"), *effect_lines(snapshot, back, settings))
+        print_error(
+            settings.say("not_all_undone"), *effect_lines(back, settings, task_command(settings, "undo", snapshot))
+        )
         raise typer.Exit(FAILED)
 
 
@@ -155,10 +160,10 @@ def edit(
         async def begun(app: "App") -> "Task":
             if state:
                 await _check_state(app, snapshot, state, settings)
-            back = await _revert(app, snapshot, undo)
+            back = await revert(app, snapshot, undo)
             _check_undone(snapshot, back, settings)
             if not as_json:
-                for line in effect_lines(snapshot, back, settings):
+                for line in effect_lines(back, settings, task_command(settings, "undo", snapshot)):
                     typer.echo(line, err=True)
             new = to or app.sessions.new_id()
             task = await app.rewind.edit(back.place.thread_id, back.place.checkpoint_id, new, message, state)
@@ -201,14 +206,14 @@ def undo(
 
     Only calls of tools that declare an undo can be undone.
     """
-    from ..views.timeline import effect_lines
+    from ..views.timeline import undo_lines
 
     settings = for_snapshot(Settings(db, agents), snapshot)
-    back = ask(settings, lambda app: _revert(app, snapshot, True))
+    back = ask(settings, lambda app: revert(app, snapshot, True))
     if as_json:
         write_json(back.json(), indent=2)
     else:
-        for line in effect_lines(snapshot, back, settings) or [settings.say("nothing_to_undo")]:
+        for line in undo_lines(back, settings, task_command(settings, "undo", snapshot)):
             typer.echo(line)
     if not back.all_undone:
         raise typer.Exit(FAILED)

@@ -273,11 +273,20 @@ def status_line(task: "Task", seconds: float, language: str) -> Text:
     parts = [f"{word('mode', language)} {mode}", sentence("step" if steps == 1 else "steps", language, n=steps)]
     if tools := reasoning.get("tools_used"):
         parts.append(f"{word('tools', language)} {', '.join(tools)}")
+    parts += usage_parts(usage, language)
+    return Text(printable(" · ".join([*parts, sentence("took", language, seconds=f"{seconds:.1f}")])), style="dim")
+
+
+def usage_parts(usage: Mapping[str, Any], language: str) -> list[str]:
+    """Tokens and cost, as far as they are known."""
+    parts = []
     if usage.get("input") or usage.get("output"):
-        parts.append(f"{usage.get('input', 0)} + {usage.get('output', 0)} tokens")
+        parts.append(sentence("tokens", language, input=f"{usage['input']:,}", output=f"{usage['output']:,}"))
+        if usage.get("cost") is None:
+            parts.append(sentence("cost_unknown", language))
     if usage.get("cost"):
         parts.append(f"{usage['cost']:.4f} {usage.get('currency', '')}".strip())
-    return Text(printable(" · ".join([*parts, sentence("took", language, seconds=f"{seconds:.1f}")])), style="dim")
+    return parts
 
 
 def offline_notice(*languages: str) -> Text:

@@ -30,9 +30,12 @@ if TYPE_CHECKING:
     from ..settings import Settings
 
 _STATUS = {**STYLES, "paused": "yellow", "waiting": "yellow", "pausing": "yellow", "cancelled": "dim"}
-MESSAGE_WIDTH = 200
-SESSION_WIDTH = 20
-"""Columns that a message and a session's name may take among other things."""
+MESSAGE_WIDTH = 120
+"""Columns of a message in a list."""
+DESCRIPTION = 1000
+"""Columns of a description in a list, which is wrapped."""
+PIPED_TABLE = 100
+"""Columns of a table where no terminal sets a width."""
 
 
 def when(seconds: float) -> str:
@@ -54,70 +57,65 @@ class Column:
 
     name: str
     least: int = 0
-    flexible: bool = False
-    """It takes the room that the others leave, and is truncated."""
-    folded: bool = False
-    """What does not fit continues in the next line, so that it can be copied."""
 
 
-def _print_table(
+def print_table(
     console: Console, language: str, columns: Sequence[Column], rows: Iterable[Mapping[str, Text]], empty: str = ""
 ) -> None:
-    """A table without lines, or the sentence for an empty one."""
+    """A table without lines whose cells are wrapped and never cut, or the sentence for an empty one."""
     cells = [*rows]
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0), expand=console.is_terminal)
-    shown = [column for column in columns if console.width >= column.least]
+    width = console.width if console.is_terminal else PIPED_TABLE
+    table = _grid(header_style="dim", show_header=True)
+    shown = [column for column in columns if width >= column.least]
     for column in shown:
-        table.add_column(
-            word(column.name, language),
-            no_wrap=not column.folded,
-            overflow="fold" if column.folded else "ellipsis",
-            ratio=1 if column.flexible and console.is_terminal else None,
-        )
+        table.add_column(word(column.name, language), overflow="fold")
     for row in cells:
         table.add_row(*(row[column.name] for column in shown))
-    console.print(table if cells or not empty else Text(sentence(empty, language)))
+    console.print(table if cells or not empty else Text(sentence(empty, language)), width=width)
+
+
+def _grid(**options: Any) -> Table:
+    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), **options)
+
+
+def print_pairs(console: Console, text: str) -> None:
+    """Lines of a name, a tab and what it does, in two columns."""
+    table = _grid(show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(style="dim", overflow="fold")
+    for line in text.splitlines():
+        table.add_row(*map(Text, line.split("\t")))
+    console.print(table)
 
 
 SESSION_COLUMNS = (
-    Column("session", folded=True),
+    Column("session"),
     Column("turns", 80),
     Column("status"),
-    Column("last used", 100),
-    Column("last message", flexible=True),
+    Column("last used", 80),
+    Column("last message"),
 )
 TASK_COLUMNS = (
     Column("task"),
     Column("status"),
     Column("session", 80),
-    Column("agent", 120),
+    Column("agent", 100),
     Column("mode", 100),
-    Column("started", 100),
-    Column("message", flexible=True),
+    Column("started", 80),
+    Column("message"),
 )
-AGENT_COLUMNS = (
-    Column("agent"),
-    Column("mode", 80),
-    Column("model", 100),
-    Column("tools", flexible=True, folded=True),
-    Column("description", 120, flexible=True),
-)
-TOOL_COLUMNS = (
-    Column("tool"),
-    Column("agent"),
-    Column("marks", folded=True),
-    Column("description", 80, flexible=True),
-)
+AGENT_COLUMNS = (Column("agent"), Column("mode", 60), Column("model", 60), Column("tools"), Column("description", 100))
+TOOL_COLUMNS = (Column("tool"), Column("agent", 60), Column("marks", 60), Column("description"))
 PERMISSION_COLUMNS = (
-    Column("session", folded=True),
+    Column("session"),
     Column("agent", 60),
-    Column("tool", flexible=True),
+    Column("tool"),
     Column("allowed in"),
     Column("since", 80),
 )
-USED_COLUMNS = (Column("mode"), Column("rating"), Column("message", flexible=True))
-MODE_COLUMNS = (Column("mode"), Column("description", flexible=True, folded=True))
-FILE_COLUMNS = (Column("file", folded=True), *(Column(name) for name in ("entries", "tasks", "bytes", "changed")))
+USED_COLUMNS = (Column("mode"), Column("rating"), Column("message"))
+MODE_COLUMNS = (Column("mode"), Column("description"))
+FILE_COLUMNS = (Column("file"), Column("entries"), Column("tasks"), Column("bytes"), Column("changed", 60))
 
 
 def message_text(message: str, language: str, most: int) -> str:
@@ -146,7 +144,7 @@ def print_sessions(
         }
         for row in rows
     )
-    _print_table(console, language, SESSION_COLUMNS, cells, "no_session")
+    print_table(console, language, SESSION_COLUMNS, cells, "no_session")
     _print_resume_commands(console, [interrupted[r.thread_id] for r in rows if r.thread_id in interrupted], settings)
 
 
@@ -157,12 +155,12 @@ def _fork_mark(row: "Thread") -> str:
 def print_tasks(console: Console, rows: Sequence["Task"], interrupted: Collection[str], settings: "Settings") -> None:
     """The tasks; `interrupted` has the ids of those that were."""
     language = settings.ui_language
-    shortest = _shortest([row.task_id for row in rows]) if console.is_terminal else None
+    shortest = _shortest([row.task_id for row in rows])
     cells = (
         {
             "task": Text(row.task_id[:shortest]),
             "status": status_text(row.status, language, interrupted=row.task_id in interrupted),
-            "session": Text(one_line(row.thread_id, SESSION_WIDTH if console.is_terminal else 100)),
+            "session": Text(printable(row.thread_id)),
             "agent": Text(printable(row.agent_id)),
             "mode": Text(printable(_mode(row))),
             "started": Text(when(row.created_at)),
@@ -170,7 +168,7 @@ def print_tasks(console: Console, rows: Sequence["Task"], interrupted: Collectio
         }
         for row in rows
     )
-    _print_table(console, language, TASK_COLUMNS, cells, "no_task")
+    print_table(console, language, TASK_COLUMNS, cells, "no_task")
     _print_resume_commands(console, [row.task_id for row in rows if row.task_id in interrupted], settings)
 
 
@@ -201,11 +199,11 @@ def print_agents(console: Console, agents: Iterable["Agent"], language: str, ser
             "mode": Text(one_line(agent.mode)),
             "model": Text(one_line(sentence("environment_model", language) if agent.model is None else agent.model)),
             "tools": Text(printable(_tool_names(agent, served) or word("none", language))),
-            "description": Text(one_line(agent.description, MESSAGE_WIDTH)),
+            "description": Text(one_line(agent.description, DESCRIPTION)),
         }
         for agent in agents
     )
-    _print_table(console, language, AGENT_COLUMNS, cells)
+    print_table(console, language, AGENT_COLUMNS, cells)
 
 
 def _tool_names(agent: "Agent", served: Mapping[str, str]) -> str:
@@ -224,11 +222,11 @@ def print_tools(console: Console, rows: Iterable[tuple[str, "Tool"]], language: 
             "tool": Text(one_line(tool.name)),
             "agent": Text(one_line(agent_id)),
             "marks": Text(", ".join(tool_marks(tool))),
-            "description": Text(one_line(tool_description(tool), MESSAGE_WIDTH)),
+            "description": Text(one_line(tool_description(tool).partition("\n\n")[0], DESCRIPTION)),
         }
         for agent_id, tool in rows
     )
-    _print_table(console, language, TOOL_COLUMNS, cells)
+    print_table(console, language, TOOL_COLUMNS, cells)
 
 
 def tool_marks(tool: "Tool") -> list[str]:
@@ -252,7 +250,7 @@ def print_permissions(console: Console, rows: Iterable["Permission"], language: 
         }
         for row in rows
     )
-    _print_table(console, language, PERMISSION_COLUMNS, cells, "no_permission")
+    print_table(console, language, PERMISSION_COLUMNS, cells, "no_permission")
 
 
 def _scope(row: "Permission", language: str) -> str:
@@ -263,9 +261,10 @@ def _scope(row: "Permission", language: str) -> str:
 def print_modes(console: Console, modes: Mapping[str, str], language: str) -> None:
     """The modes with what they do."""
     cells = (
-        {"mode": Text(one_line(name)), "description": Text(one_line(described))} for name, described in modes.items()
+        {"mode": Text(one_line(name)), "description": Text(one_line(described, DESCRIPTION))}
+        for name, described in modes.items()
     )
-    _print_table(console, language, MODE_COLUMNS, cells)
+    print_table(console, language, MODE_COLUMNS, cells)
 
 
 def print_preferences(console: Console, found: Mapping[str, Any], language: str) -> None:
@@ -279,7 +278,7 @@ def print_preferences(console: Console, found: Mapping[str, Any], language: str)
         }
         for used in found["mode_history"]
     )
-    _print_table(console, language, USED_COLUMNS, cells, "no_mode_used")
+    print_table(console, language, USED_COLUMNS, cells, "no_mode_used")
 
 
 def print_memory_files(console: Console, rows: Sequence[Mapping[str, Any]], language: str) -> None:
@@ -293,7 +292,7 @@ def print_memory_files(console: Console, rows: Sequence[Mapping[str, Any]], lang
         }
         for row in rows
     )
-    _print_table(console, language, FILE_COLUMNS, cells, "no_memory")
+    print_table(console, language, FILE_COLUMNS, cells, "no_memory")
     for row in rows:
         if row["error"]:
             print_prose(console, Text(printable(row["error"]), style="yellow"))

@@ -1,11 +1,10 @@
 """Timelines of sessions, differences of snapshots, and the effects that going back leaves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from ...core.records import Json, Task
@@ -17,6 +16,7 @@ from ..settings import continue_command, task_command
 from .consoles import print_prose
 from .lines import Symbols, symbols_for
 from .sanitize import arguments_line, json_line, one_line, printable, result_line
+from .tables import Column, print_table
 
 if TYPE_CHECKING:
     from ..settings import Settings
@@ -43,28 +43,30 @@ class Reverted:
         return {"effects": [effect.json() for effect in self.effects], "undone": undone}
 
 
-def print_timeline(console: Console, session: str, entries: Sequence[TimelineEntry], settings: "Settings") -> None:
-    """One line for each snapshot: its id, its place, what happened, and the effects that came later."""
+def print_timeline(
+    console: Console, entries: Sequence[TimelineEntry], settings: "Settings", fork: Callable[[str], str]
+) -> None:
+    """Each snapshot with its id, its place, what happened, and the effects that came later.
+
+    `fork` is the command that starts a session from a snapshot.
+    """
     language, signs = settings.ui_language, symbols_for(console)
-    columns = ["snapshot", "place", "what happened"]
+    columns = [Column(name) for name in ("snapshot", "place", "what happened")]
     if any(entry.effects_since for entry in entries):
-        columns.append("later effects")
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0), expand=console.is_terminal)
-    for name in columns:
-        ratio = 1 if name == "what happened" and console.is_terminal else None
-        table.add_column(word(name, language), no_wrap=True, overflow="ellipsis", ratio=ratio)
-    for entry in entries:
-        cells = {
+        columns.append(Column("later effects"))
+    cells = (
+        {
             "snapshot": Text(entry.short_id, style="bold"),
             "place": Text(_place(entry.turn, entry.recursion, entry.steps, language)),
             "what happened": _summary(entry, signs, language),
             "later effects": Text(str(entry.effects_since or ""), style="yellow"),
         }
-        table.add_row(*(cells[name] for name in columns))
-    console.print(table)
+        for entry in entries
+    )
+    print_table(console, language, columns, cells)
     if entries:
-        command = task_command(settings, "fork", f"{session}/{entries[-2:][0].short_id}")
-        console.print(Text(f"\n{sentence('fork_from', language)}\n  {printable(command)}", style="dim"), soft_wrap=True)
+        command = printable(fork(entries[-2:][0].short_id))
+        console.print(Text(f"\n{sentence('fork_from', language)}\n  {command}", style="dim"), soft_wrap=True)
 
 
 def _place(turn: int, recursion: int, steps: Sequence[str], language: str) -> str:
@@ -157,14 +159,19 @@ def _colored(line: str) -> Text:
     return Text(one_line(line, 200), style=style)
 
 
-def effect_lines(snapshot: str, back: Reverted, settings: "Settings") -> list[str]:
-    """The result of each undo, the effects that stay, and how they can be undone."""
+def undo_lines(back: Reverted, settings: "Settings", again: str) -> list[str]:
+    """What an undo did, or that there was nothing to undo; `again` is the command that undoes."""
+    return effect_lines(back, settings, again) or [settings.say("nothing_to_undo")]
+
+
+def effect_lines(back: Reverted, settings: "Settings", undo: str) -> list[str]:
+    """The result of each undo, the effects that stay, and the command that can undo them."""
     lines = [_undone(effect, result, settings) for effect, result in back.undone]
     if back.effects:
         lines.append(settings.say("effects_stay"))
         lines += [f"  {_call(effect)}{_mark(effect, settings)}" for effect in back.effects]
     if any(effect.undo in ("available", "failed") for effect in back.effects):
-        lines += [settings.say("to_undo"), f"  {task_command(settings, 'undo', snapshot)}"]
+        lines += [settings.say("to_undo"), f"  {undo}"]
     return [printable(line) for line in lines]
 
 
@@ -189,7 +196,7 @@ def print_fork(
 ) -> None:
     """The new session, the effects that stay, and the command that continues it."""
     print_prose(console, Text(settings.say("forked", session=printable(session))))
-    for line in effect_lines(snapshot, back, settings):
+    for line in effect_lines(back, settings, task_command(settings, "undo", snapshot)):
         console.print(Text(line), soft_wrap=True)
     command = continue_command(settings, session)
     if task and task.status in OPEN:
