@@ -5,9 +5,11 @@ from typing import Any
 
 from segue.core.calls import CallResult
 from segue.core.events import Lifecycle
-from segue.core.lifecycle import EngineEventType, EngineState, SubTask, next_state
+from segue.core.lifecycle import EngineEventType, EngineState, SubTask, moved, next_state
 from segue.core.plan import Status
 from segue.prompts.catalogue import phrase
+
+from ..shared.plan_progress import NOTE_CHARS
 
 
 def engine_event(task_id: str, kind: EngineEventType, details: Mapping[str, Any]) -> Lifecycle:
@@ -40,6 +42,11 @@ def tasks_of(steps: Iterable[Mapping[str, Any]]) -> tuple[SubTask, ...]:
 def as_steps(tasks: Iterable[SubTask]) -> list[dict[str, Any]]:
     """The tasks as the state keeps them."""
     return [task.model_dump(mode="json") for task in tasks]
+
+
+def ended(tasks: Sequence[SubTask], task_id: str, error: str) -> tuple[SubTask, ...]:
+    """The tasks once one of them was carried out: it is done, unless it ended with an error."""
+    return moved(tasks, task_id, Status.ERROR if error else Status.DONE, error[:NOTE_CHARS])
 
 
 def completed(tasks: Sequence[SubTask]) -> int:

@@ -11,19 +11,19 @@ from langgraph.graph.state import CompiledStateGraph
 from segue.core.attachments import naming
 from segue.core.context import AppContext
 from segue.core.errors import ModelUnreachable, SegueError, StorageError
-from segue.core.events import Phase, StepUpdate
+from segue.core.events import Phase
 from segue.core.lifecycle import EngineEventType, SubTask
-from segue.core.plan import Status
 from segue.core.tools import Tool
 from segue.prompts.catalogue import phrase
 from segue.prompts.load import render
 
 from ..shared.context import Node, NodeContext, NodeRuntime, announce, node_context
 from ..shared.nested_services import NestedLedger, nested_services
+from ..shared.plan_progress import step_event
 from ..shared.prompt_budget import as_json, as_text, truncate, truncate_together
 from ..shared.task import Assignment
 from ..shared.tool_messages import Settled, exchange
-from .events import engine_event, unknown_calls
+from .events import ended, engine_event, unknown_calls
 from .state import LifecycleState, SubTaskWork
 
 ReactGraph = CompiledStateGraph[Any, Any, Any, Any]
@@ -102,10 +102,7 @@ def _update(
     state: SubTaskWork, task: SubTask, outcome: Mapping[str, Any], messages: list[AnyMessage]
 ) -> LifecycleState:
     task_id, error, total = state["task_id"], outcome["error"], state["total"]
-    status = Status.ERROR if error else Status.DONE
-    step = StepUpdate(
-        task_id=task_id, step_id=task.step_id, status=status.value, description=task.description, note=error
-    )
+    step = step_event(*ended([task], task.step_id, error), {"task_id": task_id})
     details: dict[str, Any] = {"task_id": task.step_id}
     if error:
         details |= {"error": error, "result": outcome["answer"], "progress": state["completed"] / total}
@@ -131,11 +128,11 @@ def brief(state: SubTaskWork, task: SubTask, work: NodeContext) -> dict[str, Any
 
 def _instructions(state: SubTaskWork, task: SubTask, work: NodeContext) -> HumanMessage:
     kept = {**_BRIEF, **naming(state.get("attachments", []))}
-    return HumanMessage(_instruction(task, work.tools), additional_kwargs=kept)
+    return HumanMessage(_task_text(task, work.tools), additional_kwargs=kept)
 
 
-def _instruction(task: SubTask, tools: Mapping[str, Tool]) -> str:
-    """The description, and behind it the call of a task that names a tool with everything that the tool requires."""
+def _task_text(task: SubTask, tools: Mapping[str, Tool]) -> str:
+    """The description, followed by the call of a task that names a tool with everything that the tool requires."""
     tool = tools.get(task.action)
     if tool is None or any(name not in task.params for name in tool.spec["function"]["parameters"].get("required", ())):
         return task.description
@@ -152,9 +149,9 @@ def _before(state: SubTaskWork, task: SubTask, work: NodeContext) -> list[AnyMes
     if not (rules or knowledge or state["needed"]) and state["goal"] == task.description:
         return []
     language, budget = state["language"], work.agent.budget
-    nothing = "（无）" if language == "zh" else "(none)"
+    nothing = phrase("none_given", language)
     entries = [
-        {"task": _instruction(SubTask(**need), work.tools), "result": {"success": need["answer"]}}
+        {"task": _task_text(SubTask(**need), work.tools), "result": {"success": need["answer"]}}
         for need in state["needed"]
     ]
     shown = truncate_together(entries, budget.result_chars, budget.prompt_tokens // 4)

@@ -11,10 +11,8 @@ from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.plan_progress import step_event
-from .events import as_steps, changed, completed, engine_event, tasks_of
+from .events import as_steps, changed, completed, ended, engine_event, tasks_of
 from .state import LifecycleNode, LifecycleState
-
-NOTE_CHARS = 200
 
 
 def executing(concurrency: int) -> LifecycleNode:
@@ -52,8 +50,7 @@ def folded_tasks(state: LifecycleState) -> tuple[SubTask, ...]:
     """The tasks with what was carried out since they were last looked at."""
     tasks = tasks_of(state["steps"])
     for outcome in _new_outcomes(state):
-        status = Status.ERROR if outcome["error"] else Status.DONE
-        tasks = moved(tasks, outcome["step_id"], status, outcome["error"][:NOTE_CHARS])
+        tasks = ended(tasks, outcome["step_id"], outcome["error"])
     return tasks
 
 

@@ -207,6 +207,13 @@ class ReplyText:
         """What there is stays, whatever becomes of what follows."""
         self._kept = len(self.whole)
 
+    def note(self, event: Event) -> None:
+        """Take in what an event adds, or takes back."""
+        if isinstance(event, Token):
+            self.add(event.content, event.trace_id)
+        elif isinstance(event, AttemptRestarted | Fallback):
+            self.discard(event)
+
     def discard(self, event: Event) -> bool:
         """Drop what the event takes back; whether there was any. A fallback takes back all."""
         if isinstance(event, Fallback):

@@ -22,7 +22,7 @@ from segue.prompts.catalogue import phrase
 from ..core.agents import Agent, Budget
 from ..core.attachments import naming
 from ..core.errors import DamagedCheckpoint, SegueError, TooManyTasks
-from ..core.events import AttemptRestarted, Event, Fallback, PauseReason, Token
+from ..core.events import PauseReason
 from ..core.question import PAUSE
 from ..core.records import Call, Json, Task
 from ..core.timeline import Place
@@ -150,13 +150,6 @@ class Run:
         if not self.cancelled:
             self.cancelled = True
             self.stop()
-
-    def note(self, event: Event) -> None:
-        """Keep what is streamed of the answer, without what another attempt or mode discards."""
-        if isinstance(event, Token):
-            self.reply.add(event.content, event.trace_id)
-        elif isinstance(event, AttemptRestarted | Fallback):
-            self.reply.discard(event)
 
 
 def retrieve_error(run: asyncio.Task[Json]) -> None:

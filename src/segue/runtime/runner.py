@@ -403,7 +403,7 @@ class Runner:
         row, registry = run.row, self._registry.of(run.row)
 
         def emit(event: Event) -> None:
-            run.note(event)
+            run.reply.note(event)
             self.hub.publish(event)
             self.relay.send(run, event)
 

@@ -304,7 +304,7 @@ class ReplayRegistry(Registry):
 
     def for_run(self, services: Services) -> Services:
         def emit(event: Event) -> None:
-            self._tape.note(event)
+            self._tape.streamed.note(event)
             services.emit(event)
 
         async def notes(task_id: str) -> Sequence[str]:

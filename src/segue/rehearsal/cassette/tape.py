@@ -6,7 +6,6 @@ from typing import Any, NoReturn
 
 from ...core.context import Ids, TaskId, TraceId
 from ...core.errors import SegueError
-from ...core.events import AttemptRestarted, Event, Token
 from ...core.records import Json
 from ...models.request_text import digest
 from ...runtime.reply_stream import ReplyText
@@ -47,7 +46,7 @@ class Tape:
         self._called: list[ToolCall] = [*self.turn.tool_calls]
         self._answers: list[Answer] = [*self.turn.answers]
         self._trace_ids = iter(self.turn.trace_ids)
-        self._streamed = ReplyText()
+        self.streamed = ReplyText()
         return self.turn
 
     @property
@@ -91,17 +90,10 @@ class Tape:
         reached = [t.count for t in self.turn.taken_notes if t.model_calls <= asked and t.tool_calls <= ran]
         return self.turn.notes[: max(reached, default=0)]
 
-    def note(self, event: Event) -> None:
-        """Keep what is streamed of the answer."""
-        if isinstance(event, Token):
-            self._streamed.add(event.content, event.trace_id)
-        elif isinstance(event, AttemptRestarted):
-            self._streamed.discard(event)
-
     @property
     def unstreamed(self) -> str:
         """What a cancelled task had streamed of its answer beyond what the replay has."""
-        return self.turn.partial.removeprefix(self._streamed.whole)
+        return self.turn.partial.removeprefix(self.streamed.whole)
 
     async def reply_to(self, text: str, cut: Callable[[], None]) -> ModelCall:
         """The recorded call with this request; `cut` is called where the task was cancelled before a reply.
