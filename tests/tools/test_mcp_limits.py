@@ -23,7 +23,8 @@ from segue.core.errors import ConfigurationError, ToolServerUnavailable
 from segue.prompts.errors import render
 from segue.registry import EXAMPLES, Registry
 from segue.tools.adapters.mcp import McpTool, McpTools, ServerToolError, Tail
-from segue.tools.adapters.mcp_limits import CODEC, MOST_BYTES, MOST_VALUES, over_limit
+from segue.tools.adapters.mcp_limits import CODEC
+from segue.tools.adapters.reply_limits import MOST_BYTES, MOST_VALUES, over_limit
 from tests.fakes import ScriptedChatModel, answer
 from tests.hostile_mcp_server import CALLS
 
@@ -38,6 +39,8 @@ def test_a_message_has_the_limits_of_its_bytes_and_values() -> None:
     assert over_limit(b"[" + b"0," * (MOST_VALUES - 2) + b"0]") == ""
     assert "100,000 JSON values" in over_limit(b"[" + b"0," * MOST_VALUES + b"0]")
     assert "20,000,000 bytes" in over_limit(b" " * (MOST_BYTES + 1))
+    assert over_limit(b"[" * 100 + b"]" * 100) == ""
+    assert "100 levels" in over_limit(b"[" * 101 + b"]" * 101)
 
 
 def test_lines_come_out_whole_until_one_is_refused() -> None:
@@ -172,7 +175,7 @@ async def test_a_list_of_tools_that_is_too_large_is_said_when_it_is_opened(
 ) -> None:
     with pytest.raises(ToolServerUnavailable, match=sentence) as caught:
         await opened.open([server(more)])
-    assert "服务器的消息超过" in render(caught.value, "zh")
+    assert "它发送的消息超过" in render(caught.value, "zh")
 
 
 @pytest.mark.slow

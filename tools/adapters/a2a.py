@@ -17,6 +17,7 @@ from segue.core.environment import need_extra
 from segue.core.errors import ToolServerUnavailable
 
 from ..bound_tool import NOT_DONE, BadArguments, Marked, Marks, UnknownOutcome, current_call, refuse_unknown
+from .reply_limits import COMPRESSED, REFUSALS, Received
 
 if TYPE_CHECKING:
     import httpx
@@ -278,13 +279,25 @@ async def _http(agent: RemoteAgent, seconds: float) -> AsyncIterator["httpx.Asyn
     """Sends the agent's headers; replies are bounded."""
     import httpx
 
-    from .a2a_limits import limit_response
+    async def limit(response: httpx.Response) -> None:
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            raise httpx.ReadError(COMPRESSED)
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        received = Received()
+        async for piece in response.stream:
+            if reason := received.add(piece):
+                raise httpx.ReadError(reason)
+        body, reason = received.end()
+        if reason:
+            raise httpx.ReadError(reason)
+        await response.stream.aclose()
+        response.stream = httpx.ByteStream(body)
 
     headers = {name: value.get_secret_value() for name, value in agent.headers.items()}
     async with httpx.AsyncClient(
         headers={**headers, "Accept-Encoding": "identity"},
         timeout=agent.timeout or seconds,
-        event_hooks={"response": [limit_response]},
+        event_hooks={"response": [limit]},
     ) as http:
         yield http
 
@@ -350,7 +363,9 @@ async def _card(agent: RemoteAgent) -> "AgentCard":
         async with _client(agent, card):
             return card
     except (AgentCardResolutionError, ValueError, RecursionError, httpx.HTTPError, httpx.InvalidURL) as error:
-        raise ToolServerUnavailable(agent.name, str(error), Clause("A2A agent")) from error
+        raise ToolServerUnavailable(
+            agent.name, REFUSALS.get(str(error.__cause__), str(error)), Clause("A2A agent")
+        ) from error
 
 
 def _keep_own_address(card: "AgentCard", url: str) -> None:

@@ -19,6 +19,7 @@ from segue.core.json_depth import Outline
 from segue.core.json_schema import UnusableSchema, inlined
 
 from ..bound_tool import Marked, Marks, current_call
+from .reply_limits import MOST_BYTES, MOST_VALUES, REFUSALS, TOO_LONG, TOO_MANY
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -209,7 +210,7 @@ async def _connected(
 ) -> AsyncIterator["Client"]:
     from mcp import Client, StdioServerParameters
 
-    from .mcp_limits import MOST_BYTES, limit_response, limited_stdio
+    from .mcp_limits import limit_response, limited_stdio
 
     if server.command:
         started = StdioServerParameters(command=server.command, args=list(server.args), env=_revealed(server.env))
@@ -241,8 +242,6 @@ async def _all_tools(client: "Client") -> list["Tool"]:
     Raises:
         MessageTooLarge: together they are larger than one message may be, or there are too many pages.
     """
-    from .mcp_limits import MOST_BYTES, MOST_VALUES, TOO_LONG, TOO_MANY
-
     page = await client.list_tools()
     tools, size, values, pages = list(page.tools), 0, 0, 1
     while page.next_cursor:
@@ -391,8 +390,6 @@ class McpTools:
         except LoginNeeded as error:
             raise LoginRequired(server.name) from error
         except ServerDown as error:
-            from .mcp_limits import REFUSALS
-
             raise ToolServerUnavailable(server.name, REFUSALS.get(str(error), str(error))) from error
         requested = list(offered) if server.tools is None else server.tools
         for name in (*requested, *server.read_only, *server.needs_approval):

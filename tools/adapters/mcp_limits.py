@@ -11,8 +11,7 @@ import httpx2
 from mcp import StdioServerParameters, stdio_client
 from mcp.types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCNotification
 
-from segue.core.clause import Clause
-from segue.core.json_depth import Outline
+from .reply_limits import COMPRESSED, MOST_BYTES, TOO_LONG, Received, over_limit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -21,53 +20,10 @@ if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, TransportStreams
     from mcp.shared.message import SessionMessage
 
-MOST_BYTES = 20_000_000
-"""Of one message."""
-MOST_VALUES = 100_000
-"""JSON values in one message: each takes up to a kilobyte once it is decoded."""
 REFUSED = -32098
 """The code of the error that takes the place of a response that is too large, over HTTP."""
 CODEC = "segue_mcp_lines"
-_REFUSED = (
-    Clause("the server sent a message of more than {most} bytes, the most that is read", most=f"{MOST_BYTES:,}"),
-    Clause("the server sent a message of more than {most} JSON values, the most that is read", most=f"{MOST_VALUES:,}"),
-    Clause("the server sent a compressed message: have it send plain ones, as it was asked to"),
-)
-TOO_LONG, TOO_MANY, COMPRESSED = map(str, _REFUSED)
-REFUSALS = {str(clause): clause for clause in _REFUSED}
-"""The clauses by the messages of the errors that take the place of responses."""
-
-_FIRST_LOOK = 250_000
-"""Bytes of a message after which its values are counted first; then each time that it is twice as long."""
 _REFUSAL = "notifications/segue/refused"
-
-
-def over_limit(message: bytes | bytearray) -> str:
-    """What a message, or the beginning of one, has too much of; empty where it may be decoded."""
-    if len(message) > MOST_BYTES:
-        return TOO_LONG
-    return TOO_MANY if Outline.of(message, MOST_VALUES).values > MOST_VALUES else ""
-
-
-class _Message:
-    """What has been received of a message."""
-
-    def __init__(self) -> None:
-        self.received = bytearray()
-        self._next_look = _FIRST_LOOK
-
-    def add(self, piece: bytes) -> str:
-        """Why the message is refused; empty as long as it is not."""
-        self.received += piece
-        if len(self.received) <= min(self._next_look, MOST_BYTES):
-            return ""
-        self._next_look *= 2
-        return over_limit(self.received)
-
-    def end(self) -> tuple[bytes, str]:
-        """The whole message, and why it is refused."""
-        whole, self.received, self._next_look = bytes(self.received), bytearray(), _FIRST_LOOK
-        return whole, over_limit(whole)
 
 
 # On stdio. The SDK collects lines of any length in the encoding that it is given, so the limits are in the encoding.
@@ -78,7 +34,7 @@ class _Lines(codecs.IncrementalDecoder):
 
     def __init__(self, errors: str = "replace") -> None:
         super().__init__(errors)
-        self._line = _Message()
+        self._line = Received()
         self._refused = False
 
     def decode(self, data: bytes, final: bool = False) -> str:  # type: ignore[override]
@@ -97,7 +53,7 @@ class _Lines(codecs.IncrementalDecoder):
             yield self._refusal(reason)
 
     def _refusal(self, reason: str) -> str:
-        self._refused, self._line = True, _Message()
+        self._refused, self._line = True, Received()
         return JSONRPCNotification(jsonrpc="2.0", method=_REFUSAL, params={"reason": reason}).model_dump_json() + "\n"
 
 
@@ -194,7 +150,7 @@ async def _only(body: bytes) -> AsyncIterator[bytes]:
 
 
 async def _body(request: httpx2.Request, received: httpx2.AsyncByteStream) -> AsyncIterator[bytes]:
-    message = _Message()
+    message = Received()
     async for piece in received:
         if reason := message.add(piece):
             yield _refused(request, reason)
