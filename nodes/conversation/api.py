@@ -3,17 +3,17 @@
 import asyncio
 import time
 from dataclasses import replace
-from typing import Any
 
 from segue.core.approval import Verdict
+from segue.core.calls import PendingCall
 from segue.core.conversation import APIOutput, Conversation, Role, Utterance
 from segue.core.errors import ConfigurationError
+from segue.core.events import CallPermitted, Durable
 from segue.core.participants import RunsTools, output_of
-from segue.core.tools import Tool
 
-from ..shared.approval import ask_person, question_of
-from ..shared.call_runner import rejection
-from ..shared.context import NodeContext, NodeRuntime, node_context
+from ..shared.approval import decided
+from ..shared.call_runner import CallRunner, rejection
+from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from .roles import api_of, controllers_of
 from .state import ConversationState, announced, conversation_of, with_participant_state
 
@@ -34,7 +34,7 @@ async def api(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
     call = conversation.pending
     if call is None:
         raise ConfigurationError("There is no call to carry out: API follows a call of the bot.")
-    call, output, controller = await _execute(conversation, call, work)
+    call, output, controller, given = await _execute(conversation, call, work)
     utterance = Utterance(
         index=len(conversation.utterances),
         turn=conversation.turn,
@@ -52,35 +52,56 @@ async def api(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
     return {
         "utterances": [utterance.json()],
         "kept": with_participant_state(state, Role.API, output.state),
-        "events": announced(utterance, conversation, work),
+        "events": [*announce(*given), *announced(utterance, conversation, work)],
     }
 
 
-async def _execute(conversation: Conversation, call: Utterance, work: NodeContext) -> tuple[Utterance, APIOutput, str]:
-    """The call as it was approved, its result, and who took the API's place."""
+async def _execute(
+    conversation: Conversation, call: Utterance, work: NodeContext
+) -> tuple[Utterance, APIOutput, str, list[Durable]]:
+    """The call as it was approved, its result, who took the API's place, and the events of the approval."""
     for name, controller in (await asyncio.to_thread(controllers_of, conversation, work)).items():
         if hint := controller.refusal(conversation):
-            return call, APIOutput(status_code=REFUSED, data=hint), name
+            return call, APIOutput(status_code=REFUSED, data=hint), name, []
     participant = await asyncio.to_thread(api_of, conversation, work)
-    tool = participant.tools.get(call.action) if isinstance(participant, RunsTools) else None
-    if tool is not None and tool.needs_approval:
-        verdict = _verdict(conversation, call, tool)
-        call = replace(call, approval=verdict.verdict, action_input=_chosen(verdict, call))
-        if verdict.verdict == "reject":
-            rejected = rejection(call.action, verdict.reason, conversation.language)
-            return call, APIOutput(status_code=REJECTED, data=rejected.error), APPROVAL
+    given: list[Durable] = []
+    if isinstance(participant, RunsTools):
+        ids = {"task_id": conversation.task_id}
+        runner = CallRunner(work, participant.tools, conversation.task_id, conversation.language, ids)
+        decision, given = await _decide(runner, conversation, call)
+        call = replace(call, approval=_verdict(decision), action_input=decision["arguments"])
+        if "rejected" in decision:
+            rejected = rejection(call.action, decision["rejected"], conversation.language)
+            return call, APIOutput(status_code=REJECTED, data=rejected.error), APPROVAL, given
         conversation = replace(conversation, utterances=(*conversation.utterances[:-1], call))
-    return call, await output_of(participant, Role.API, conversation.config.api_mode, conversation), ""
+    return call, await output_of(participant, Role.API, conversation.config.api_mode, conversation), "", given
 
 
-def _chosen(verdict: Verdict, call: Utterance) -> dict[str, Any]:
-    return call.action_input if verdict.arguments is None else verdict.arguments
-
-
-def _verdict(conversation: Conversation, call: Utterance, tool: Tool) -> Verdict:
-    """What the user decides about the call, if they are a person, or else the configuration."""
+async def _decide(runner: CallRunner, conversation: Conversation, call: Utterance) -> tuple[PendingCall, list[Durable]]:
+    """The call with what the user decides about it, if they are a person, or else the configuration."""
+    pending: PendingCall = {
+        "index": 0,
+        "name": call.action,
+        "arguments": call.action_input,
+        "scope": f"call-{call.index}",
+    }
     config = conversation.config
+    if not runner.undecided(pending):
+        return pending, []
     if config.approvals != "ask" and config.user_mode != PERSON:
-        return Verdict(index=0, verdict=config.approvals)
-    asked = question_of(0, call.action_input, tool)
-    return ask_person([asked], {tool.name: tool}, conversation.language, ())[0]
+        verdict = Verdict(index=0, verdict=config.approvals)
+        return decided(pending, verdict, conversation.task_id, runner.tools[call.action]), []
+    if scope := await runner.permission(pending):
+        allowed = decided(pending, Verdict(index=0, verdict="approve"), conversation.task_id, runner.tools[call.action])
+        return allowed, [CallPermitted(index=0, name=call.action, scope=scope, task_id=conversation.task_id)]
+    decision = await runner.decide([pending])
+    assert decision is not None
+    (answered,), given = decision
+    return answered, given
+
+
+def _verdict(call: PendingCall) -> str:
+    """What was decided about the call; empty where nothing had to be."""
+    if "rejected" in call:
+        return "reject"
+    return "edit" if "original" in call else "approve" if "approved" in call else ""

@@ -131,6 +131,10 @@ class CallRunner:
         has_verdict = "rejected" in call or approved(call, self.task_id, tool)
         return tool is not None and not has_verdict and self._executor.needs_approval(tool)
 
+    async def permission(self, call: PendingCall) -> str:
+        """The scope of the permission that an undecided call may run under; empty where a person is to be asked."""
+        return (await self._permitted([call], await self._grants([call]))).get(0, "")
+
     async def run(self, calls: Sequence[PendingCall]) -> list[FinishedCall]:
         """The calls with their results, in their order; they run at the same time."""
         permitted = await self._permitted(calls, await self._grants(calls))

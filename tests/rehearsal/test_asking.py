@@ -81,6 +81,24 @@ async def test_a_question_reaches_the_person_whose_edit_counts(
     assert conversation.ending
 
 
+async def test_a_tool_that_is_always_allowed_is_asked_about_once(tmp_path: Path) -> None:
+    ran.clear()
+    asked: list[str] = []
+
+    async def person(question: dict[str, Any]) -> Any:
+        asked.append(question["kind"])
+        return {"verdicts": [{"index": 0, "verdict": "approve", "always": "task"}]}
+
+    async with segue.open(tmp_path / "segue.db", agents=[bot(PAY + PAY)]) as app:
+        script = ["Pay Ann.", "Once more."]
+        talk = config(approvals="ask", script=script)
+        conversation = await converse(app, talk, conversation_id="talk", person=person)
+        types = [event["type"] for event in await app.events(conversation.task_id)]
+    assert (asked, ran) == (["approval"], [("Ann", 1), ("Ann", 1)])
+    assert [called.approval for called in conversation.results] == ["approve", "approve"]
+    assert [types.count(t) for t in ("approval_given", "permission_granted", "call_permitted")] == [1, 1, 1]
+
+
 async def test_the_user_answers_the_question_of_a_flow_which_goes_on(tmp_path: Path) -> None:
     ran.clear()
     script = [
