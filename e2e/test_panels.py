@@ -83,7 +83,7 @@ def test_the_trace_shows_calls_with_their_time_and_result(show: Show) -> None:
 
 
 def test_a_fork_from_the_second_step_is_resumed_and_compared(show: Show) -> None:
-    page = show("Snapshots", "trip")
+    page = show("Timeline", "trip")
     together = re.compile(r"^Steps [123], [123], [123]$")  # in the order in which they ended
     expect(page.locator(".snapshot .place b")).to_have_text(["Message sent", "Plan made", together, "Answered"])
     page.locator(".snapshot", has_text="Plan made").get_by_role("button", name="Fork from here").click()
@@ -92,7 +92,7 @@ def test_a_fork_from_the_second_step_is_resumed_and_compared(show: Show) -> None
     differing = page.locator(".difference table tbody tr").first
     expect(differing.locator("td").nth(1)).to_have_text("Done")
     expect(differing.locator("td").nth(2)).to_have_text("Pending")
-    page.get_by_role("button", name="Back to the snapshots").click()
+    page.get_by_role("button", name="Back", exact=True).click()
     page.get_by_role("button", name="Resume").click()
     expect(page.locator(".snapshot", has_text="Answered")).to_be_visible()
     page.get_by_role("button", name="Compare with the original").click()
@@ -100,7 +100,7 @@ def test_a_fork_from_the_second_step_is_resumed_and_compared(show: Show) -> None
 
 
 def test_two_snapshots_are_compared(show: Show) -> None:
-    page = show("Snapshots", "trip")
+    page = show("Timeline", "trip")
     first = page.locator(".snapshot", has_text="Message sent")
     first.get_by_role("button", name="Compare").click()
     expect(first.get_by_role("button", name="Chosen")).to_have_attribute("aria-pressed", "true")

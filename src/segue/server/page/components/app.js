@@ -12,12 +12,14 @@ import { lazy } from "./lazy.js";
 import { Sidebar } from "./sidebar.js";
 import { Toasts } from "./toasts.js";
 
+const Strip = lazy(async () => (await import("../timeline/strip.js")).Strip);
 const Inspector = lazy(async () => (await import("./inspector.js")).Inspector);
 
 export function App() {
   const shownIn = useRead(() => language.value);
   const sidebar = useRead(() => store.sidebar.value);
   const panel = useRead(() => store.panel.value);
+  const hasTurns = useRead(() => store.turns.value.length > 0);
   const isRefused = useRead(() => refusedKey.value !== null);
   return html`<div class="shell" key=${shownIn} data-sidebar=${sidebar} data-inspector=${Boolean(panel)}>
     <a class="skip" href="#conversation" onClick=${skip}>${t("app.skip")}</a>
@@ -25,6 +27,7 @@ export function App() {
     ${sidebar && html`<div class="scrim" onClick=${() => (store.sidebar.value = false)}></div>`}
     <main id="conversation" tabindex="-1" aria-label=${t("conversation.label")}>
       <${Header} />
+      ${hasTurns && html`<${Strip} />`}
       <${Toasts} />
       ${!isRefused && html`<${Conversation} />`}
     </main>

@@ -28,7 +28,7 @@ export function TurnActions({ turn, shown }) {
     html`<${IconButton} icon="retry" label=${t("branch.regenerate")} onClick=${() => setBranching(true)} />`}
     ${shown.status === "done" && html`<${Thumbs} turn=${turn} rating=${shown.rating} />`}
     <${IconButton} icon="info" label=${t("turn.inspect")} onClick=${() => inspect(shown.id)} />
-    <${IconButton} icon="fork" label=${t("turn.fork")} onClick=${() => openPanel("snapshots")} />
+    <${IconButton} icon="fork" label=${t("turn.fork")} onClick=${() => openPanel("timeline")} />
     <span class="about">${about}</span>
   </div>
   ${isBranching && html`<${BranchForm} task=${shown.id} message=${null} close=${() => setBranching(false)} />`}`;

@@ -194,7 +194,7 @@ export default {
   "panel.details": "Details",
   "panel.graph": "Graph",
   "panel.trace": "Trace",
-  "panel.snapshots": "Snapshots",
+  "panel.timeline": "Timeline",
   "panel.lifecycle": "Lifecycle",
   "panel.rounds": "Rounds",
   "panel.memory": "Memory",

@@ -193,7 +193,7 @@ export default {
   "panel.details": "详情",
   "panel.graph": "图",
   "panel.trace": "轨迹",
-  "panel.snapshots": "快照",
+  "panel.timeline": "时间线",
   "panel.lifecycle": "生命周期",
   "panel.rounds": "轮次",
   "panel.memory": "记忆",

@@ -6,7 +6,7 @@ import { placeOf } from "./snapshot-entry.js";
 import { inline, Text } from "./text.js";
 
 /** @import { Json } from "../../state/types.js" */
-/** @import { Snapshot } from "./snapshot-entry.js" */
+/** @import { Snapshot } from "../../timeline/data.js" */
 /**
  * @typedef {{ a: any[], b: any[] }} Sides
  * @typedef {{ a: Json, b: Json, state: { name: string, a: unknown, b: unknown }[],
@@ -91,7 +91,7 @@ function OnlyOn({ title, sides, line }) {
 }
 
 /** @param {{ name: string, arguments: Json, result: unknown }} entry @returns {[string, unknown]} */
-function resultLine({ name, arguments: given, result }) {
+export function resultLine({ name, arguments: given, result }) {
   return [`${name} ${inline(given, 60)}`, result];
 }
 
@@ -99,7 +99,7 @@ function resultLine({ name, arguments: given, result }) {
  * @param {{ role: string, content: unknown, tool_calls?: { function: { name: string } }[] }} message
  * @returns {[string, unknown]}
  */
-function messageLine({ role, content, tool_calls: calls = [] }) {
+export function messageLine({ role, content, tool_calls: calls = [] }) {
   const named = calls.map((call) => call.function.name).join(", ");
   return [`${textOf(`role.${role}`, role)}: ${inline(content || named, 90)}`, content || calls];
 }
