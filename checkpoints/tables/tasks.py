@@ -60,10 +60,10 @@ _UNFINISHED = """
     FROM tasks LEFT JOIN leases USING (thread_id)
     WHERE coalesce(status, '') NOT IN ('waiting', 'done', 'error', 'cancelled') ORDER BY position
 """
-_VERSIONED = """
+_UNENDED = """
     SELECT tasks.*, CASE WHEN leases.expires_at > :now THEN leases.owner ELSE '' END AS owner
     FROM tasks LEFT JOIN leases USING (thread_id)
-    WHERE copy_of IS NULL AND agent_version IS NOT NULL AND status IN ({}) ORDER BY position
+    WHERE copy_of IS NULL AND status IN ({}) ORDER BY position
 """
 _WAITING = """
     SELECT * FROM tasks WHERE status = 'waiting' AND (:prefix = '' OR substr(thread_id, 1, length(:prefix)) = :prefix)
@@ -270,9 +270,9 @@ class Tasks:
         rows = await self._database.read(lambda db: db.fetched(_UNFINISHED, {"now": self._now(db)}))
         return [(shown(row), row["owner"]) for row in rows]
 
-    async def with_version(self) -> _Owned:
-        """Return the tasks that have not come to an end and know the version of their agent, each as `unfinished`."""
-        statement = _VERSIONED.format(sql_list(OPEN))
+    async def unended(self) -> _Owned:
+        """Return the tasks that have not come to an end, those that wait among them, each as `unfinished`."""
+        statement = _UNENDED.format(sql_list(OPEN))
         rows = await self._database.read(lambda db: db.fetched(statement, {"now": self._now(db)}))
         return [(shown(row), row["owner"]) for row in rows]
 

@@ -37,7 +37,7 @@ from .runtime.tasks import Tasks
 from .runtime.worker import Dispatch, Dispatching, Worker
 
 if TYPE_CHECKING:
-    from .backtest import Backtest, BacktestOptions
+    from .backtest import Backtest, BacktestOptions, UnfinishedTask
 
 
 class App:
@@ -461,6 +461,18 @@ class App:
         from .backtest import backtest
 
         return await backtest(self._storage, self.agents, {**self._modes, **UNLISTED}, session_ids, options)
+
+    async def check_unfinished(self, language: Language = "en") -> "list[UnfinishedTask]":
+        """What every unfinished task would meet with this app's agents, oldest first, with reasons in a language.
+
+        Nothing runs and nothing is stored: open the database with the agents that are to be rolled out.
+
+        Raises:
+            ToolServerUnavailable, MissingExtra: an agent's tools cannot be listed.
+        """
+        from .backtest import check_unfinished
+
+        return await check_unfinished(self._storage, {**self._modes, **UNLISTED}, self.agents, language)
 
     # Users.
 

@@ -12,6 +12,7 @@ from .commands.backtest import backtest
 from .commands.mcp import mcp
 from .commands.preferences import memory, permissions, preferences
 from .commands.record import record, replay
+from .commands.rollout import rollout
 from .commands.simulate import report, simulate, workflows
 from .exits import EXIT_CODES, OutputGroup
 
@@ -23,7 +24,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "Sessions and databases": ("export", "import", "copy", "prune", "recover", "delete"),
     "Agents and settings": ("agents", "tools", "modes", "graph", "preferences", "permissions", "memory"),
     "Rehearse and test": ("simulate", "workflows", "report", "record", "replay", "backtest"),
-    "Serve": ("serve", "worker", "mcp"),
+    "Serve": ("serve", "worker", "rollout", "mcp"),
 }
 """The commands of each section."""
 
@@ -118,6 +119,7 @@ for command in (
     backtest,
     serve.serve,
     serve.worker,
+    rollout,
 ):
     app.command()(command)
 app.command(cls=tasks.AnswerCommand)(tasks.answer)

@@ -465,6 +465,14 @@ def agent_digest(agent: Agent, names: Iterable[str], tools: Iterable[Tool]) -> s
     return sha256(text.encode()).hexdigest()[:LENGTH]
 
 
+def agent_changes(old: Agent, new: Agent, old_tools: Iterable[Tool], new_tools: Iterable[Tool]) -> list[str]:
+    """What a task depends on that differs between two definitions: fields of `Agent`, and tools by their names."""
+    before, after = (agent.model_dump(exclude=_ELSEWHERE - {"model", "mcp", "a2a"}) for agent in (old, new))
+    was, now = ({tool.name: _described(tool) for tool in tools} for tools in (old_tools, new_tools))
+    fields = [name for name in before if before[name] != after[name]]
+    return [*fields, *(f"tools.{name}" for name in {**was, **now} if was.get(name) != now.get(name))]
+
+
 def tool_digest(tool: Tool) -> str:
     """Identify what a person approves: the function by its module and name, its schema with defaults, and its marks."""
     origin = getattr(tool, "origin", None)

@@ -380,14 +380,14 @@ class Control:
             )
         if question["kind"] != "approval":
             return {"interrupt_id": question["interrupt_id"], "value": stored_answer(question, answer, {})}
+        await self._place(row)  # a task that is pinned elsewhere is not judged by the tools that are here
         registry = self._registry.of(row)
         agent = registry.agent(row.agent_id)
         await registry.prepare(agent)
         tools = registry.tools_for(agent)
         value = stored_answer(question, answer, tools)
-        if row.mode in (*MODES, AUTO) and not await self._dispatch.to_worker(
-            agent.agent_id, row.mode, row.agent_version
-        ):
+        leaves = await self._dispatch.to_worker(agent.agent_id, row.mode, row.agent_version)
+        if row.mode in (*MODES, AUTO) and not leaves:
             check_tools(question["calls"], settled(question["calls"], value), tools, agent.agent_id)
         return {"interrupt_id": question["interrupt_id"], "value": value}
 

@@ -363,9 +363,13 @@ class Tasks:
         left = [each for each in unowned if not any(worker.takes(each) for worker in workers)]
         return [await self._runner.tasks.get(each.task_id) for each in left if each.expired]
 
+    async def unfinished(self) -> Sequence[Task]:
+        """Every task that has not come to an end, those that wait for a person among them, oldest first."""
+        return [row for row, _ in await self._runner.tasks.unended()]
+
     async def waiting_for_version(self) -> Sequence[Task]:
         """The unfinished tasks that keep a version of their agent which neither this process nor a worker has."""
-        found = await self._runner.tasks.with_version()
+        found = await self._runner.tasks.unended()
         workers = await self._stream.dispatch.workers() if found else ()
         return [
             row

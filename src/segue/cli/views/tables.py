@@ -116,6 +116,7 @@ PERMISSION_COLUMNS = (
 USED_COLUMNS = (Column("mode"), Column("rating"), Column("message"))
 MODE_COLUMNS = (Column("mode"), Column("description"))
 FILE_COLUMNS = (Column("file"), Column("entries"), Column("tasks"), Column("bytes"), Column("changed", 60))
+VERSION_COLUMNS = (Column("agent"), Column("version"), Column("tasks"), Column("on_upgrade"), Column("there"))
 
 
 def message_text(message: str, language: str, most: int) -> str:
@@ -251,6 +252,27 @@ def print_permissions(console: Console, rows: Iterable["Permission"], language: 
         for row in rows
     )
     print_table(console, language, PERMISSION_COLUMNS, cells, "no_permission")
+
+
+def print_versions(console: Console, rows: Iterable[Mapping[str, Any]], language: str) -> None:
+    """The versions that unfinished tasks have, how many in which status, and where they are registered."""
+    cells = (
+        {
+            "agent": Text(printable(row["agent_id"])),
+            "version": Text(printable(row["version"] or "–")),
+            "tasks": Text(", ".join(f"{n} {word(status, language)}" for status, n in row["tasks"].items())),
+            "on_upgrade": Text(", ".join(f"{name} ({n})" for name, n in row["on_upgrade"].items()) or "–"),
+            "there": Text(_places_of(row, language)),
+        }
+        for row in rows
+    )
+    print_table(console, language, VERSION_COLUMNS, cells, "no_unfinished")
+
+
+def _places_of(row: Mapping[str, Any], language: str) -> str:
+    """Where a version is registered."""
+    places = [word("here", language)] if row["here"] else []
+    return ", ".join([*places, *([f"{row['workers']} {word('workers', language)}"] if row["workers"] else [])]) or "–"
 
 
 def _scope(row: "Permission", language: str) -> str:

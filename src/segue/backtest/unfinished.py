@@ -1,0 +1,225 @@
+"""Unfinished tasks restored under other agents, without running them: what an upgrade would change."""
+
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from langgraph.types import StateSnapshot
+
+from ..checkpoints.storage import Storage
+from ..core.agents import agent_changes, load_agents, tool_digest
+from ..core.errors import SegueError, listed
+from ..core.plan import NO_TOOL
+from ..core.records import OnUpgrade, Public, Task
+from ..core.tools import Tool
+from ..nodes.chat.run_mode import ModeGraph
+from ..nodes.chat.select_mode import AUTO
+from ..prompts.catalogue import Texts
+from ..prompts.errors import render
+from ..prompts.language import Language
+from ..registry import Registry
+from ..runtime.modes import chat_graph
+from ..runtime.run import is_of_task, question_of, state_at
+from ..runtime.runner import thread_config
+from ..tools.adapters.client import client_tools
+from ..tools.calls.run import argument_error
+
+reason_text = Texts("unfinished")
+
+
+class Restored(StrEnum):
+    """What a task would meet under other agents; the gravest is its verdict."""
+
+    SAME = "same"
+    """It continues as it would have."""
+    DIVERGES = "diverges"
+    """Its agent is another one, so it may go on differently."""
+    SCHEMA_CHANGED = "schema_changed"
+    """A call that it decided does not fit the tool any more."""
+    APPROVAL_INVALID = "approval_invalid"
+    """What a person was asked, or approved, is about another version of the tool: it is asked again."""
+    TOOL_LOST = "tool_lost"
+    """A call that it decided, or planned, has no tool any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnfinishedTask(Public):
+    """An unfinished task under other agents.
+
+    `version` is the one that it has, `new_version` the one that would continue it. `on_upgrade` says what becomes of
+    it; None where its own version is registered.
+    """
+
+    task_id: str
+    session_id: str
+    agent_id: str
+    status: str
+    version: str | None
+    new_version: str | None
+    on_upgrade: OnUpgrade | None
+    verdict: Restored
+    reasons: Sequence[str] = ()
+
+
+async def check_unfinished(
+    storage: Storage, modes: Mapping[str, ModeGraph], registry: Registry, language: Language = "en"
+) -> list[UnfinishedTask]:
+    """Restore every unfinished task under the agents of a registry, oldest first. Nothing runs and nothing is stored.
+
+    What its agent was is looked up in the agents file that the task was started with.
+
+    Raises:
+        ToolServerUnavailable, MissingExtra: an agent's tools cannot be listed.
+    """
+    check = _Check(storage, modes, registry, language)
+    return [await check.task(row) for row, _ in await storage.tasks.unended()]
+
+
+class _Reason(NamedTuple):
+    """Why a task is not the same: a text of the catalogue and its values."""
+
+    verdict: Restored
+    name: str
+    values: Mapping[str, object]
+
+    def text(self, language: Language) -> str:
+        return reason_text(self.name, language, **self.values)
+
+
+class _Check:
+    def __init__(
+        self, storage: Storage, modes: Mapping[str, ModeGraph], registry: Registry, language: Language
+    ) -> None:
+        self._storage = storage
+        self._graph = chat_graph(modes).copy({"checkpointer": storage.saver()})
+        self._modes = (*modes, AUTO)
+        self._registry = registry
+        self._language = language
+        self._files: dict[str, Registry | None] = {}
+
+    async def task(self, row: Task) -> UnfinishedTask:
+        reasons = [reason async for reason in self._reasons(row)]
+        is_here = row.agent_id in self._registry
+        on_upgrade = self._registry.on_upgrade(row) if is_here else None
+        keeps = row.agent_version if on_upgrade is None else None
+        return UnfinishedTask(
+            task_id=row.task_id,
+            session_id=row.thread_id,
+            agent_id=row.agent_id,
+            status=str(row.status),
+            version=row.agent_version,
+            new_version=(keeps or self._registry.current_version(row.agent_id)) if is_here else None,
+            on_upgrade=on_upgrade,
+            verdict=max((reason.verdict for reason in reasons), key=[*Restored].index, default=Restored.SAME),
+            reasons=[*dict.fromkeys(reason.text(self._language) for reason in reasons)],
+        )
+
+    async def _reasons(self, row: Task) -> AsyncIterator[_Reason]:
+        if row.agent_id not in self._registry:
+            yield _Reason(Restored.DIVERGES, "no_agent", {"agent": row.agent_id})
+            return
+        registry = self._registry.of(row)
+        agent = registry.agent(row.agent_id)
+        await registry.prepare(agent)
+        if self._registry.on_upgrade(row) is not None:
+            for reason in self._changes(row):
+                yield reason
+        if row.mode not in self._modes:
+            yield _Reason(Restored.DIVERGES, "no_mode", {"mode": row.mode})
+            return
+        of_client = client_tools(row.client_tools, self._language)
+        tools = {**registry.tools_in(agent, row.mode), **of_client}
+        for reason in [*await self._of_state(row, tools), *await self._of_grants(row, tools)]:
+            yield reason
+
+    def _changes(self, row: Task) -> Iterator[_Reason]:
+        """What differs between the agent that the task has and the one that would continue it."""
+        file = self._of_file(row.agents_file or "")
+        old = file.versions(row.agent_id).get(row.agent_version or "") if file else None
+        versions = {"old": row.agent_version, "new": self._registry.current_version(row.agent_id)}
+        if old is None:
+            yield _Reason(Restored.DIVERGES, "unknown_version", versions)
+            return
+        agents = old.agent(row.agent_id), self._registry.agent(row.agent_id)
+        tools = old.tools_for(agents[0]), self._registry.tools_for(agents[1])
+        if changes := agent_changes(*agents, tools[0].values(), tools[1].values()):
+            yield _Reason(Restored.DIVERGES, "changes", {**versions, "changes": listed(changes)})
+
+    def _of_file(self, file: str) -> Registry | None:
+        """The agents of the file that a task was started with, if they can be read."""
+        if file not in self._files:
+            self._files[file] = None
+            with suppress(SegueError):
+                self._files[file] = Registry(load_agents(file)) if Path(file).is_file() else None
+        return self._files[file]
+
+    async def _of_state(self, row: Task, tools: Mapping[str, Tool]) -> list[_Reason]:
+        """What is wrong with the calls that the task decided, asks about or planned."""
+        try:
+            state = await state_at(self._graph, thread_config(row.thread_id), subgraphs=True)
+        except SegueError as error:
+            return [_Reason(Restored.DIVERGES, "unreadable", {"why": render(error, self._language)})]
+        if not is_of_task(state, row.task_id):
+            return []
+        calls = await self._storage.ledger(row.thread_id).calls(row.task_id)
+        settled = {(call.scope, call.idx) for call in calls if call.state == "done"}
+        return [*_asked(state, tools), *_decided(state, tools, settled), *_planned(state, tools)]
+
+    async def _of_grants(self, row: Task, tools: Mapping[str, Tool]) -> list[_Reason]:
+        """The permissions that are about another version of their tool."""
+        grants = await self._storage.permissions.in_task(row.thread_id, row.agent_id, row.task_id)
+        names = [grant.rule.tool for grant in grants if grant.version != _digest(tools.get(grant.rule.tool))]
+        return [_Reason(Restored.APPROVAL_INVALID, "permission_invalid", {"tool": name}) for name in names]
+
+
+def _digest(tool: Tool | None) -> str:
+    return tool_digest(tool) if tool else ""
+
+
+def _values(state: StateSnapshot) -> Iterator[Mapping[str, Any]]:
+    """The values of a snapshot, and of the graphs that run inside its nodes."""
+    yield state.values or {}
+    for task in state.tasks:
+        if isinstance(task.state, StateSnapshot):
+            yield from _values(task.state)
+
+
+def _asked(state: StateSnapshot, tools: Mapping[str, Tool]) -> Iterator[_Reason]:
+    """What is wrong with the calls that a person is asked about."""
+    asked = question_of(state.interrupts)
+    for call in asked.value.get("calls", ()) if asked else ():
+        yield from _call(call, tools, call["version"])
+
+
+def _decided(
+    state: StateSnapshot, tools: Mapping[str, Tool], settled: Collection[tuple[str, int]]
+) -> Iterator[_Reason]:
+    """What is wrong with the calls that were decided and did not run yet."""
+    for values in _values(state):
+        pending = [*(values.get("calls") or ()), *(values.get("wave") or ()), *filter(None, [values.get("call")])]
+        for call in pending:
+            if (call["scope"], call["index"]) not in settled and "rejected" not in call:
+                yield from _call(call, tools, call["version"] if call.get("approved") else None)
+
+
+def _call(call: Mapping[str, Any], tools: Mapping[str, Tool], approved: str | None) -> Iterator[_Reason]:
+    named = {"tool": call["name"]}
+    if (tool := tools.get(call["name"])) is None:
+        yield _Reason(Restored.TOOL_LOST, "tool_lost", named)
+        return
+    if approved not in (None, tool_digest(tool)):
+        yield _Reason(Restored.APPROVAL_INVALID, "approval_invalid", named)
+    if why := argument_error(tool, call["arguments"]):
+        yield _Reason(Restored.SCHEMA_CHANGED, "schema_changed", {**named, "why": why})
+
+
+def _planned(state: StateSnapshot, tools: Mapping[str, Tool]) -> Iterator[_Reason]:
+    """The steps that are still to be done and whose tools are gone."""
+    for values in _values(state):
+        for step in values.get("plan") or ():
+            action = str(step.get("action") or "").strip()
+            if step.get("status") == "pending" and action.lower() not in NO_TOOL and action not in tools:
+                yield _Reason(Restored.TOOL_LOST, "step_lost", {"tool": action})

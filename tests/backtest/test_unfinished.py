@@ -1,0 +1,134 @@
+"""Unfinished tasks restored under other agents: what is said of each, and that nothing runs and nothing is stored."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import segue
+from segue import tool
+from segue.backtest import Restored, UnfinishedTask
+from segue.core.agents import Agent
+from tests.fakes import ScriptedChatModel, call_tool
+
+SHOW = {"name": "show", "description": "Show.", "parameters": {"type": "object", "properties": {}}}
+BATCH = call_tool(("show", {}), ("look", {"place": 1}))
+
+
+@tool(needs_approval=True)
+def pay(amount: int) -> str:
+    """Pay."""
+    raise AssertionError("it ran")
+
+
+def look(place: int) -> str:
+    """Look."""
+    raise AssertionError("it ran")
+
+
+def dearer() -> Callable[..., Any]:
+    @tool(needs_approval=True)
+    def pay(amount: int, fee: int = 5) -> str:
+        """Pay."""
+        raise AssertionError("it ran")
+
+    return pay
+
+
+def in_words() -> Callable[..., Any]:
+    def look(place: str, why: str) -> str:
+        """Look."""
+        raise AssertionError("it ran")
+
+    return look
+
+
+def agent(*script: str, tools: Any = (pay, look), **options: Any) -> Agent:
+    return Agent(agent_id="a", model=ScriptedChatModel(script), tools=tools, mode="react", **options)
+
+
+async def unfinished(file: Path, script: str) -> None:
+    """A database with a task that waits."""
+    async with segue.open(file, agents=[agent(script)]) as app:
+        asked = await app.ask("pay", agent="a", client_tools=[SHOW])
+        assert asked["status"] == "waiting"
+
+
+def content(file: Path) -> list[str]:
+    with closing(sqlite3.connect(file)) as connection:
+        return [*connection.iterdump()]
+
+
+async def checked(file: Path, *agents: Agent, **options: Any) -> UnfinishedTask:
+    """What the one task would meet; the database stays as it was."""
+    before = content(file)
+    async with segue.open(file, agents=agents, **options) as app:
+        (found,) = await app.check_unfinished()
+    assert content(file) == before
+    return found
+
+
+APPROVAL = call_tool(("pay", {"amount": 1}))
+
+
+@pytest.mark.parametrize(
+    ("script", "changes", "verdict", "reason"),
+    [
+        (APPROVAL, {}, Restored.SAME, ""),
+        (BATCH, {}, Restored.SAME, ""),
+        (APPROVAL, {"prompt": "Be kind."}, Restored.DIVERGES, "what version"),
+        (APPROVAL, {"tools": (look,)}, Restored.TOOL_LOST, "The agent has no tool pay any more."),
+        (BATCH, {"tools": (pay,)}, Restored.TOOL_LOST, "The agent has no tool look any more."),
+        (APPROVAL, {"tools": (dearer(), look)}, Restored.APPROVAL_INVALID, "pay has changed since a person was asked"),
+        (BATCH, {"tools": (pay, in_words())}, Restored.SCHEMA_CHANGED, "The arguments do not fit look any more"),
+    ],
+)
+async def test_a_task_is_restored_under_other_agents(
+    tmp_path: Path, script: str, changes: dict[str, Any], verdict: Restored, reason: str
+) -> None:
+    await unfinished(tmp_path / "s.db", script)
+    found = await checked(tmp_path / "s.db", agent(**changes))
+    assert found.verdict is verdict
+    assert reason in " ".join(found.reasons)
+    assert (found.version == found.new_version) is (not changes)
+
+
+async def test_a_version_that_is_there_beside_the_new_one_continues_its_tasks(tmp_path: Path) -> None:
+    await unfinished(tmp_path / "s.db", APPROVAL)
+    found = await checked(tmp_path / "s.db", agent(prompt="Be kind.", tools=(look,), older=[agent()]))
+    assert (found.verdict, found.on_upgrade) == (Restored.SAME, None)
+
+
+async def test_an_agent_that_is_gone_is_named(tmp_path: Path) -> None:
+    await unfinished(tmp_path / "s.db", APPROVAL)
+    found = await checked(tmp_path / "s.db")
+    assert (found.verdict, found.new_version) == (Restored.DIVERGES, None)
+    assert found.reasons == ["There is no agent a any more."]
+
+
+FILE = """
+[[agent]]
+agent_id = "a"
+model = "offline"
+mode = "direct"
+version = "{version}"
+prompt = "{prompt}"
+"""
+
+
+async def test_what_differs_is_named_where_the_file_of_the_task_is_still_there(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.toml", tmp_path / "new.toml"
+    old.write_text(FILE.format(version="1", prompt="Pay."), encoding="utf-8")
+    new.write_text(FILE.format(version="2", prompt="Pay well."), encoding="utf-8")
+    async with segue.open(tmp_path / "s.db", agents=segue.load_agents(old)) as app:
+        app.agents.agents_file = str(old)
+        task = await app.start("hello", agent="a")
+        await app.pause(task["task_id"])
+        [_ async for _ in app.follow(task["task_id"])]
+        assert (await app.task(task["task_id"]))["status"] == "paused"
+    found = await checked(tmp_path / "s.db", *segue.load_agents(new))
+    assert found.reasons == ["Between the versions 1 and 2 these differ: prompt."]
+    assert (found.version, found.new_version, found.on_upgrade) == ("1", "2", "continue")
