@@ -151,6 +151,33 @@ def test_a_wide_table_scrolls_and_code_is_copied(service: Service, visit: Visit)
     expect(page.locator("textarea")).to_have_value("print(17)\n")
 
 
+PICTURE = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
+RICH = f"""```py
+def area(a):
+    return a ** 2
+```
+
+It is $x^2$, costs $5 and $10, and $$\\frac{{1}}{{2$$ is wrong.
+
+![dot]({PICTURE}) ![elsewhere](https://elsewhere.example/x.png)"""
+
+
+def test_code_is_coloured_formulas_are_set_and_only_own_pictures_are_loaded(service: Service, visit: Visit) -> None:
+    page = visit(service)
+    say(page, RICH, mode="Direct")
+    code, bar = page.locator(".code pre"), page.locator(".code-bar")
+    expect(code.locator(".hljs-keyword").first).to_have_text("def")
+    expect(bar).to_contain_text("Python")
+    assert bar.evaluate("bar => bar.getBoundingClientRect().bottom") <= code.evaluate(
+        "code => code.getBoundingClientRect().top"
+    )
+    expect(page.locator("math")).to_have_count(1)
+    expect(page.locator(".markdown")).to_contain_text("costs $5 and $10")
+    expect(page.locator("code.math")).to_have_text(r"\frac{1}{2")
+    expect(page.get_by_alt_text("dot")).to_have_js_property("naturalWidth", 1)
+    expect(page.get_by_role("link", name="elsewhere", exact=True)).to_be_visible()
+
+
 def test_what_is_thought_and_done_is_folded_under_an_answer(offline: Service, visit: Visit) -> None:
     page = visit(offline)
     say(page, "what is 17 * 23", mode="ReAct")

@@ -13,7 +13,6 @@ from .serving import Json, chat
 ACTIVE = {
     "script",
     "style",
-    "img",
     "iframe",
     "form",
     "input",
@@ -55,7 +54,8 @@ class Elements(HTMLParser):
 def test_nothing_in_it_acts(attack: str) -> None:
     for tag, attributes in Elements(render(attack)).found:
         assert tag not in ACTIVE
-        assert not {*attributes} - {"href", "title", "class", "rel", "target", "start"}
+        assert not {*attributes} - {"href", "title", "class", "rel", "target", "start", "src", "alt"}
+        assert re.match(r"data:image/(png|jpeg|gif|webp);base64,", attributes.get("src") or PIXEL)
         assert re.match(r"(https?|mailto):", attributes.get("href") or "https:")
         if tag == "a":
             assert (attributes["rel"], attributes["target"]) == ("noopener noreferrer", "_blank")
@@ -65,6 +65,43 @@ def test_html_is_shown_as_text_and_an_image_as_a_link() -> None:
     assert render("<b>bold</b>") == "<p>&lt;b&gt;bold&lt;/b&gt;</p>\n"
     assert 'href="https://x.example/a.png"' in (html := render("![A <map>](https://x.example/a.png)"))
     assert ">A &lt;map&gt;</a>" in html
+
+
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+
+
+@pytest.mark.parametrize(
+    ("text", "pictures"),
+    [
+        (f"![A <b>]({PIXEL})", 1),
+        ("![A](data:image/svg+xml;base64,AA==)", 0),
+        ("![A](https://x.example/a.png)", 0),
+        (f"[A]({PIXEL})", 0),
+    ],
+)
+def test_only_a_picture_that_comes_along_is_shown(text: str, pictures: int) -> None:
+    found = Elements(render(text)).found
+    shown = [attributes for tag, attributes in found if tag == "img"]
+    assert shown == [{"src": PIXEL, "alt": "A <b>"}] * pictures
+    assert not any((attributes.get("href") or "").startswith("data:") for _, attributes in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "formulas"),
+    [
+        ("$x^2$, \\(a<b\\) and $[0, 1)$", ["math: x^2", "math: a&lt;b", "math: [0, 1)"]),
+        ("So\n$$\n- a\n= b\n$$\nit is", ["math display: - a\n= b"]),
+        ("> \\[\n> x\n> \\]", ["math display: x"]),
+        ("1. one\n   \\[ x \\]\n2. $$y$$", ["math display: x", "math display: y"]),
+        ("It costs $5 and $10, $5–$10, **$5** or US$6, 5$ or 6$.", []),
+        ("$HOME/$USER, \\$5$, `$x$`, $ x $, $$, \\[ and \\(", []),
+        ("$$\nnever closed\n\ntext", []),
+        ("```sh\necho $A$\n```", []),
+    ],
+)
+def test_formulas_are_found_and_prices_are_text(text: str, formulas: list[str]) -> None:
+    found = re.findall(r'<code class="(math[^"]*)">(.*?)</code>', render(text), re.DOTALL)
+    assert [f"{kind}: {formula}" for kind, formula in found] == formulas
 
 
 def test_tables_lists_and_code_are_kept() -> None:

@@ -12,7 +12,7 @@ from segue.server.app import PAGE, PAGE_DOCUMENTS
 
 from .serving import Served
 
-POLICY = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+POLICY = "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 LINK = re.compile(r'(?:src|href)="([^"#][^"]*)"')
 
 

@@ -1,12 +1,13 @@
 // @ts-check
 /** The answer, as HTML that the service rendered and sanitised, or as text until it is rendered. */
 import { ACTIVE } from "../state/turn.js";
-import { t } from "../texts/index.js";
-import { html, render, useEffect, useRef } from "../vendor/htm-preact.js";
-import { copy } from "./copy.js";
-import { IconButton } from "./icon-button.js";
+import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
+import { enrich } from "./rich-text.js";
+import { loadStyleSheets } from "./style-sheets.js";
 
 /** @import { Turn } from "../state/types.js" */
+
+await loadStyleSheets("answer");
 
 /** @param {{ shown: Turn }} props */
 export function Answer({ shown }) {
@@ -14,20 +15,22 @@ export function Answer({ shown }) {
   const isActive = ACTIVE.has(shown.status);
   if (!text) return null;
   return html`<div class="answer" aria-live="polite" aria-busy=${isActive} data-streaming=${Boolean(shown.draft)}>
-    ${shown.html ? html`<${Rendered} source=${shown.html} isWhole=${!isActive} />` : html`<p class="plain">${text}</p>`}
+    ${shown.html ? html`<${Rendered} source=${shown.html} />` : html`<p class="plain">${text}</p>`}
   </div>`;
 }
 
-/** The one place where HTML is set: the service sanitised it. @param {{ source: string, isWhole: boolean }} props */
-function Rendered({ source, isWhole }) {
+/** The one place where HTML is set: the service sanitised it. @param {{ source: string }} props */
+function Rendered({ source }) {
   const element = useRef(/** @type {HTMLElement | null} */ (null));
+  const [, setLoaded] = useState(0);
   useEffect(() => {
     if (!element.current) return;
     const next = document.createElement("template");
     next.innerHTML = source;
+    const loading = enrich(next.content);
     replaceEnd(element.current, next.content);
-    if (isWhole) complete(element.current);
-  }, [source, isWhole]);
+    loading?.then(() => setLoaded((count) => count + 1)).catch(() => {}); // plain meanwhile
+  });
   return html`<div class="markdown" ref=${element}></div>`;
 }
 
@@ -48,20 +51,4 @@ function replaceEnd(shown, next) {
   }
   for (const node of before.slice(place)) node.remove();
   shown.append(...after.slice(place));
-}
-
-/** Once it is written: the keyboard scrolls what is wide, and code is copied. @param {Element} shown */
-function complete(shown) {
-  for (const wide of shown.querySelectorAll("pre, table")) wide.setAttribute("tabindex", "0");
-  shown.querySelectorAll(":not(.code) > pre").forEach(offerCopy);
-}
-
-/** Put a button beside a block of code. @param {Element} block */
-function offerCopy(block) {
-  const frame = document.createElement("div");
-  frame.className = "code";
-  block.replaceWith(frame);
-  const act = () => copy(block.textContent ?? "");
-  render(html`<${IconButton} icon="copy" label=${t("turn.copyCode")} onClick=${act} />`, frame);
-  frame.prepend(block);
 }
