@@ -13,6 +13,7 @@ from .tables.leases import Lease, Renewal
 from .tables.ledger import ToolLedger
 from .tables.preferences import Permissions, Preferences
 from .tables.request_keys import RequestKeys
+from .tables.shares import Shares
 from .tables.tasks import Tasks
 from .tables.thread_list import ThreadList
 from .tables.webhooks import Webhooks
@@ -37,6 +38,7 @@ class Storage:
         self.permissions = Permissions(database)
         self.preferences = Preferences(database)
         self.webhooks = Webhooks(database)
+        self.shares = Shares(database)
         self.sessions = Threads(backend)
         self.threads = ThreadList(database)
         self.files = Files(database, backend.contents)

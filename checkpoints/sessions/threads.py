@@ -266,7 +266,16 @@ class Threads:
             deleted = [_delete_from(connection, table, thread_id) for table in ("tasks", "events", "calls", "sessions")]
             if not (delete_rows(connection, thread_id) or any(deleted)):
                 raise UnknownThread(thread_id)
-            for table in ("leases", "lease_queue", "permissions", "titles", "request_keys", "webhooks", "branches"):
+            for table in (
+                "leases",
+                "lease_queue",
+                "permissions",
+                "titles",
+                "request_keys",
+                "webhooks",
+                "branches",
+                "shares",
+            ):
                 _delete_from(connection, table, thread_id)
 
         await self._database.write(work, synced=True)

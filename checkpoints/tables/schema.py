@@ -118,6 +118,14 @@ _TABLES = (
         turn INTEGER NOT NULL
     ){clustered}""",
     "CREATE INDEX branches_of_root ON branches (root)",
+    # Links that show what a thread held at `created_at`; the id is the SHA-256 of a secret token.
+    """CREATE TABLE shares (
+        share_id {key} PRIMARY KEY,
+        thread_id {key} NOT NULL,
+        created_at DOUBLE PRECISION NOT NULL,
+        expires_at DOUBLE PRECISION NOT NULL
+    ){clustered}""",
+    "CREATE INDEX shares_of_thread ON shares (thread_id)",
     # What a client's idempotency key stands for: a task, what continued it after its event `seq`, or with no task a
     # thread. `digest` is of the request, `about` what its client reads back of it.
     """CREATE TABLE request_keys (

@@ -297,6 +297,18 @@ class Webhook(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Share(Record, Public):
+    """A link that shows what a thread held at `created_at`, until `expires_at`; the id is the SHA-256 of its token."""
+
+    row_name = "shared link"
+
+    share_id: Name
+    thread_id: Name
+    created_at: Moment
+    expires_at: Moment
+
+
+@dataclass(frozen=True, kw_only=True)
 class WaitingTask(Public):
     """A task that waits for a person: what it asks, since when, and the form of an answer.
 

@@ -73,6 +73,7 @@ class Sessions:
         self._ids = ids
         self._pruning = pruning
         self._preferences = storage.preferences
+        self.shares = storage.shares
 
     def new_id(self) -> str:
         """A name for a new session."""

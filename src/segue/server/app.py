@@ -100,7 +100,7 @@ def _add_layers(application: FastAPI, settings: ServerSettings) -> None:
 A2A_VALUES = 5_000
 """Values in the JSON of an A2A request, which its package decodes slowly."""
 PAGE = Path(__file__).with_name("page")
-PAGE_DOCUMENTS = {"/": "index.html", "/docs": "docs.html"}
+PAGE_DOCUMENTS = {"/": "index.html", "/docs": "docs.html", "/shared": "shared.html"}
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 """By ending: browsers run no module of another type, and a machine may be configured to say another."""
 

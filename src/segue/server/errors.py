@@ -75,6 +75,7 @@ def not_found(
         "conversation",
         "response",
         "unstored_response",
+        "share",
         "approval_request",
         "item",
         "call",

@@ -97,13 +97,14 @@ def _block_math(state: StateBlock, first: int, end: int, silent: bool) -> bool:
     """A formula whose delimiters begin and end a line."""
     lines = [state.getLines(first, first + 1, state.blkIndent, False).strip()]
     close = _DELIMITERS.get(lines[0][:2], "")
-    if close in ("", "\\)") or ("unclosed", close, end) in state.env:
+    unclosed = f"unclosed {close} before line {end}"
+    if close in ("", "\\)") or unclosed in state.env:
         return False
     lines[0] = lines[0][2:]
     while not lines[-1].endswith(close):
         number = first + len(lines)
         if number >= end:
-            state.env["unclosed", close, end] = True  # no later line needs to be asked
+            state.env[unclosed] = True  # no later line needs to be asked
             return False
         lines.append(state.getLines(number, number + 1, state.blkIndent, False).strip())
     if not silent:

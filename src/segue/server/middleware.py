@@ -66,6 +66,8 @@ class RateLimits:
 
 API = ("/api/", "/v1/", "/mcp", "/ag-ui/", "/a2a/", "/.well-known/agent-card.json")
 METRICS = "/metrics"
+SHARED = "/api/shared/"
+"""Below it no key is needed: the path has the token of a link."""
 _CHATS = ("/api/chat", "/api/conversations", "/v1/chat/completions", "/ag-ui/")
 _CHAT = "/v1/responses"
 """A path that is a chat, while those below it are not."""
@@ -90,6 +92,8 @@ class Authentication:
             _refuse(self._rates.wait(None if tenant is None else tenant.name, chats=chats and tenant is not None))
         except Problem as busy:
             return await refusal(busy, scope)(scope, receive, send)
+        if scope["path"].startswith(SHARED):
+            return await self._app(scope, receive, send)
         if tenant is None:
             return await refusal(_UNKNOWN, scope)(scope, receive, send)
         scope["segue_tenant"] = tenant

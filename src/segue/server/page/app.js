@@ -1,6 +1,7 @@
 // @ts-check
 /** The page's entry: loads what the service offers, follows the address, and looks for changes made elsewhere. */
 import { App } from "./components/app.js";
+import { showIcons } from "./components/icon.js";
 import { ApiError, key, refusedKey } from "./state/api.js";
 import { lookAgain, open, openTask } from "./state/conversation.js";
 import { attempt } from "./state/failures.js";
@@ -51,14 +52,6 @@ async function look() {
   } catch (error) {
     store.reachable.value = !(error instanceof ApiError) || error.status !== 0;
   }
-}
-
-/** Put the icons into the page: a reference to a file is fetched again, and the service may be away by then. */
-async function showIcons() {
-  const sprite = await (await fetch("/page/icons.svg")).text();
-  const { documentElement } = new DOMParser().parseFromString(sprite, "image/svg+xml");
-  documentElement.style.display = "none";
-  document.body.append(documentElement);
 }
 
 void attempt(showIcons);

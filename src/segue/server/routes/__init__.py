@@ -16,6 +16,7 @@ from . import (
     responses,
     rewind,
     sessions,
+    shares,
     tasks,
     users,
 )
@@ -27,6 +28,8 @@ _ROUTERS = (
     sessions.permissions_router,
     rewind.router,
     sessions.router,
+    shares.router,
+    shares.public_router,
     users.memory_router,
     agents.router,
     files.attachments_router,

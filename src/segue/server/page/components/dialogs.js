@@ -8,6 +8,7 @@ import { lazy } from "./lazy.js";
 
 const DeleteDialog = lazy(async () => (await import("./delete-dialog.js")).DeleteDialog);
 const Inbox = lazy(async () => (await import("./inbox.js")).Inbox);
+const ShareDialog = lazy(async () => (await import("../sharing/dialog.js")).ShareDialog);
 const KeyDialog = lazy(async () => (await import("./key-dialog.js")).KeyDialog);
 
 export function Dialogs() {
@@ -20,5 +21,6 @@ export function Dialogs() {
   const [kind, id] = [dialog.split(":")[0], dialog.slice(dialog.indexOf(":") + 1)];
   if (kind === "inbox") return html`<${Inbox} close=${close} />`;
   if (kind === "delete") return html`<${DeleteDialog} session=${id} close=${close} />`;
+  if (kind === "share") return html`<${ShareDialog} session=${id} close=${close} />`;
   return null;
 }

@@ -13,6 +13,7 @@ export function Header() {
   const title = useRead(shownTitle);
   const reachable = useRead(() => store.reachable.value);
   const waiting = useRead(() => store.waiting.value.length);
+  const hasTurns = useRead(() => store.turns.value.length > 0);
   useEffect(() => {
     document.title = `${waiting ? `(${waiting}) ` : ""}${title} · Segue`;
   }, [title, waiting]);
@@ -26,6 +27,9 @@ export function Header() {
     />`}
     <h1>${title}</h1>
     ${!reachable && html`<p class="lost" role="status">${t("connection.lost")}</p>`}
+    ${hasTurns &&
+    html`<${IconButton} icon="share" label=${t("header.share")}
+      onClick=${() => (store.dialog.value = `share:${store.session.value}`)} />`}
     <${IconButton}
       icon="panel"
       label=${t(panel ? "inspector.close" : "inspector.open")}

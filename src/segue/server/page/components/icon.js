@@ -6,3 +6,11 @@ import { html } from "../vendor/htm-preact.js";
 export function Icon({ name }) {
   return html`<svg class="icon" aria-hidden="true" focusable="false"><use href=${`#icon-${name}`} /></svg>`;
 }
+
+/** Put the icons into the page: a reference to a file is fetched again, and the service may be away by then. */
+export async function showIcons() {
+  const sprite = await (await fetch("/page/icons.svg")).text();
+  const { documentElement } = new DOMParser().parseFromString(sprite, "image/svg+xml");
+  documentElement.style.display = "none";
+  document.body.append(documentElement);
+}

@@ -46,7 +46,7 @@ export const store = {
   focus: signal(""),
   /** The panel that is open; empty for none. */
   panel: signal(""),
-  /** Which dialog is open: "key", "inbox", "delete:SESSION", or none. */
+  /** Which dialog is open: "key", "inbox", "delete:SESSION", "share:SESSION", or none. */
   dialog: signal(""),
   /** Whether the sidebar is open; on a narrow screen it is a drawer. */
   sidebar: signal(window.matchMedia("(min-width: 900px)").matches),

@@ -188,6 +188,7 @@ export default {
   "key.label": "API key",
   "key.wrong": "The service does not know this key.",
   "key.forget": "Forget the key",
+  "header.share": "Share the conversation",
   "inspector.label": "Inspector",
   "inspector.open": "Open the inspector",
   "inspector.close": "Close the inspector",

@@ -187,6 +187,7 @@ export default {
   "key.label": "API 密钥",
   "key.wrong": "服务不认识这个密钥。",
   "key.forget": "忘记密钥",
+  "header.share": "共享对话",
   "inspector.label": "检查器",
   "inspector.open": "打开检查器",
   "inspector.close": "关闭检查器",
