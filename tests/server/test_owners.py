@@ -15,8 +15,8 @@ from .serving import ALPHA, BETA, Json, Served, chat, frames_of
 DOCUMENT = openapi()
 MAKES_ITS_OWN = {"prefer", "preferences"}
 """What a tenant stores under a name is its own, whoever else has one of that name."""
-SHARED = {"name", "agent_id", "model"}
-"""Graphs, agents and models are the service's, not a tenant's."""
+SHARED = {"name", "agent_id", "model", "token"}
+"""Graphs, agents and models are the service's, not a tenant's; a link's token opens it to whoever has it."""
 ALSO = {"edit": {"message": "another message"}}
 """What a body must hold by a rule that no schema says."""
 ROUTES = [
@@ -166,8 +166,10 @@ def test_the_document_tells_of_keys_errors_and_examples() -> None:
             said = [answer["content"] for status, answer in operation["responses"].items() if status >= "400"]
             assert all([*content] == ["application/json"] for content in said), path
             if path.startswith("/api/"):
-                assert operation["security"] == [{"HTTPBearer": []}]
-                for status in ("401", "404", "413", "422", "429", "503"):
+                is_open = path.startswith("/api/shared/")
+                assert operation.get("security") == (None if is_open else [{"HTTPBearer": []}])
+                assert ("401" in operation["responses"]) != is_open
+                for status in ("404", "413", "422", "429", "503"):
                     assert operation["responses"][status]["content"]["application/json"]["schema"] == error
             assert operation["description"]
     assert "HTTPValidationError" not in DOCUMENT["components"]["schemas"]

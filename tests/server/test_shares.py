@@ -114,6 +114,9 @@ def test_long_conversations_are_shown_page_by_page(client: httpx.Client, strange
     oldest = stranger.get(path, params={"before": newest["next"]}).json()
     said = [turn["message"] for turn in oldest["items"] + newest["items"]]
     assert said == [f"m{n}" for n in range(52)] and oldest["next"] is None
+    elsewhere = chat(client, "nuts", session_id="nuts", agent_id="a")[0]["task_id"]
+    for before in (elsewhere, "no-such-id"):
+        assert stranger.get(path, params={"before": before}).status_code == 404
 
 
 def test_the_token_is_not_stored_and_strangers_are_held_to_a_rate(tmp_path: Path) -> None:

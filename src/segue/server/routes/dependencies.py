@@ -68,8 +68,11 @@ CONFLICT: Responses = {
 MODEL_DOWN: Responses = {502: {"model": ErrorBody, "description": "The agent's model or tool server cannot be used."}}
 
 
-def routes(tag: str) -> APIRouter:
-    """A router whose routes need a key, with the errors that any of them may answer."""
+def routes(tag: str, *, needs_key: bool = True) -> APIRouter:
+    """A router whose routes need a key, unless it says otherwise, with the errors that any of them may answer."""
     responses: Responses = {status: {"model": ErrorBody, "description": why} for status, why in _WHY.items()}
+    if not needs_key:
+        del responses[401]
+        return APIRouter(tags=[tag], responses=responses)
     key = HTTPBearer(auto_error=False, description="An API key, where the service has any.")
     return APIRouter(tags=[tag], responses=responses, dependencies=[Security(key)])

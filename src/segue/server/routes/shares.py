@@ -3,11 +3,11 @@
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from pydantic import BaseModel, Field
 
 from ...core.records import Json, Share, Task
-from ..errors import ErrorBody, JsonResponse, not_found
+from ..errors import JsonResponse, not_found
 from ..markdown import render
 from ..middleware import SHARED
 from ..request_body import RequestBody
@@ -16,7 +16,7 @@ from .dependencies import Before, ServiceDep, SessionId, TenantDep, routes
 from .sessions import RevokedView
 
 router = routes("shares")
-public_router = APIRouter(tags=["shares"])
+public_router = routes("shares", needs_key=False)
 PAGE = "/shared"
 """The document of the page that shows a shared conversation; the token is the address's fragment, which is not sent."""
 MOST_HOURS = 24 * 365
@@ -98,20 +98,17 @@ def _view(made: Share) -> Json:
 
 
 Token = Annotated[str, Path(max_length=100, examples=["dGhpcyBpcyBub3QgYSByZWFsIHRva2Vu"])]
-_MISSING = {404: {"model": ErrorBody, "description": "There is no such link, or it expired or was revoked."}}
 
 
-@public_router.get(f"{SHARED}{{token}}", response_model=SharedView, responses=_MISSING)
+@public_router.get(f"{SHARED}{{token}}", response_model=SharedView)
 async def shared(token: Token, service: ServiceDep, before: Before = None) -> JsonResponse:
     """A shared conversation: what was said until it was shared, and nothing else. It needs no key."""
     found = await service.app.sessions.shares.find(token)
-    tasks = (
-        []
-        if found is None
-        else await service.app.tasks.list(session_id=found.thread_id, limit=TURNS + 1, before=before)
-    )
-    if found is None or not tasks:
+    if found is None:
         raise not_found("share", "")
+    if before and (await service.app.tasks.get(before)).thread_id != found.thread_id:
+        raise not_found("task", before)
+    tasks = await service.app.tasks.list(session_id=found.thread_id, limit=TURNS + 1, before=before)
     said = [task for task in tasks[:TURNS] if task.created_at <= found.created_at]
     items = await asyncio.to_thread(lambda: [_turn(task) for task in reversed(said)])
     row = await service.app.sessions.get(found.thread_id)

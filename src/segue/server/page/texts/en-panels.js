@@ -203,7 +203,7 @@ export default {
   "share.link": "Link",
   "share.copy": "Copy",
   "share.links": "Links that work",
-  "share.until": "Of {from}, until {until}",
+  "share.until": "Created {from}, works until {until}",
   "share.revoke": "Revoke",
   "share.readOnly": "A shared conversation, read-only. The link works until {until}.",
   "ratings.none": "No answers yet. The thumbs below an answer rate it, with 5 or 1.",
