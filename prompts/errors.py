@@ -1,6 +1,7 @@
 """Error messages in a reader's language; the message of an error itself is in English."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from ..core.clause import Clause
@@ -38,19 +39,25 @@ def rendered(value: object, language: str) -> str:
     return template.format(**{name: rendered(inner, language) for name, inner in value.values.items()})
 
 
-def invalid_request(errors: Sequence[Mapping[str, Any]], language: Language) -> str:
-    """Where a request is invalid and why, but not what it held; `errors` are pydantic's."""
+def invalid_request(errors: Sequence[Mapping[str, Any]], language: Language, known: Collection[str] = ()) -> str:
+    """Where a request is invalid and why, but not what it held.
+
+    `errors` are pydantic's, `known` the fields that its body may have.
+    """
     if errors[0]["type"] == "json_invalid":
         return problem_sentence("InvalidJson", language, position=errors[0]["loc"][-1], why=errors[0]["ctx"]["error"])
-    reasons = [f"{'.'.join(str(part) for part in error['loc'])}: {_reason(error, language)}" for error in errors]
+    reasons = [f"{'.'.join(str(part) for part in error['loc'])}: {_reason(error, language, known)}" for error in errors]
     return problem_sentence("InvalidRequest", language, reasons="; ".join(reasons)[:1000])
 
 
-def _reason(error: Mapping[str, Any], language: Language) -> str:
+def _reason(error: Mapping[str, Any], language: Language, known: Collection[str]) -> str:
     if error["type"] == "model_attributes_type" and tuple(error["loc"]) == ("body",):
         return problem_sentence("NotAnObject", language)
-    template = catalogue(language).get("validation", {}).get(error["type"])
-    return template.format(**error.get("ctx", {})) if template else str(error["msg"]).removeprefix("Value error, ")
+    template = catalogue(language)["validation"].get(error["type"])
+    reason = template.format(**error.get("ctx", {})) if template else str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "extra_forbidden" and (near := get_close_matches(str(error["loc"][-1]), known, 1)):
+        return problem_sentence("MeantField", language, reason=reason, name=near[0])
+    return reason
 
 
 def render_over_http(error: SegueError, language: Language) -> str:

@@ -226,9 +226,10 @@ def compose_result(
 ) -> dict[str, Any]:
     """`{success, answer, mode, reasoning{text, total_steps, tools_used}, history, plan?, usage, error?, truncated?}`.
 
-    A history entry is {step, phase, action, result, description}; `tools_used` keeps the order of first use.
+    A history entry is {step, phase, action, result, description}; `tools_used` are those that ran, in the order of
+    first use.
     """
-    used = dict.fromkeys(entry["action"] for entry in history if entry.get("result") is not None)
+    used = dict.fromkeys(entry["action"] for entry in history if entry["result"] and CallResult.of(entry["result"]).ran)
     result: dict[str, Any] = {
         "success": not error,
         "answer": answer,

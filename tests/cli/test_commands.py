@@ -72,6 +72,7 @@ def test_an_answer_that_is_no_decision_is_remarked_on_and_flagged(here: Path) ->
         (("trace", "t", "--db", "none.db"), 1, "There is no database none.db yet"),
         (("tasks", "--db", "mysql://u:secret@h/d"), 1, "A database named mysql://… cannot be opened"),
         (("chat", "hi", "--db", "postgresql+psycopg://h/d"), 1, "A database named postgresql+psycopg://… cannot"),
+        (("mcp", "login", "shop"), 2, "No agent has an MCP server with a url: name the agents file"),
         (("graph", "none"), 2, "There is no graph 'none'; use one of: chat, "),
     ],
 )

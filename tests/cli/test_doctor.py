@@ -126,6 +126,13 @@ def test_an_agent_that_lacks_an_extra_fails_and_an_example_does_not(
     assert re.search(r"^✓ agents    travel \(", report, re.MULTILINE)
 
 
+def test_tools_of_a_built_in_agent_that_lacks_an_extra_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    listed = CliRunner().invoke(app, ["tools"])
+    assert listed.exit_code == 0 and "search_cities" in listed.stdout and "segue[data]" in listed.stderr
+    assert CliRunner().invoke(app, ["tools", "data"]).exit_code == 1
+
+
 async def written(path: Path, *sessions: str) -> dict[str, str]:
     """A database with an ended task in each session; the tasks' ids."""
     async with segue.open(path) as app:

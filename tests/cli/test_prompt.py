@@ -134,3 +134,27 @@ def test_a_command_that_is_typed_while_a_task_runs_is_no_message(pages: Shell) -
         assert len(server.requests) == 1
     (task,) = pages.rows("tasks")
     assert (task["status"], task["notes"]) == ("cancelled", [])
+
+
+@pytest.mark.slow
+def test_an_interrupt_stops_an_answer_that_is_written_and_a_resume_writes_only_the_rest(shell: Shell) -> None:
+    never = threading.Event()
+    whole = Text("One line.\nAnother line.\nThe last one.")
+    with LoopbackServer([Gate("One line.\nAnother", " line.", never), whole]) as server:
+        terminal = shell.at_terminal("chat", "--mode", "direct", OPENAI_BASE_URL=server.base_url)
+        terminal.until("you>")
+        terminal.type("Write three lines\r")
+        terminal.until("Another")
+        terminal.type("\x03")
+        terminal.until("The task is paused.")
+        terminal.until("you>")
+        stopped = len(terminal.text)
+        terminal.type("/resume\r")
+        terminal.until("The last one.")
+        terminal.until("mode direct")
+        terminal.until("you>")
+        never.set()
+        terminal.type("/exit\r")
+        assert terminal.end() == 0
+    assert "One line." not in terminal.text[stopped:]
+    assert [task["status"] for task in shell.rows("tasks")] == ["done"]

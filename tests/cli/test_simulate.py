@@ -42,6 +42,13 @@ def test_a_person_leaves_and_comes_back() -> None:
     assert ended and ended.reason is EndReason.USER_ENDED
 
 
+def test_that_the_limit_of_turns_ended_it_is_said() -> None:
+    lines = ["--user", "scripted_user", "--say", "one", "--say", "two"]
+    ended = CliRunner().invoke(app, ["simulate", *lines, "--turns", "1"])
+    assert "ended because all 1 turns of the user were answered" in ended.stderr and ended.exit_code == 0
+    assert CliRunner().invoke(app, ["simulate", *lines]).stderr == ""
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

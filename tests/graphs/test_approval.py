@@ -146,6 +146,7 @@ async def test_a_rejected_call_is_no_call_of_the_budget(bed: Make, tools: Any, r
     await test.send("go")
     out = await test.answer("reject")
     assert (out["result"]["success"], ran) == (True, [("jot", "a")])
+    assert out["result"]["reasoning"]["tools_used"] == ["jot"]
 
 
 async def test_a_person_is_not_asked_about_calls_over_the_budget(bed: Make, tools: Any, ran: Ran) -> None:

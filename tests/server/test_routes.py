@@ -255,6 +255,12 @@ REFUSED = {
 }
 
 
+def test_a_field_that_is_not_known_names_the_one_that_is_meant(client: httpx.Client) -> None:
+    refused = client.post("/api/chat", json={"message": "x", "agent": "travel", "wait": "soon"}).json()["error"]
+    reasons = "body.wait: must be a number; body.agent: there is no such field, use agent_id"
+    assert refused["message"] == f"{reasons}."
+
+
 @pytest.mark.parametrize(
     ("body", "chinese"),
     [({"message": " "}, "消息是空的"), ({"message": "x", "mode": "no"}, "没有名为“no”的模式"), ({}, "请求无效")],

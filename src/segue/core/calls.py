@@ -95,6 +95,11 @@ class CallResult:
         return self.value if self.success else self.error
 
     @property
+    def ran(self) -> bool:
+        """Whether the call was carried out, whatever came of it."""
+        return self.status not in (CallStatus.REJECTED, CallStatus.OVER_BUDGET, CallStatus.REFUSED)
+
+    @property
     def outcome(self) -> Literal["success", "error", "unknown"]:
         """What is reported of the call; `unknown`: it may or may not have taken effect."""
         return "unknown" if self.unknown else "success" if self.success else "error"

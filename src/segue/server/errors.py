@@ -3,7 +3,7 @@
 import logging
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from itertools import takewhile
 from typing import Any, Literal
@@ -240,9 +240,15 @@ async def answer_invalid(request: Request, error: Exception) -> JsonResponse:
     found = error.errors()[:10]
     if found[0]["type"] == "json_invalid":
         return respond(scope, 400, "InvalidJson", invalid_request(found, language_of(scope)))
-    return respond(
-        scope, 422, "InvalidRequest", invalid_request(found, language_of(scope)), param=_param(found[0], error.body)
-    )
+    sentence = invalid_request(found, language_of(scope), _fields(request))
+    return respond(scope, 422, "InvalidRequest", sentence, param=_param(found[0], error.body))
+
+
+def _fields(request: Request) -> Collection[str]:
+    """The fields of the body that the route reads."""
+    body = getattr(request.scope.get("route"), "body_field", None)
+    model = body.field_info.annotation if body else None
+    return model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else ()
 
 
 def _release(error: Exception) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...core.environment import need_extra
-from ...core.errors import SegueError, UnknownThread, listed
+from ...core.errors import MissingExtra, SegueError, UnknownThread, listed
 from ...core.task_status import ACTIVE
 from .. import options
 from ..exits import FAILED, USAGE, report_errors, sentence_of
@@ -257,23 +257,26 @@ def tools(
 
     settings = Settings(agents_file=agents)
     with report_errors(settings):
-        found, problems = asyncio.run(_tools(settings, agent))
+        found, problems, missing = asyncio.run(_tools(settings, agent))
     if as_json:
         write_json([_tool_row(owner, tool) for owner, tool in found], indent=2)
     else:
         print_tools(output(), found, settings.ui_language)
+    for note in missing:
+        print_note(note)
     for problem in problems:
         print_error(problem)
     raise typer.Exit(FAILED if problems else 0)
 
 
-async def _tools(settings: Settings, agent: str) -> "tuple[list[tuple[str, Tool]], list[str]]":
-    """The tools with their agents, and why those of an agent cannot be listed."""
-    from ...registry import Registry
+async def _tools(settings: Settings, agent: str) -> "tuple[list[tuple[str, Tool]], list[str], list[str]]":
+    """The tools with their agents, why those of an agent cannot be listed, and which built-in agents lack an extra."""
+    from ...registry import EXAMPLES, Registry
 
     registry = Registry()
     tools: list[tuple[str, Tool]] = []
     problems: list[str] = []
+    missing: list[str] = []
     try:
         for each in settings.agents():
             registry.register(each)
@@ -282,10 +285,11 @@ async def _tools(settings: Settings, agent: str) -> "tuple[list[tuple[str, Tool]
                 await registry.prepare(found)
                 tools += [(found.agent_id, tool) for tool in registry.tools_for(found).values()]
             except SegueError as error:
-                problems.append(f"{found.agent_id}: {sentence_of(error, settings)}")
+                is_optional = isinstance(error, MissingExtra) and found in EXAMPLES and not agent
+                (missing if is_optional else problems).append(f"{found.agent_id}: {sentence_of(error, settings)}")
     finally:
         await registry.close()
-    return tools, problems
+    return tools, problems, missing
 
 
 def _tool_row(agent_id: str, tool: "Tool") -> "Json":

@@ -1,6 +1,7 @@
 """`segue mcp`: the agents as an MCP server, and logins at the MCP servers that agents use."""
 
 import asyncio
+import sys
 import threading
 import webbrowser
 from typing import TYPE_CHECKING, Annotated
@@ -44,6 +45,8 @@ async def _serve_stdio(settings: Settings) -> None:
 
     from ...mcp.agent_server import AgentServer
 
+    if sys.stdin.isatty():
+        print_note(settings.say("mcp_at_terminal"))
     async with settings.opened() as app, stdio_server() as (reading, writing):
         server = AgentServer(app).server
         await server.run(reading, writing, server.create_initialization_options())
@@ -86,6 +89,10 @@ def _server(settings: Settings, name: str) -> "McpServer":
         ConfigurationError: listing the ones there are.
     """
     servers = {server.name: server for agent in settings.agents() for server in agent.mcp if server.url}
+    if not servers:
+        raise ConfigurationError(
+            "No agent has an MCP server with a url: name the agents file that has one with --agents.",
+        )
     if name not in servers:
         raise ConfigurationError(
             "The agents file has no MCP server '{name}' with a url; use one of: {known}.",

@@ -207,9 +207,17 @@ async def _run(settings: Settings, config: "ConversationConfig", session: str, f
     write_log(conversation, file, time=time)
     if conversation.ending:
         print_footer(console)
+        if note := _ENDED.get(conversation.ending.reason):
+            print_note(settings.say(note, turns=conversation.config.conversation_turn_limit))
     return str(status)
 
 
+_ENDED = {
+    "turn_limit": "ended_by_turn_limit",
+    "session_length": "ended_by_session_length",
+    "user_failed": "ended_by_user_failed",
+}
+"""What is said of an end that is not the user's."""
 _PEOPLE = ("input_user", "input_bot")
 
 

@@ -120,8 +120,10 @@ class Conversation:
 
     async def _continue_view(self, trace: TaskTrace, events: AsyncIterator[Event]) -> Turn:
         first = await anext(events, None)
-        task = trace.task
+        task, before = trace.task, self.view
         self._begin(replace(task, model=self.settings.model or task.model), trace.events)
+        if isinstance(before, TaskView) and isinstance(self.view, TaskView):
+            self.view.printed_before = before.printed(task.task_id)
         self._show_answer_of(trace.events)
         return await self._show_turn(task.task_id, _with_first(first, events))
 
@@ -191,7 +193,8 @@ class Conversation:
         paused = False
         try:
             notice = lambda name: view.notice(self.settings.say(name))  # noqa: E731
-            with listening(self.app, (task_id,), notice) as interrupts, self._typing(task_id, view):
+            writing = lambda: view.writing  # noqa: E731
+            with listening(self.app, (task_id,), notice, writing) as interrupts, self._typing(task_id, view):
                 async for event in self._with_steering(task_id, events):
                     view.show(event)
                     if (

@@ -1,4 +1,7 @@
-"""Ctrl-C and SIGTERM: while tasks run the first one pauses them and the second one stops them."""
+"""Ctrl-C and SIGTERM: while tasks run the first one pauses them and the second one stops them.
+
+While an answer is written the first one stops it: the model's call is made again when the task is resumed.
+"""
 
 import asyncio
 import codecs
@@ -27,10 +30,13 @@ class Stoppable(Protocol):
 class Interrupts:
     """Counts the signals that came while tasks run, and passes them on to the app."""
 
-    def __init__(self, app: Stoppable, task_ids: Collection[str], say: Callable[[str], None]) -> None:
+    def __init__(
+        self, app: Stoppable, task_ids: Collection[str], say: Callable[[str], None], is_writing: Callable[[], bool]
+    ) -> None:
         self._app = app
         self._task_ids = task_ids
         self._say = say
+        self._is_writing = is_writing
         self._asking: asyncio.Task[None] | None = None
         self.count = 0
 
@@ -41,10 +47,10 @@ class Interrupts:
 
     def __call__(self) -> None:
         self.count += 1
-        if self.count == 1:
+        if self.count == 1 and not self._is_writing():
             self._say("pausing")
             self._asking = asyncio.get_running_loop().create_task(self._pause())
-        elif self.count == 2:  # a third one must not interrupt how the second one is written down
+        elif self.count <= 2:  # a third one must not interrupt how the second one is written down
             self._say("stopping")
             for task_id in tuple(self._task_ids):
                 self._app.stop_now(task_id)
@@ -56,9 +62,14 @@ class Interrupts:
 
 
 @contextmanager
-def listening(app: Stoppable, task_ids: Collection[str], say: Callable[[str], None]) -> Iterator[Interrupts]:
+def listening(
+    app: Stoppable,
+    task_ids: Collection[str],
+    say: Callable[[str], None],
+    is_writing: Callable[[], bool] = lambda: False,
+) -> Iterator[Interrupts]:
     """Take the signals over while the tasks run; `say` takes the name of a sentence."""
-    interrupts = Interrupts(app, task_ids, say)
+    interrupts = Interrupts(app, task_ids, say, is_writing)
     with handling_signals(interrupts):
         yield interrupts
 

@@ -98,7 +98,7 @@ class LiveView(TaskView):
     @property
     def _answer(self) -> str:
         """What is being written of the answer."""
-        return self.reply.text[self._finished :] if self.shows_answer else ""
+        return self._unprinted(self.reply.text)[self._finished :] if self.shows_answer else ""
 
     # What is finished
 
@@ -147,8 +147,8 @@ class LiveView(TaskView):
     def _finish_text(self, text: str) -> None:
         """Print the whole text in place of what was written of it."""
         self._flush_plan()
-        self._finished = len(self.reply.text)
-        if text:
+        self._finished = len(self._unprinted(self.reply.text))
+        if text := self._unprinted(text):
             self._print(Group(Text(), _markdown(text)))
 
     # What is still moving

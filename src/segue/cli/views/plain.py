@@ -20,6 +20,8 @@ class PlainView(TaskView):
         super().__init__(console, language)
         self._heading = ""
         self._line_is_open = False
+        self._written = 0
+        """How much of the answer's text, without what was printed before, is written."""
 
     def notice(self, sentence: str) -> None:
         print_error(sentence)
@@ -53,9 +55,10 @@ class PlainView(TaskView):
 
     def _show(self, part: Part) -> None:
         match part:
-            case Added(Kind.TEXT, text):
-                self._write(text)
+            case Added(Kind.TEXT):
+                self._write()
             case Discarded():
+                self._written = len(self._unprinted(self.reply.text))
                 self._print(Text(sentence("discarded", self._language), style="yellow"))
             case CallOpened(ToolCall() as call):
                 self._print(Text("  ") + lines.call_line(call, self._signs))
@@ -72,8 +75,12 @@ class PlainView(TaskView):
             case _:
                 self._print_notice(part)
 
-    def _write(self, text: str) -> None:
+    def _write(self) -> None:
         """Continue the line of the answer."""
+        text = self._unprinted(self.reply.text)[self._written :]
+        if not text:
+            return
+        self._written += len(text)
         if not self._line_is_open:
             self._console.print()
         self._console.print(Text(printable(text)), end="", soft_wrap=True)
@@ -90,5 +97,6 @@ class PlainView(TaskView):
         """The answer, unless it was written already; if another one is being written, the whole answer."""
         written = self.reply.text
         answer = answered.text if written else answered.whole
-        if written.strip() != answer.strip():
-            self._print(Text("\n" + printable(answer if self._line_is_open else answer.removeprefix(written))))
+        new = answer if self._line_is_open else self._unprinted(answer.removeprefix(written))
+        if written.strip() != answer.strip() and new:
+            self._print(Text("\n" + printable(new)))

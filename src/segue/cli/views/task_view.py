@@ -17,6 +17,9 @@ from .consoles import print_error, print_note, stderr_console, write_answer, wri
 class View(Protocol):
     """Shows one task's events as they come."""
 
+    writing: bool
+    """Whether the answer is being written."""
+
     def recall(self, event: Event) -> None:
         """Take in what happened before, without showing it."""
         ...
@@ -43,6 +46,12 @@ class TaskView:
         self.reply = ReplyStream()
         self.shows_answer = True
         """Whether the text of the answer is shown here."""
+        self.writing = False
+        self.printed_before = ""
+        """What an earlier view of the task printed of the answer."""
+        self._task_id = ""
+        self._is_whole = False
+        """Whether the answer is."""
         self._console = console
         self._language = language
         self._signs = lines.symbols_for(console)
@@ -59,10 +68,25 @@ class TaskView:
         self.reply.recall([event])
 
     def show(self, event: Event) -> None:
+        self._task_id = event.task_id
         for part in self.reply.of(event):
             self.show_part(part)
 
+    def printed(self, task_id: str) -> str:
+        """What was printed of the answer of this task; a line that was not finished is printed again."""
+        if task_id != self._task_id:
+            return ""
+        text, before = self.reply.text, self.printed_before
+        printed = before if before.startswith(text) else text
+        return printed if self._is_whole else printed[: printed.rfind("\n") + 1]
+
+    def _unprinted(self, text: str) -> str:
+        """The answer, or what there is of it, without what was printed before."""
+        return "" if self.printed_before.startswith(text) else text.removeprefix(self.printed_before)
+
     def show_part(self, part: Part) -> None:
+        self.writing = isinstance(part, Added) and part.kind is Kind.TEXT
+        self._is_whole |= isinstance(part, Answered)
         match part:
             case Added(Kind.THOUGHT, text):
                 self._thought += text if self.shows_thoughts else ""
@@ -127,6 +151,7 @@ class AnswerView:
         self._quiet, self._language = quiet, language
         self.recall, self.notice = progress.recall, progress.notice
         self._answers: list[str] = []
+        self.writing = False
 
     def show(self, event: Event) -> None:
         for part in self._progress.reply.of(event):
@@ -159,6 +184,8 @@ class AnswerView:
 
 class JsonView:
     """One JSON object a line."""
+
+    writing = False
 
     def recall(self, event: Event) -> None:
         pass
