@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 import segue
 from segue.cli import app as cli
-from segue.telemetry import trace_export
-from segue.telemetry.environment import exporter_name, wants_content
+from segue.telemetry import exporter_name, trace_export, wants_content
 from segue.telemetry.trace_export import TraceExport, trace_id_of
 from tests.cli.conftest import Shell, pages, shell
 from tests.polling import until

@@ -153,6 +153,11 @@ class Task(NewTask):
         return self.status in ENDED or (self.status == TaskStatus.ERROR and self.result is not None)
 
     @property
+    def resumes_itself(self) -> bool:
+        """Whether its process paused it, and no person: it continues once a process takes it up."""
+        return self.status == TaskStatus.PAUSED and self.requested is None
+
+    @property
     def used_model(self) -> str:
         """The model that answered, once the task has a result; until then the one that was asked for, if any."""
         return str((self.result or {}).get("model") or self.model)

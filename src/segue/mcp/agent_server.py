@@ -282,9 +282,8 @@ class AgentServer:
             return await self._app.tasks.get(known.task_id), known.seq
         latest = await self._app.tasks.newest(thread_id)
         if latest and latest.status == TaskStatus.WAITING:
-            question, tasks = await self._app.question(latest.task_id), self._app.tasks
-            continued = await tasks.last_continued(latest.task_id, prefix + _KEYS)
-            before = await tasks.shown_instead(latest, question, key, continued, call.interrupt_id or "")
+            question, named = await self._app.question(latest.task_id), call.interrupt_id or ""
+            before = await self._app.tasks.before_unseen_question(latest, question, key, prefix + _KEYS, named)
             if before is not None:
                 return latest, before
             return await self._resume(ctx, latest, question, answer_of(question, call.message), key)

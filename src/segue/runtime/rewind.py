@@ -1,11 +1,13 @@
 """Going back in a session: its timeline, the difference of snapshots, forks, edits, and undoing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from langgraph.types import StateSnapshot
 
+from ..checkpoints.sessions.threads import Threads
 from ..checkpoints.storage import Storage
 from ..core.attachments import read_attachment
 from ..core.context import AppContext
@@ -14,7 +16,6 @@ from ..core.records import Call, Json, RequestKey, Task
 from ..core.timeline import Branch, Effect, Place, Snapshot, SnapshotDifference, SnapshotState, TimelineEntry
 from ..nodes.shared.context import NodeContext
 from ..registry import Registry, services_of
-from .branches import forked, is_begun, recorded
 from .control import Started
 from .effects import SessionEffects
 from .history.states import View, checked_edit, difference, prompt_of, state_of
@@ -257,12 +258,12 @@ class Rewind:
         if turn == 0:
             if await self._storage.tasks.list(thread_id=new_session, limit=1):
                 raise ThreadExists(new_session)
-            async with recorded(self._storage.sessions, branch):
+            async with _recorded(self._storage.sessions, branch):
                 return await self._starter.start(request)
         before = await self._end_of(session_id, tasks[turn - 1])
-        if branch and await is_begun(self._storage, branch):
+        if branch and await _is_begun(self._storage, branch):
             return await self._starter.start(request)
-        async with forked(self._sessions, session_id, before.checkpoint_id, new_session, branch=branch):
+        async with _forked(self._sessions, session_id, before.checkpoint_id, new_session, branch=branch):
             return await self._starter.start(request)
 
     # Branches.
@@ -340,7 +341,7 @@ class Rewind:
         snapshot = await self._snapshot(session_id, place.checkpoint_id)
         copy = Place(new_session, place.inside, place.checkpoint_id)
         # Blocked until the update is stored: if the process dies before that, nobody continues without the changes.
-        async with forked(self._sessions, session_id, place.checkpoint_id, new_session, blocked=True) as task:
+        async with _forked(self._sessions, session_id, place.checkpoint_id, new_session, blocked=True) as task:
             if task is None:
                 raise _no_turn(snapshot, session_id)
             async with self._runner.leased(new_session):
@@ -378,3 +379,45 @@ def _request(task: Task, session_id: str, message: str) -> Request:
         language=task.language or "",
         origin=task.origin,
     )
+
+
+@asynccontextmanager
+async def _forked(
+    sessions: Sessions,
+    session_id: str,
+    checkpoint_id: str,
+    new_session: str,
+    *,
+    blocked: bool = False,
+    branch: Branch | None = None,
+) -> AsyncGenerator[Task | None, None]:
+    """A fork's newest task; the fork alone is deleted if what is done with it fails."""
+    task = await sessions.fork(session_id, checkpoint_id, new_session, blocked=blocked, branch=branch)
+    try:
+        yield task
+    except BaseException:
+        with suppress(SegueError):  # the first error says more
+            await sessions.discard(new_session)
+        raise
+
+
+@asynccontextmanager
+async def _recorded(threads: Threads, branch: Branch | None) -> AsyncGenerator[None, None]:
+    """Record a branch that repeats no turn before its first message is stored."""
+    if branch is None:
+        yield
+        return
+    await threads.add_branch(branch)
+    try:
+        yield
+    except BaseException:
+        with suppress(SegueError):  # the first error says more
+            await threads.drop_branch(branch.thread_id)
+        raise
+
+
+async def _is_begun(storage: Storage, branch: Branch) -> bool:
+    """Whether the branch was stored already, and its own turn was not, as after a crash."""
+    if branch not in await storage.sessions.branches(branch.parent):
+        return False
+    return len(await storage.tasks.since(branch.thread_id, None, 0.0)) == branch.turn - 1

@@ -213,20 +213,18 @@ class Tasks:
         """The request that continued a task after its event of that number, 0 for its beginning, or None."""
         return await self._storage.requests.continuing(task_id, seq)
 
-    async def last_continued(self, task_id: str, prefix: str) -> int:
-        """The event after which a request whose key has this prefix continued a task last; 0 where none did."""
-        return await self._storage.requests.last_seq(task_id, prefix)
-
-    async def shown_instead(
-        self, task: Task, question: Json, key: RequestKey, continued: int, interrupt_id: str = ""
+    async def before_unseen_question(
+        self, task: Task, question: Json, key: RequestKey, continued: int | str, interrupt_id: str = ""
     ) -> int | None:
-        """Whether a message must be answered with the open question instead of being its answer; None if it is that.
+        """The number of the event before an open question that the sender of a message has not seen; else None.
 
-        It is the answer if it names the question by `interrupt_id`, or names none and its client was shown no other:
-        since the client's request before, which continued the task after its event `continued`, no other was asked.
-        Otherwise the number of the event before the question. The key stands for that, so that the client's next
-        message is an answer.
+        A message answers the question if it names it by `interrupt_id`, or names none and its sender was shown no
+        other: since its request before, which continued the task after its event `continued`, no other was asked; a
+        text is the prefix of the keys of its requests. For a message that does not, `key` is stored, so that the
+        sender's next message is an answer.
         """
+        if isinstance(continued, str):
+            continued = await self._storage.requests.last_seq(task.task_id, continued)
         asked = [event.seq for event in await self.events(task.task_id, continued) if isinstance(event, ASKING)]
         if interrupt_id == question["interrupt_id"] or (not interrupt_id and len(asked) <= 1):
             return None

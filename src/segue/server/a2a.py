@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..core.errors import SegueError
 from ..core.records import Json, Task, Webhook
-from ..core.task_status import ACTIVE, TaskStatus
+from ..core.task_status import ACTIVE
 from ..runtime.relay import Observer
 from .errors import Problem, not_found, refusal
 from .log_config import logger
@@ -126,7 +126,7 @@ class PushNotifications(Observer):
         about: Json = {"task_id": webhook.task_id, "attempt": webhook.attempts}
         try:
             task = await self._service.app.tasks.get(webhook.task_id)
-            if task.status not in ACTIVE and (task.status != TaskStatus.PAUSED or task.requested is not None):
+            if task.status not in ACTIVE and not task.resumes_itself:
                 push = await asyncio.to_thread(_module, "a2a_push")
                 await push.send(self._service, task, webhook)
             again = None

@@ -33,7 +33,7 @@ from ..core.records import Call, Json, Task, TaskTrace
 from ..core.task_status import OPEN, TaskStatus
 from ..runtime.projection import Projection, call_id, project
 from ..runtime.relay import Observer
-from .environment import EXPORTER, wants_content
+from . import EXPORTER, wants_content
 
 Attributes = dict[str, Any]
 SCOPE = InstrumentationScope("segue", version("segue"))

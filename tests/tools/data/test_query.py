@@ -16,8 +16,7 @@ import pytest
 from segue.core.errors import ConfigurationError
 from segue.tools.data import sandbox
 from segue.tools.data.folder import DataFolder
-from segue.tools.data.sandbox import run_query
-from segue.tools.data.worker import answer
+from segue.tools.data.sandbox import answer, run_query
 
 from .folder import Folder
 from .sales import write_sales

@@ -168,7 +168,7 @@ def print_trace(console: "Console", found: "TaskTrace", settings: Settings, *, i
 
 
 async def _otlp(name: str, app: "App") -> "Json":
-    from ...telemetry.environment import EXPORTER
+    from ...telemetry import EXPORTER
 
     need_extra("segue trace --otel", "otel", EXPORTER)
     from ...telemetry.trace_export import otlp_json

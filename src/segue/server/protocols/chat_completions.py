@@ -232,7 +232,7 @@ async def result_of(service: Service, tenant: Tenant, completion: Completion) ->
     """The task's result; the completion learns whether the service resumes it by itself, as `AutoResume` does."""
     result = await outcome(service.app, tenant, completion.row.task_id)
     if service.draining and service.settings.resume and result["status"] == "paused":
-        completion.resumed = (await service.app.tasks.get(result["task_id"])).requested is None
+        completion.resumed = (await service.app.tasks.get(result["task_id"])).resumes_itself
     return result
 
 

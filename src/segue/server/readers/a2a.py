@@ -105,10 +105,9 @@ async def _continue(service: Service, tenant: Tenant, row: Task, message: Messag
         raise UnsupportedOperationError("The task has ended: send the message without a taskId, in the same context.")
     if row.status == TaskStatus.WAITING:
         refuse_files(_files(message))
-        question, tasks = await service.app.question(row.task_id), service.app.tasks
-        continued = await tasks.last_continued(row.task_id, tenant.stored(_KEYS))
+        question, keys = await service.app.question(row.task_id), tenant.stored(_KEYS)
         named = str(dict(message.metadata).get("interrupt_id", ""))
-        if (before := await tasks.shown_instead(row, question, key, continued, named)) is not None:
+        if (before := await service.app.tasks.before_unseen_question(row, question, key, keys, named)) is not None:
             return row, before
         return await service.answer(tenant, row, question, _answer(question, message, row), key)
     return await service.start(

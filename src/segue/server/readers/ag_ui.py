@@ -300,8 +300,8 @@ async def _answer(
     if question and CLIENT_CALLS not in question:
         if last.role == "tool":
             raise InvalidMessage("This thread waits for a person, not for a tool's result: answer it, or resume.")
-        continued = await service.app.tasks.last_continued(task.task_id, tenant.stored(_KEYS))
-        if (before := await service.app.tasks.shown_instead(task, question, key, continued)) is not None:
+        keys = tenant.stored(_KEYS)
+        if (before := await service.app.tasks.before_unseen_question(task, question, key, keys)) is not None:
             return task, before
         return await service.answer(tenant, task, question, answer_of(question, last.text), key)
     waiting = {call["id"] for call in question.get(CLIENT_CALLS, ())}

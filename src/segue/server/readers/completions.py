@@ -158,7 +158,7 @@ class CompletionTasks:
         question = await self._app.question(task.task_id)
         if CLIENT_CALLS in question:
             return await submit_results(self._service, self._tenant, task, {}, message, key, self._reply_options)
-        if (before := await self._app.tasks.shown_instead(task, question, key, after)) is not None:
+        if (before := await self._app.tasks.before_unseen_question(task, question, key, after)) is not None:
             return task, before
         answer = answer_of(question, message)
         return await self._service.answer(self._tenant, task, question, answer, key, self._reply_options)

@@ -91,8 +91,8 @@ class Segment:
                 return "cancelled"
             case "pending":
                 return "queued"
-            case "paused":  # one that nobody paused continues when the service is back
-                return "incomplete" if self.row.requested == "pause" else "queued"
+            case "paused":
+                return "queued" if self.row.resumes_itself else "incomplete"
         return "in_progress"
 
     @property
