@@ -10,6 +10,7 @@ from langgraph.types import interrupt
 from segue.core.agents import tool_digest
 from segue.core.approval import PermissionRule, Verdict, settled, unfit
 from segue.core.calls import PendingCall
+from segue.core.clause import Clause
 from segue.core.errors import InvalidAnswer, listed
 from segue.core.events import ApprovalGiven, Durable, PermissionGranted
 from segue.core.tools import Tool
@@ -110,10 +111,11 @@ def check_answer(calls: Calls, tools: Mapping[str, Tool], answer: object) -> tup
         InvalidAnswer: the answer does not fit them, or edited arguments do not fit their tool.
     """
     verdicts = settled(calls, answer)
-    found = []
+    found: list[Clause] = []
     for call, verdict in zip(calls, verdicts, strict=True):
         if verdict.verdict == "edit" and (why := argument_error(tools.get(call["name"]), verdict.arguments or {})):
-            found.append(f"call {verdict.index}: the arguments do not fit {call['name']}: {why}")
+            what = "call {index}: the arguments do not fit {tool}: {why}"
+            found.append(Clause(what, index=verdict.index, tool=call["name"], why=why))
     if found:
         raise unfit(found)
     return verdicts

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from .clause import Clause, together
 from .decision import check_storable
 from .errors import InvalidAnswer
 
@@ -126,11 +127,11 @@ def settled(calls: Sequence[Mapping[str, Any]], answer: object) -> tuple[Verdict
     return tuple(given[call["index"]] for call in calls)
 
 
-def unfit(problems: Sequence[str]) -> InvalidAnswer:
+def unfit(problems: Sequence[Clause]) -> InvalidAnswer:
     """The error that lists these problems."""
     more = len(problems) - MOST_PROBLEMS
-    shown = [*problems[:MOST_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
-    return InvalidAnswer("The answer does not fit the question: {problems}.", problems="; ".join(shown))
+    shown = [*problems[:MOST_PROBLEMS], *([Clause("and {more} more", more=more)] if more > 0 else [])]
+    return InvalidAnswer("The answer does not fit the question: {problems}.", problems=together(shown))
 
 
 def _read(calls: Sequence[Mapping[str, Any]], answer: object) -> tuple[Verdict, ...]:
@@ -144,11 +145,12 @@ def _read(calls: Sequence[Mapping[str, Any]], answer: object) -> tuple[Verdict, 
     if isinstance(answer, Sequence) and not isinstance(answer, str):
         answer = {"verdicts": answer}
     if not isinstance(answer, Mapping):
-        raise unfit([f'write {FORM}, or "approve" or "reject" for all calls'])
+        raise unfit([Clause('write {form}, or "approve" or "reject" for all calls', form=FORM)])
     try:
         return ApprovalAnswer.model_validate(dict(answer)).verdicts
     except ValidationError as error:
-        raise unfit([f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in error.errors()]) from error
+        found = [(".".join(str(part) for part in e["loc"]), e["msg"]) for e in error.errors()]
+        raise unfit([Clause("{place}: {why}", place=place, why=why) for place, why in found]) from error
 
 
 def _typed(text: str) -> object:
@@ -159,48 +161,55 @@ def _typed(text: str) -> object:
         return None
 
 
-def _problems(calls: Sequence[Mapping[str, Any]], verdicts: Sequence[Verdict]) -> list[str]:
+def _problems(calls: Sequence[Mapping[str, Any]], verdicts: Sequence[Verdict]) -> list[Clause]:
     asked = {call["index"]: call for call in calls}
     given = [verdict.index for verdict in verdicts]
     there = ", ".join(str(index) for index in asked)
-    unknown = [index for index in dict.fromkeys(given) if index not in asked]
-    found = [f"call {index} was not asked about, the calls are {there}" for index in unknown]
-    found += [f"call {index} has {given.count(index)} verdicts" for index in asked if given.count(index) > 1]
-    found += [f"call {index} ({asked[index]['name']}) has no verdict" for index in asked if index not in given]
+    found: list[Clause] = []
+    for index in dict.fromkeys(given):
+        if index not in asked:
+            found.append(Clause("call {index} was not asked about, the calls are {there}", index=index, there=there))
+        elif (count := given.count(index)) > 1:
+            found.append(Clause("call {index} has {count} verdicts", index=index, count=count))
+    for index, call in asked.items():
+        if index not in given:
+            found.append(Clause("call {index} ({tool}) has no verdict", index=index, tool=call["name"]))
     for verdict in verdicts:
         if verdict.index in asked and (why := _misfit(verdict, asked[verdict.index])):
-            found.append(f"call {verdict.index}: {why}")
+            found.append(Clause("call {index}: {why}", index=verdict.index, why=why))
     return found
 
 
-def _misfit(verdict: Verdict, call: Mapping[str, Any]) -> str:
-    """What is wrong with one verdict; empty if nothing is."""
+def _misfit(verdict: Verdict, call: Mapping[str, Any]) -> Clause | None:
+    """What is wrong with one verdict, if anything is."""
     changed = verdict.arguments is not None and verdict.arguments != call["arguments"]
     if verdict.verdict == "edit" and verdict.arguments is None:
-        return "an edit needs arguments"
+        return Clause("an edit needs arguments")
     if verdict.verdict == "approve" and changed:
-        return "it is approved with other arguments, which only an edit can give"
+        return Clause("it is approved with other arguments, which only an edit can give")
     if verdict.always and verdict.verdict != "approve":
-        return "only a call that is approved as it is can be allowed always"
+        return Clause("only a call that is approved as it is can be allowed always")
     try:
         check_storable([verdict.arguments, verdict.reason, verdict.only])
     except (TypeError, ValueError, RecursionError) as error:
-        return f"its arguments or its reason cannot be stored: {error}"
+        return Clause("its arguments or its reason cannot be stored: {error}", error=error)
     return _bad_rule(verdict, call)
 
 
-def _bad_rule(verdict: Verdict, call: Mapping[str, Any]) -> str:
-    """What is wrong with the calls that are to be allowed always; empty if nothing is."""
+def _bad_rule(verdict: Verdict, call: Mapping[str, Any]) -> Clause | None:
+    """What is wrong with the calls that are to be allowed always, if anything is."""
     if verdict.only is None:
-        return ""
+        return None
     if not (verdict.always and verdict.only):
-        return '"only" names arguments, and goes with "always"'
+        return Clause('"only" names arguments, and goes with "always"')
     rule = PermissionRule(call["name"], verdict.only)
     if len(str(rule).encode()) > MOST_BYTES:
-        return f'"only" is longer than {MOST_BYTES} bytes: name a prefix of the long arguments'
+        return Clause('"only" is longer than {most} bytes: name a prefix of the long arguments', most=MOST_BYTES)
     if names := rule.mismatches(call["arguments"]):
-        return (
-            f'"only" does not match this call in {", ".join(names)}: '
-            'name each of its arguments, with its value or, for a text, {"prefix": "…"}'
+        return Clause(
+            '"only" does not match this call in {names}: name each of its arguments, with its value or, for a text, '
+            "{form}",
+            names=", ".join(names),
+            form='{"prefix": "…"}',
         )
-    return ""
+    return None

@@ -81,7 +81,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 MOST_CHARS = 16_000_000
-"""Characters that are kept; beyond it all are rendered again."""
+"""Characters that are kept; beyond it the cache is cleared."""
 
 _ENTRY_CHARS = 200
 """What an entry takes beside its text."""

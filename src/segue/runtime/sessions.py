@@ -267,13 +267,13 @@ class Sessions:
 
     async def branches(self, session_id: str) -> Sequence[Branch]:
         """The branches of the session's conversation, the first one at the beginning; empty where it has none."""
-        return [each for each in await self._storage.sessions.branches(session_id) if await self._is_there(each)]
+        return [each for each in await self._storage.sessions.branches(session_id) if await self._exists(each)]
 
-    async def _is_there(self, branch: Branch) -> bool:
+    async def _exists(self, branch: Branch) -> bool:
         return await self._storage.tasks.latest_of(branch.thread_id) is not None
 
     async def _conversation(self, session_id: str) -> Sequence[str]:
-        """The session and the other branches of its conversation, which are there."""
+        """The session and the other branches of its conversation that exist."""
         branches = await self.branches(session_id)
         return [*(each.thread_id for each in branches if each.thread_id != session_id), session_id]
 

@@ -31,10 +31,10 @@ RETRY_SECONDS = (2.0, 10.0, 60.0, 300.0)
 """How long after a notification failed the next attempt is made."""
 CLAIM_SECONDS = 60.0
 """How long no other service sends a notification that one is sending."""
-MOST_AT_ONCE = 16
-"""Notifications."""
-MOST_OF_A_TENANT = 4
-"""Of these; its receivers may be slow."""
+MAX_CONCURRENT = 16
+"""Notifications that are sent at once."""
+MAX_OF_A_TENANT = 4
+"""Of these, those of one tenant; its receivers may be slow."""
 CLOSE_SECONDS = 2.0
 """How long those that are being sent may take when the service stops."""
 
@@ -101,7 +101,7 @@ class PushNotifications(Observer):
                 await asyncio.wait_for(self._due.wait(), POLL_SECONDS)
             self._due.clear()
             try:
-                while len(self._sending) < MOST_AT_ONCE and (
+                while len(self._sending) < MAX_CONCURRENT and (
                     claimed := await self._webhooks.claim(1, CLAIM_SECONDS, self._busy())
                 ):
                     sending = asyncio.create_task(self._report(claimed[0]), name="push notification")
@@ -114,7 +114,7 @@ class PushNotifications(Observer):
     def _busy(self) -> list[str]:
         """The prefixes of tenants with as many notifications as they may have; without keys there is one tenant."""
         count = Counter(self._sending.values()) if self._service.settings.keys else Counter[str]()
-        return [prefix for prefix, number in count.items() if number >= MOST_OF_A_TENANT]
+        return [prefix for prefix, number in count.items() if number >= MAX_OF_A_TENANT]
 
     def _sent(self, sending: asyncio.Task[None]) -> None:
         del self._sending[sending]

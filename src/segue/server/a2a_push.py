@@ -24,7 +24,7 @@ from .views import outcome
 
 SECONDS = 10.0
 """How long a receiver may take."""
-MOST = 10
+MAX_CONFIGS = 10
 """Configs of a task."""
 MOST_BYTES = 8_000
 """Of a config."""
@@ -112,8 +112,8 @@ class Configs(PushNotificationConfigStore):
         """
         await self.check(notification_config)
         config = normalize_push_notification_config(task_id, notification_config)
-        if not await self._webhooks.put(task_id, config.id, as_dict(config), MOST):
-            raise InvalidParamsError(f"A task has at most {MOST} push notification configs: delete one first.")
+        if not await self._webhooks.put(task_id, config.id, as_dict(config), MAX_CONFIGS):
+            raise InvalidParamsError(f"A task has at most {MAX_CONFIGS} push notification configs: delete one first.")
         return config
 
     async def check(self, config: TaskPushNotificationConfig) -> None:

@@ -75,7 +75,7 @@ from .views import outcome
 VERSIONS = ("1.0", "0.3")
 _REPEATS_JOIN = AgentExtension(
     uri=REPEATS_JOIN,
-    description="A message that is sent again, with its id, context and content, is the same task. One without a "
+    description="A message that is sent again with the same id, context and content joins its task. One without a "
     "context joins a task that stopped over ten minutes ago only if the request names the extension.",
 )
 _OVER = (

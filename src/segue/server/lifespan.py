@@ -105,7 +105,7 @@ class AutoResume:
 
 
 async def delete_unstored(service: Service) -> None:
-    """Delete the sessions of responses that are not stored, now and then every minute, until cancelled."""
+    """Delete the sessions of responses that are not stored, at the start and every minute, until cancelled."""
     settings = service.settings
     while True:
         try:

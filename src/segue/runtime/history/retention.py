@@ -30,7 +30,7 @@ class Pruning:
         self._regular: asyncio.Task[None] | None = None
 
     def start(self, retention: Retention) -> None:
-        """Prune now and then every hour, in the background."""
+        """Prune at once and every hour, in the background."""
         self._regular = asyncio.create_task(self._regularly(retention), name="retention")
 
     async def close(self) -> None:

@@ -58,8 +58,8 @@ class TaskRecord:
     @property
     def shown_events(self) -> list[Event]:
         """The events that a timeline shows: the message of a conversation is its configuration."""
-        is_talk = self.task.mode == MODE
-        return [event for event in self.events if not (is_talk and isinstance(event, TaskStarted))]
+        is_conversation = self.task.mode == MODE
+        return [event for event in self.events if not (is_conversation and isinstance(event, TaskStarted))]
 
 
 def timeline(

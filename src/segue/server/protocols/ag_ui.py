@@ -88,14 +88,14 @@ class ClientThread:
         """Whether the client has the call of this id."""
         return named in self._calls
 
-    def corrected(self, earlier: Sequence[Task], goes_on: bool) -> Iterator[BaseEvent]:
+    def corrected(self, earlier: Sequence[Task], continues: bool) -> Iterator[BaseEvent]:
         """The messages that the client should have where it has others.
 
         `earlier` are the tasks of the thread before this one, which a client that knows the thread has the messages of;
-        `goes_on` says that this one began in an earlier run.
+        `continues` says that this one began in an earlier run.
         """
         lacking = [said for task in earlier for said in _turn(task)]
-        if goes_on and not self._run.has_history:
+        if continues and not self._run.has_history:
             lacking.append(_asked(self._row))
         if lacking:
             self._before = [*lacking, *({**said, "id": f"{self._run.prefix}user"} for said in self._before)]
@@ -194,7 +194,7 @@ class Translation:
         self._memory = memory
         self._state = self._state_of(self._status)
         yield StateSnapshotEvent(snapshot={**self._run.own_state, **self._state})
-        yield from self._thread.corrected(earlier, goes_on=bool(before))
+        yield from self._thread.corrected(earlier, continues=bool(before))
         for event in before:
             if isinstance(event, BranchStart) and event.kind == AGENT:
                 self._agents[_branch_id(event)] = event
