@@ -28,6 +28,9 @@ IMPORT = "SEGUE_IMPORT_MB"
 BYTES_A_VALUE = 32
 """Of an exported session, which has about 40, on average at least."""
 
+CLIENT_SECONDS = 600.0
+"""How long the `openai` package waits for an answer before it tries again."""
+
 
 @dataclass(frozen=True)
 class ServerSettings:
@@ -67,8 +70,8 @@ class ServerSettings:
     """How often a stream without news sends a comment."""
     drain_seconds: float = 10.0
     """How long tasks may take to reach a boundary when the service stops; then they are stopped where they are."""
-    unstored_seconds: float = 660.0
-    """How long a response with `store=False` is there for the retries of its client, which waits 600 s for each try."""
+    unstored_seconds: float = CLIENT_SECONDS + 60
+    """How long a response with `store=False` is kept so that its client can retry."""
     unstored_open_seconds: float = 86_400.0
     """How long a response with `store=False` may wait for an answer or be paused; then it is deleted."""
     resume: bool = True

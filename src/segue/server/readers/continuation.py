@@ -12,6 +12,7 @@ from ...core.events import ApprovalRequested, QuestionAsked, Resumed
 from ...core.records import KnownRequest, Task
 from ...core.task_status import ENDED, TaskStatus
 from ..service import Service
+from ..settings import CLIENT_SECONDS
 from ..tenants import Tenant
 from .messages import ChatMessage, File, refuse_files
 
@@ -131,8 +132,8 @@ def _without_last(said: Said, *roles: str) -> Said:
     return said[:end]
 
 
-TRY_SECONDS = 610.0
-"""How long the `openai` package waits for an answer before it tries again."""
+TRY_SECONDS = CLIENT_SECONDS + 10
+"""How long a request that is sent again may be a retry."""
 
 
 @dataclass(frozen=True)
