@@ -376,7 +376,7 @@ class Receiver:
         self.url = f"http://127.0.0.1:{cast(int, self._server.server_address[1])}/hook"
 
     def __enter__(self) -> "Receiver":
-        Thread(target=self._server.serve_forever, daemon=True).start()
+        Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
