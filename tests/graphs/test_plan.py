@@ -31,7 +31,7 @@ async def test_independent_read_only_steps_run_together(bed: Make) -> None:
 
     steps = [step("meet", {"name": "a"}, depends_on=[]), step("meet", {"name": "b"}, depends_on=[])]
     script = [plan_json("g", steps), "met"]
-    out = await bed(build_plan, script, tools=(meet,), budget=Budget(tool_seconds=5)).send("go")
+    out = await bed(build_plan, script, tools=(meet,), budget=Budget(tool_seconds=60)).send("go")
     assert out["result"]["success"] is True
 
 
@@ -46,7 +46,7 @@ async def test_a_step_that_ended_is_shown_while_its_wave_runs() -> None:
 
     steps = [step("look", {"name": name}, depends_on=[]) for name in ("slow", "fast")]
     model, ended = ScriptedChatModel([plan_json("g", steps), "seen"]), []
-    agent = Agent(agent_id="a", model=model, tools=(look,), mode="plan", budget=Budget(tool_seconds=5))
+    agent = Agent(agent_id="a", model=model, tools=(look,), mode="plan", budget=Budget(tool_seconds=60))
     async with segue.open(":memory:", agents=[agent]) as app:
         async for event in app.chat("go", agent="a"):
             if event.type == "step_update" and event.status != "running":

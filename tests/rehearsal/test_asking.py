@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from langchain_core.outputs import ChatGenerationChunk
+from pydantic import PrivateAttr
 
 import segue
-from segue import tool
+from segue import App, tool
 from segue.core.agents import Agent
 from segue.core.conversation import BotOutput, BotOutputType, Conversation, ConversationConfig
 from segue.core.errors import TaskError
@@ -131,23 +132,37 @@ async def test_a_question_of_the_bot_is_answered_in_the_conversation_only(tmp_pa
         assert (await app.question(conversation.task_id))["question"] == "Paid."
 
 
-class SlowModel(ScriptedChatModel):
-    """Takes longer for a reply than a pause needs to arrive."""
+class HeldModel(ScriptedChatModel):
+    """Replies once it is let go."""
+
+    _going: asyncio.Event = PrivateAttr(default_factory=asyncio.Event)
+
+    def go(self) -> None:
+        self._going.set()
 
     async def _astream(self, *given: Any, **more: Any) -> AsyncIterator[ChatGenerationChunk]:
-        await asyncio.sleep(0.5)
+        await self._going.wait()
         async for chunk in super()._astream(*given, **more):
             yield chunk
 
 
+async def bot_pauses(app: App) -> bool:
+    """Whether the pause of the conversation has come to its bot's task."""
+    (task,) = await app.tasks(session_id="talk.bot")
+    return task["status"] == "pausing"
+
+
 async def test_a_pause_stops_the_bot_at_its_next_boundary_and_the_turn_goes_on(tmp_path: Path) -> None:
     ran.clear()
-    agent = Agent(agent_id="desk", model=SlowModel([plan(["pay"]), *PAY]), tools=(pay,))
+    model = HeldModel([plan(["pay"]), *PAY])
+    agent = Agent(agent_id="desk", model=model, tools=(pay,))
     async with segue.open(tmp_path / "segue.db", agents=[agent]) as app:
         talk = asyncio.create_task(converse(app, config(), conversation_id="talk"))
         await until(partial(app.tasks, session_id="talk.bot"))
         (task,) = await app.tasks(session_id="talk")
         await app.pause(task["task_id"])
+        await until(partial(bot_pauses, app))
+        model.go()
         paused = await talk
         (bot_task,) = await app.tasks(session_id="talk.bot")
         assert ((await app.task(paused.task_id))["status"], bot_task["status"]) == ("paused", "paused")

@@ -79,7 +79,7 @@ async def test_the_bots_agent_leaves_the_registry_when_its_conversation_ends(how
         )
         task, run = await start_conversation(app, config, "talk")
         if how != "fails":
-            await asyncio.wait_for(waiting.wait(), 20)
+            await asyncio.wait_for(waiting.wait(), 60)
             assert len(app.agents) == len(own) + 1
         if how == "is cancelled":
             await app.cancel(task.task_id)

@@ -297,7 +297,7 @@ def agent_at(server: LoopbackServer, **fields: Any) -> Agent:
     return Agent(agent_id="a", model="openai:x", base_url=server.base_url, api_key="k", **fields)
 
 
-@pytest.mark.parametrize(("budget", "most"), [(Budget(reply_chars=100), 300), (Budget(seconds=1), 2000)])
+@pytest.mark.parametrize(("budget", "most"), [(Budget(reply_chars=100), 300), (Budget(seconds=3), 2000)])
 async def test_a_reply_without_an_end_is_left_and_said_to_be_cut(app: App, budget: Budget, most: int) -> None:
     drip = Drip()
     async with LoopbackServer([drip]) as server:

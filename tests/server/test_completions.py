@@ -138,9 +138,9 @@ def test_no_client_names_an_attempt_of_the_service(client: openai.OpenAI, number
     named = f"completion:{hashlib.sha256(asked.encode()).hexdigest()}#{number}"
     messages: Messages = []
     say(client, messages, "apples", extra_headers={"Idempotency-Key": named})
-    assert say(client.with_options(timeout=5), [], "apples") == "Heard apples."
+    assert say(client, [], "apples") == "Heard apples."
     shown: Messages = [messages[0], {"role": "assistant", "content": "Something else."}]
-    assert say(client.with_options(timeout=5), shown, "pears") == "Heard apples, pears."
+    assert say(client, shown, "pears") == "Heard apples, pears."
 
 
 def test_what_was_said_elsewhere_comes_with_the_first_message(client: openai.OpenAI) -> None:

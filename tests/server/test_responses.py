@@ -583,7 +583,7 @@ def test_a_response_that_is_cancelled_after_an_approval_says_nothing_twice(held:
         going = client.responses.create(
             model="a", input=decisions(asked), previous_response_id=asked.id, background=True
         )
-        held.begun.wait(10)
+        assert held.begun.wait(60)
         cancelled = client.responses.cancel(going.id)
         held.go.set()
     assert cancelled.status == "cancelled" and cancelled.output_text.strip() == ("And then I hold it. " * 9).strip()

@@ -42,19 +42,19 @@ def stall() -> None:
     time.sleep(1.5)
 
 
-def agent(*script: Any) -> Agent:
+def agent(*script: Any, tool_seconds: float = 60) -> Agent:
     return Agent(
         agent_id="shop",
         model=ScriptedChatModel(script),
         tools=[look_up, fail, refund, stall],
         mode="react",
-        budget=Budget(tool_seconds=0.2),
+        budget=Budget(tool_seconds=tool_seconds),
     )
 
 
-async def recorded(*script: Any, message: str = "the secret message") -> TaskTrace:
+async def recorded(*script: Any, message: str = "the secret message", **limits: float) -> TaskTrace:
     """The trace of one task of an agent whose model says what the script says."""
-    async with segue.open(":memory:", agents=[agent(*script)]) as app:
+    async with segue.open(":memory:", agents=[agent(*script, **limits)]) as app:
         result = await app.ask(message, agent="shop", session_id="ann")
         return await app.tasks.trace(result.task_id)
 
@@ -130,7 +130,8 @@ async def test_a_pause_is_no_error_and_the_task_has_one_span_when_it_has_ended()
 
 
 async def test_an_unknown_outcome_is_an_error_of_its_call_not_of_its_task() -> None:
-    found = by_name(spans_of(await recorded(call_tool(("stall", {})), answer("it may have happened")), resource()))
+    trace = await recorded(call_tool(("stall", {})), answer("it may have happened"), tool_seconds=0.2)
+    found = by_name(spans_of(trace, resource()))
     stalled, root = found["execute_tool stall"], found["invoke_agent shop"]
     assert (stalled.attributes or {})["error.type"] == "unknown_outcome"
     assert stalled.status.status_code == StatusCode.ERROR
