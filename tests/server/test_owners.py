@@ -74,6 +74,7 @@ def ids(served: Served) -> Iterator[Json]:
         done = chat(client, "帮我规划北京3日游", **asked)[-1]["result"]
         client.put("/api/users/ann/preferences", json={"default_mode": "direct"}).raise_for_status()
         own = {"task_id": done["task_id"], "response_id": f"resp_{done['task_id']}", "session_id": "mine"}
+        own["checkpoint_id"] = client.get("/api/sessions/mine/snapshots").json()["items"][0]["checkpoint_id"]
         uploads = {"upload_id": kept["upload_id"], "file_id": f"file-{kept['upload_id']}"}
         talk = client.post("/api/conversations", json={"session_id": "talk"}).json()
         [*frames_of(client.send(client.build_request("GET", f"/api/tasks/{talk['task_id']}/stream"), stream=True))]

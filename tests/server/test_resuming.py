@@ -31,7 +31,7 @@ def interrupted(database: Path, agent_id: str = "a", requested: str | None = Non
     with sqlite3.connect(database) as connection:
         connection.execute(
             "INSERT INTO tasks (task_id, thread_id, agent_id, user_id, mode, model, status, message, created_at,"
-            " updated_at, requested) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " updated_at, requested, origin) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'api')",
             values,
         )
     connection.close()
