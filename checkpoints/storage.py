@@ -14,6 +14,7 @@ from .tables.ledger import ToolLedger
 from .tables.preferences import Permissions, Preferences
 from .tables.request_keys import RequestKeys
 from .tables.shares import Shares
+from .tables.search import Search
 from .tables.tasks import Tasks
 from .tables.thread_list import ThreadList
 from .tables.webhooks import Webhooks
@@ -41,6 +42,7 @@ class Storage:
         self.shares = Shares(database)
         self.sessions = Threads(backend)
         self.threads = ThreadList(database)
+        self.search = Search(database)
         self.files = Files(database, backend.contents)
 
     def ledger(self, thread_id: str, fence: int = 0) -> ToolLedger:

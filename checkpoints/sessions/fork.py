@@ -23,6 +23,7 @@ from ..state.serializer import Undecodable, decoding, named, rewritten
 from ..tables.event_log import insert_event
 from ..tables.request_keys import add_key
 from ..tables.rows import insert_row, refuse_damaged, stored_rows
+from ..tables.search import index_task
 from .snapshots import RESUME, Checkpoint, find, following, task_of
 
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -114,7 +115,9 @@ _REOPEN = """
     SET status = :status, requested = :requested, notes = :notes, result = NULL, error = NULL, copy_of = NULL,
         answer = NULL
     WHERE task_id = :task
+    RETURNING *
 """
+_TASK = "SELECT * FROM tasks WHERE task_id = ?"
 _TOUCH = "UPDATE tasks SET updated_at = ? WHERE task_id = ?"
 _NAME = f"""
     INSERT INTO titles (thread_id, title)
@@ -325,7 +328,9 @@ def _reopen(
     events = [json.loads(each["event"]) for each in connection.execute(_EVENTS, (task_id,)).fetchall()]
     steered = sum(event["type"] == Steered.type for event in events)
     notes = row["notes"] if scope.whole else json.dumps(json.loads(row["notes"])[:steered])
-    connection.execute(_REOPEN, {"task": task_id, "status": status, "requested": requested, "notes": notes})
+    (copied,) = connection.fetched(_TASK, (task_id,))
+    about = {"task": task_id, "status": status, "requested": requested, "notes": notes}
+    index_task(connection, connection.execute(_REOPEN, about).fetchone(), copied)
     changes = (event["data"]["new"] for event in reversed(events) if event["type"] == StateChanged.type)
     old = next(changes, _S.PENDING.value)
     if old != status:

@@ -23,6 +23,7 @@ from ..state.saver import FencedSaver
 from ..tables.event_log import complete_events, event_row, insert_event
 from ..tables.leases import check_fence
 from ..tables.rows import ReadRow, damaged_rows, rows_of
+from ..tables.search import index_again
 from .integrity import Damage, IntegrityCheck, Readable
 
 _PLACE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
@@ -37,6 +38,7 @@ _DROP_STRAYS = """
 _KEPT = f"SELECT parent_checkpoint_id, CAST(metadata AS TEXT) FROM checkpoints WHERE {_PLACE}"
 _LATEST = "SELECT task_id, status FROM tasks WHERE thread_id = ? ORDER BY position DESC LIMIT 1"
 _ORPHAN = "UPDATE calls SET orphaned = 1 WHERE thread_id = ? AND task_id = ? AND started_at >= ?"
+_AT = "SELECT * FROM tasks WHERE position = ?"
 _PAUSE = "UPDATE tasks SET status = ?, updated_at = ? WHERE task_id = ?"
 
 
@@ -223,6 +225,7 @@ def _replace_task(connection: Connection, thread_id: str, row: ReadRow, now: flo
         error = f"The record of this task was damaged ({listed_faults(row.faults)}): send its message again."
         new |= {"status": TaskStatus.ERROR.value, "error": error}
     _update(connection, "tasks", row, to_row(Task, new))
+    index_again(connection, connection.fetched(_AT, (row.stored["position"],))[0])
     if ended:
         old = status or TaskStatus.PENDING.value
         insert_event(connection, thread_id, StateChanged(task_id=task_id, old=old, new=TaskStatus.ERROR.value))

@@ -24,6 +24,7 @@ from ..state.saver import FencedSaver
 from ..state.serializer import SERDE, decoding
 from ..tables.leases import check_fence
 from ..tables.request_keys import add_key
+from ..tables.search import remove_thread
 from .export import IMPORTED, WholeThread, export, read_import, read_thread, store_import, store_thread, threads_of
 from .fork import fork, refuse_taken
 from .snapshots import Checkpoint, find, find_place, following, nodes_run, snapshot, snapshots
@@ -263,6 +264,7 @@ class Threads:
         def work(connection: Connection) -> None:
             connection.execute(_RAISE_FLOOR, (fence,))  # first, as whoever takes a lease looks there first
             check_fence(connection, thread_id, fence)
+            remove_thread(connection, thread_id)
             deleted = [_delete_from(connection, table, thread_id) for table in ("tasks", "events", "calls", "sessions")]
             if not (delete_rows(connection, thread_id) or any(deleted)):
                 raise UnknownThread(thread_id)

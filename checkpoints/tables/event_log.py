@@ -93,10 +93,10 @@ def insert_event(connection: Connection, thread_id: str, event: Event) -> Event:
     return replace(event, seq=int(seq or 0))
 
 
-def share_result(connection: Connection, task_id: str, result: str) -> None:
+def share_result(connection: Connection, task_id: str, result: str | None) -> None:
     """Store a task's result with the task alone, where its last event, which says that it is complete, has the same."""
     row = next(iter(connection.fetched(_LAST, (task_id,))), None)
-    if row is None or row["scope"] is not None:
+    if not result or row is None or row["scope"] is not None:
         return
     event = from_row(StoredEvent, row).event
     if event["type"] == TaskComplete.type and event["data"].get("result") == json.loads(result):

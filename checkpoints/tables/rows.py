@@ -18,6 +18,7 @@ from segue.core.records import (
 from segue.core.row_validators import listed_faults
 
 from ..ports import Connection
+from .search import index_task
 
 ORDERED = {"tasks": "position", "calls": "position", "events": "task_id, seq"}
 """The tables whose rows have an order, and the columns that say which."""
@@ -30,12 +31,14 @@ def stored_rows(connection: Connection, table: str, thread_id: str) -> list[Json
 
 
 def insert_row(connection: Connection, table: str, row: Json) -> None:
-    """Store a row; its place among the others is the last. That of a call gets its checksum."""
+    """Store a row; its place among the others is the last. That of a call gets its checksum, a task can be found."""
     stored: dict[str, Any] = {name: value for name, value in row.items() if name != "position"}
     if table == "calls":
         stored["checksum"] = call_checksum(stored)
     names, places = ", ".join(stored), ", ".join(f":{name}" for name in stored)
-    connection.execute(f"INSERT INTO {table} ({names}) VALUES ({places})", stored)
+    inserted = connection.execute(f"INSERT INTO {table} ({names}) VALUES ({places}) RETURNING *", stored).fetchone()
+    if table == "tasks":
+        index_task(connection, inserted)
 
 
 _KINDS: Mapping[str, type[Task | StoredEvent | Call | Session]] = {

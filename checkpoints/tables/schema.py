@@ -107,6 +107,12 @@ _TABLES = (
         version TEXT NOT NULL DEFAULT '',
         PRIMARY KEY (thread_id, agent_id, tool, scope, task_id)
     ){clustered}""",
+    # Which words are in a task's message or answer, by the task's `position`.
+    """CREATE TABLE search_terms (
+        term {key} NOT NULL,
+        position BIGINT NOT NULL,
+        PRIMARY KEY (term, position)
+    ){clustered}""",
     # Names that persons gave to threads.
     "CREATE TABLE titles (thread_id {key} PRIMARY KEY, title TEXT NOT NULL){clustered}",
     # A thread that repeats another one, `parent`, up to a turn, and goes on differently from there: all branches of one

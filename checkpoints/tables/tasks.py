@@ -14,6 +14,7 @@ from ..ports import ALL, Connection, Database, Row, lease_clock, sql_list
 from .event_log import insert_event, share_result
 from .leases import check_fence, release_lease
 from .request_keys import add_key
+from .search import index_task
 from .webhooks import mark_due
 
 Moved = tuple[Task, list[Event]]
@@ -133,6 +134,7 @@ class Tasks:
             add_key(connection, key, new.thread_id, new.task_id)
             connection.notify(new.task_id, new.thread_id)
             row: Row = connection.execute(_INSERT, values).fetchone()
+            index_task(connection, row)
             if release:
                 release_lease(connection, new.thread_id, fence)
             return row
@@ -184,7 +186,8 @@ class Tasks:
         announced = tuple(events)
 
         def change(connection: Connection) -> Moved:
-            old = from_row(Task, _locked(connection, task_id))
+            before = _locked(connection, task_id)
+            old = from_row(Task, before)
             if fence is not None:
                 check_fence(connection, old.thread_id, fence)
             if old.on_upgrade == "pin" == changes.get("on_upgrade", "pin"):
@@ -196,7 +199,8 @@ class Tasks:
             changed = {**vars(old), **kept, **changes, "status": str(new)}
             values = {**to_row(Task, changed), "now": self._clock()}
             row = connection.execute(_UPDATE, values).fetchone()
-            if "result" in changes and values["result"]:
+            if "result" in changes:
+                index_task(connection, row, before)
                 share_result(connection, task_id, values["result"])
             if status is not None and new not in ACTIVE:
                 mark_due(connection, task_id, values["now"])
@@ -218,12 +222,14 @@ class Tasks:
         """
 
         def add(connection: Connection) -> Moved:
-            task = from_row(Task, _locked(connection, task_id))
+            before = _locked(connection, task_id)
+            task = from_row(Task, before)
             if task.status in ENDED:
                 raise TaskError("Task {task_id} is {status}: send a new message.", task_id=task_id, status=task.status)
             add_key(connection, key, task.thread_id, task_id)
             values = {**to_row(Task, {**vars(task), "notes": [*task.notes, text]}), "now": self._clock()}
             row = connection.execute(_UPDATE, values).fetchone()
+            index_task(connection, row, before)
             connection.notify(task_id, task.thread_id)
             return from_row(Task, row), [insert_event(connection, task.thread_id, event)]
 

@@ -274,3 +274,18 @@ def test_tasks_that_no_process_runs_are_named(tmp_path: Path) -> None:
         in report
     )
     assert f"`segue resume --all --db {file}` all of them" in report
+
+
+def test_a_damaged_index_of_the_search_is_named_with_the_command_that_makes_it_again(tmp_path: Path) -> None:
+    database = tmp_path / "x.db"
+    segue.ask("kumquats", model="offline", mode="direct", db=database)
+    cli = CliRunner()
+    assert "kumquats" in cli.invoke(app, ["sessions", "--search", "KUMQ", "--db", str(database)]).stdout
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("DELETE FROM search_terms WHERE term = 'kumquats'")
+    code, report = examined(Settings(str(database)))
+    assert code == 0 and "segue sessions --index" in report
+    assert "Nothing was found" in cli.invoke(app, ["sessions", "--search", "kumq", "--db", str(database)]).stdout
+    assert cli.invoke(app, ["sessions", "--index", "--db", str(database)]).exit_code == 0
+    assert "--index" not in examined(Settings(str(database)))[1]
+    assert json.loads(cli.invoke(app, ["sessions", "--search", "kumq", "--json", "--db", str(database)]).stdout)

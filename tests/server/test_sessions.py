@@ -103,3 +103,22 @@ def test_what_programs_began_is_listed_apart_from_what_people_wrote(client: http
     assert "filed-api" in programs and "filed-api" not in people
     origins = [client.get(f"/api/sessions/{name}").json()["origin"] for name in ("filed-page", "filed-api")]
     assert origins == ["page", "api"]
+
+
+def test_a_search_finds_what_was_said_in_the_tenants_own_sessions(client: httpx.Client) -> None:
+    for name in ("found-1", "found-2"):
+        chat(client, "kumquats", session_id=name, agent_id="a")
+    chat(client, "kumquats", session_id="found-3", agent_id="a", headers=BETA)
+
+    def hits(**query: object) -> dict[str, list[dict[str, str]]]:
+        return client.get("/api/search", params=query).json()  # type: ignore[arg-type, no-any-return]
+
+    page = hits(q="KUMQ", limit=1)
+    assert [hit["session_id"] for hit in page["items"]] == ["found-2"]
+    assert (page["items"][0]["role"], page["items"][0]["snippet"]) == ("user", "kumquats")
+    rest = hits(q="KUMQ", limit=9, before=page["next"])
+    assert ([hit["session_id"] for hit in rest["items"]], rest["next"]) == (["found-1"], None)
+    assert [hit["session_id"] for hit in hits(q="kumquats", session_id="found-1")["items"]] == ["found-1"]
+    other = client.get("/api/search", params={"q": "kumquats", "before": page["next"]}, headers=BETA)
+    assert other.status_code == 404
+    assert client.get("/api/search", params={"q": "x" * 201}).status_code == 422

@@ -31,6 +31,7 @@ from ..core.errors import (
 from ..core.json_depth import DEEPEST, is_too_deep
 from ..core.records import Json, Permission, Recovery, RequestKey, Session, Task, Thread
 from ..core.reply_options import ReplyOptions
+from ..core.search import Hit
 from ..core.session_filter import SessionFilter
 from ..core.task_status import ENDED
 from ..core.timeline import Branch, Pruned, Retention, Snapshot
@@ -99,6 +100,25 @@ class Sessions:
         The session of a conversation's bot is part of the conversation, and is listed with `bots` only.
         """
         return await self._storage.threads.list(which, limit, pinned_first=pinned_first)
+
+    async def search(
+        self, text: str, *, prefix: str = "", session_id: str = "", limit: int = 20, before: str = ""
+    ) -> Sequence[Hit]:
+        """The tasks with every word of `text` in their message or answer, newest first, one hit for each.
+
+        They are of sessions whose names begin with `prefix`, or of one; `before` is the task that the last page ended
+        with. Words are found by their beginnings, Chinese by any part.
+        """
+        about = {"prefix": prefix, "thread_id": session_id, "before": before}
+        return await self._storage.search.find(text, limit=limit, **about)
+
+    async def unindexed(self) -> Sequence[str]:
+        """The sessions that a search may not find, since its index is damaged."""
+        return await self._storage.search.differing()
+
+    async def index(self) -> None:
+        """Make the search's index again, from the messages and answers."""
+        await self._storage.search.rebuild()
 
     async def count(self, which: SessionFilter = EVERY) -> int:
         """How many sessions there are, as `list` lists them."""

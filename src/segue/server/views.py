@@ -9,6 +9,7 @@ from ..app import App
 from ..core.events import to_dict
 from ..core.origin import MessageOrigin
 from ..core.records import Call, Json, Permission, Task, TaskTrace, Thread, WaitingTask
+from ..core.search import Hit
 from ..core.task_status import TaskStatus
 from ..core.timeline import Snapshot
 from ..runtime.projection import PlanItem, Projection, Round
@@ -80,6 +81,17 @@ class SessionView(BaseModel):
     origin: MessageOrigin = Field(description="what sent the first message; page and terminal are people")
     pinned: bool
     archived: bool
+
+
+class HitView(BaseModel):
+    """A task in whose message or answer something was found; of a conversation's bot, in the conversation's session."""
+
+    task_id: str = Field(examples=[TASK_ID])
+    session_id: str
+    title: str
+    role: Literal["user", "assistant"]
+    snippet: str = Field(description="the text around the first word that was found")
+    created_at: float
 
 
 class PermissionView(BaseModel):
@@ -258,6 +270,11 @@ def with_html(task: Json) -> Json:
 def session_view(row: Thread, tenant: Tenant) -> Json:
     """The fields of a `SessionView`."""
     return fields_of(SessionView, row, session_id=tenant.shown(row.thread_id), root=tenant.shown(row.root))
+
+
+def hit_view(hit: Hit, tenant: Tenant) -> Json:
+    """The fields of a `HitView`."""
+    return fields_of(HitView, hit, session_id=tenant.shown(hit.thread_id))
 
 
 def permission_view(row: Permission, tenant: Tenant) -> Json:

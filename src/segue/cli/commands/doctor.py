@@ -230,22 +230,26 @@ def _existing_database(settings: Settings, file: Path, language: Language) -> It
 
 
 def _unfinished_tasks(settings: Settings, language: Language) -> Iterator[Finding]:
-    """The unfinished tasks that no process runs, and what continues them."""
+    """The unfinished tasks that no process runs, and what continues them; and what a search would not find."""
 
     try:
         agents = settings.agents()
     except SegueError:  # which is reported beside the agents
         agents = []
 
-    async def found() -> Sequence[list[str]]:
+    async def found() -> tuple[Sequence[Sequence[str]], Sequence[str]]:
         async with open_app(settings.database, agents=agents, dispatch="never") as app:
             pinned = [task.task_id for task in await app.tasks.waiting_for_version()]
             interrupted = [each.task.task_id for each in await app.tasks.resumable() if each.interrupted]
             waiting = [task.task_id for task in await app.tasks.waiting_for_worker()]
+            unindexed = await app.sessions.unindexed()
         waiting = [task_id for task_id in waiting if task_id not in (*pinned, *interrupted)]
-        return [task_id for task_id in interrupted if task_id not in pinned], waiting, pinned
+        return ([task_id for task_id in interrupted if task_id not in pinned], waiting, pinned), unindexed
 
-    for name, tasks in zip(("tasks_interrupted", "tasks_wait", "tasks_pinned"), asyncio.run(found()), strict=True):
+    unfinished, unindexed = asyncio.run(found())
+    if unindexed:
+        yield Finding(None, "database", finding("search_index", language, n=len(unindexed)))
+    for name, tasks in zip(("tasks_interrupted", "tasks_wait", "tasks_pinned"), unfinished, strict=True):
         shown = [*(task_id[:SHORT] for task_id in tasks[:MOST_TASKS]), *(["…"] if tasks[MOST_TASKS:] else [])]
         if tasks:
             commands = {"one": task_command(settings, "resume", "ID"), "all": task_command(settings, "resume", "--all")}

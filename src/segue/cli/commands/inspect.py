@@ -33,14 +33,23 @@ def sessions(
     limit: Annotated[int, typer.Option(min=1, help="The maximum number of sessions.")] = 50,
     bots: Annotated[bool, typer.Option("--bots", help="Also list the sessions of conversations' bots.")] = False,
     archived: Annotated[bool, typer.Option("--archived", help="List the archived sessions instead.")] = False,
+    search: Annotated[str, typer.Option(metavar="TEXT", help="List where these words were said.")] = "",
+    index: Annotated[bool, typer.Option("--index", help="Make the index of the search again.")] = False,
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
 ) -> None:
     """List the sessions, most recently used first."""
     from ...core.session_filter import SessionFilter
-    from ..views.tables import print_sessions
+    from ..views.tables import print_hits, print_sessions
 
     settings, which = Settings(db), SessionFilter(bots=bots, archived=archived)
+    if index:
+        ask(settings, lambda app: app.sessions.index())
+        return typer.echo(settings.say("indexed"))
+    if search:
+        hits = ask(settings, lambda app: app.sessions.search(search, limit=limit))
+        return write_json([hit.json() for hit in hits], indent=2) if as_json else print_hits(output(), hits, settings)
+
     found, interrupted = ask(settings, partial(list_sessions, settings=settings, limit=limit, which=which))
     if as_json:
         rows = ({**each.json(), **_interruption(settings, interrupted.get(each.thread_id))} for each in found)

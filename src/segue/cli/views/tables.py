@@ -26,6 +26,7 @@ from .sanitize import arguments_line, markdown_text, one_line, printable
 if TYPE_CHECKING:
     from ...core.agents import Agent
     from ...core.records import Permission, Task, Thread
+    from ...core.search import Hit
     from ...core.tools import Tool
     from ..settings import Settings
 
@@ -95,6 +96,7 @@ SESSION_COLUMNS = (
     Column("last used", 80),
     Column("last message"),
 )
+HIT_COLUMNS = (Column("session", folded=True), Column("started", 80), Column("message", flexible=True))
 TASK_COLUMNS = (
     Column("task"),
     Column("status"),
@@ -147,6 +149,20 @@ def print_sessions(
     )
     print_table(console, language, SESSION_COLUMNS, cells, "no_session")
     _print_resume_commands(console, [interrupted[r.thread_id] for r in rows if r.thread_id in interrupted], settings)
+
+
+def print_hits(console: Console, hits: Sequence["Hit"], settings: "Settings") -> None:
+    """Where something was said."""
+    language = settings.ui_language
+    cells = (
+        {
+            "session": Text(printable(hit.thread_id)),
+            "started": Text(when(hit.created_at)),
+            "message": Text(printable(hit.snippet)),
+        }
+        for hit in hits
+    )
+    _print_table(console, language, HIT_COLUMNS, cells, "nothing_found")
 
 
 def _fork_mark(row: "Thread") -> str:

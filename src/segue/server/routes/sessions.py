@@ -16,11 +16,13 @@ from ..request_body import LONGEST, MODEL, NAME, RequestBody
 from ..service import Service
 from ..tenants import Tenant
 from ..views import (
+    HitView,
     Page,
     PermissionView,
     SessionView,
     SnapshotView,
     TaskView,
+    hit_view,
     permission_view,
     session_view,
     snapshot_view,
@@ -33,6 +35,10 @@ router = routes("sessions")
 Search = Annotated[str, Query(max_length=200, description="A text in the title or in the first message.")]
 Archived = Annotated[bool, Query(description="The archived ones instead of the others.")]
 SentBy = Annotated[Sender | Unset, Query(description="Only those that people began, or that programs did.")]
+Words = Annotated[
+    str, Query(max_length=200, description="Words or their beginnings; of Chinese any part, whatever the case.")
+]
+OfSession = Annotated[str, Query(max_length=LONGEST, description="Only in this session.")]
 KeepMemory = Annotated[bool, Query(description="Keep what its tasks wrote to memory files.")]
 
 
@@ -87,6 +93,26 @@ async def sessions(
     which = SessionFilter(prefix=tenant.prefix, search=q.strip(), bots=bots, archived=archived, sender=sender)
     rows = await service.app.sessions.list(limit, which, pinned_first=True)
     return JsonResponse({"items": [session_view(row, tenant) for row in rows], "next": None})
+
+
+@router.get("/api/search", response_model=Page[HitView])
+async def search(
+    q: Words,
+    service: ServiceDep,
+    tenant: TenantDep,
+    session_id: OfSession = "",
+    limit: Limit = 20,
+    before: Before = None,
+) -> JsonResponse:
+    """Where every word is in a message or an answer, newest first, one place for each task."""
+    of = tenant.stored(session_id) if session_id else ""
+    if before is not None:
+        await service.own_task(tenant, before)
+    hits = await service.app.sessions.search(
+        q, prefix=tenant.prefix, session_id=of, limit=limit + 1, before=before or ""
+    )
+    items = [hit_view(hit, tenant) for hit in hits[:limit]]
+    return JsonResponse({"items": items, "next": items[-1]["task_id"] if len(hits) > limit else None})
 
 
 @router.post("/api/sessions", status_code=201, response_model=SessionView, responses=CONFLICT)
