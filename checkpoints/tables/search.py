@@ -101,6 +101,8 @@ def _terms(row: Row) -> set[str]:
 
 def index_task(connection: Connection, row: Row, before: Row | None = None) -> None:
     """Index a task that was stored; `before` is its row as it was indexed."""
+    if before is not None and all(row[name] == before[name] for name in ("message", "notes", "result")):
+        return
     known = _terms(before) if before is not None else set()
     terms, position = _terms(row), row["position"]
     _remove(connection, position, known - terms)

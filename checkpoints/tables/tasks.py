@@ -196,14 +196,11 @@ class Tasks:
             new = old.status if status is None else next_status(old.status, status)
             moved = [] if new == old.status else [StateChanged(task_id=task_id, old=str(old.status), new=str(new))]
             kept = {} if status is None else {"error": None}
-            changed = {**vars(old), **kept, **changes, "status": str(new)}
-            values = {**to_row(Task, changed), "now": self._clock()}
-            row = connection.execute(_UPDATE, values).fetchone()
+            row = self._store(connection, before, {**vars(old), **kept, **changes, "status": str(new)})
             if "result" in changes:
-                index_task(connection, row, before)
-                share_result(connection, task_id, values["result"])
+                share_result(connection, task_id, row["result"])
             if status is not None and new not in ACTIVE:
-                mark_due(connection, task_id, values["now"])
+                mark_due(connection, task_id, row["updated_at"])
             connection.notify(task_id, old.thread_id)
             stored = [insert_event(connection, old.thread_id, event) for event in (*moved, *announced)]
             if release:
@@ -227,13 +224,17 @@ class Tasks:
             if task.status in ENDED:
                 raise TaskError("Task {task_id} is {status}: send a new message.", task_id=task_id, status=task.status)
             add_key(connection, key, task.thread_id, task_id)
-            values = {**to_row(Task, {**vars(task), "notes": [*task.notes, text]}), "now": self._clock()}
-            row = connection.execute(_UPDATE, values).fetchone()
-            index_task(connection, row, before)
+            row = self._store(connection, before, {**vars(task), "notes": [*task.notes, text]})
             connection.notify(task_id, task.thread_id)
             return from_row(Task, row), [insert_event(connection, task.thread_id, event)]
 
         return await self._database.write(add)
+
+    def _store(self, connection: Connection, before: Row, changed: Json) -> Row:
+        """Store the columns of a task; what it says now can be found."""
+        row: Row = connection.execute(_UPDATE, {**to_row(Task, changed), "now": self._clock()}).fetchone()
+        index_task(connection, row, before)
+        return row
 
     async def find(self, text: str) -> str:
         """Return the id of the task that `text` is, or the beginning of, from six characters on.

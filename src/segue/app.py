@@ -308,18 +308,8 @@ class App:
         `search` is a text in the title or in the first message, which is the title of a session that was not renamed.
         Of a damaged record lists show what can be read, with the status error; of a task, its error says what to do.
         """
-        return [
-            thread.json() for thread in await self.sessions.list(limit, SessionFilter(prefix=prefix, search=search))
-        ]
-
-    async def search(self, text: str, *, session_id: str = "", limit: int = 20, before: str = "") -> list[Json]:
-        """Where every word of `text` is in a message or answer, of all sessions or one, newest first.
-
-        Each is {task_id, thread_id, title, role, snippet, created_at}; `before` is the task that the last page ended
-        with. Words are found by their beginnings, Chinese by any part, whatever their case.
-        """
-        found = await self.sessions.search(text, session_id=session_id, limit=limit, before=before)
-        return [hit.json() for hit in found]
+        which = SessionFilter(prefix=prefix, search=search)
+        return [thread.json() for thread in await self.sessions.list(limit, which)]
 
     async def rename(self, session_id: str, title: str) -> None:
         """Give a session a title; an empty one takes it back.

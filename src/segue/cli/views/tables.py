@@ -162,7 +162,7 @@ def print_hits(console: Console, hits: Sequence["Hit"], settings: "Settings") ->
         }
         for hit in hits
     )
-    _print_table(console, language, HIT_COLUMNS, cells, "nothing_found")
+    print_table(console, language, HIT_COLUMNS, cells, "nothing_found")
 
 
 def _fork_mark(row: "Thread") -> str:
