@@ -96,7 +96,7 @@ SESSION_COLUMNS = (
     Column("last used", 80),
     Column("last message"),
 )
-HIT_COLUMNS = (Column("session", folded=True), Column("started", 80), Column("message", flexible=True))
+HIT_COLUMNS = (Column("session"), Column("started", 80), Column("message"))
 TASK_COLUMNS = (
     Column("task"),
     Column("status"),
