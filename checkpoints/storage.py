@@ -13,8 +13,8 @@ from .tables.leases import Lease, Renewal
 from .tables.ledger import ToolLedger
 from .tables.preferences import Permissions, Preferences
 from .tables.request_keys import RequestKeys
-from .tables.shares import Shares
 from .tables.search import Search
+from .tables.shares import Shares
 from .tables.tasks import Tasks
 from .tables.thread_list import ThreadList
 from .tables.webhooks import Webhooks
