@@ -116,6 +116,16 @@ def bot_of(conversation: Conversation, work: NodeContext) -> Bot:
     return _built(Role.BOT, conversation.config.bot_mode, tables, conversation, work, _offered(conversation, work))
 
 
+def bot_setting(conversation: Conversation, work: NodeContext) -> Setting:
+    """What the bot is built from.
+
+    Raises:
+        ConfigurationError, UnknownAgent.
+    """
+    argument = conversation.config.bot_mode.partition(":")[2]
+    return _setting(Role.BOT, conversation, work, argument, _offered(conversation, work))
+
+
 def api_of(conversation: Conversation, work: NodeContext) -> API:
     """The API.
 

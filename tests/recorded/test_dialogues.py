@@ -91,6 +91,15 @@ def assert_same(dialogue: Dialogue, replayed: Replayed) -> None:
         assert (dialogue.id, plain(shown)) == (dialogue.id, recording[:place])
 
 
+async def assert_identical(app: App, stage: Stage, tasks: int) -> None:
+    """A backtest whose model is the recording finds every task the same, and runs no tool."""
+    ran, asked = len(stage.tools.ran), len(stage.server.requests)
+    made = await app.backtest(model="recorded")
+    assert {task.task_id: task for task in made.tasks if task.verdict != "same"} == {}
+    assert (len(made.tasks), made.coverage, made.skipped) == (tasks, 1.0, {})
+    assert (len(stage.tools.ran), len(stage.server.requests)) == (ran, asked)
+
+
 @pytest.mark.parametrize("name", FILES)
 async def test_streamed_in_one_opening(recorded: Recorded, tmp_path: Path, name: str) -> None:
     dialogues = read(recorded(name))
@@ -99,6 +108,7 @@ async def test_streamed_in_one_opening(recorded: Recorded, tmp_path: Path, name:
         async with segue.open(tmp_path / "segue.db", agents=[agent]) as app:
             for dialogue in dialogues:
                 assert_same(dialogue, await stage.replay(dialogue, lambda: nullcontext(app)))
+            await assert_identical(app, stage, sum(len(dialogue.users) for dialogue in dialogues))
     assert all(request.body["stream"] for request in stage.server.requests)
 
 
@@ -137,6 +147,7 @@ async def test_as_conversations_whose_calls_the_api_carries_out(recorded: Record
             last = [reply["content"] for reply in dialogue.replies if not reply.get("tool_calls")]
             answers = said_by(conversation, Role.BOT)
             assert all(answer.endswith(text) for answer, text in zip(answers, last, strict=True))
+        await assert_identical(app, stage, sum(len(dialogue.users) for dialogue in dialogues))
 
 
 def conversation_of(dialogue: Dialogue) -> ConversationConfig:

@@ -197,6 +197,17 @@ def test_tasks_end_with_their_answer_or_by_their_budget(courses: list[Course]) -
     assert Counter(course.result["status"] for course in courses) == {"done": 17, "error": 8}
 
 
+async def test_a_backtest_finds_each_task_as_it_was_recorded(recorded: Recorded, tmp_path: Path) -> None:
+    """Its model is the recording; missing tools, tools that raised and unreadable replies included."""
+    async with segue.open(tmp_path / "segue.db") as app:
+        for task in tasks(recorded):
+            rounds = task["max_iteration"] if answered(task) else len(task["recursions"])
+            course = await take(app, task, [reply_of(recursion) for recursion in task["recursions"]], rounds)
+            (found,) = (await app.backtest(course.result["session_id"], model="recorded")).tasks
+            assert (found.task_id, found.verdict) == (course.result["task_id"], "same"), found
+            assert {*found.answered} <= {"recording"}
+
+
 async def test_a_task_goes_on_after_what_was_unreadable(recorded: Recorded, tmp_path: Path) -> None:
     """In the recording it ended there; the next prompt holds why it could not be read."""
     broken = [task for task in tasks(recorded) if not task["recursions"][-1]["action_type"]]

@@ -297,7 +297,9 @@ async def bench() -> AsyncIterator[Callable[..., Awaitable[Bench]]]:
 
 
 @pytest.mark.parametrize("name", SESSIONS)
-async def test_a_session_replays_as_recorded_and_a_backtest_finds_it_the_same(name: str, bench: Callable[..., Awaitable[Bench]]) -> None:
+async def test_a_session_replays_as_recorded_and_a_backtest_finds_it_the_same(
+    name: str, bench: Callable[..., Awaitable[Bench]]
+) -> None:
     fields, drive, script = SESSIONS[name]
     laid = await bench(script, **fields)
     await drive(laid)

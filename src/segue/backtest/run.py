@@ -16,6 +16,7 @@ from ..registry import Registry
 from ..rehearsal.cassette.cassette import ToolCall
 from ..runtime.modes import chat_graph
 from .behaviour import Behaviour, recorded_behaviour
+from .bots import bots_of, registered
 from .comparison import CHANGED, TaskReport, Verdict, compared, sides
 from .recording import RecordedTurn, Recording, age
 from .turn import Policy, Setup, TurnRun
@@ -123,8 +124,9 @@ async def backtest(
         return report
 
     on_progress(0, len(turns))
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one(turn)) for turn in turns]
+    with registered(registry, await bots_of(storage, registry, turns)):
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(turn)) for turn in turns]
     return Backtest(tasks=[task.result() for task in tasks], skipped=recording.skipped)
 
 
