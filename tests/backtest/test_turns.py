@@ -154,3 +154,15 @@ async def test_sessions_are_selected(recorded: Path) -> None:
             await app.backtest("nobody")
         with pytest.raises(ConfigurationError, match="is not an age"):
             await app.backtest(since="yesterday")
+
+
+async def test_steps_are_judged_each_by_itself(recorded: Path) -> None:
+    made = await backtested(recorded, model="recorded", steps=True)
+    assert [[*task.steps] for task in made.tasks] == [["same"] * 3, ["same"]]
+    script = [call_tool(("look", {"order": 18})), SAID[1], answer("It is done."), THANKS]
+    made = await backtested(recorded, script, steps=True)
+    assert [*made.tasks[0].steps] == ["other_calls", "same", "other_words"]
+    assert made.agreement and made.agreement.value == 0.75
+    made = await backtested(recorded, [SAID[0], answer("No."), SAID[2], THANKS], steps=True)
+    assert (made.tasks[0].verdict, RAN) == ("other_effects", [])
+    assert made.tasks[0].effects.dropped == [{"name": "refund", "arguments": {"order": 17}}]

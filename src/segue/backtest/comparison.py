@@ -1,10 +1,10 @@
 """The comparison of what an agent did in a turn with what it does now."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from ..core.records import Json
 from ..prompts.catalogue import backtest_text
@@ -56,6 +56,9 @@ class Difference:
         return backtest_text(f"difference_{kind}", language, then=then, now=now, call=self.call)
 
 
+_EFFECTS = ("added", "dropped", "changed")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Effects:
     """Calls with effects that differ: {"name", "arguments"}, and of changed ones {"name", "then", "now"}."""
@@ -63,6 +66,12 @@ class Effects:
     added: Sequence[Json] = ()
     dropped: Sequence[Json] = ()
     changed: Sequence[Json] = ()
+
+    @classmethod
+    def of(cls, parts: Iterable["Effects"]) -> Self:
+        """All of these together."""
+        every = list(parts)
+        return cls(**{name: [each for part in every for each in getattr(part, name)] for name in _EFFECTS})
 
     def __bool__(self) -> bool:
         return bool(self.added or self.dropped or self.changed)
@@ -99,6 +108,8 @@ class TaskReport:
     success: tuple[bool | None, bool | None] = (None, None)
     judged: str = ""
     """Why the judge decided so."""
+    steps: Sequence[Verdict] = ()
+    """The verdict on each decision, where those were compared."""
 
     def json(self) -> Json:
         """The task as JSON."""

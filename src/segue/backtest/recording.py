@@ -21,8 +21,9 @@ from ..rehearsal.cassette.recorder import turn_of
 from ..runtime.run import state_at
 from ..runtime.runner import thread_config
 
-SKIPPED = ("unfinished", "cancelled", "copy", "no_history", "damaged")
-"""Why a task is left out: it has not ended, a person cancelled it, it repeats another one, or cannot be read."""
+SKIPPED = ("unfinished", "cancelled", "copy", "no_history", "damaged", "no_steps")
+"""Why a task is left out: it has not ended, a person cancelled it, it repeats another one, cannot be read,
+or has no decision to compare."""
 
 
 def age(text: str) -> float:

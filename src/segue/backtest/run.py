@@ -5,7 +5,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from typing_extensions import TypedDict
 
@@ -14,11 +14,13 @@ from ..core.records import Json
 from ..nodes.chat.run_mode import ModeGraph
 from ..registry import Registry
 from ..rehearsal.cassette.cassette import ToolCall
+from ..rehearsal.report.statistics import Estimate, rate
 from ..runtime.modes import chat_graph
 from .behaviour import Behaviour, recorded_behaviour
 from .bots import bots_of, registered
-from .comparison import CHANGED, TaskReport, Verdict, compared, sides
+from .comparison import CHANGED, Effects, TaskReport, Verdict, compared, sides
 from .recording import RecordedTurn, Recording, age
+from .steps import decided_anew, steps_of
 from .turn import Policy, Setup, TurnRun
 
 CONCURRENT = 8
@@ -39,6 +41,8 @@ class BacktestOptions(TypedDict, total=False):
     seed: int
     model: str
     """Takes the place of the agents' own; "recorded" replies what was recorded."""
+    steps: bool
+    """Compare each decision by itself, made anew from its recorded state, instead of whole turns."""
     live_reads: bool
     """Run a tool that only reads where the recording has no result of its call."""
     effects: Policy
@@ -79,14 +83,32 @@ class Backtest:
         return answered["recording"] / answered.total() if answered else None
 
     @property
+    def agreement(self) -> Estimate | None:
+        """The share of decisions that are the same, or differ in words only; None where none were compared."""
+        steps = [verdict for task in self.tasks for verdict in task.steps]
+        return rate(sum(verdict not in CHANGED for verdict in steps), len(steps))
+
+    @property
+    def shares(self) -> dict[str, Estimate | None]:
+        """The share of tasks with each verdict, with its interval."""
+        return {name: rate(count, len(self.tasks)) for name, count in self.summary.items()}
+
+    @property
     def is_changed(self) -> bool:
         """Whether a task fails, or makes other calls."""
         return any(task.verdict in CHANGED for task in self.tasks)
 
     def json(self) -> Json:
-        """{"summary", "coverage", "tasks", "skipped"}."""
-        tasks = [task.json() for task in self.tasks]
-        return {"summary": self.summary, "coverage": self.coverage, "tasks": tasks, "skipped": dict(self.skipped)}
+        """{"summary", "shares", "coverage", "agreement", "tasks", "skipped"}."""
+        shares = {name: asdict(share) if share else None for name, share in self.shares.items()}
+        return {
+            "summary": self.summary,
+            "shares": shares,
+            "coverage": self.coverage,
+            "agreement": asdict(self.agreement) if self.agreement else None,
+            "tasks": [task.json() for task in self.tasks],
+            "skipped": dict(self.skipped),
+        }
 
 
 async def backtest(
@@ -115,10 +137,10 @@ async def backtest(
     limit, done = asyncio.Semaphore(options.get("concurrency", CONCURRENT)), 0
     on_progress = options.get("on_progress", _ignore)
 
-    async def one(turn: RecordedTurn) -> TaskReport:
+    async def one(turn: RecordedTurn) -> TaskReport | None:
         nonlocal done
         async with limit:
-            report = await _task(setup, turn)
+            report = await (_steps(setup, recording, turn) if options.get("steps") else _turn(setup, turn))
         done += 1
         on_progress(done, len(turns))
         return report
@@ -127,7 +149,8 @@ async def backtest(
     with registered(registry, await bots_of(storage, registry, turns)):
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(turn)) for turn in turns]
-    return Backtest(tasks=[task.result() for task in tasks], skipped=recording.skipped)
+    reports = [report for task in tasks if (report := task.result())]
+    return Backtest(tasks=reports, skipped=recording.skipped)
 
 
 def _ignore(done: int, total: int) -> None:
@@ -151,7 +174,33 @@ def _shapes(turns: Sequence[RecordedTurn]) -> dict[str, list[ToolCall]]:
     return found
 
 
-async def _task(setup: Setup, recorded: RecordedTurn) -> TaskReport:
+async def _steps(setup: Setup, recording: Recording, recorded: RecordedTurn) -> TaskReport | None:
+    """The decisions of a turn, of which the worst is the task's; None where it has none that can be made anew."""
+    if setup.registry.get(recorded.task.agent_id) is None:
+        return await _turn(setup, recorded)
+    made = [await decided_anew(setup, recorded, step) async for step in steps_of(recording, recorded)]
+    if not made:
+        recording.skipped[recorded.task.task_id] = "no_steps"
+        return None
+    worst = min(made, key=lambda step: [*Verdict].index(step.verdict))
+    first = next((step.difference for step in made if step.difference), None)
+    then = recorded_behaviour(recorded, setup.tools(recorded))
+    return TaskReport(
+        session_id=recorded.task.thread_id,
+        task_id=recorded.task.task_id,
+        verdict=worst.verdict,
+        difference=first,
+        effects=Effects.of(step.effects for step in made),
+        message=recorded.turn.message,
+        answers=(then.answer, ""),
+        cost=sides(then.usage.get("cost"), None),
+        tokens=sides(_tokens(then), None),
+        seconds=sides(then.seconds, None),
+        steps=[step.verdict for step in made],
+    )
+
+
+async def _turn(setup: Setup, recorded: RecordedTurn) -> TaskReport:
     if setup.registry.get(recorded.task.agent_id) is None:
         now = Behaviour(status="error", error=f"There is no agent {recorded.task.agent_id}.", usage={})
     else:

@@ -247,12 +247,19 @@ def nearest(calls: Sequence[ToolCall], arguments: Mapping[str, Any]) -> ToolCall
     return max(calls, key=lambda call: sum(call.arguments.get(n) == v for n, v in arguments.items()), default=None)
 
 
-class TurnRun:
-    """One turn under way."""
+def failed(error: BaseException, **made: Any) -> Behaviour:
+    """What a turn came to that failed."""
+    text = str(error) if isinstance(error, SegueError) else f"{type(error).__name__}: {error}"
+    return Behaviour(status="error", error=text, usage={}, **made)
 
-    def __init__(self, setup: Setup, recorded: RecordedTurn) -> None:
+
+class TurnRun:
+    """One turn under way; `notes` are what a person had added to it, by default as it was recorded."""
+
+    def __init__(self, setup: Setup, recorded: RecordedTurn, notes: Sequence[str] | None = None) -> None:
         self._setup = setup
         self._recorded = recorded
+        self._notes = notes
         self._agent = setup.agent(recorded)
         self._tools = setup.tools(recorded)
         self._tape = Tape(Cassette(session=recorded.task.thread_id, turns=(recorded.turn,), messages=()), compare=False)
@@ -272,8 +279,7 @@ class TurnRun:
         if self._executor.stopped:
             return Behaviour(status="stopped", usage={}, **made)
         if error:
-            text = str(error) if isinstance(error, SegueError) else f"{type(error).__name__}: {error}"
-            return Behaviour(status="error", error=text, usage={}, **made)
+            return failed(error, **made)
         result = running.result()
         if result is None:
             return Behaviour(status="waiting", question=self._question, usage={}, **made)
@@ -294,10 +300,10 @@ class TurnRun:
         task = self._recorded.task
         if task.mode not in (*self._setup.modes, AUTO):
             raise UnknownMode(task.mode, [*self._setup.modes, AUTO])
-        await self._setup.registry.prepare(self._agent)
+        await self.prepare()
         message = HumanMessage(task.message, additional_kwargs=naming(task.attachments))
         given: Any = {"messages": [*self._recorded.history, message], "assignment": {"task_id": task.task_id}}
-        graph, context = self._setup.graph, self._context()
+        graph, context = self._setup.graph, self.context()
         config: RunnableConfig = {**thread_config(task.thread_id), "recursion_limit": recursion_limit(self._agent)}
         while True:
             out: Json = await graph.ainvoke(given, config, context=context)
@@ -309,11 +315,18 @@ class TurnRun:
                 return None
             given = Command(resume={asked.id: value})
 
-    def _context(self) -> AppContext:
+    async def prepare(self) -> None:
+        """Make the agent's tools ready."""
+        await self._setup.registry.prepare(self._agent)
+
+    def context(self) -> AppContext:
+        """What the turn's graph runs with: recorded results, ids and time, and nothing that is stored."""
         task, turn, registry = self._recorded.task, self._recorded.turn, self._setup.registry
         model = "" if self._is_recorded else self._setup.model
 
         async def notes(task_id: str) -> Sequence[str]:
+            if self._notes is not None:
+                return self._notes
             return self._tape.notes() if self._is_recorded else turn.notes
 
         async def permissions(agent_id: str) -> Sequence[Grant]:

@@ -30,6 +30,10 @@ Model = Annotated[
         "agents' own.",
     ),
 ]
+Steps = Annotated[
+    bool,
+    typer.Option("--steps", help="Compare each decision by itself, from its recorded state, instead of whole turns."),
+]
 LiveReads = Annotated[
     bool, typer.Option("--live-reads", help="Run tools that only read, where a call has no recorded result.")
 ]
@@ -51,6 +55,7 @@ def backtest(
     sample: Sample = None,
     seed: Seed = 0,
     model: Model = "",
+    steps: Steps = False,
     live_reads: LiveReads = False,
     effects: Effects = "stop",
     agents: options.Agents = "",
@@ -63,8 +68,8 @@ def backtest(
     recorded results, and none with an effect runs. The exit code is 1 if calls or effects change.
     """
     settings = Settings(db, agents)
-    given: BacktestOptions = {"since": since, "seed": seed, "model": model, "live_reads": live_reads}
-    given["effects"] = effects
+    given: BacktestOptions = {"since": since, "seed": seed, "model": model, "steps": steps}
+    given |= {"live_reads": live_reads, "effects": effects}
     if sample is not None:
         given["sample"] = sample
     with report_errors(settings):
@@ -103,6 +108,9 @@ def _print(made: "Backtest", language: str) -> None:
     typer.echo(backtest_text("summary", language, n=len(made.tasks), counts=counted(made.summary)))
     if made.coverage is not None:
         typer.echo(backtest_text("coverage", language, share=f"{made.coverage:.0%}"))
+    if share := made.agreement:
+        interval = f"{share.value:.0%} ({share.low:.0%} – {share.high:.0%})"
+        typer.echo(backtest_text("agreement", language, share=interval))
     if made.skipped:
         print_note(backtest_text("skipped", language, counts=counted(Counter(made.skipped.values()))))
     for task in made.changed[:SHOWN]:
