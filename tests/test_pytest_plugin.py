@@ -85,3 +85,16 @@ def test_without_the_agents_file_the_failure_says_which_agent_is_missing(
     failed = run(pytester)
     failed.assert_outcomes(failed=1)
     failed.stdout.fnmatch_lines(["There is no agent 'clock'; use one of: travel, data.*"])
+
+
+def test_a_backtest_passes_until_agents_call_otherwise(pytester: pytest.Pytester, project: Path) -> None:
+    (project / "test_backtest.py").write_text(
+        "def test_backtest(segue_backtest):\n    assert len(segue_backtest('segue.db').tasks) == 1\n", encoding="utf-8"
+    )
+    run(pytester, "test_backtest.py").assert_outcomes(passed=1)
+
+    (project / "agents.toml").write_text(AGENTS.format(kind="kind").replace('["clock"]', "[]"), encoding="utf-8")
+    failed = run(pytester, "test_backtest.py")
+
+    failed.assert_outcomes(failed=1)
+    failed.stdout.fnmatch_lines(["*other effects: What time is it in Tokyo?*"])

@@ -450,9 +450,9 @@ class App:
         await self.sessions.delete(session_id, keep_memory)
 
     async def backtest(self, *session_ids: str, **options: "Unpack[BacktestOptions]") -> "Backtest":
-        """What this app's agents would do otherwise in recorded sessions, all or these; the database is only read.
+        """What this app's agents would do otherwise in recorded sessions, all or these; no call with an effect runs.
 
-        No call with an effect runs. Options are those of `segue.backtest.BacktestOptions`.
+        Options are those of `segue.backtest.BacktestOptions`; the database is only read.
 
         Raises:
             UnknownThread, ConfigurationError.
@@ -472,8 +472,6 @@ class App:
         from .backtest import check_unfinished
 
         return await check_unfinished(self._storage, {**self._modes, **UNLISTED}, self.agents, language)
-
-    # Users.
 
     async def preferences(self, user_id: str) -> Json:
         """{"default_mode", "mode_history": [{"query", "mode", "rating"}]}, the latest first."""

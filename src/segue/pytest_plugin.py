@@ -1,19 +1,27 @@
-"""The pytest plugin: a `*.cassette.yaml` file is a test, and `segue_replay` replays one with agents of a test's own."""
+"""The pytest plugin: a `*.cassette.yaml` file is a test; `segue_replay` replays one, `segue_backtest` is a backtest."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
 from .core.files import SUFFIX
 
+if TYPE_CHECKING:
+    from .backtest import Backtest
+
 Replays: TypeAlias = Callable[..., None]
+Backtests: TypeAlias = "Callable[..., Backtest]"
 
 
 class ReplayDiffers(AssertionError):
     """The agent does not do what was recorded; the message shows the first difference."""
+
+
+class BacktestDiffers(AssertionError):
+    """Changed agents would call tools otherwise in recorded sessions, or fail; the message shows where."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -65,6 +73,41 @@ def segue_replay(pytestconfig: pytest.Config) -> Replays:
         _replay(Path(cassette), list(agents), modes or {})
 
     return replays
+
+
+@pytest.fixture
+def segue_backtest(pytestconfig: pytest.Config) -> Backtests:
+    """A function (database, *session_ids, agents=None, modes=None, **options) that fails the test if calls change.
+
+    It returns the backtest. Agents and modes are as in `segue_replay`, options those of `App.backtest`.
+    """
+
+    def backtests(
+        database: str | Path,
+        *session_ids: str,
+        agents: Iterable[Any] | None = None,
+        modes: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> "Backtest":
+        __tracebackhide__ = True
+        if agents is None:
+            agents, in_file = _agents_file(pytestconfig)
+            modes = in_file if modes is None else modes
+        made = asyncio.run(_backtest(str(database), session_ids, list(agents), modes or {}, options))
+        if made.is_changed:
+            raise BacktestDiffers("\n\n".join(task.describe() for task in made.differing))
+        return made
+
+    return backtests
+
+
+async def _backtest(
+    database: str, session_ids: Iterable[str], agents: list[Any], modes: Mapping[str, Any], options: Mapping[str, Any]
+) -> "Backtest":
+    from .entry import open as open_app
+
+    async with open_app(database, agents=agents, modes=modes) as app:
+        return await app.backtest(*session_ids, **options)
 
 
 def _agents_file(config: pytest.Config) -> tuple[list[Any], Mapping[str, Any]]:

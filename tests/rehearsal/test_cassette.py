@@ -297,9 +297,7 @@ async def bench() -> AsyncIterator[Callable[..., Awaitable[Bench]]]:
 
 
 @pytest.mark.parametrize("name", SESSIONS)
-async def test_a_session_replays_as_recorded_and_a_backtest_finds_it_the_same(
-    name: str, bench: Callable[..., Awaitable[Bench]]
-) -> None:
+async def test_a_session_replays_and_backtests_as_recorded(name: str, bench: Callable[..., Awaitable[Bench]]) -> None:
     fields, drive, script = SESSIONS[name]
     laid = await bench(script, **fields)
     await drive(laid)
@@ -308,6 +306,8 @@ async def test_a_session_replays_as_recorded_and_a_backtest_finds_it_the_same(
     made = await laid.app.backtest("s", model="recorded")
     assert {task.task_id: task.verdict for task in made.tasks if task.verdict != "same"} == {}
     assert {*made.skipped.values()} <= {"cancelled"}
+    steps = await laid.app.backtest("s", model="recorded", steps=True)
+    assert {task.task_id: task.steps for task in steps.tasks if {*task.steps} != {"same"}} == {}
     assert (laid.ran, len(laid.server.requests)) == (ran, asked), "a replay ran a tool or asked a model"
     assert [*cassette.messages] == await laid.app.history("s")
     text = dump(cassette)

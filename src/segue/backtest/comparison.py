@@ -10,6 +10,9 @@ from ..core.records import Json
 from ..prompts.catalogue import backtest_text
 from .behaviour import Behaviour, MadeCall
 
+MESSAGE_CHARS = 80
+"""Characters of a message where a task is described."""
+
 
 def shortened(text: str, most: int) -> str:
     """A text on one line, or its beginning."""
@@ -110,6 +113,12 @@ class TaskReport:
     """Why the judge decided so."""
     steps: Sequence[Verdict] = ()
     """The verdict on each decision, where those were compared."""
+
+    def describe(self, language: str = "en") -> str:
+        """The verdict, the message and the first difference."""
+        verdict, message = backtest_text(self.verdict, language), shortened(self.message, MESSAGE_CHARS)
+        head = f"{verdict}: {message}  ({self.session_id}, {self.task_id[:8]})"
+        return f"{head}\n{self.difference.describe(language)}" if self.difference else head
 
     def json(self) -> Json:
         """The task as JSON."""

@@ -5,20 +5,23 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from typing_extensions import TypedDict
 
 from ..checkpoints.storage import Storage
+from ..core.agents import Agent
 from ..core.records import Json
 from ..nodes.chat.run_mode import ModeGraph
 from ..registry import Registry
 from ..rehearsal.cassette.cassette import ToolCall
-from ..rehearsal.report.statistics import Estimate, rate
+from ..rehearsal.report.judge import judge_named
+from ..rehearsal.report.statistics import SIGNIFICANT, Estimate, mcnemar, rate
 from ..runtime.modes import chat_graph
 from .behaviour import Behaviour, recorded_behaviour
 from .bots import bots_of, registered
 from .comparison import CHANGED, Effects, TaskReport, Verdict, compared, sides
+from .judge import judged
 from .recording import RecordedTurn, Recording, age
 from .steps import decided_anew, steps_of
 from .turn import Policy, Setup, TurnRun
@@ -48,17 +51,43 @@ class BacktestOptions(TypedDict, total=False):
     effects: Policy
     """What another call without a recorded result does: `stop` ends the turn, `recorded-shape` gives it the result of
     the call of that tool whose arguments are most alike."""
+    judge: str
+    """A language model that decides whether other words say the same, and whether each version does what was asked."""
+    baseline: Sequence[Agent]
+    """The unchanged agents, whose own changes by chance are taken into account."""
     concurrency: int
     """Turns that are answered at the same time; 8."""
     on_progress: Progress
 
 
+@dataclass(frozen=True)
+class Change:
+    """Of paired tasks, how many got worse and better, and the p-value of McNemar's exact test."""
+
+    worse: int
+    better: int
+
+    @property
+    def p_value(self) -> float:
+        return mcnemar(self.better, self.worse)
+
+    @property
+    def exceeds_noise(self) -> bool:
+        """Whether so much worse would be rare between two equal agents."""
+        return self.worse > self.better and self.p_value < SIGNIFICANT
+
+    def json(self) -> Json:
+        """{"worse", "better", "p_value", "exceeds_noise"}."""
+        return {**asdict(self), "p_value": self.p_value, "exceeds_noise": self.exceeds_noise}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Backtest:
-    """The outcome of a backtest; `skipped` says why tasks were left out."""
+    """The outcome of a backtest; `skipped` says why tasks were left out, `baseline` is that of the unchanged agents."""
 
     tasks: Sequence[TaskReport]
     skipped: Mapping[str, str] = field(default_factory=dict)
+    baseline: "Backtest | None" = None
 
     @property
     def summary(self) -> dict[str, int]:
@@ -67,12 +96,11 @@ class Backtest:
         return {str(verdict): found[verdict] for verdict in reversed(Verdict)}
 
     @property
-    def changed(self) -> list[TaskReport]:
+    def differing(self) -> list[TaskReport]:
         """The tasks that differ, the worst first."""
         order = [*Verdict]
-        return sorted(
-            (task for task in self.tasks if task.verdict != Verdict.SAME), key=lambda task: order.index(task.verdict)
-        )
+        differ = [task for task in self.tasks if task.verdict is not Verdict.SAME]
+        return sorted(differ, key=lambda task: order.index(task.verdict))
 
     @property
     def coverage(self) -> float | None:
@@ -94,18 +122,42 @@ class Backtest:
         return {name: rate(count, len(self.tasks)) for name, count in self.summary.items()}
 
     @property
+    def success(self) -> Change | None:
+        """How the success of tasks changed, where a judge says so; None where none does."""
+        known = [task.success for task in self.tasks if None not in task.success]
+        if not known:
+            return None
+        return Change(
+            sum(then is True and not now for then, now in known), sum(now is True and not then for then, now in known)
+        )
+
+    @property
+    def beyond_baseline(self) -> Change | None:
+        """The tasks that change only now, and only with the unchanged agents; None without a baseline."""
+        if self.baseline is None:
+            return None
+        before = {task.task_id: task.verdict in CHANGED for task in self.baseline.tasks}
+        pairs = [(before[t.task_id], t.verdict in CHANGED) for t in self.tasks if t.task_id in before]
+        return Change(sum(now and not then for then, now in pairs), sum(then and not now for then, now in pairs))
+
+    @property
     def is_changed(self) -> bool:
-        """Whether a task fails, or makes other calls."""
+        """Whether a task fails or makes other calls; with a baseline, whether more do than by chance."""
+        if change := self.beyond_baseline:
+            return change.exceeds_noise
         return any(task.verdict in CHANGED for task in self.tasks)
 
     def json(self) -> Json:
-        """{"summary", "shares", "coverage", "agreement", "tasks", "skipped"}."""
+        """{"summary", "shares", "coverage", "agreement", "success", "baseline", "tasks", "skipped"}."""
         shares = {name: asdict(share) if share else None for name, share in self.shares.items()}
+        change = self.beyond_baseline
         return {
             "summary": self.summary,
             "shares": shares,
             "coverage": self.coverage,
             "agreement": asdict(self.agreement) if self.agreement else None,
+            "success": self.success.json() if self.success else None,
+            "baseline": {"summary": self.baseline.summary, **change.json()} if self.baseline and change else None,
             "tasks": [task.json() for task in self.tasks],
             "skipped": dict(self.skipped),
         }
@@ -133,7 +185,24 @@ async def backtest(
         live_reads=options.get("live_reads", False),
         effects=options.get("effects", "stop"),
         shapes=_shapes(turns),
+        judge=judge_named(options["judge"]) if options.get("judge") else None,
     )
+    baseline = None
+    if "baseline" in options:
+        unchanged = Registry()
+        for agent in options["baseline"]:
+            unchanged.register(agent)
+        before = replace(setup, registry=unchanged, model="", judge=None)
+        baseline = Backtest(tasks=await _tasks(before, recording, turns, {**options, "on_progress": _ignore}))
+        await unchanged.close()
+    tasks = await _tasks(setup, recording, turns, options)
+    return Backtest(tasks=tasks, skipped=recording.skipped, baseline=baseline)
+
+
+async def _tasks(
+    setup: Setup, recording: Recording, turns: Sequence[RecordedTurn], options: BacktestOptions
+) -> list[TaskReport]:
+    """The reports of the turns, in their order."""
     limit, done = asyncio.Semaphore(options.get("concurrency", CONCURRENT)), 0
     on_progress = options.get("on_progress", _ignore)
 
@@ -146,11 +215,10 @@ async def backtest(
         return report
 
     on_progress(0, len(turns))
-    with registered(registry, await bots_of(storage, registry, turns)):
+    with registered(setup.registry, await bots_of(setup.storage, setup.registry, turns)):
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(turn)) for turn in turns]
-    reports = [report for task in tasks if (report := task.result())]
-    return Backtest(tasks=reports, skipped=recording.skipped)
+    return [report for task in tasks if (report := task.result())]
 
 
 def _ignore(done: int, total: int) -> None:
@@ -207,7 +275,7 @@ async def _turn(setup: Setup, recorded: RecordedTurn) -> TaskReport:
         now = await TurnRun(setup, recorded).run()
     then = recorded_behaviour(recorded, setup.tools(recorded))
     verdict, difference, effects = compared(then, now)
-    return TaskReport(
+    report = TaskReport(
         session_id=recorded.task.thread_id,
         task_id=recorded.task.task_id,
         verdict=verdict,
@@ -221,6 +289,10 @@ async def _turn(setup: Setup, recorded: RecordedTurn) -> TaskReport:
         seconds=sides(then.seconds, now.seconds),
         answered=dict(Counter(call.answered for call in now.calls)),
     )
+    if setup.judge is None or verdict is Verdict.SAME:
+        return report
+    agent = setup.registry.get(recorded.task.agent_id)
+    return await judged(setup.judge, recorded, agent.prompt if agent else "", then, now, report)
 
 
 def _tokens(behaviour: Behaviour) -> int:

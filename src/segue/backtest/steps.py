@@ -1,4 +1,4 @@
-"""Recorded decisions made anew, each from the state that was recorded, so that one is judged although another differs."""
+"""Recorded decisions made anew, each from its recorded state: one is judged although an earlier one differs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping

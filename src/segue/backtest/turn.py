@@ -70,6 +70,7 @@ class Setup:
     live_reads: bool = False
     effects: Policy = "stop"
     shapes: Mapping[str, Sequence[ToolCall]] = field(default_factory=dict)
+    judge: Model | None = None
 
     @property
     def graph(self) -> CompiledStateGraph[Any, Any, Any, Any]:

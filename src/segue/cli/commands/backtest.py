@@ -1,6 +1,8 @@
 """`segue backtest`: what changed agents would do otherwise in recorded sessions."""
 
 import asyncio
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -14,7 +16,7 @@ from ..views.sanitize import printable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...backtest import Backtest, BacktestOptions, TaskReport
+    from ...backtest import Backtest, BacktestOptions
 
 Sessions = Annotated[
     list[str] | None, typer.Argument(metavar="[SESSION]...", help="The sessions; by default all: see `segue sessions`.")
@@ -44,9 +46,30 @@ Effects = Annotated[
         help="What a call without a recorded result does: end the turn, or go on with the result of a similar call.",
     ),
 ]
+Judge = Annotated[
+    str,
+    typer.Option(
+        "--judge",
+        metavar="MODEL",
+        help="Have a model decide whether other words say the same, and whether each version does what was asked: "
+        "openai:NAME.",
+    ),
+]
+Baseline = Annotated[
+    str,
+    typer.Option(
+        "--baseline",
+        metavar="FILE",
+        help="The agents file as it was: only what changes more often than with it counts, for models that answer "
+        "differently each time.",
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Write backtest.json, backtest.md and backtest.html into this folder."),
+]
 SHOWN = 20
 """Tasks that differ, of which the terminal shows the first ones."""
-MESSAGE_CHARS = 80
 
 
 def backtest(
@@ -58,6 +81,9 @@ def backtest(
     steps: Steps = False,
     live_reads: LiveReads = False,
     effects: Effects = "stop",
+    judge: Judge = "",
+    baseline: Baseline = "",
+    out: Out = None,
     agents: options.Agents = "",
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
@@ -69,16 +95,26 @@ def backtest(
     """
     settings = Settings(db, agents)
     given: BacktestOptions = {"since": since, "seed": seed, "model": model, "steps": steps}
-    given |= {"live_reads": live_reads, "effects": effects}
+    given |= {"live_reads": live_reads, "effects": effects, "judge": judge}
     if sample is not None:
         given["sample"] = sample
     with report_errors(settings):
+        if baseline:
+            given["baseline"] = replace(settings, agents_file=baseline).agents()
         made = asyncio.run(_backtested(settings, sessions or [], given))
+        files = _written(made, out, settings.ui_language) if out else []
     if as_json:
         write_json(made.json(), indent=2)
     else:
         _print(made, settings.ui_language)
+        typer.echo("".join(f"\n{file}" for file in files))
     raise typer.Exit(FAILED if made.is_changed else 0)
+
+
+def _written(made: "Backtest", folder: Path, language: str) -> list[Path]:
+    from ...backtest.report import write_report
+
+    return write_report(made, folder, language)
 
 
 async def _backtested(settings: Settings, sessions: list[str], given: "BacktestOptions") -> "Backtest":
@@ -108,22 +144,16 @@ def _print(made: "Backtest", language: str) -> None:
     typer.echo(backtest_text("summary", language, n=len(made.tasks), counts=counted(made.summary)))
     if made.coverage is not None:
         typer.echo(backtest_text("coverage", language, share=f"{made.coverage:.0%}"))
+    if change := made.beyond_baseline:
+        text = "is_noise" if not change.exceeds_noise else "exceeds_noise"
+        numbers = {"worse": change.worse, "better": change.better, "p": f"{change.p_value:.3g}"}
+        typer.echo(backtest_text(text, language, **numbers))
     if share := made.agreement:
         interval = f"{share.value:.0%} ({share.low:.0%} – {share.high:.0%})"
         typer.echo(backtest_text("agreement", language, share=interval))
     if made.skipped:
         print_note(backtest_text("skipped", language, counts=counted(Counter(made.skipped.values()))))
-    for task in made.changed[:SHOWN]:
-        _print_task(task, language)
-    if len(made.changed) > SHOWN:
-        typer.echo("\n" + backtest_text("more", language, n=len(made.changed) - SHOWN))
-
-
-def _print_task(task: "TaskReport", language: str) -> None:
-    from ...backtest.comparison import shortened
-    from ...prompts.catalogue import backtest_text
-
-    verdict, message = backtest_text(task.verdict, language), shortened(task.message, MESSAGE_CHARS)
-    lines = [f"\n{verdict}: {message}  ({task.session_id}, {task.task_id[:8]})"]
-    lines += [task.difference.describe(language)] if task.difference else []
-    typer.echo(printable("\n".join(lines)))
+    for task in made.differing[:SHOWN]:
+        typer.echo(printable(f"\n{task.describe(language)}"))
+    if len(made.differing) > SHOWN:
+        typer.echo("\n" + backtest_text("more", language, n=len(made.differing) - SHOWN))

@@ -114,7 +114,7 @@ def _rendered(template: str, report: Report, comparison: Comparison | None, lang
 
     say = partial(_said, language)
     shared = {"report": report, "comparison": comparison, "language": language, "say": say, "listed": listed}
-    return _environment().get_template(template).render(**shared, rows=figures(report, language), **values)
+    return environment().get_template(template).render(**shared, rows=figures(report, language), **values)
 
 
 def _said(language: str, name: str, /, **slots: object) -> str:
@@ -122,13 +122,18 @@ def _said(language: str, name: str, /, **slots: object) -> str:
 
 
 @cache
-def _environment() -> "Environment":
+def environment(*folders: Path) -> "Environment":
+    """The templates' engine, for the templates of these folders and of reports.
+
+    Raises:
+        MissingExtra: its library is not installed.
+    """
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
     except ImportError as error:
         raise MissingExtra("A report", "rehearsal") from error
     made = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader([*folders, TEMPLATES]),
         autoescape=select_autoescape(["html.j2"]),
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -1,12 +1,12 @@
 """The judge: a language model that reads a transcript and says whether the user's goal was reached."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from ...core.agents import Agent
 from ...core.conversation import Conversation, transcript
@@ -22,6 +22,7 @@ from ..log import read_log
 from ..text_file import replace_text
 from ..workflows.loader import find_scenario, load_workflow
 
+T = TypeVar("T")
 PARTIES = ("agent", "user", "tool")
 ATTEMPTS = 3
 _REPLY = object_schema(
@@ -56,12 +57,11 @@ def read_verdicts(folder: Path, model: str) -> dict[str, Verdict]:
         ) from error
 
 
-async def judge_batch(folder: Path, manifest: Manifest, model: str) -> dict[str, Verdict]:
-    """Have a model judge every conversation that has ended; one that it judged before is not asked about again.
+def judge_named(model: str) -> Model:
+    """The model that judges.
 
     Raises:
-        ConfigurationError: the model is no language model, or is not there.
-        ModelError: a call failed; the verdicts until then are kept.
+        ConfigurationError: it is no language model, or is not there.
     """
     agent = Agent(agent_id="judge", description="The judge of a rehearsal", temperature=0.0)
     judge = Registry((agent,)).model_for(agent, model)
@@ -69,6 +69,17 @@ async def judge_batch(folder: Path, manifest: Manifest, model: str) -> dict[str,
         raise ConfigurationError(
             "{name} cannot judge: name a language model, such as --judge openai:<name>.", name=judge.name
         )
+    return judge
+
+
+async def judge_batch(folder: Path, manifest: Manifest, model: str) -> dict[str, Verdict]:
+    """Have a model judge every conversation that has ended; one that it judged before is not asked about again.
+
+    Raises:
+        ConfigurationError: the model is no language model, or is not there.
+        ModelError: a call failed; the verdicts until then are kept.
+    """
+    judge = judge_named(model)
     verdicts = read_verdicts(folder, model)
     for planned in manifest.conversations():
         file = log_file(folder, planned)
@@ -87,22 +98,29 @@ async def judge_one(judge: Model, conversation: Conversation) -> Verdict:
     Raises:
         UnreadableReply: no attempt could be read.
     """
-    messages: list[BaseMessage] = [SystemMessage(_instructions(conversation)), HumanMessage(transcript(conversation))]
-    why = ""
+    messages = [SystemMessage(_instructions(conversation)), HumanMessage(transcript(conversation))]
+    request = ModelRequest(purpose="converse", messages=messages, schema=_REPLY, seed=conversation.config.seed)
+    return await ask_judge(judge, request, _read, conversation.conversation_id, conversation.language)
+
+
+async def ask_judge(
+    judge: Model, request: ModelRequest, read: Callable[[str], T], about: str, language: str = "en"
+) -> T:
+    """Ask until a reply can be read; each time with the reason why the one before could not.
+
+    Raises:
+        UnreadableReply: no attempt could be read.
+    """
+    messages, why = [*request.messages], ""
     for _ in range(ATTEMPTS):
-        request = ModelRequest(purpose="converse", messages=messages, schema=_REPLY, seed=conversation.config.seed)
-        text = (await _reply(judge, request)).text
+        text = (await _reply(judge, replace(request, messages=messages))).text
         try:
-            return _read(text)
+            return read(text)
         except UnreadableReply as error:
             why = str(error)
-            hint = HumanMessage(phrase("reply_unread", conversation.language, why=why))
-            messages = [*messages, AIMessage(text or "…"), hint]
+            messages += [AIMessage(text or "…"), HumanMessage(phrase("reply_unread", language, why=why))]
     raise UnreadableReply(
-        "The judge {judge} gave no verdict on {conversation}: {why}",
-        judge=judge.name,
-        conversation=conversation.conversation_id,
-        why=why,
+        "The judge {judge} gave no verdict on {conversation}: {why}", judge=judge.name, conversation=about, why=why
     )
 
 

@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import comb, sqrt
 from statistics import NormalDist
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
-Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
-Integers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+    Floats: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+    Integers: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+
 CONFIDENCE = 0.95
 _Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 RESAMPLES = 2_000
@@ -43,6 +46,8 @@ def pass_hat(k: int, trials: Mapping[str, Sequence[bool]]) -> Estimate | None:
 
     The interval is a percentile bootstrap over scenarios and, within each, over its trials. None if no scenario has k.
     """
+    import numpy as np
+
     enough = [(sum(results), len(results)) for results in trials.values() if len(results) >= k]
     if not enough:
         return None
@@ -54,12 +59,16 @@ def pass_hat(k: int, trials: Mapping[str, Sequence[bool]]) -> Estimate | None:
     return _estimate(float((_combinations(successes, k) / _combinations(sizes, k)).mean()), means)
 
 
-def _combinations(sizes: Integers, k: int) -> Floats:
+def _combinations(sizes: "Integers", k: int) -> "Floats":
     """How many sets of k each size has."""
+    import numpy as np
+
     return np.array([comb(size, k) for size in range(sizes.max() + 1)], np.float64)[sizes]
 
 
-def _estimate(value: float, resampled: Floats) -> Estimate:
+def _estimate(value: float, resampled: "Floats") -> Estimate:
+    import numpy as np
+
     low, high = np.quantile(resampled, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return Estimate(value, float(low), float(high))
 
@@ -96,12 +105,19 @@ def paired_test(pairs: Mapping[str, Sequence[tuple[bool, bool]]]) -> PairedTest 
         return None
     better = sum(after and not before for before, after in every)
     worse = sum(before and not after for before, after in every)
+    return PairedTest(len(every), better, worse, mcnemar(better, worse), _difference(list(pairs.values()), every))
+
+
+def mcnemar(better: int, worse: int) -> float:
+    """The p-value of McNemar's exact test: of so many pairs that changed, in one direction and in the other."""
     changed = better + worse
-    tail = sum(comb(changed, fewer) for fewer in range(min(better, worse) + 1)) / 2**changed
-    return PairedTest(len(every), better, worse, min(2 * tail, 1.0), _difference(list(pairs.values()), every))
+    tail = sum(comb(changed, fewer) for fewer in range(min(better, worse) + 1))
+    return min(2 * tail / float(2**changed), 1.0)
 
 
 def _difference(scenarios: Sequence[Sequence[tuple[bool, bool]]], every: Sequence[tuple[bool, bool]]) -> Estimate:
+    import numpy as np
+
     gains = [[int(after) - int(before) for before, after in listed] for listed in scenarios]
     shares = np.array([[listed.count(gain) / len(listed) for gain in (-1, 0, 1)] for listed in gains])
     sizes = np.array([len(listed) for listed in gains])

@@ -1,0 +1,87 @@
+"""What a backtest reports: its files, its statistics, and a judge's opinion."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import segue
+from segue.backtest import Backtest, TaskReport, Verdict
+from segue.backtest.comparison import Difference, Effects, Sides
+from segue.backtest.report import write_report
+from segue.backtest.run import Change
+from segue.core.agents import Agent
+from tests.fakes import ScriptedChatModel, answer
+from tests.loopback import LoopbackServer, Text
+
+NONE = Sides(then=None, now=None)
+
+
+def task(number: int, verdict: Verdict, **fields: Any) -> TaskReport:
+    about = {"session_id": "s", "task_id": f"{number:08d}-0", "message": f"<b>message {number}</b>"}
+    return TaskReport(**about, verdict=verdict, cost=NONE, tokens=NONE, seconds=NONE, **fields)
+
+
+CHANGED = task(
+    1,
+    Verdict.OTHER_EFFECTS,
+    difference=Difference("call", 'refund({"order": 17})', 'refund({"order": 71})', 2),
+    effects=Effects(changed=[{"name": "refund", "then": {"order": 17}, "now": {"order": 71}}]),
+    answered={"recording": 1, "nothing": 1},
+)
+MADE = Backtest(tasks=[task(0, Verdict.SAME, answered={"recording": 2}), CHANGED], skipped={"x": "copy"})
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "Other arguments"), ("zh", "参数不同")])
+def test_the_files_show_effects_side_by_side(tmp_path: Path, language: str, words: str) -> None:
+    found = {file.suffix: file.read_text(encoding="utf-8") for file in write_report(MADE, tmp_path / "out", language)}
+    assert json.loads(found[".json"])["summary"]["other_effects"] == 1
+    for kind in (".md", ".html"):
+        assert words in found[kind] and "order = 17" in found[kind] and "order = 71" in found[kind]
+        assert "segue trace 00000001" in found[kind]
+    assert "<b>message" not in found[".html"] + found[".md"]
+
+
+def test_shares_have_intervals_and_calls_coverage() -> None:
+    share = MADE.shares["same"]
+    assert share is not None
+    assert (round(share.low, 3), share.value, round(share.high, 3)) == (0.095, 0.5, 0.905)  # Wilson
+    assert (MADE.coverage, MADE.is_changed, Backtest(tasks=[]).coverage) == (0.75, True, None)
+
+
+def test_with_a_baseline_only_what_exceeds_it_counts() -> None:
+    noisy = [task(n, Verdict.OTHER_CALLS if n < 3 else Verdict.SAME) for n in range(20)]
+    worse = [task(n, Verdict.OTHER_CALLS if n < 12 else Verdict.SAME) for n in range(20)]
+    other = [task(n, Verdict.OTHER_CALLS if 2 <= n < 5 else Verdict.SAME) for n in range(20)]
+    made = Backtest(tasks=other, baseline=Backtest(tasks=noisy))
+    assert (made.beyond_baseline, made.is_changed) == (Change(worse=2, better=2), False)
+    made = Backtest(tasks=worse, baseline=Backtest(tasks=noisy))
+    assert (made.beyond_baseline, made.is_changed) == (Change(worse=9, better=0), True)
+    assert made.json()["baseline"]["p_value"] == 2 / 2**9
+
+
+async def test_a_judge_decides_whether_other_words_say_the_same(tmp_path: Path) -> None:
+    agent = Agent(agent_id="shop", mode="react")
+    with ScriptedChatModel([answer("It is late."), answer("Tomorrow.")]) as model:
+        async with segue.open(tmp_path / "segue.db", agents=[agent.model_copy(update={"model": model})]) as app:
+            for message in ("Where is it?", "When?"):
+                await app.ask(message, session_id="s", agent="shop")
+    opinions = [
+        '{"reason": "Both say so.", "same": true, "before": true, "after": true}',
+        "Well.",
+        '{"reason": "Another day.", "same": false, "before": true, "after": false}',
+    ]
+    judge: dict[str, Any] = {"judge": "openai:m", "concurrency": 1}
+    with (
+        ScriptedChatModel([answer("It has been delayed."), answer("On Monday.")]) as model,
+        LoopbackServer([Text(each) for each in opinions]) as server,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("OPENAI_BASE_URL", server.base_url)
+        patch.setenv("OPENAI_API_KEY", "none")
+        async with segue.open(tmp_path / "segue.db", agents=[agent.model_copy(update={"model": model})]) as app:
+            made = await app.backtest(**judge)
+    assert [found.verdict for found in made.tasks] == ["same", "other_words"]
+    assert (made.tasks[1].success, made.tasks[1].judged) == ((True, False), "Another day.")
+    assert made.success == Change(worse=1, better=0)
