@@ -262,8 +262,6 @@ class App:
         """Pause the tasks of this process, so that another one continues them; after `seconds` interrupt them."""
         await self._runner.drain(seconds)
 
-    # Looking things up.
-
     async def task(self, task_id: str) -> Json:
         """One task.
 
@@ -291,8 +289,6 @@ class App:
     async def usage(self, agent_id: str | None = None) -> Json:
         """Tokens, calls and cost of an agent's tasks that have a result, or of all."""
         return await self.tasks.usage(agent_id)
-
-    # Sessions.
 
     async def history(self, session_id: str) -> list[Json]:
         """The session's messages in OpenAI's format: user, assistant (with tool_calls), tool.
@@ -450,13 +446,7 @@ class App:
         await self.sessions.delete(session_id, keep_memory)
 
     async def backtest(self, *session_ids: str, **options: "Unpack[BacktestOptions]") -> "Backtest":
-        """What this app's agents would do otherwise in recorded sessions, all or these; no call with an effect runs.
-
-        Options are those of `segue.backtest.BacktestOptions`; the database is only read.
-
-        Raises:
-            UnknownThread, ConfigurationError.
-        """
+        """What this app's agents would do otherwise in recorded sessions, all or these; errors as `BacktestOptions`."""
         from .backtest import backtest
 
         return await backtest(self._storage, self.agents, {**self._modes, **UNLISTED}, session_ids, options)
@@ -464,10 +454,8 @@ class App:
     async def check_unfinished(self, language: Language = "en") -> "list[UnfinishedTask]":
         """What every unfinished task would meet with this app's agents, oldest first, with reasons in a language.
 
-        Nothing runs and nothing is stored: open the database with the agents that are to be rolled out.
-
-        Raises:
-            ToolServerUnavailable, MissingExtra: an agent's tools cannot be listed.
+        Nothing runs and nothing is stored: open the database with the agents that are to be rolled out. Raises
+        ToolServerUnavailable or MissingExtra where an agent's tools cannot be listed.
         """
         from .backtest import check_unfinished
 

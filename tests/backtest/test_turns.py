@@ -166,3 +166,24 @@ async def test_steps_are_judged_each_by_itself(recorded: Path) -> None:
     made = await backtested(recorded, [SAID[0], answer("No."), SAID[2], THANKS], steps=True)
     assert (made.tasks[0].verdict, RAN) == ("other_effects", [])
     assert made.tasks[0].effects.dropped == [{"name": "refund", "arguments": {"order": 17}}]
+
+
+@segue.tool(needs_approval=True)
+def refund_broken(order: int, reason: str = "broken") -> str:
+    """Refund an order."""
+    RAN.append("refund")
+    return f"refunded {order}"
+
+
+refund_broken.__name__ = "refund"
+
+
+async def test_a_baseline_knows_a_default_that_was_changed_and_what_only_read(recorded: Path) -> None:
+    with ScriptedChatModel([*SAID[:3], THANKS] * 2) as model:
+        old = [AGENT.model_copy(update={"model": model})]
+        made = await backtested(recorded, [*SAID[:2], THANKS], {"tools": (look, refund_broken)}, baseline=old)
+        changed = {"name": "refund", "then": {"order": 17, "reason": "late"}, "now": {"order": 17, "reason": "broken"}}
+        assert first(made).effects.changed == [changed]
+        assert made.baseline and made.baseline.summary["same"] == 2
+        made = await backtested(recorded, [SAID[1], SAID[2], THANKS], {"tools": (refund,)}, baseline=old)
+    assert (first(made).verdict, made.is_changed) == ("other_calls", False)

@@ -21,18 +21,22 @@ OWN_TOOLS = ("recall",)
 
 @dataclass(frozen=True, kw_only=True)
 class MadeCall:
-    """A call; `key` is equal for calls that mean the same."""
+    """A call; `key` is equal for calls that mean the same, and `whole` are its arguments with defaults."""
 
     name: str
     arguments: Json
+    whole: Json
     key: str
     effect: bool
     answered: Answered = "recording"
 
-    @property
-    def text(self) -> str:
-        """The call on one line."""
-        return f"{self.name}({json.dumps(self.arguments, ensure_ascii=False)})"
+    def text(self, beside: "MadeCall | None" = None) -> str:
+        """The call on one line; with defaults where it is the same as another one but for them."""
+        return f"{self.name}({json.dumps(self.given(beside), ensure_ascii=False)})"
+
+    def given(self, beside: "MadeCall | None" = None) -> Json:
+        """The arguments; with defaults where they are the same as another call's but for them."""
+        return self.whole if beside and beside.arguments == self.arguments else self.arguments
 
     def json(self) -> Json:
         """{"name", "arguments"}."""
@@ -61,16 +65,19 @@ class Behaviour:
 
 def key_of(name: str, arguments: Mapping[str, Any], tools: Mapping[str, Tool]) -> str:
     """The same text for calls that mean the same: keys in order, defaults filled in, 3.0 as 3."""
-    tool = tools.get(name)
-    return f"{name}({canonical(all_arguments(arguments, tool) if tool else arguments)})"
+    return f"{name}({canonical(_whole(arguments, tools.get(name)))})"
+
+
+def _whole(arguments: Mapping[str, Any], tool: Tool | None) -> Json:
+    return all_arguments(arguments, tool) if tool else dict(arguments)
 
 
 def call_of(name: str, arguments: Mapping[str, Any], tools: Mapping[str, Tool], answered: Answered) -> MadeCall:
     """A call as it is compared; one of an unknown tool has effects."""
     tool = tools.get(name)
     effect = not tool.read_only if tool else name not in OWN_TOOLS
-    key = key_of(name, arguments, tools)
-    return MadeCall(name=name, arguments=dict(arguments), key=key, effect=effect, answered=answered)
+    key, whole = key_of(name, arguments, tools), _whole(arguments, tool)
+    return MadeCall(name=name, arguments=dict(arguments), whole=whole, key=key, effect=effect, answered=answered)
 
 
 def recorded_behaviour(recorded: RecordedTurn, tools: Mapping[str, Tool]) -> Behaviour:

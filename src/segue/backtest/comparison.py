@@ -161,7 +161,7 @@ def effects_of(then: Behaviour, now: Behaviour) -> Effects:
         if before:
             gone.remove(before)
             come.remove(call)
-            changed.append({"name": call.name, "then": before.arguments, "now": call.arguments})
+            changed.append({"name": call.name, "then": before.given(call), "now": call.given(before)})
     dropped = [] if now.status in ("stopped", "waiting") else gone
     return Effects(added=[c.json() for c in come], dropped=[c.json() for c in dropped], changed=changed)
 
@@ -182,15 +182,16 @@ def first_difference(then: Behaviour, now: Behaviour) -> Difference | None:
     """The first call or question that differs, whichever order the same calls come in."""
     gone, come = _without(then.ran, now.ran), _without(now.ran, then.ran)
     for place, call in enumerate(now.calls, 1):
-        before = gone[0].text if gone else ""
+        before = gone[0] if gone else None
+        then_text, now_text = before.text(call) if before else "", call.text(before)
         if call.answered in _BROKEN:
-            return Difference(_BROKEN[call.answered], before, call.text, place)
+            return Difference(_BROKEN[call.answered], then_text, now_text, place)
         if any(call is each for each in come):
-            return Difference("call", before, call.text, place)
+            return Difference("call", then_text, now_text, place)
     if now.status == "waiting":
         return Difference("question", "", now.question)
     if gone:
-        return Difference("call", gone[0].text, "", 1 + next(n for n, c in enumerate(then.ran) if c is gone[0]))
+        return Difference("call", gone[0].text(), "", 1 + next(n for n, c in enumerate(then.ran) if c is gone[0]))
     return None
 
 

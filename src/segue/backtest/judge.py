@@ -52,7 +52,7 @@ async def judged(
 
 
 def _told(behaviour: Behaviour) -> str:
-    calls = [f"[CALL] {call.text}" for call in behaviour.calls]
+    calls = [f"[CALL] {call.text()}" for call in behaviour.calls]
     said = behaviour.answer or behaviour.question or behaviour.error or behaviour.status
     return "\n".join([*calls, f"[BOT] {said}"])
 

@@ -35,7 +35,10 @@ Progress = Callable[[int, int], None]
 
 
 class BacktestOptions(TypedDict, total=False):
-    """What is backtested, and how."""
+    """What is backtested, and how. The database is only read, and no call with an effect runs.
+
+    Raises UnknownThread, and ConfigurationError where an option is wrong.
+    """
 
     since: str
     """Only tasks that began in the last 7d, 12h, 30m or 2w."""
@@ -194,8 +197,10 @@ async def backtest(
             unchanged.register(agent)
         before = replace(setup, registry=unchanged, model="", judge=None)
         baseline = Backtest(tasks=await _tasks(before, recording, turns, {**options, "on_progress": _ignore}))
-        await unchanged.close()
+        setup = replace(setup, unchanged=unchanged)
     tasks = await _tasks(setup, recording, turns, options)
+    if setup.unchanged:
+        await setup.unchanged.close()
     return Backtest(tasks=tasks, skipped=recording.skipped, baseline=baseline)
 
 
@@ -252,7 +257,7 @@ async def _steps(setup: Setup, recording: Recording, recorded: RecordedTurn) -> 
         return None
     worst = min(made, key=lambda step: [*Verdict].index(step.verdict))
     first = next((step.difference for step in made if step.difference), None)
-    then = recorded_behaviour(recorded, setup.tools(recorded))
+    then = recorded_behaviour(recorded, setup.tools_then(recorded))
     return TaskReport(
         session_id=recorded.task.thread_id,
         task_id=recorded.task.task_id,
@@ -273,7 +278,7 @@ async def _turn(setup: Setup, recorded: RecordedTurn) -> TaskReport:
         now = Behaviour(status="error", error=f"There is no agent {recorded.task.agent_id}.", usage={})
     else:
         now = await TurnRun(setup, recorded).run()
-    then = recorded_behaviour(recorded, setup.tools(recorded))
+    then = recorded_behaviour(recorded, setup.tools_then(recorded))
     verdict, difference, effects = compared(then, now)
     report = TaskReport(
         session_id=recorded.task.thread_id,

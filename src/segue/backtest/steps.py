@@ -64,7 +64,7 @@ async def steps_of(recording: Recording, recorded: RecordedTurn) -> AsyncIterato
 async def decided_anew(setup: Setup, recorded: RecordedTurn, step: RecordedStep) -> StepReport:
     """What the agent decides now in a recorded state; no call is carried out."""
     tools = setup.tools(recorded)
-    then = _behaviour(step.action.action_type, step.action.output, tools)
+    then = _behaviour(step.action.action_type, step.action.output, setup.tools_then(recorded))
     deciding = asyncio.create_task(_decision(setup, recorded, step))
     await asyncio.wait({deciding})
     if error := deciding.exception():

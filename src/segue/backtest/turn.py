@@ -34,9 +34,8 @@ from ..registry import Registry
 from ..rehearsal.cassette import Cassette, RecordedModel
 from ..rehearsal.cassette.cassette import Answer, ToolCall, asked_of
 from ..rehearsal.cassette.tape import RecordedIds, Tape
-from ..runtime.control import stored_answer
 from ..runtime.modes import chat_graph
-from ..runtime.run import question_of, recursion_limit
+from ..runtime.run import question_of, recursion_limit, stored_answer
 from ..runtime.runner import thread_config
 from ..tools.adapters.client import client_tools
 from ..tools.calls.run import TOOLS, argument_error, missing
@@ -71,6 +70,8 @@ class Setup:
     effects: Policy = "stop"
     shapes: Mapping[str, Sequence[ToolCall]] = field(default_factory=dict)
     judge: Model | None = None
+    unchanged: Registry | None = None
+    """The agents as they were, where they are known."""
 
     @property
     def graph(self) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -87,9 +88,17 @@ class Setup:
 
     def tools(self, recorded: RecordedTurn) -> Mapping[str, Tool]:
         """The tools that a task can call now; none where its agent is not there."""
-        agent = self.registry.get(recorded.task.agent_id)
-        own = self.registry.tools_in(agent, recorded.task.mode) if agent else {}
+        own = self._tools_in(self.registry, recorded)
         return {**own, **client_tools(recorded.task.client_tools, recorded.turn.language or "en")}
+
+    def tools_then(self, recorded: RecordedTurn) -> Mapping[str, Tool]:
+        """The tools that a task could call then, as far as they are known: else those that it can call now."""
+        before = self._tools_in(self.unchanged, recorded) if self.unchanged else {}
+        return {**self.tools(recorded), **before}
+
+    def _tools_in(self, registry: Registry, recorded: RecordedTurn) -> Mapping[str, Tool]:
+        agent = registry.get(recorded.task.agent_id)
+        return registry.tools_in(agent, recorded.task.mode) if agent else {}
 
 
 class TurnAgents:
@@ -171,7 +180,8 @@ class TurnExecutor:
         self._setup = setup
         self._tools = tools
         self._tape = tape
-        self._left = [*recorded.turn.tool_calls]
+        then = setup.tools_then(recorded)
+        self._left = [(key_of(call.name, call.arguments, then), call) for call in recorded.turn.tool_calls]
         self._used: dict[str, ToolCall] = {}
         self.marks: Executor = TOOLS
         """Says what needs approval, and what may run beside others."""
@@ -201,16 +211,16 @@ class TurnExecutor:
     def client_result(self, call: Json) -> str | None:
         """What the task's client returned for a call then; None where it was not asked."""
         key = key_of(call["name"], call["arguments"], self._tools)
-        found = next((each for each in self._left if key_of(each.name, each.arguments, self._tools) == key), None)
+        found = next((each for known, each in self._left if known == key), None)
         value = (found.outcome or {}).get("success") if found else None
         return value if value is None or isinstance(value, str) else as_json(value)
 
     def take(self, name: str, arguments: Mapping[str, Any], tools: Mapping[str, Tool]) -> ToolCall | None:
         """The next recorded call that means the same, or of a read-only tool the last one that did."""
         key = key_of(name, arguments, tools)
-        found = next((call for call in self._left if key_of(call.name, call.arguments, tools) == key), None)
+        found = next((call for known, call in self._left if known == key), None)
         if found:
-            self._left.remove(found)
+            self._left.remove((key, found))
             self._tape.use(found)
             self._used[key] = found
             return found

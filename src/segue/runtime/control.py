@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -21,18 +21,16 @@ from ..core.errors import (
     ThreadBusy,
 )
 from ..core.events import Event, Resumed, Token, Waiting
-from ..core.question import CLIENT_CALLS, read_answer, read_results
 from ..core.records import Json, KnownRequest, RequestKey, Task
 from ..core.reply_options import ReplyOptions
 from ..core.result import Result
 from ..core.task_status import ACTIVE, ENDED, TaskStatus
-from ..core.tools import Tool
 from ..graphs.chat import MODES
 from ..nodes.chat.select_mode import AUTO
-from ..nodes.shared.approval import VERSIONS, check_answer, check_tools, versions_of
+from ..nodes.shared.approval import check_tools
 from ..registry import Registry
 from .relay import POLL_SECONDS, Deltas, Notice, Queue
-from .run import question_of, state_at, stopped
+from .run import question_of, state_at, stopped, stored_answer
 from .runner import Runner, thread_config
 from .sessions import unfinished_conversation
 from .worker import Dispatch
@@ -161,22 +159,6 @@ async def known_request(requests: RequestKeys, key: RequestKey | None) -> KnownR
     if key and known and known.digest not in (key.digest, ""):  # keys of an older database have no digest
         raise KeyUsed(key.name)
     return known
-
-
-def stored_answer(question: Json, answer: Any, tools: Mapping[str, Tool]) -> Any:
-    """A person's answer to a question in the form that the graph is resumed with; `tools` are those of an approval.
-
-    Raises:
-        InvalidAnswer: it does not fit the question.
-    """
-    if calls := question.get(CLIENT_CALLS):
-        return {"results": read_results(answer, calls)}
-    if question["kind"] != "approval":
-        reply = read_answer(answer)
-        return reply.json() if question["kind"] == "question" else reply.text
-    verdicts = check_answer(question["calls"], tools, answer)
-    given = [verdict.model_dump(mode="json", exclude_none=True) for verdict in verdicts]
-    return {"verdicts": given, VERSIONS: versions_of(question["calls"])}
 
 
 def _renewed(row: Task, options: ReplyOptions, agent: Agent) -> ReplyOptions:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
@@ -23,10 +23,11 @@ from ..core.agents import Agent, Budget
 from ..core.attachments import naming
 from ..core.errors import DamagedCheckpoint, SegueError, TooManyTasks
 from ..core.events import PauseReason
-from ..core.question import PAUSE
+from ..core.question import CLIENT_CALLS, PAUSE, read_answer, read_results
 from ..core.records import Call, Json, Task
 from ..core.timeline import Place
-from ..core.tools import CallKey
+from ..core.tools import CallKey, Tool
+from ..nodes.shared.approval import VERSIONS, check_answer, versions_of
 from ..nodes.shared.task import GraphInput
 from .projection import Projection
 from .reply_stream import ReplyText
@@ -187,6 +188,22 @@ def resume_input(state: StateSnapshot, row: Task) -> RunInput:
 def question_of(interrupts: Iterable[Interrupt]) -> Interrupt | None:
     """What a person is asked, if a graph that stopped asks anything."""
     return next((asked for asked in interrupts if asked.value != {"kind": PAUSE}), None)
+
+
+def stored_answer(question: Json, answer: Any, tools: Mapping[str, Tool]) -> Any:
+    """A person's answer to a question in the form that the graph is resumed with; `tools` are those of an approval.
+
+    Raises:
+        InvalidAnswer: it does not fit the question.
+    """
+    if calls := question.get(CLIENT_CALLS):
+        return {"results": read_results(answer, calls)}
+    if question["kind"] != "approval":
+        reply = read_answer(answer)
+        return reply.json() if question["kind"] == "question" else reply.text
+    verdicts = check_answer(question["calls"], tools, answer)
+    given = [verdict.model_dump(mode="json", exclude_none=True) for verdict in verdicts]
+    return {"verdicts": given, VERSIONS: versions_of(question["calls"])}
 
 
 _UNFIT = (ValueError, TypeError, LookupError, AttributeError, NotImplementedError)

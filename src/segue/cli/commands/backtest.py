@@ -9,9 +9,11 @@ import typer
 
 from .. import options
 from ..exits import FAILED, report_errors
+from ..lookup import ask
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import print_note, stderr_console, write_json
 from ..views.sanitize import printable
+from .rollout import print_check
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +70,12 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="DIR", help="Write backtest.json, backtest.md and backtest.html into this folder."),
 ]
+Unfinished = Annotated[
+    bool,
+    typer.Option(
+        "--unfinished", help="Restore the tasks that wait or are paused under the agents, and compare: see rollout."
+    ),
+]
 SHOWN = 20
 """Tasks that differ, of which the terminal shows the first ones."""
 
@@ -84,6 +92,7 @@ def backtest(
     judge: Judge = "",
     baseline: Baseline = "",
     out: Out = None,
+    unfinished: Unfinished = False,
     agents: options.Agents = "",
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
@@ -94,6 +103,9 @@ def backtest(
     recorded results, and none with an effect runs. The exit code is 1 if calls or effects change.
     """
     settings = Settings(db, agents)
+    if unfinished:
+        found = ask(settings, lambda app: app.check_unfinished(settings.ui_language))
+        raise typer.Exit(print_check(found, settings, as_json=as_json))
     given: BacktestOptions = {"since": since, "seed": seed, "model": model, "steps": steps}
     given |= {"live_reads": live_reads, "effects": effects, "judge": judge}
     if sample is not None:

@@ -1,0 +1,284 @@
+"""The power of a backtest, its false alarms and its speed, over the shipped workflows; writes backtest.md here.
+
+A scripted model follows a workflow as far as its prompt tells it to, and words and repeats some of it at random. Forty
+regressions are planted one by one; the unchanged agent runs again and again.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import tempfile
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import StructuredTool
+
+import segue
+from segue.backtest import Backtest
+from segue.core.agents import Agent
+from segue.core.conversation import Role, Utterance
+from segue.rehearsal.workflows import load_scenarios, load_workflow
+from segue.rehearsal.workflows.backends import find_backend
+from segue.rehearsal.workflows.participants import instructions
+from segue.rehearsal.workflows.policy import Call, next_move
+from segue.rehearsal.workflows.workflow import Workflow
+from segue.tools.bound_tool import BoundTool, Marks, current_call
+
+HERE = Path(__file__).parent
+WORKFLOWS = ("travel_change", "clinic_appointment", "device_return")
+READS = ("find", "search", "quote", "verify", "get", "list", "check", "look")
+SIZES = (2, 4, 6)
+"""Sessions of a backtest: the smallest workflow has six."""
+DRAWS = 20
+"""Samples of each size, of which a regression is found in some share."""
+WORDINGS = ("{}", "{} Is there anything else?", "Sure. {}", "Of course! {}")
+Noise = float
+
+
+class WorkflowModel(BaseChatModel):
+    """Follows those steps of a workflow that its prompt names; `noise` is the share of other wordings and calls."""
+
+    workflow: Any
+    noise: float = 0.0
+    fault: str = ""
+    names: Mapping[str, str] = {}
+    """The tools under other names."""
+    rng: Any = None
+
+    @property
+    def _llm_type(self) -> str:
+        return "workflow"
+
+    def bind_tools(self, tools: Sequence[Any], **_: Any) -> Any:
+        return self
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self._reply(messages))])
+
+    def _reply(self, messages: list[BaseMessage]) -> AIMessage:
+        prompt = messages[0].text
+        steps = tuple(step for step in self.workflow.procedure if step.description in prompt)
+        said = [*utterances(messages, {new: old for old, new in self.names.items()})]
+        move = next_move(self.workflow.model_copy(update={"procedure": steps}), said)
+        if self.rng.random() < self.noise and isinstance(move, Call) and said[-1].role is Role.API:
+            move = Call(said[-1].action, said[-1].action_input)
+        if not isinstance(move, Call):
+            text = move.text
+            return AIMessage(self.rng.choice(WORDINGS).format(text) if self.rng.random() < 0.5 * self.noise else text)
+        arguments = self._faulty(move)
+        call = {"id": f"c{len(messages)}", "name": self.names.get(move.name, move.name), "args": arguments}
+        return AIMessage("", tool_calls=[call])
+
+    def _faulty(self, move: Call) -> dict[str, Any]:
+        """The arguments, wrong where the model is a weaker one."""
+        arguments = dict(move.arguments)
+        for name, value in arguments.items():
+            if self.fault == name and isinstance(value, str) and self.rng.random() < 0.5:
+                return {**arguments, name: value[::-1]}
+        return arguments
+
+
+def utterances(messages: Sequence[BaseMessage], names: Mapping[str, str]) -> Iterator[Utterance]:
+    """The conversation that a native prompt holds."""
+    calls: dict[str, Any] = {}
+    turn = 0
+    for index, message in enumerate(messages):
+        about: dict[str, Any] = {"index": index, "turn": turn}
+        if message.type == "human":
+            turn += 1
+            yield Utterance(index=index, turn=turn, role=Role.USER, text=message.text)
+        elif isinstance(message, AIMessage):
+            calls |= {str(call["id"]): call for call in message.tool_calls}
+            for call in message.tool_calls:
+                name = names.get(call["name"], call["name"])
+                yield Utterance(**about, role=Role.BOT, action=name, action_input=call["args"])
+            if not message.tool_calls:
+                yield Utterance(**about, role=Role.BOT, text=message.text)
+        elif message.type == "tool":
+            call = calls[str(getattr(message, "tool_call_id", ""))]
+            form = json.loads(message.text)
+            name = names.get(call["name"], call["name"])
+            result = {"status_code": form["status"], "data": form["data"]}
+            yield Utterance(**about, role=Role.API, action=name, action_input=call["args"], **result)
+
+
+def tools_of(workflow: Workflow, names: Mapping[str, str], defaults: Mapping[str, str]) -> list[BoundTool]:
+    """The workflow's backend as tools, each session with a state of its own; `defaults` are those of a parameter."""
+    backend, states = find_backend(workflow.backend), dict[str, Any]()
+
+    def tool(name: str) -> BoundTool:
+        async def run(**arguments: Any) -> str:
+            session = current_call.get().session_id
+            given = {key: value for key, value in arguments.items() if key != "channel"}
+            response = backend.call(states.setdefault(session, backend.initial(0)), name, given)
+            states[session] = response.state
+            return json.dumps({"status": response.status_code, "data": response.data})
+
+        api, called = workflow.apis[name], names.get(name, name)
+        channel = {"type": "string", "default": defaults.get(name, "phone")}
+        own = dict(api.parameters)
+        parameters = {**own, "type": "object", "properties": {**own.get("properties", {}), "channel": channel}}
+        function = {"name": called, "description": api.description, "parameters": parameters}
+        inner = StructuredTool(name=called, description=api.description, args_schema=parameters, coroutine=run)
+        marks = Marks(read_only=name.startswith(READS), idempotent=True)
+        spec = {"type": "function", "function": function}
+        return BoundTool(inner=inner, marks=marks, spec=spec, check=dict, synchronous=False, origin=called)
+
+    return [tool(name) for name in workflow.apis]
+
+
+def agents_of(seed: int, noise: Noise, change: "Change | None" = None) -> list[Agent]:
+    """An agent for each workflow; that of the change has a regression."""
+    made = []
+    for name in WORKFLOWS:
+        workflow = load_workflow(name)
+        mine = change if change and change.workflow == name else Change(name, "none")
+        prompt = instructions(workflow).replace(mine.sentence, "") if mine.sentence else instructions(workflow)
+        model = WorkflowModel(
+            workflow=workflow, noise=noise, fault=mine.fault, names=mine.names, rng=random.Random(f"{seed}/{name}")
+        )
+        tools = tuple(tools_of(workflow, mine.names, mine.defaults))
+        made.append(Agent(agent_id=name, prompt=prompt, model=model, tools=tools, protocol="native", mode="react"))
+    return made
+
+
+@dataclass(frozen=True)
+class Change:
+    """A regression of one workflow's agent."""
+
+    workflow: str
+    kind: str
+    sentence: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    fault: str = ""
+
+    @property
+    def what(self) -> str:
+        return self.sentence or self.fault or ", ".join([*self.names, *self.defaults])
+
+
+def regressions() -> list[Change]:
+    """Forty of four kinds: 16 sentences removed, 8 tools renamed, 8 defaults changed, 8 weaker models."""
+    found: dict[str, list[Change]] = {"sentence": [], "renamed": [], "default": [], "weaker": []}
+    for name in WORKFLOWS:
+        workflow = load_workflow(name)
+        found["sentence"] += [Change(name, "sentence", sentence=step.description) for step in workflow.procedure]
+        found["renamed"] += [Change(name, "renamed", names={api: f"{api}_v2"}) for api in workflow.apis]
+        found["default"] += [Change(name, "default", defaults={api: "web"}) for api in workflow.apis]
+        parameters = {p for api in workflow.apis.values() for p in api.parameters.get("properties", {})}
+        found["weaker"] += [Change(name, "weaker", fault=parameter) for parameter in sorted(parameters)]
+    others = [each for name in ("renamed", "default", "weaker") for each in random.Random(1).sample(found[name], 8)]
+    return [*random.Random(1).sample(found["sentence"], 16), *others]
+
+
+async def record(database: Path, noise: Noise) -> None:
+    """Hold every scenario of the workflows with the unchanged agents."""
+    async with segue.open(database, agents=agents_of(0, noise)) as app:
+        for name in WORKFLOWS:
+            for scenario in load_scenarios(name):
+                for line in scenario.persona.script:
+                    if line != "[END]":
+                        await app.ask(line, session_id=f"{name}.{scenario.name}", agent=name)
+
+
+async def run(
+    database: Path, sessions: Sequence[str], seed: int, noise: Noise, change: Change | None = None, **options: Any
+) -> Backtest:
+    """A backtest of the agents with a change, in all sessions or these."""
+    async with segue.open(f"file:{database}?mode=ro", agents=agents_of(seed, noise, change)) as app:
+        return await app.backtest(*sessions, **options)
+
+
+def of_sessions(made: Backtest, sessions: Collection[str]) -> Backtest:
+    """What the backtest of these sessions alone had found."""
+    tasks = [task for task in made.tasks if task.session_id in sessions]
+    baseline = of_sessions(made.baseline, sessions) if made.baseline else None
+    return replace(made, tasks=tasks, baseline=baseline)
+
+
+def found_in(made: Backtest, sessions: Sequence[str], size: int) -> float:
+    """The share of samples of so many sessions that find a change."""
+    rng = random.Random(size)
+    draws = DRAWS if size < len(sessions) else 1
+    return sum(of_sessions(made, {*rng.sample(sessions, size)}).is_changed for _ in range(draws)) / draws
+
+
+async def measure(folder: Path, noise: Noise, repeats: int) -> str:
+    """The report's text."""
+    database = folder / "segue.db"
+    await record(database, noise)
+    same = await run(database, (), 0, 0.0, model="recorded")
+    assert {task.verdict for task in same.tasks} == {"same"}, same.summary
+    sessions = sorted({task.session_id for task in same.tasks})
+    began = time.perf_counter()
+    speed = await run(database, (), 0, 0.0)
+    rate = len(speed.tasks) / (time.perf_counter() - began)
+    unchanged = [await run(database, (), seed, noise) for seed in range(1, repeats + 1)]
+    pairs = random.Random(0).sample([*combinations(unchanged, 2)], min(200, repeats * (repeats - 1) // 2))
+    alarms = sum(replace(new, baseline=old).is_changed for new, old in pairs)
+    alone = sum(each.is_changed for each in unchanged)
+    rows = []
+    for place, change in enumerate(regressions()):
+        baseline = agents_of(1000 + place, noise)
+        own = [name for name in sessions if name.startswith(change.workflow)]
+        made = await run(database, own, 2000 + place, noise, change, baseline=baseline)
+        rows.append((change, [*(found_in(made, own, size) for size in SIZES), float(made.is_changed)]))
+        print(change.workflow, change.kind, change.what[:60], rows[-1][1], flush=True)
+    calls = sum(sum(task.answered.values()) for task in same.tasks)
+    head = (
+        f"{len(sessions)} sessions with {len(same.tasks)} turns and {calls} calls, recorded at a noise of {noise:.0%}."
+    )
+    return "\n".join(
+        [
+            "# What a backtest finds",
+            "",
+            f"Written by `python benchmarks/backtest.py`. {head}",
+            "",
+            f"- Unchanged, with the recording as the model: {len(same.tasks)} of {len(same.tasks)} turns the same.",
+            f"- False alarms of unchanged agents: {alarms} of {len(pairs)} pairs of {repeats} runs, one the baseline "
+            f"of the other; without a baseline {alone} of {repeats} runs.",
+            f"- {rate:.0f} turns a second with a scripted model, in one process.",
+            "",
+            f"| regressions of a kind | {' | '.join(f'{size} sessions' for size in SIZES)} | all, 6 to 8 |",
+            f"| --- |{' --: |' * (len(SIZES) + 1)}",
+            *_table(rows),
+            "",
+            "| workflow | kind | what | found in all sessions |",
+            "| --- | --- | --- | --: |",
+            *(f"| {c.workflow} | {c.kind} | {c.what} | {'yes' if shares[-1] else 'no'} |" for c, shares in rows),
+            "",
+        ]
+    )
+
+
+def _table(rows: Sequence[tuple[Change, Sequence[float]]]) -> Iterator[str]:
+    for kind in dict.fromkeys(change.kind for change, _ in rows):
+        of_kind = [shares for change, shares in rows if change.kind == kind]
+        means = [sum(shares[place] for shares in of_kind) / len(of_kind) for place in range(len(SIZES) + 1)]
+        yield f"| {kind} ({len(of_kind)}) | {' | '.join(f'{mean:.0%}' for mean in means)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--noise", type=float, default=0.05)
+    parser.add_argument(
+        "--repeats", type=int, default=21, help="runs of the unchanged agent; pairs of them are compared"
+    )
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="segue-backtest-") as folder:
+        text = asyncio.run(measure(Path(folder), given.noise, given.repeats))
+    (HERE / "backtest.md").write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
