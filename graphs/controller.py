@@ -13,7 +13,7 @@ from segue.nodes.controller.given_plan import given_plan
 from segue.nodes.controller.init import init
 from segue.nodes.controller.routes import after_init
 from segue.nodes.controller.state import ControllerInput, ControllerState
-from segue.nodes.plan.decompose import decompose
+from segue.nodes.plan.decompose import decompose_calls
 from segue.nodes.plan.init import init as begin_plan
 from segue.nodes.plan.make_plan import make_plan
 from segue.nodes.plan.routes import after_decompose, after_make_plan
@@ -37,7 +37,7 @@ def build_controller(
     graph.add_node("INIT", init(begin_plan))
     graph.add_node("GIVEN_PLAN", given_plan)
     graph.add_node("MAKE_PLAN", make_plan)
-    graph.add_node("DECOMPOSE", decompose)
+    graph.add_node("DECOMPOSE", decompose_calls)
     graph.add_node("CONTROLLER_EXECUTOR", controller_executor(compiled(config), config.name))
 
     graph.add_edge(START, "INIT")

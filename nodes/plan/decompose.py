@@ -20,6 +20,15 @@ from .steps import referenced_steps, steps_in_doubt
 
 async def decompose(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     """Validate the draft; what is wrong with it goes back to MAKE_PLAN, and nothing is dropped."""
+    return _decomposed(state, runtime, answers=True)
+
+
+async def decompose_calls(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
+    """As DECOMPOSE, without a last step that writes the answer: a controller answers by a command."""
+    return _decomposed(state, runtime, answers=False)
+
+
+def _decomposed(state: PlanState, runtime: NodeRuntime, *, answers: bool) -> PlanUpdate:
     work = node_context(runtime)
     draft = state["draft"] or {}
     goal = str(draft.get("goal") or state["objective"])
@@ -34,6 +43,8 @@ async def decompose(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
         why = errors.render(error, state["language"])
         event = ErrorRaised(task_id=state["task_id"], message=why)
         return {"complaint": why, "draft": None, "events": announce(event)}
+    if not answers and merged[-1].phase == "generation" and not merged[-1].uses_tool:
+        merged = merged[:-1]
     steps = [step.model_dump(mode="json") for step in merged]
     banner = phrase("plan_made", state["language"], goal=goal, n=len(steps))
     work.emit(Phase(task_id=state["task_id"], content=banner))

@@ -23,6 +23,13 @@ def test_help_lists_the_sections() -> None:
     assert [line for line in shown if line[:-1] in SECTIONS] == [f"{title}:" for title in SECTIONS]
 
 
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_help_wraps_and_loses_no_word(width: int) -> None:
+    shown = CliRunner().invoke(app, ["--help"], terminal_width=width).stdout
+    assert "..." not in shown.replace("[ARGS]...", "") and max(map(len, shown.splitlines())) <= width
+    assert "Break a goal down into subtasks and run them." in " ".join(shown.split())
+
+
 def test_the_plain_case_is_short() -> None:
     assert continue_command(Settings(), "s1") == 'segue chat --session s1 "…"'
     assert task_command(Settings(), "resume", "t1") == "segue resume t1"

@@ -368,6 +368,14 @@ def test_lists_of_modes_agents_and_graphs(here: Path) -> None:
     assert "MAKE_PLAN" in run("graph", "plan").stdout
 
 
+def test_the_plan_of_a_controller_has_no_step_that_answers() -> None:
+    goal = "Plan a weekend in Beijing: find the sights, estimate the budget"
+    for mode, phases in (("controller", ["execution"] * 2), ("plan", ["execution", "execution", "generation"])):
+        events = run("chat", goal, "--mode", mode, "--model", "offline", "--json").stdout.splitlines()
+        (plan,) = (event for event in map(json.loads, events) if event["type"] == "plan_update")
+        assert [step["phase"] for step in plan["data"]["steps"]] == phases
+
+
 def test_a_shipped_workflow_is_listed_and_printed_to_be_changed(here: Path) -> None:
     assert "travel_change: Change or cancel" in run("workflows").stdout
     (here / "mine.md").write_text(run("workflows", "travel_change").stdout, encoding="utf-8")

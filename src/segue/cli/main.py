@@ -29,6 +29,10 @@ SECTIONS: Mapping[str, Sequence[str]] = {
 """The commands of each section."""
 
 
+WHOLE = 1000
+"""Characters of a command's description: it is wrapped and never cut."""
+
+
 class SectionedGroup(OutputGroup):
     """Lists its commands by section."""
 
@@ -36,7 +40,7 @@ class SectionedGroup(OutputGroup):
         width = max(map(len, self.commands))
         for title, names in SECTIONS.items():
             listed = [(name, self.commands[name]) for name in names]
-            about = [(name.ljust(width), one.get_short_help_str(formatter.width - width - 6)) for name, one in listed]
+            about = [(name.ljust(width), one.get_short_help_str(WHOLE)) for name, one in listed]
             with formatter.section(title):
                 formatter.write_dl(about)
 
