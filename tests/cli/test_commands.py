@@ -377,7 +377,7 @@ def test_the_plan_of_a_controller_has_no_step_that_answers() -> None:
 
 
 def test_a_shipped_workflow_is_listed_and_printed_to_be_changed(here: Path) -> None:
-    assert "travel_change: Change or cancel" in run("workflows").stdout
+    assert re.search("^travel_change  +Change or cancel", run("workflows").stdout, re.MULTILINE)
     (here / "mine.md").write_text(run("workflows", "travel_change").stdout, encoding="utf-8")
     assert run("workflows", "mine.md").stdout == run("workflows", "travel_change").stdout
     (here / "mine.md").write_text("no front matter", encoding="utf-8")

@@ -57,6 +57,8 @@ ROW = Task(
     answer=None,
     rating=None,
     copy_of=None,
+    on_upgrade=None,
+    offered_version=None,
 )
 
 
@@ -114,6 +116,15 @@ def test_a_round_holds_what_was_seen_thought_and_done() -> None:
         "error: odd",
         "answer: done",
     ]
+
+
+def test_a_result_that_is_wrapped_is_indented_throughout() -> None:
+    console = Console(file=io.StringIO(), width=40, color_system=None)
+    result = ToolResult(index=0, name="look", arguments={}, result={"success": "light " * 20}, **TASK)
+    console.print(trace_tree(TaskTrace(ROW, [result], []), language="en"))
+    assert isinstance(console.file, io.StringIO)
+    further = [line for line in console.file.getvalue().splitlines() if "light" in line]
+    assert len(further) > 3 and {line.index("light") for line in further} == {8}
 
 
 def test_a_plan_holds_its_steps_with_their_calls_and_last_status() -> None:

@@ -362,10 +362,10 @@ def workflows(name: Name = None) -> None:
     """
     with report_errors():
         from ...rehearsal.workflows import load_workflow, shipped_names, workflow_file
+        from ..views.tables import print_pairs
 
         if name:
             load_workflow(name)
             typer.echo(workflow_file(name).read_text(encoding="utf-8"), nl=False)
             return
-        for shipped in shipped_names():
-            typer.echo(f"{shipped}: {load_workflow(shipped).description}")
+        print_pairs(output(), "\n".join(f"{each}\t{load_workflow(each).description}" for each in shipped_names()))

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
 from ...core.calls import CallResult
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 STYLES = {"pending": "dim", "running": "bold cyan", "done": "green", "error": "red", "skipped": "yellow"}
 _RULE = "━"
+INDENT = 4
+"""Columns before a call's result."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,13 @@ def outcome_line(event: ToolResult, signs: Symbols, language: str, most: int = 1
         text.append(f"\n    {sentence('unknown', language)}", style=UNKNOWN_STYLE)
     shade = {signs.failed: "red", signs.unknown: "dim"}.get(sign, "")
     return text.append(f"\n    {result_line(event.result, most)}", style=shade)
+
+
+def hanging(text: Text) -> RenderableType:
+    """A text whose further lines are indented as far where they are wrapped."""
+    first, *rest = text.split("\n")
+    further = [Padding(line[len(line) - len(line.plain.lstrip()) :], (0, 0, 0, INDENT)) for line in rest]
+    return Group(first, *further) if further else text
 
 
 def outcome_sign(result: Mapping[str, Any], signs: Symbols) -> tuple[str, str]:

@@ -112,7 +112,7 @@ class _Drawing:
                 undrawn.pop(call_id(event), None)
             self._names_steps = isinstance(place.of, RecursionStart | RoundStart) and not in_step
             if line := self._line(event):
-                self._draw_below(entry, tree.add(line), in_step)
+                self._draw_below(entry, tree.add(lines.hanging(line)), in_step)
         self._draw_begun(undrawn, tree, math.inf)
         for call in undrawn.values():
             tree.add(lines.decided_line(call, self._signs, self._language))
@@ -269,7 +269,7 @@ def _add_ledger(root: Tree, trace: TaskTrace, under_way: bool, signs: Symbols, l
     counted = sentence("ledger_one" if len(trace.calls) == 1 else "ledger", language, n=len(trace.calls))
     ledger = root.add(Text(counted, style="bold"))
     for call in trace.calls:
-        ledger.add(_entry(call, trace.events, under_way, signs, language))
+        ledger.add(lines.hanging(_entry(call, trace.events, under_way, signs, language)))
 
 
 def _entry(call: Call, events: Sequence[Event], under_way: bool, signs: Symbols, language: str) -> Text:
