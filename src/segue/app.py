@@ -24,7 +24,8 @@ from .nodes.chat.select_mode import AUTO
 from .prompts.catalogue import mode_description
 from .prompts.language import Language
 from .registry import Registry
-from .runtime.control import Control, EventStream
+from .runtime.control import Control
+from .runtime.event_stream import EventStream
 from .runtime.history.retention import Pruning
 from .runtime.message_files import FileLimits, MessageFiles
 from .runtime.modes import wired_graph

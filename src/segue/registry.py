@@ -307,6 +307,11 @@ class Registry(Mapping[str, Agent]):
             return None
         return task.on_upgrade or self.agent(task.agent_id).on_upgrade
 
+    def keeps_version(self, task: Task) -> bool:
+        """Whether a task keeps a version of its agent that is not here."""
+        choice = self.on_upgrade(task) if task.agent_id in self else task.on_upgrade
+        return choice == "pin"
+
     def environment_model(self, agent: Agent) -> str:
         """The model's name where the agent names none, so that a resume elsewhere means the same one; else empty."""
         return "" if agent.model is not None else str(chosen_model(agent, "", self._environ))

@@ -104,12 +104,12 @@ async def test_an_illegal_transition_changes_nothing(store: Store) -> None:
 
 def test_the_table_is_what_the_documents_say() -> None:
     allowed = {
-        "pending": {"running", "paused", "cancelled", "error"},
+        "pending": {"running", "waiting", "paused", "cancelled", "error"},
         "running": {"running", "waiting", "pausing", "paused", "done", "error", "cancelled"},
         "waiting": {"running", "paused", "cancelled", "error"},
         "pausing": {"paused", "running", "waiting", "done", "error", "cancelled"},
-        "paused": {"running", "cancelled"},
-        "error": {"running", "paused", "cancelled"},
+        "paused": {"running", "waiting", "cancelled"},
+        "error": {"running", "waiting", "paused", "cancelled"},
         "done": set(),
         "cancelled": set(),
     }

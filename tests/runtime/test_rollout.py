@@ -10,7 +10,7 @@ import pytest
 import segue
 from segue.app import App
 from segue.core.agents import Agent, load_agents
-from segue.core.errors import ConfigurationError, TaskPinned
+from segue.core.errors import ConfigurationError, InvalidAnswer, TaskPinned
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.runtime.test_takeover import database, reported, working
 
@@ -125,3 +125,55 @@ def test_a_file_names_older_versions_and_files_of_them(tmp_path: Path) -> None:
     (tmp_path / "new.toml").write_text(FILE.replace('version = "2"', 'agent_id = "b"'), encoding="utf-8")
     with pytest.raises(ConfigurationError, match="same agent_id"):
         load_agents(tmp_path / "new.toml")
+
+
+async def asked(app: App, task_id: str) -> Any:
+    """What stands in the list of tasks that wait for a person."""
+    (waiting,) = await app.waiting()
+    question = await app.question(task_id)
+    assert waiting["question"] == question["question"] and waiting["interrupt_id"] == question["interrupt_id"]
+    return question
+
+
+async def test_a_person_is_asked_which_version_continues_a_task(tmp_path: Path) -> None:
+    task_id = await waiting(tmp_path / "s.db", asks("1"))
+    async with segue.open(tmp_path / "s.db", agents=[support("2", answer("by 2"), on_upgrade="ask")]) as app:
+        result = await app.answer(task_id, "shown")
+        assert (result["status"], result["question"]["choices"]) == ("waiting", ["continue", "pin"])
+        question = await asked(app, task_id)
+        assert "version 2 now, and this task has version 1" in question["question"]
+        with pytest.raises(InvalidAnswer, match="continue or pin"):
+            await app.answer(task_id, "maybe")
+        done = await app.answer(task_id, "continue", interrupt_id=question["interrupt_id"])
+        assert (done["answer"], await version_of(app, task_id)) == ("by 2", "2")
+        results = [e["data"]["result"] for e in await app.events(task_id) if e["type"] == "tool_result"]
+    assert results == [{"success": "shown"}]
+
+
+async def test_a_person_pins_a_task_to_its_version(tmp_path: Path) -> None:
+    task_id = await waiting(tmp_path / "s.db", asks("1"))
+    async with segue.open(tmp_path / "s.db", agents=[support("2", on_upgrade="ask")]) as app:
+        await app.answer(task_id, "shown")
+        assert (await app.answer(task_id, "pin"))["status"] == "paused"
+        assert [task.task_id for task in await app.tasks.waiting_for_version()] == [task_id]
+        with pytest.raises(TaskPinned):
+            await app.resume(task_id)
+    async with segue.open(tmp_path / "s.db", agents=[support("1", answer("by 1"))]) as app:
+        assert (await app.resume(task_id))["answer"] == "by 1"
+
+
+@pytest.mark.parametrize(("choice", "by"), [("continue", "2"), ("pin", "1")])
+async def test_a_worker_asks_before_it_takes_a_task_of_another_version(database: Path, choice: str, by: str) -> None:
+    async with segue.open(database, agents=[support("1")], dispatch="always") as sender:
+        task_id = (await sender.start("look", agent="a", session_id="s"))["task_id"]
+        async with working(database, support("2", answer("by 2"), on_upgrade="ask")):
+            [_ async for _ in sender.follow(task_id)]
+            assert (await sender.task(task_id))["status"] == "waiting"
+            answering = asyncio.create_task(sender.answer(task_id, choice))
+            if choice == "pin":
+                await asyncio.sleep(0.3)
+                assert not answering.done()
+                async with working(database, support("1", answer("by 1"))):
+                    assert (await answering)["answer"] == f"by {by}"
+            else:
+                assert (await answering)["answer"] == f"by {by}"

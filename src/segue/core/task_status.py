@@ -30,13 +30,13 @@ class TaskStatus(StrEnum):
 _S = TaskStatus
 
 TASK_TRANSITIONS: Mapping[TaskStatus, frozenset[TaskStatus]] = {
-    _S.PENDING: frozenset({_S.RUNNING, _S.PAUSED, _S.CANCELLED, _S.ERROR}),
+    _S.PENDING: frozenset({_S.RUNNING, _S.WAITING, _S.PAUSED, _S.CANCELLED, _S.ERROR}),
     # running to running is no change: a process resumes what a crash interrupted.
     _S.RUNNING: frozenset({_S.RUNNING, _S.WAITING, _S.PAUSING, _S.PAUSED, _S.DONE, _S.ERROR, _S.CANCELLED}),
     _S.WAITING: frozenset({_S.RUNNING, _S.PAUSED, _S.CANCELLED, _S.ERROR}),
     _S.PAUSING: frozenset({_S.PAUSED, _S.RUNNING, _S.WAITING, _S.DONE, _S.ERROR, _S.CANCELLED}),
-    _S.PAUSED: frozenset({_S.RUNNING, _S.CANCELLED}),
-    _S.ERROR: frozenset({_S.RUNNING, _S.PAUSED, _S.CANCELLED}),
+    _S.PAUSED: frozenset({_S.RUNNING, _S.WAITING, _S.CANCELLED}),
+    _S.ERROR: frozenset({_S.RUNNING, _S.WAITING, _S.PAUSED, _S.CANCELLED}),
     _S.DONE: frozenset(),
     _S.CANCELLED: frozenset(),
 }

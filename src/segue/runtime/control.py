@@ -2,9 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable
-from contextlib import nullcontext
-from functools import partial
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from ..checkpoints.storage import Storage
@@ -12,7 +10,6 @@ from ..checkpoints.tables.request_keys import RequestKeys
 from ..core.agents import Agent
 from ..core.approval import settled
 from ..core.errors import (
-    DatabaseDamaged,
     IllegalTransition,
     KeyUsed,
     QuestionClosed,
@@ -20,7 +17,7 @@ from ..core.errors import (
     TaskPinned,
     ThreadBusy,
 )
-from ..core.events import Event, Resumed, Token, Waiting
+from ..core.events import Paused, Resumed
 from ..core.records import Json, KnownRequest, RequestKey, Task
 from ..core.reply_options import ReplyOptions
 from ..core.result import Result
@@ -28,12 +25,15 @@ from ..core.task_status import ACTIVE, ENDED, TaskStatus
 from ..graphs.chat import MODES
 from ..nodes.chat.select_mode import AUTO
 from ..nodes.shared.approval import check_tools
+from ..prompts.errors import render
 from ..registry import Registry
-from .relay import POLL_SECONDS, Deltas, Notice, Queue
+from .event_stream import EventStream
+from .relay import POLL_SECONDS
 from .run import question_of, state_at, stopped, stored_answer
-from .runner import Runner, thread_config
+from .runner import Begin, Runner, thread_config
 from .sessions import unfinished_conversation
-from .worker import Dispatch
+from .upgrades import ask_about_version, decided_version, version_answer, version_question
+from .worker import Dispatching
 
 ATTEMPTS = 5
 """How often a request that came twice at once looks for what the other one began."""
@@ -42,111 +42,6 @@ STOP_SECONDS = 10.0
 
 Started = tuple[Task, "asyncio.Task[Json] | None"]
 """A task and its run, which is None where another process runs it."""
-
-
-class EventStream:
-    """Follows tasks of this process and of others."""
-
-    def __init__(self, runner: Runner, dispatch: Dispatch) -> None:
-        self._runner = runner
-        self.dispatch = dispatch
-        self._closing = False
-
-    async def follow(
-        self, task_id: str, after: int = 0, so_far: bool = False, *, streams: bool = True
-    ) -> AsyncGenerator[Event, None]:
-        """The task's durable events after number `after`, then the live ones until it stops.
-
-        With `so_far` the live ones begin with what was streamed of the answer before, as one token. Without `streams`
-        there are no deltas of a task that another process runs.
-
-        Raises:
-            DatabaseDamaged: so that not even this could be stored with the task.
-        """
-        runner = self._runner
-        with (
-            runner.hub.listening(task_id) as queue,
-            runner.notices.subscribe(task_id) as notice,
-            runner.relay.following(task_id, notice) if streams else nullcontext(Deltas()) as deltas,
-        ):
-            run = runner.run_of(task_id)
-            live, written = run is not None, run.partial if run and so_far else ""
-            seen = after
-            async for event in self._stored(task_id, after, notice, deltas, waits=not live, streams=streams):
-                seen = event.seq or seen
-                yield event
-            if written:
-                yield Token(task_id=task_id, content=written)
-            if live:
-                async for event in until_end(queue, seen, partial(runner.log.read, task_id)):
-                    yield event
-        if run and run.task:
-            await _raise_damage(run.task)
-
-    async def _stored(
-        self, task_id: str, seen: int, notice: Notice, deltas: Deltas, *, waits: bool, streams: bool
-    ) -> AsyncGenerator[Event, None]:
-        """What is stored of a task after event number `seen`; with `waits` as long as another process runs it."""
-        is_reported = False
-        while True:
-            elsewhere = waits and await self.runs_elsewhere(task_id)
-            async for page in self._runner.log.pages(task_id, seen):
-                for event in page:
-                    for delta in deltas.until(seen):
-                        yield delta
-                    seen = event.seq
-                    deltas.passed(event)
-                    yield event
-            if not elsewhere or self._closing:
-                return
-            if streams:
-                self._runner.relay.watch(task_id, deltas)
-            if not is_reported and await self.dispatch.lacks_worker(await self._runner.tasks.get(task_id)):
-                yield Waiting(task_id=task_id, reason="no worker is running")
-                is_reported = True
-            is_due = False
-            while not is_due:
-                for delta in deltas.until(seen):
-                    yield delta
-                is_due = await notice.wait() or not deltas.up_to_date(seen)
-
-    async def runs_elsewhere(self, task_id: str) -> bool:
-        """Whether another process runs a task that is not finished, or a worker will."""
-        row = await self._runner.tasks.get(task_id)
-        if row.status not in ACTIVE:
-            return False
-        return await self._runner.leases.held(row.thread_id) or await self.dispatch.awaits_worker(row)
-
-    def close(self) -> None:
-        """End the streams of tasks that other processes run."""
-        self._closing = True
-        self._runner.notices.notify_all()
-
-
-Read = Callable[[int, int], Awaitable[Iterable[Event]]]
-
-
-async def until_end(queue: Queue, seen: int, read: Read) -> AsyncIterator[Event]:
-    """The queue's events until its end, durable ones from the one after number `seen` on, without gap or repeat.
-
-    What another process stored of the task comes from `read(after, limit)`.
-    """
-    while (event := await queue.get()) is not None:
-        if not event.seq:
-            yield event
-        elif event.seq > seen:
-            if between := event.seq - seen - 1:
-                for missed in await read(seen, between):
-                    yield missed
-            seen = event.seq
-            yield event
-
-
-async def _raise_damage(run: "asyncio.Task[Json]") -> None:
-    """Raise what a run of this process ended with if it is damage of the file."""
-    await asyncio.wait([run])
-    if not run.cancelled() and isinstance(error := run.exception(), DatabaseDamaged):
-        raise error
 
 
 async def known_request(requests: RequestKeys, key: RequestKey | None) -> KnownRequest | None:
@@ -176,7 +71,7 @@ class Control:
         self, storage: Storage, registry: Registry, runner: Runner, stream: EventStream, modes: Collection[str]
     ) -> None:
         self._storage = storage
-        self._registry = registry
+        self.registry = registry
         self._runner = runner
         self.stream = stream
         self._dispatch = stream.dispatch
@@ -252,7 +147,7 @@ class Control:
     ) -> Started:
         """As `resume`, with an answer in the form that is stored."""
         row = await self._runner.tasks.get(task_id)
-        registry = self._registry.of(row)
+        registry = self.registry.of(row)
         agent = registry.agent(row.agent_id)
         await registry.prepare(agent)
         async with self._runner.leased(row.thread_id, wait) as begin:
@@ -264,15 +159,38 @@ class Control:
             changes = {"model": model or row.model, "answer": checked or row.answer, "requested": None}
             if reply_options is not None:
                 changes["reply_options"] = _renewed(row, reply_options, agent).json()
-            changes["agents_file"] = self._registry.agents_file or row.agents_file
+            changes["agents_file"] = self.registry.agents_file or row.agents_file
+            if checked and row.offered_version:
+                row, decided = decided_version(row, checked["value"])
+                changes |= {**decided, "answer": row.answer}
+            return await self._continue(row, begin, key, changes)
+
+    async def _continue(self, row: Task, begin: Begin, key: RequestKey | None, changes: Json) -> Started:
+        """Continue a task whose lease is held, here or by a worker, unless a person is to be asked first."""
+        try:
             leaves, version = await self._place(row)
-            changes["agent_version"] = version
-            began = row.status == TaskStatus.PENDING
-            status = None if began else TaskStatus.RUNNING
-            changed = row.agent_version not in (None, version)
-            events = [] if began else [Resumed(task_id=task_id, agent_changed=changed)]
-            row = await self._runner.move(row, status, events=events, key=key, release=leaves, **changes)
-            return self.submit_to_worker(row) if leaves else (row, begin(row))
+        except TaskPinned as error:
+            if "offered_version" not in changes:
+                raise
+            return await self._keep_version(row, error, key, changes)
+        if not leaves and self.registry.on_upgrade(row) == "ask":
+            ours = self.registry.current_version(row.agent_id)
+            return await ask_about_version(self._runner, row, ours, key=key, **changes), None
+        began = row.status == TaskStatus.PENDING
+        status = None if began else TaskStatus.RUNNING
+        changed = row.agent_version not in (None, version)
+        events = [] if began else [Resumed(task_id=row.task_id, agent_changed=changed)]
+        changes["agent_version"] = version
+        row = await self._runner.move(row, status, events=events, key=key, release=leaves, **changes)
+        return self.submit_to_worker(row) if leaves else (row, begin(row))
+
+    async def _keep_version(self, row: Task, error: TaskPinned, key: RequestKey | None, changes: Json) -> Started:
+        """Leave a task that a person just pinned to a worker that has its version, or paused where there are none."""
+        if self._dispatch.to_workers and self._dispatch.how is not Dispatching.NEVER:
+            row = await self._runner.move(row, TaskStatus.RUNNING, key=key, release=True, **changes)
+            return self.submit_to_worker(row)
+        paused = Paused(task_id=row.task_id, reason=render(error, row.reply_language))
+        return await self._runner.move(row, TaskStatus.PAUSED, events=[paused], key=key, **changes), None
 
     async def _place(self, row: Task) -> tuple[bool, str | None]:
         """Whether a task is left to a worker, which stores its own version, and the version that continues it.
@@ -280,9 +198,9 @@ class Control:
         Raises:
             TaskPinned: it keeps a version that is not here.
         """
-        known, on_upgrade = row.agent_version, self._registry.on_upgrade(row)
-        ours = known if known and on_upgrade is None else self._registry.current_version(row.agent_id)
-        versions = {known, ours} if on_upgrade != "pin" else {known}
+        known, on_upgrade = row.agent_version, self.registry.on_upgrade(row)
+        ours = known if known and on_upgrade is None else self.registry.current_version(row.agent_id)
+        versions = {known} if on_upgrade in ("pin", "ask") else {known, ours}
         if row.mode in self._modes and await self._dispatch.to_worker(row.agent_id, row.mode, *versions):
             return True, known
         if on_upgrade == "pin":
@@ -328,6 +246,8 @@ class Control:
             UnknownTask, TaskError.
         """
         row = await self._runner.tasks.get(task_id)
+        if row.status == TaskStatus.WAITING and row.offered_version:
+            return version_question(row)
         state = await state_at(self._runner.graph, thread_config(row.thread_id))
         asked = question_of(state.interrupts)
         if row.status != TaskStatus.WAITING or not asked:
@@ -360,16 +280,18 @@ class Control:
                 task_id=task_id,
                 conversation=conversation.task_id,
             )
+        if row.offered_version:
+            return {"interrupt_id": question["interrupt_id"], "value": version_answer(answer)}
         if question["kind"] != "approval":
             return {"interrupt_id": question["interrupt_id"], "value": stored_answer(question, answer, {})}
         await self._place(row)  # a task that is pinned elsewhere is not judged by the tools that are here
-        registry = self._registry.of(row)
+        registry = self.registry.of(row)
         agent = registry.agent(row.agent_id)
         await registry.prepare(agent)
         tools = registry.tools_for(agent)
         value = stored_answer(question, answer, tools)
         leaves = await self._dispatch.to_worker(agent.agent_id, row.mode, row.agent_version)
-        if row.mode in (*MODES, AUTO) and not leaves:
+        if row.mode in (*MODES, AUTO) and not leaves and self.registry.on_upgrade(row) != "ask":
             check_tools(question["calls"], settled(question["calls"], value), tools, agent.agent_id)
         return {"interrupt_id": question["interrupt_id"], "value": value}
 

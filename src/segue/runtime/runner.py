@@ -23,7 +23,6 @@ from ..core.errors import (
     SegueError,
     StaleOwner,
     ThreadBusy,
-    UnknownAgent,
 )
 from ..core.events import (
     ApprovalRequested,
@@ -124,13 +123,6 @@ class Runner:
             for observer in self.observers:
                 observer.stopped(moved)
         return moved
-
-    def keeps_version(self, row: Task) -> bool:
-        """Whether a task keeps a version of its agent that is not here."""
-        try:
-            return self._registry.on_upgrade(row) == "pin"
-        except UnknownAgent:
-            return row.on_upgrade == "pin"
 
     async def add_note(self, row: Task, text: str, event: Event, key: RequestKey | None = None) -> None:
         """Add a text that steers a task, under its idempotency key if it has one, and publish its event."""

@@ -373,7 +373,7 @@ class Tasks:
             row
             for row, owner in found
             if not is_alive(owner)
-            and self._runner.keeps_version(row)
+            and self._control.registry.keeps_version(row)
             and not any(worker.takes(row) for worker in workers)
         ]
 

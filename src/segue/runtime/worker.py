@@ -22,6 +22,7 @@ from .lease_holder import describe_owner, is_dead
 from .relay import REQUESTS, Observer
 from .run import is_inside_task
 from .runner import Begin, Runner
+from .upgrades import ask_about_version
 
 
 class Dispatching(StrEnum):
@@ -260,6 +261,8 @@ class Takeover:
             await self._pause(row, PauseReason.REQUESTED)
         elif owner and exceeds_takeovers(event.type for event in await self._runner.log.read(row.task_id)):
             await self._pause(row, f"it was taken over {MAX_TAKEOVERS} times without progress")
+        elif self._registry.on_upgrade(row) == "ask":
+            await ask_about_version(self._runner, row, self._registry.current_version(row.agent_id))
         elif await self._is_ready(row):
             return begin(await self._entered(row, owner))
         return None
