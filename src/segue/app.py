@@ -159,7 +159,6 @@ class App:
         """The task's durable events from `after` on, then what happens until it ends, pauses or waits.
 
         With `so_far` the live events begin with what was streamed of the answer before, as one token.
-        Of a task that another process runs only the durable events are seen.
         """
         return self.tasks.follow(task_id, after, so_far)
 
@@ -186,13 +185,6 @@ class App:
     def resume_and_follow(self, task_id: str, *, model: str = "") -> AsyncGenerator[Event, None]:
         """As `resume`, but yields what happens from now on."""
         return self.tasks.resume_and_follow(task_id, model=model)
-
-    async def resume_in_background(
-        self, task_id: str, *, model: str = "", answer: Any = None, interrupt_id: str = ""
-    ) -> Json:
-        """As `resume`, or `answer` where one is given, but returns the task as soon as it runs."""
-        task, _ = await self._control.resume(task_id, model=model, answer=answer, interrupt_id=interrupt_id)
-        return task.json()
 
     async def waiting(self, *, prefix: str = "") -> list[Json]:
         """Every task that waits for a person, in sessions whose names begin with `prefix`, the longest waiting first.
@@ -224,9 +216,8 @@ class App:
             QuestionClosed: the question was answered already, or is not open any more.
             TaskError: the task does not wait.
         """
-        return await self._control.result(
-            *await self._control.resume(task_id, answer=answer, interrupt_id=interrupt_id)
-        )
+        started = await self._control.resume(task_id, answer=answer, interrupt_id=interrupt_id)
+        return await self._control.result(*started)
 
     def answer_and_follow(self, task_id: str, answer: Any, *, interrupt_id: str = "") -> AsyncGenerator[Event, None]:
         """As `answer`, but yields what happens from now on."""
@@ -267,7 +258,7 @@ class App:
         """One task.
 
         Raises:
-            UnknownTask: no task has that id.
+            UnknownTask.
         """
         return (await self.tasks.get(task_id)).json()
 
@@ -368,9 +359,7 @@ class App:
         return [{**effect.json(), "result": result} for effect, result in undone]
 
     async def diff(self, session_id: str, a: str, b: str, *, other_session: str = "") -> Json:
-        """What differs between snapshot `a` and `b`, which may be of another session.
-
-        Returns {a, b, state, plan, messages, results, prompt}.
+        """What differs between snapshots: {a, b, state, plan, messages, results, prompt}; `b` may be of another one.
 
         Raises:
             UnknownThread, UnknownSnapshot, DamagedSession.
@@ -386,8 +375,7 @@ class App:
         fields that change. Returns the new session's task, which runs in the background.
 
         Raises:
-            InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, DamagedSession.
-            TaskError: the state cannot be changed like this.
+            InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, DamagedSession, TaskError for a bad state.
         """
         return (await self.rewind.edit(from_session, checkpoint_id, session_id, message, state)).json()
 

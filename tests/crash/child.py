@@ -163,7 +163,7 @@ class _Talk:
     async def _steer(self, app: App, row: Mapping[str, Any], note: Note) -> Any:
         """Send the note; what is sent to a task that failed would begin another, so that is paused first."""
         if row["status"] == "error":
-            await app.resume_in_background(row["task_id"])
+            await app.tasks.resume(row["task_id"])
             return app.drain(SECONDS)
         self.steers.append(len(self._traps.written) + 1)
         return self._send(app, note.text, steer=True)

@@ -158,9 +158,9 @@ class Sequences(RuleBasedStateMachine):
                 return
             if row["status"] in (*ENDED, "waiting"):
                 with pytest.raises(TaskError):
-                    await self.app.resume_in_background(row["task_id"])
+                    await self.app.tasks.resume(row["task_id"])
                 return
-            await self.app.resume_in_background(row["task_id"])
+            await self.app.tasks.resume(row["task_id"])
             await self._until(row["task_id"], len((await self.app.trace(row["task_id"]))["events"]) + events)
 
         self.loop.run(go())
@@ -173,7 +173,7 @@ class Sequences(RuleBasedStateMachine):
                 return
             if row["status"] != "waiting":
                 with pytest.raises(TaskError):
-                    await self.app.resume_in_background(row["task_id"], answer=verdict)
+                    await self.app.tasks.resume(row["task_id"], answer=verdict)
                 return
             asked = (await self.app.question(row["task_id"]))["calls"]
             assert [call["name"] for call in asked] == ["spend"]
@@ -181,7 +181,7 @@ class Sequences(RuleBasedStateMachine):
             assert not self.effects[label]
             if verdict == "reject":
                 self.rejected.add(label)
-            await self.app.resume_in_background(row["task_id"], answer=verdict)
+            await self.app.tasks.resume(row["task_id"], answer=verdict)
 
         self.loop.run(go())
 
@@ -195,7 +195,7 @@ class Sequences(RuleBasedStateMachine):
                 if waits and verdict == "reject":
                     asked = (await self.app.question(row["task_id"]))["calls"]
                     self.rejected.add(asked[0]["arguments"]["label"])
-                await self.app.resume_in_background(row["task_id"], answer=verdict if waits else None)
+                await self.app.tasks.resume(row["task_id"], answer=verdict if waits else None)
             assert row is None or row["status"] in ENDED
 
         self.loop.run(go())

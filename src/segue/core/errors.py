@@ -3,7 +3,6 @@
 SegueError                  a RuntimeError, so that servers pass its sentence on
 ├── InvalidMessage          the message is empty or too long, or a file of it cannot be sent: send another
 │   └── InvalidReplyOption  something that a message asks of its reply cannot be done: leave it out
-├── AppClosed               the app was used after it was closed: open it again
 ├── ConfigurationError      something is missing or misspelt: set it
 │   ├── UnknownAgent · UnknownMode · UnknownTool · UnknownLanguage · UnknownOption · UnknownModel · UnknownField
 │   ├── UnknownWorkflow · UnknownScenario · InvalidWorkflow
@@ -11,27 +10,18 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 │   └── ToolServerUnavailable   an MCP server does not start or answer
 │       └── LoginRequired       it asks for a login
 ├── ModelError              the model did not answer: check the endpoint, then resume
-│   ├── ModelUnreachable · ModelRefused
-│   └── UnreadableReply     the reply is not a valid decision: the model is asked again
+│   └── ModelUnreachable · ModelRefused · UnreadableReply
 ├── MemoryUnavailable       a memory file cannot be read or written: the controller sees why
-│   ├── InvalidMemory       its name or its size is not allowed: use another
-│   └── UnknownMemory       there is no such memory file
-├── InvalidPlan             the plan is not valid: the model is asked again with the reasons
-├── IllegalTransition       a status cannot change in this way
+│   └── InvalidMemory · UnknownMemory
+├── InvalidPlan · IllegalTransition · AppClosed
 ├── TaskError
-│   ├── UnknownTask · UnknownThread · NothingStored
-│   ├── AmbiguousTask       the beginning of an id means several tasks, or is too short: write more of it
+│   ├── UnknownTask · UnknownThread · NothingStored · AmbiguousTask
 │   ├── UnknownSnapshot     the session has no snapshot of that id
 │   │   └── UnknownPlace    no session and no snapshot has that name
-│   ├── ThreadExists        a session of that name exists: choose another name
-│   ├── KeyUsed             the idempotency key stands for another request: use a new one
-│   ├── InvalidExport       the document is not a valid export: nothing was stored
+│   ├── ThreadExists · KeyUsed · InvalidExport
 │   ├── TaskPinned          it keeps a version of its agent that is not here: resume it where that is
-│   ├── TaskUnfinished      the thread has a task to resume or cancel first
-│   ├── QuestionClosed      it was answered already, or another one took its place
-│   ├── InvalidAnswer       what a person decided does not fit the question: correct it
-│   ├── ThreadBusy          another owner is running a task on this thread
-│   └── TooManyTasks        the process runs as many tasks as it may: try again later
+│   ├── QuestionClosed · InvalidAnswer
+│   └── ThreadBusy · TaskUnfinished · TooManyTasks
 └── StorageError
     ├── DatabaseTooNew · DatabaseUnavailable
     │   ├── DatabaseUnreachable     its server cannot be reached now
@@ -39,9 +29,7 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
     │       └── NotADatabase        the file is not a database: name another one
     ├── DamagedSession      part of the session cannot be read: recover it
     │   └── DamagedCheckpoint · DamagedRow · UnreadableState
-    ├── FileUnavailable     the content of a message's file is missing or damaged: restore it from a copy
-    ├── NothingReadable     no checkpoint of the session can be read: continue in a new one
-    └── StaleOwner          this process lost its lease: nothing more may be written
+    └── FileUnavailable · NothingReadable · StaleOwner
 """
 
 from collections.abc import Iterable, Mapping, Sequence

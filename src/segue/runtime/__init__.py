@@ -4,5 +4,5 @@
 - Run: `runner`, `run`, `lease_holder`
 - Several processes: `worker`, `relay`
 - Read: `tasks`, `projection`, `reply_stream`
-- Sessions: `sessions`, `branches`, `rewind`, `effects`, `history`
+- Sessions: `sessions`, `rewind`, `effects`, `history`
 """

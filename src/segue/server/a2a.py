@@ -107,7 +107,7 @@ class PushNotifications(Observer):
                     sending = asyncio.create_task(self._report(claimed[0]), name="push notification")
                     self._sending[sending] = claimed[0].thread.partition(":")[0] + ":"
                     sending.add_done_callback(self._sent)
-            except Exception as error:  # noqa: BLE001  they go on once it is over
+            except Exception as error:  # noqa: BLE001  the next round tries again
                 logger.warning("push notifications wait", extra={"type": type(error).__name__})
                 await asyncio.sleep(CLAIM_SECONDS)
 
@@ -130,7 +130,7 @@ class PushNotifications(Observer):
                 push = await asyncio.to_thread(_module, "a2a_push")
                 await push.send(self._service, task, webhook)
             again = None
-        except Exception as error:  # noqa: BLE001  a receiver or a task that is not as it was; nobody waits for it
+        except Exception as error:  # noqa: BLE001  nobody waits for it: it is logged, and due again
             logger.warning("push notification failed", extra={**about, "type": type(error).__name__})
         with suppress(SegueError):  # it is due again once its claim ends
             await self._webhooks.settle(webhook, again)
