@@ -21,8 +21,9 @@ from segue.core.events import ModelCalled
 from segue.telemetry.metrics import MOST_VALUES, OTHER, Metrics
 from tests.cli.conftest import Shell, pages, shell
 from tests.fakes import answer, call_tool
+from tests.polling import wait_until
 from tests.reference.blocks import ROOT
-from tests.server.serving import ALPHA, BETA, KEYS, Held, Served, ServerSettings, chat, start, wait_until
+from tests.server.serving import ALPHA, BETA, KEYS, Held, Served, ServerSettings, chat, start
 from tests.server.test_processes import Process
 
 __all__ = ["pages", "shell"]
