@@ -23,6 +23,7 @@ from segue.runtime.run import Run
 from tests.fakes import answer
 from tests.loopback import Gate, LoopbackServer
 from tests.runtime.polling_workers import PollingWorkers
+from tests.server.records import stored_task
 
 ENVELOPE = answer("an answer in two halves", thought="a thought in two halves")
 CASES = {"token": ENVELOPE.index("two halves", ENVELOPE.index("answer in")), "thinking": ENVELOPE.index("in two")}
@@ -226,7 +227,4 @@ async def test_a_notification_that_cannot_be_read_is_skipped(postgres_url: str) 
 
 
 def row(task_id: str) -> Task:
-    ids = {"task_id": task_id, "thread_id": "s", "agent_id": "a", "user_id": "u", "mode": "react", "model": "m"}
-    nothing = dict.fromkeys(("error", "result", "requested", "answer", "rating", "copy_of"))
-    rest: dict[str, Any] = {**ids, **nothing, "notes": [], "created_at": 0.0, "updated_at": 0.0}
-    return Task(**rest, message="go", status=TaskStatus.RUNNING)
+    return stored_task(task_id=task_id, status=TaskStatus.RUNNING)
