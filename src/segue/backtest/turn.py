@@ -317,7 +317,7 @@ class TurnRun:
         graph, context = self._setup.graph, self.context()
         config: RunnableConfig = {**thread_config(task.thread_id), "recursion_limit": recursion_limit(self._agent)}
         while True:
-            out: Json = await graph.ainvoke(given, config, context=context)
+            out: Json = await graph.ainvoke(given, config, context=context, durability="exit")
             asked = question_of(out.get("__interrupt__", ()))
             if asked is None:
                 return dict(out["result"])
