@@ -14,7 +14,7 @@ from prompt_toolkit.output import DummyOutput
 from segue.cli.dialog.interrupts import Keyboard
 from segue.cli.dialog.prompt import Choices, TerminalPrompt, Words
 from tests.fakes import answer
-from tests.loopback import Gate, LoopbackServer, Text
+from tests.loopback import Deltas, Gate, LoopbackServer, Text
 from tests.polling import wait_until
 
 from .conftest import Shell, Terminal
@@ -134,6 +134,23 @@ def test_a_command_that_is_typed_while_a_task_runs_is_no_message(pages: Shell) -
         assert len(server.requests) == 1
     (task,) = pages.rows("tasks")
     assert (task["status"], task["notes"]) == ("cancelled", [])
+
+
+@pytest.mark.slow
+def test_an_interrupt_before_an_answer_stops_it_as_it_begins(shell: Shell) -> None:
+    begins, never = threading.Event(), threading.Event()
+    with LoopbackServer([Deltas([begins, {"content": "One line.\n"}, never, {"content": "Another."}])]) as server:
+        terminal = shell.at_terminal("chat", "--mode", "direct", OPENAI_BASE_URL=server.base_url)
+        terminal.until("you>")
+        terminal.type("Write\r")
+        wait_until(lambda: bool(server.requests))
+        terminal.type("\x03")
+        terminal.until("pausing at the next checkpoint")
+        begins.set()
+        terminal.until("The task is paused.")
+        never.set()
+        terminal.type("/exit\r")
+        assert terminal.end() == 0
 
 
 @pytest.mark.slow

@@ -197,6 +197,7 @@ class Conversation:
             with listening(self.app, (task_id,), notice, writing) as interrupts, self._typing(task_id, view):
                 async for event in self._with_steering(task_id, events):
                     view.show(event)
+                    interrupts.stop_answer()
                     if (
                         isinstance(event, StateChanged)
                         and event.new == "pausing"

@@ -51,9 +51,18 @@ class Interrupts:
             self._say("pausing")
             self._asking = asyncio.get_running_loop().create_task(self._pause())
         elif self.count <= 2:  # a third one must not interrupt how the second one is written down
-            self._say("stopping")
-            for task_id in tuple(self._task_ids):
-                self._app.stop_now(task_id)
+            self._stop()
+
+    def stop_answer(self) -> None:
+        """Stop an answer that begins to be written after a pause was asked for."""
+        if self.count == 1 and self._asking and self._is_writing():
+            self._asking = None
+            self._stop()
+
+    def _stop(self) -> None:
+        self._say("stopping")
+        for task_id in tuple(self._task_ids):
+            self._app.stop_now(task_id)
 
     async def _pause(self) -> None:
         for task_id in tuple(self._task_ids):
