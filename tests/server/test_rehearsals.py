@@ -1,6 +1,7 @@
 """Batches of rehearsals over HTTP: what is in the folder, and nothing beside it."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,3 +83,37 @@ def test_a_batch_that_cannot_be_read_hides_no_other(viewer: httpx.Client, batche
 def test_without_a_folder_there_are_none(client: httpx.Client) -> None:
     assert client.get("/api/rehearsals").json() == {"items": [], "next": None}
     assert client.get("/api/rehearsals/any").json()["error"]["message"] == "There is no rehearsal 'any'."
+
+
+def test_a_batch_is_run_and_compared_with_another(viewer: httpx.Client) -> None:
+    (travel,) = [each for each in viewer.get("/api/workflows").json()["items"] if each["name"] == "travel_change"]
+    scenario, other = travel["scenarios"][:2]
+    for name in ("one", "two"):
+        body = {"name": name, "workflow": "travel_change", "n": 2, "scenarios": [scenario, other]}
+        started = viewer.post("/api/rehearsals", json=body)
+        assert (started.status_code, started.json()["running"]) == (202, True)
+        assert viewer.post("/api/rehearsals", json={**body, "name": "third"}).status_code == 409
+        while (batch := viewer.get(f"/api/rehearsals/{name}").json())["running"]:
+            time.sleep(0.05)
+        assert (batch["ended"], batch["error"]) == (2, "")
+        assert list(batch["report"]["scenarios"]) == [scenario, other]
+    found = viewer.get("/api/rehearsals/two/compare", params={"against": "one"}).json()
+    assert [row["scenario"] for row in found["scenarios"]] == [scenario, other]
+    assert [row["a"]["success"] == row["b"]["success"] for row in found["conversations"]] == [True, True]
+    assert viewer.get("/api/rehearsals/two/compare", params={"against": "empty"}).status_code == 422
+
+
+def test_a_batch_that_names_what_is_not_there_is_refused(viewer: httpx.Client, batches: Path) -> None:
+    body = {"name": "new", "workflow": "travel_change", "n": 1}
+    for wrong in ({"scenarios": ["none"]}, {"workflow": "none"}, {"bot_agent": "none"}, {"name": "../new"}, {"n": 0}):
+        assert viewer.post("/api/rehearsals", json={**body, **wrong}).status_code in (404, 422), wrong
+    assert not (batches / "new").exists()
+
+
+def test_a_batch_is_stopped(viewer: httpx.Client) -> None:
+    body = {"name": "long", "workflow": "travel_change", "n": 50}
+    assert viewer.post("/api/rehearsals", json=body).status_code == 202
+    while viewer.get("/api/rehearsals/long").status_code == 404:
+        time.sleep(0.05)
+    stopped = viewer.post("/api/rehearsals/long/stop").json()
+    assert (stopped["running"], stopped["error"], stopped["ended"] < 50) == (False, "", True)

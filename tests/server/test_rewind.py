@@ -9,6 +9,7 @@ import pytest
 import segue
 from segue.core.agents import Agent
 from segue.core.timeline import Branch
+from segue.rehearsal.cassette.cassette import load
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
 from .serving import BETA, Served, chat, follow
@@ -225,3 +226,15 @@ def test_what_a_snapshot_holds(client: httpx.Client, timeline: Sequence[Json], s
     assert client.get("/api/sessions/s/snapshots/ffffff").status_code == 422
     with served.client(headers=BETA) as stranger:
         assert stranger.get(f"/api/sessions/s/snapshots/{timeline[0]['id']}").status_code == 404
+
+
+def test_a_session_is_a_cassette(client: httpx.Client, timeline: Sequence[Json], served: Served) -> None:
+    found = client.get("/api/sessions/s/cassette")
+    assert (found.status_code, found.headers["content-type"]) == (200, "application/yaml")
+    cassette = load(found.text)
+    assert (cassette.session, [turn.message for turn in cassette.turns]) == ("s", ["send a parcel"])
+    assert "alpha" not in found.text and [call.name for call in cassette.turns[0].tool_calls] == ["send"]
+    refused = client.get("/api/sessions/s/cassette", params={"redact": "nothing"})
+    assert refused.status_code == 422 and "nothing to redact" in refused.json()["error"]["message"]
+    with served.client(headers=BETA) as stranger:
+        assert stranger.get("/api/sessions/s/cassette").status_code == 404

@@ -15,6 +15,7 @@ from ..core.errors import TaskError, UnknownTask
 from ..core.events import Steered
 from ..core.records import Json, RequestKey, Task
 from ..core.reply_options import ReplyOptions
+from ..rehearsal.batch import BatchResult
 from ..rehearsal.segue_bot import ConversationExecutor
 from ..runtime.start import Request
 from ..telemetry.metrics import Metrics
@@ -54,6 +55,8 @@ class Service:
     """Tasks that are about to be resumed."""
     logins: "dict[str, tuple[asyncio.Task[None], asyncio.Future[str]]]" = field(default_factory=dict)
     """Logins at MCP servers that are under way, with the links that a person is sent to, by the servers' names."""
+    rehearsing: "dict[str, asyncio.Task[BatchResult]]" = field(default_factory=dict)
+    """The batches of rehearsals that this process ran, by their names."""
     _delivered: dict[str, float] = field(default_factory=dict)
     """When this process began to answer requests, by their names, the earliest first."""
     _open_streams: Counter[str] = field(default_factory=Counter)

@@ -1,21 +1,30 @@
-"""Rehearsals: the batches in the folder that `SEGUE_REHEARSALS` names, with their reports."""
+"""Rehearsals: the batches in the folder that `SEGUE_REHEARSALS` names, their reports, and new ones."""
 
 import asyncio
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Query, Request
 from pydantic import BaseModel, Field
 
-from ...core.errors import ConfigurationError
+from ...core.errors import ConfigurationError, MissingExtra, SegueError, UnknownScenario
 from ...core.records import Json
+from ...prompts.errors import render_over_http
+from ...prompts.language import Language
 from ...rehearsal import read_log
-from ...rehearsal.batch import FILE, Manifest, log_file_of, unfinished
-from ..errors import JsonResponse, not_found
+from ...rehearsal.batch import FILE, BatchResult, Manifest, batch_of, check, log_file_of, rehearse, unfinished
+from ...rehearsal.report.files import write_report
+from ...rehearsal.report.grades import outcomes_of
+from ...rehearsal.report.summary import Report, compare, outcome_json, report_of
+from ...rehearsal.workflows import load_scenarios, load_workflow, shipped_names
+from ..errors import JsonResponse, Problem, language_of, not_found
 from ..log_config import logger
+from ..readers.conversations import Configuration
 from ..service import Service
 from ..views import Page
-from .dependencies import ServiceDep, TenantDep, routes
+from .dependencies import CONFLICT, ServiceDep, TenantDep, routes
 
 router = routes("rehearsals")
 _SHOWN = ("judge", "missing", "summary", "pass_hat", "scenarios", "conversations", "comparison")
@@ -30,7 +39,39 @@ class BatchView(BaseModel):
     created_at: str
     conversations: int
     ended: int
-    report: dict[str, Any] | None = Field(description="as `segue report` wrote it; null before that")
+    running: bool = Field(description="whether this process holds its conversations now")
+    error: str = Field(description="why conversations did not end when this process ran it last")
+    report: dict[str, Any] | None = Field(description="as `segue report` writes it; null while no conversation ended")
+
+
+class RehearsalRequest(Configuration):
+    """A batch of conversations: the configuration of each, how many, and of which scenarios of its workflow."""
+
+    name: str = Field(pattern=r"^[\w-]+$", max_length=64, examples=["release-3"], description="a new folder's name")
+    n: int = Field(ge=1, le=200, description="how many conversations, the scenarios in turn")
+    workers: int = Field(default=1, ge=1, le=4, description="processes")
+    scenarios: list[str] = Field(default=[], description="all of the workflow without one")
+
+
+class WorkflowView(BaseModel):
+    """A workflow, and the names of its scenarios."""
+
+    name: str = Field(examples=["travel_change"])
+    description: str
+    language: str
+    scenarios: list[str]
+
+
+class ComparisonView(BaseModel):
+    """Two batches side by side: `a` is the earlier one."""
+
+    a: str
+    b: str
+    tested: dict[str, dict[str, str]] = Field(description="the settings that each tested")
+    summary: dict[str, dict[str, Any]]
+    conclusion: str = Field(description="whether the difference exceeds noise")
+    scenarios: list[dict[str, Any]] = Field(description="{scenario, a, b}, with the success rates")
+    conversations: list[dict[str, Any]] = Field(description="{conversation_id, scenario, a, b}, with the outcomes")
 
 
 class ConversationView(BaseModel):
@@ -44,14 +85,149 @@ class ConversationView(BaseModel):
 @router.get("/api/rehearsals", response_model=Page[BatchView])
 async def rehearsals(service: ServiceDep, _: TenantDep) -> JsonResponse:
     """The batches, the newest first; their reports have the summary only."""
-    return JsonResponse({"items": await asyncio.to_thread(_batches, service.settings.rehearsals), "next": None})
+    return JsonResponse({"items": await asyncio.to_thread(_batches, service), "next": None})
+
+
+@router.get("/api/workflows", response_model=Page[WorkflowView])
+async def workflows(_: TenantDep) -> JsonResponse:
+    """The workflows that a rehearsal can be about, with their scenarios."""
+    return JsonResponse({"items": await asyncio.to_thread(_workflows), "next": None})
+
+
+def _workflows() -> list[Json]:
+    return [
+        {
+            **load_workflow(name).model_dump(include={"name", "description", "language"}),
+            "scenarios": [scenario.name for scenario in load_scenarios(name)],
+        }
+        for name in shipped_names()
+    ]
+
+
+@router.post("/api/rehearsals", status_code=202, response_model=BatchView, responses=CONFLICT)
+async def start_rehearsal(body: RehearsalRequest, service: ServiceDep, _: TenantDep, request: Request) -> JsonResponse:
+    """Run a batch in the background; the same request continues one that was stopped.
+
+    `GET /api/rehearsals/{name}` says how far it is.
+    """
+    service.refuse_while_draining()
+    root = service.settings.rehearsals
+    if root is None:
+        raise ConfigurationError("This service keeps no rehearsals: set SEGUE_REHEARSALS to a folder.")
+    service.app.agents.participants.restrictions.check(body.config)
+    manifest = await asyncio.to_thread(_manifest_of, body, service.app.agents.agents_file)
+    await check(manifest)
+    running = [name for name, task in service.rehearsing.items() if not task.done()]
+    if running and running != [body.name]:
+        raise Problem(409, "RehearsalRuns", batch=running[0])
+    if not running:
+        run = _rehearse(root / body.name, manifest, language_of(request.scope))
+        service.rehearsing[body.name] = asyncio.create_task(run, name=f"rehearsal {body.name}")
+        await asyncio.sleep(0)
+    return JsonResponse(await asyncio.to_thread(_begun, service, body.name, manifest), 202)
+
+
+def _manifest_of(body: RehearsalRequest, agents_file: str) -> Manifest:
+    manifest = batch_of(body.config, n=body.n, workers=body.workers, agents=agents_file)
+    for name in body.scenarios:
+        if name not in manifest.scenarios:
+            raise UnknownScenario(name, manifest.scenarios)
+    return replace(manifest, scenarios=tuple(body.scenarios)) if body.scenarios else manifest
+
+
+def _begun(service: Service, name: str, manifest: Manifest) -> Json:
+    folder = (service.settings.rehearsals or Path()) / name
+    return _batch(service, folder, _SHOWN) if (folder / FILE).is_file() else _view(service, name, manifest, 0, None)
+
+
+async def _rehearse(folder: Path, manifest: Manifest, language: Language) -> BatchResult:
+    """Hold what is left of a batch, and write its report."""
+    result = await rehearse(folder, manifest, language=language)
+    try:
+        await asyncio.to_thread(_write_report, folder, language)
+    except MissingExtra as error:
+        logger.info("no report was written", extra={"batch": folder.name, "reason": str(error)})
+    return result
+
+
+def _write_report(folder: Path, language: Language) -> None:
+    write_report(_report_of(folder), folder, None, language)
+
+
+def _report_of(folder: Path) -> Report:
+    manifest = _manifest(folder)
+    return report_of(manifest, outcomes_of(folder, manifest, {}))
+
+
+@router.post("/api/rehearsals/{name}/stop", response_model=BatchView)
+async def stop_rehearsal(name: str, service: ServiceDep, _: TenantDep) -> JsonResponse:
+    """Stop a batch; its conversations that have ended are kept."""
+    folder = _folder_of(service, name)
+    if running := service.rehearsing.get(name):
+        running.cancel()
+        await asyncio.wait([running])
+    return JsonResponse(await asyncio.to_thread(_batch, service, folder, _SHOWN))
 
 
 @router.get("/api/rehearsals/{name}", response_model=BatchView)
-async def rehearsal(name: str, service: ServiceDep, _: TenantDep) -> JsonResponse:
+async def rehearsal(name: str, service: ServiceDep, _: TenantDep, request: Request) -> JsonResponse:
     """A batch with its whole report."""
     folder = _folder_of(service, name)
-    return JsonResponse(await asyncio.to_thread(_batch, folder, _SHOWN))
+    return JsonResponse(await asyncio.to_thread(_whole, service, folder, language_of(request.scope)))
+
+
+def _whole(service: Service, folder: Path, language: Language) -> Json:
+    """A batch with the report that was written, else with one of the conversations that have ended."""
+    batch = _batch(service, folder, _SHOWN)
+    if batch["report"] is None and batch["ended"]:
+        form = _report_of(folder).json(language)
+        batch["report"] = {name: form[name] for name in _SHOWN if name in form}
+    return batch
+
+
+Against = Annotated[str, Query(max_length=200, description="The batch to compare with.")]
+
+
+@router.get("/api/rehearsals/{name}/compare", response_model=ComparisonView)
+async def compare_rehearsals(
+    name: str, against: Against, service: ServiceDep, _: TenantDep, request: Request
+) -> JsonResponse:
+    """A batch beside an earlier one of the same workflow: success by scenario, and each conversation's outcomes."""
+    folders = _folder_of(service, against), _folder_of(service, name)
+    return JsonResponse(await asyncio.to_thread(_compared, *folders, language_of(request.scope)))
+
+
+def _compared(earlier: Path, later: Path, language: Language) -> Json:
+    sides = {"a": _report_of(earlier), "b": _report_of(later)}
+    scenarios = dict.fromkeys([*sides["a"].scenarios, *sides["b"].scenarios])
+    outcomes = {side: {each.conversation_id: each for each in report.outcomes} for side, report in sides.items()}
+    rows = {each.conversation_id: each.scenario for report in sides.values() for each in report.outcomes}
+    return {
+        "a": earlier.name,
+        "b": later.name,
+        "tested": {side: dict(report.tested) for side, report in sides.items()},
+        "summary": {side: asdict(report.summary) for side, report in sides.items()},
+        "conclusion": compare(sides["a"], sides["b"]).conclusion(language),
+        "scenarios": [
+            {"scenario": name, **{side: _success(report, name) for side, report in sides.items()}} for name in scenarios
+        ],
+        "conversations": [
+            {
+                "conversation_id": conversation_id,
+                "scenario": scenario,
+                **{
+                    side: outcome_json(found, language) if (found := ended.get(conversation_id)) else None
+                    for side, ended in outcomes.items()
+                },
+            }
+            for conversation_id, scenario in rows.items()
+        ],
+    }
+
+
+def _success(report: Report, scenario: str) -> Json | None:
+    found = report.scenarios.get(scenario)
+    return asdict(found.success) if found and found.success else None
 
 
 @router.get("/api/rehearsals/{name}/{conversation_id}", response_model=ConversationView)
@@ -61,12 +237,12 @@ async def rehearsal_conversation(name: str, conversation_id: str, service: Servi
     return JsonResponse(await asyncio.to_thread(_conversation, folder, conversation_id))
 
 
-def _batches(root: Path | None) -> list[Json]:
+def _batches(service: Service) -> list[Json]:
     """The batches; one that cannot be read is left out, and the log says why."""
     batches = []
-    for folder in _folders(root):
+    for folder in _folders(service.settings.rehearsals):
         try:
-            batches.append(_batch(folder, ("summary",)))
+            batches.append(_batch(service, folder, ("summary",)))
         except ConfigurationError as error:
             logger.warning("a batch of rehearsals cannot be read", extra={"batch": folder.name, "reason": str(error)})
     return sorted(batches, key=lambda batch: str(batch["created_at"]), reverse=True)
@@ -83,16 +259,32 @@ def _folder_of(service: Service, name: str) -> Path:
     raise not_found("rehearsal", name)
 
 
-def _batch(folder: Path, shown: tuple[str, ...]) -> Json:
+def _batch(service: Service, folder: Path, shown: tuple[str, ...]) -> Json:
     manifest = _manifest(folder)
+    ended = manifest.n - len(unfinished(folder, manifest))
+    return _view(service, folder.name, manifest, ended, _report(folder / "report.json", shown))
+
+
+def _view(service: Service, name: str, manifest: Manifest, ended: int, report: Json | None) -> Json:
+    run = service.rehearsing.get(name)
     return {
-        "name": folder.name,
+        "name": name,
         "workflow": str(manifest.config.get("workflow", "")),
         "created_at": manifest.created_at,
         "conversations": manifest.n,
-        "ended": manifest.n - len(unfinished(folder, manifest)),
-        "report": _report(folder / "report.json", shown),
+        "ended": ended,
+        "running": run is not None and not run.done(),
+        "error": _error_of(run),
+        "report": None if run is not None and not run.done() else report,
     }
+
+
+def _error_of(run: "asyncio.Task[BatchResult] | None") -> str:
+    if run is None or not run.done() or run.cancelled():
+        return ""
+    if error := run.exception():
+        return render_over_http(error, "en") if isinstance(error, SegueError) else type(error).__name__
+    return "\n".join(run.result().errors)
 
 
 def _manifest(folder: Path) -> Manifest:

@@ -3,13 +3,16 @@
 import asyncio
 from typing import Annotated, Any, Self
 
-from fastapi import Path, Query
+from fastapi import Path, Query, Request
+from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field, model_validator
 
 from ...core.errors import ThreadBusy
 from ...core.records import Json
 from ...core.timeline import Retention, TimelineEntry
-from ..errors import JsonResponse, LongJsonResponse
+from ...rehearsal.cassette import record
+from ...rehearsal.cassette.cassette import dump
+from ..errors import JsonResponse, LongJsonResponse, language_of
 from ..request_body import LONGEST, NAME, RequestBody
 from ..service import Service
 from ..tenants import Tenant
@@ -26,6 +29,17 @@ SnapshotPath = Annotated[
 ]
 Newest = Annotated[int, Query(ge=1, le=100_000, description="How many snapshots: the newest.")]
 OtherSession = Annotated[str | Unset, Query(max_length=LONGEST, pattern=NAME, description="The session of `b`.")]
+
+
+Redact = Annotated[
+    list[str] | Unset, Query(max_length=20, description="Replace the values of arguments and results of these names.")
+]
+
+
+class YamlResponse(PlainTextResponse):
+    """A YAML document."""
+
+    media_type = "application/yaml"
 
 
 class EffectView(BaseModel):
@@ -290,6 +304,22 @@ async def export(session_id: SessionId, service: ServiceDep, tenant: TenantDep) 
     """The session as a document that `POST /api/sessions/import` takes, here or elsewhere."""
     document = await service.app.export(await service.own_session(tenant, session_id))
     return LongJsonResponse(await asyncio.to_thread(_shown_document, document, tenant))
+
+
+@router.get(
+    "/api/sessions/{session_id}/cassette",
+    response_class=YamlResponse,
+    responses={**CONFLICT, 200: {"content": {"application/yaml": {"schema": {"type": "string"}}}}},
+)
+async def cassette(
+    session_id: SessionId, service: ServiceDep, tenant: TenantDep, request: Request, redact: Redact = None
+) -> YamlResponse:
+    """The session as a regression test: a file that `segue replay` and pytest run again without a model or tools."""
+    thread_id = await service.own_session(tenant, session_id)
+    recorded = await record(service.app, thread_id, redact=redact or (), language=language_of(request.scope))
+    turns = tuple(turn.model_copy(update={"user": tenant.shown(turn.user)}) for turn in recorded.turns)
+    shown = recorded.model_copy(update={"session": tenant.shown(thread_id), "turns": turns})
+    return YamlResponse(await asyncio.to_thread(dump, shown))
 
 
 @router.post("/api/sessions/import", status_code=201, response_model=ImportView, responses=CONFLICT)

@@ -1,15 +1,16 @@
 // @ts-check
 /** The inspector: panels beside the conversation, each loaded when it is first opened. */
-import { panels } from "../panels/index.js";
+import { emptyPanels, panels } from "../panels/index.js";
 import { useRead } from "../state/signals.js";
 import { openPanel, store } from "../state/store.js";
 import { loadPanelTexts, t, textOf } from "../texts/index.js";
-import { html, useLayoutEffect, useRef } from "../vendor/htm-preact.js";
-import { Icon } from "./icon.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { IconButton } from "./icon-button.js";
 import { lazy } from "./lazy.js";
 
-const loaded = new Map(panels.map(({ key, load }) => [key, lazy(() => withTexts(load))]));
+const GROUPS = /** @type {const} */ (["session", "workspace"]);
+const every = [...panels.session, ...panels.workspace];
+const loaded = new Map(every.map(({ key, load }) => [key, lazy(() => withTexts(load))]));
 
 /** @param {import("../panels/index.js").PanelEntry["load"]} load */
 async function withTexts(load) {
@@ -33,40 +34,56 @@ export function Inspector() {
     onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && close()}
   >
     <header>
-      <div class="tabs" role="tablist" aria-label=${t("inspector.label")} onKeyDown=${onKey}>
-        ${panels.map(({ key, icon }) => html`<${Tab} key=${key} panel=${key} icon=${icon} isShown=${key === shown} />`)}
+      <div class="tab-groups" onKeyDown=${onKey}>
+        ${GROUPS.map((group) => html`<${Tabs} key=${group} group=${group} shown=${shown} />`)}
       </div>
       <${IconButton} icon="close" label=${t("inspector.close")} onClick=${close} />
     </header>
-    <div class="panel" role="tabpanel" id="panel" aria-labelledby=${`tab-${shown}`} tabindex="0">
+    <div class="panel" role="tabpanel" id="panel" aria-label=${textOf(`panel.${shown}`, shown)} tabindex="0">
       <${loaded.get(shown)} key=${shown} store=${store} />
     </div>
   </aside>`;
 }
 
-/** @param {{ panel: string, icon: string, isShown: boolean }} props */
-function Tab({ panel, icon, isShown }) {
-  const label = textOf(`panel.${panel}`, panel);
-  return html`<button
-    type="button"
-    role="tab"
-    id=${`tab-${panel}`}
-    aria-selected=${isShown}
-    aria-controls="panel"
-    tabindex=${isShown ? 0 : -1}
-    title=${label}
-    onClick=${() => openPanel(panel)}
-  >
-    <${Icon} name=${icon} /><span>${label}</span>
-  </button>`;
+/** Those of the panels that have something to show. @param {{ group: typeof GROUPS[number], shown: string }} props */
+function Tabs({ group, shown }) {
+  const modes = useRead(() => store.turns.value.map(({ value }) => `${value.mode} ${value.status}`).join());
+  const [empty, setEmpty] = useState(/** @type {Set<string>} */ (new Set()));
+  useEffect(() => {
+    if (group === "workspace") void emptyPanels().then(setEmpty);
+  }, [modes, shown]);
+  const turns = store.turns.value.map(({ value }) => value);
+  const keys = panels[group]
+    .filter(({ key, fits }) => key === shown || (!empty.has(key) && (!fits || turns.some(fits))))
+    .map(({ key }) => key);
+  return html`<div class="tab-group">
+    <span class="about" id=${`tabs-${group}`}>${t(`inspector.${group}`)}</span>
+    <div class="tabs" role="tablist" aria-labelledby=${`tabs-${group}`}>
+      ${keys.map(
+        (key, place) => html`<button
+          type="button"
+          key=${key}
+          role="tab"
+          id=${`tab-${key}`}
+          aria-selected=${key === shown}
+          aria-controls="panel"
+          tabindex=${key === shown || (!place && !keys.includes(shown)) ? 0 : -1}
+          onClick=${() => openPanel(key)}
+        >
+          ${textOf(`panel.${key}`, key)}
+        </button>`,
+      )}
+    </div>
+  </div>`;
 }
 
 /** Arrow keys move along the tabs. @param {KeyboardEvent} event */
 function onKey(event) {
   const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
   if (!step) return;
-  const place = panels.findIndex((panel) => panel.key === store.panel.value);
-  const next = panels[(place + step + panels.length) % panels.length].key;
-  openPanel(next);
-  requestAnimationFrame(() => document.getElementById(`tab-${next}`)?.focus());
+  const tabs = /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".inspector [role=tab]")]);
+  const place = tabs.indexOf(/** @type {HTMLElement} */ (document.activeElement));
+  const next = tabs[(place + step + tabs.length) % tabs.length];
+  next.focus();
+  next.click();
 }

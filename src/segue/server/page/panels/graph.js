@@ -4,7 +4,7 @@ import { get } from "../state/api.js";
 import { ACTIVE } from "../state/turn.js";
 import { t } from "../texts/index.js";
 import { html, useState } from "../vendor/htm-preact.js";
-import { Drawing } from "./parts/drawing.js";
+import { Drawing, labelOf } from "./parts/drawing.js";
 import { Pending, useLoaded } from "./parts/loaded.js";
 import { taskPanel } from "./parts/task.js";
 
@@ -23,6 +23,7 @@ export default taskPanel(Machine);
 function Machine({ task }) {
   const loaded = useLoaded(() => snapshotsOf(task), [task.id, task.seq, task.status]);
   const [chosen, choose] = useState(-1);
+  const [isNamed, setNamed] = useState(false);
   if (!loaded.value) return html`<${Pending} loaded=${loaded} />`;
   const newest = loaded.value[0];
   const levels = levelsOf(task, loaded.value);
@@ -37,22 +38,25 @@ function Machine({ task }) {
           aria-current=${place === level ? "true" : undefined}
           onClick=${() => choose(place)}
         >
-          ${name}
+          ${labelOf(graphName(name))}
         </button>`,
       )}
     </nav>
     <p class="about" aria-live="polite">${sentence(task, newest, now)}</p>
-    <${Machinery} key=${graphName(levels[level])} name=${graphName(levels[level])} now=${now}
+    <${Machinery} key=${graphName(levels[level])} name=${graphName(levels[level])} now=${now} isNamed=${isNamed}
       visits=${visitsOf(loaded.value, levels.slice(1, level + 1).join("/"))} />
+    <button type="button" class="quiet" aria-pressed=${isNamed} onClick=${() => setNamed(!isNamed)}>
+      ${t("graph.names")}
+    </button>
   `;
 }
 
-/** @param {{ name: string, now: string[], visits: Map<string, number> }} props */
-function Machinery({ name, now, visits }) {
+/** @param {{ name: string, now: string[], visits: Map<string, number>, isNamed: boolean }} props */
+function Machinery({ name, now, visits, isNamed }) {
   const loaded = useLoaded(() => get(`/api/graphs/${encodeURIComponent(name)}`), [name]);
   if (loaded.error) return html`<p class="empty">${t("graph.noDrawing", { name })}</p>`;
   if (!loaded.value) return html`<${Pending} loaded=${loaded} />`;
-  return html`<${Drawing} graph=${loaded.value} now=${now} visits=${visits} />`;
+  return html`<${Drawing} graph=${loaded.value} now=${now} visits=${visits} isNamed=${isNamed} />`;
 }
 
 /**
@@ -114,7 +118,7 @@ function visitsOf(snapshots, inside) {
  * @param {string[]} now
  */
 function sentence(task, newest, now) {
-  if (now.length) return t("graph.now", { nodes: [...new Set(now)].join(", ") });
-  if (newest?.next.length && !ACTIVE.has(task.status)) return t("graph.before", { nodes: newest.next[0] });
+  if (now.length) return t("graph.now", { nodes: [...new Set(now)].map(labelOf).join(", ") });
+  if (newest?.next.length && !ACTIVE.has(task.status)) return t("graph.before", { nodes: labelOf(newest.next[0]) });
   return t(newest ? "graph.ended" : "graph.none");
 }

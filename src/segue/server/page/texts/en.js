@@ -189,6 +189,8 @@ export default {
   "key.wrong": "The service does not know this key.",
   "key.forget": "Forget the key",
   "header.share": "Share the conversation",
+  "inspector.session": "Conversation",
+  "inspector.workspace": "Workspace",
   "inspector.label": "Inspector",
   "inspector.open": "Open the inspector",
   "inspector.close": "Close the inspector",

@@ -188,6 +188,8 @@ export default {
   "key.wrong": "服务不认识这个密钥。",
   "key.forget": "忘记密钥",
   "header.share": "共享对话",
+  "inspector.session": "本会话",
+  "inspector.workspace": "工作区",
   "inspector.label": "检查器",
   "inspector.open": "打开检查器",
   "inspector.close": "关闭检查器",

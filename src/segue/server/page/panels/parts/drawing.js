@@ -1,6 +1,6 @@
 // @ts-check
 /** A graph as SVG, as the service laid it out. */
-import { t } from "../../texts/index.js";
+import { t, textOf } from "../../texts/index.js";
 import { html } from "../../vendor/htm-preact.js";
 
 /**
@@ -12,14 +12,20 @@ import { html } from "../../vendor/htm-preact.js";
 /** @type {Record<string, "graph.start" | "graph.end">} */
 const ENDS = { __start__: "graph.start", __end__: "graph.end" };
 
-/** @param {{ graph: Graph, now: string[], visits: Map<string, number> }} props */
-export function Drawing({ graph, now, visits }) {
+/** What people call a node; one of a graph of one's own by its name. @param {string} name */
+export function labelOf(name) {
+  return textOf(`node.${name}`, textOf(`mode.${name}`, name));
+}
+
+/** @param {{ graph: Graph, now: string[], visits: Map<string, number>, isNamed: boolean }} props */
+export function Drawing({ graph, now, visits, isNamed }) {
+  const nodes = now.map(labelOf).join(", ");
   return html`<svg
     class="drawing"
     viewBox=${`0 0 ${graph.width} ${graph.height}`}
     width=${graph.width}
     role="img"
-    aria-label=${t(now.length ? "graph.label" : "graph.labelIdle", { name: graph.name, nodes: now.join(", ") })}
+    aria-label=${t(now.length ? "graph.label" : "graph.labelIdle", { name: labelOf(graph.name), nodes })}
   >
     <defs>
       <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
@@ -38,6 +44,7 @@ export function Drawing({ graph, now, visits }) {
       (box) => html`<${Node}
         key=${box.name}
         box=${box}
+        isNamed=${isNamed}
         isNow=${now.includes(box.name)}
         visits=${visits.get(box.name) ?? 0}
       />`,
@@ -45,14 +52,14 @@ export function Drawing({ graph, now, visits }) {
   </svg>`;
 }
 
-/** @param {{ box: Box, isNow: boolean, visits: number }} props */
-function Node({ box, isNow, visits }) {
+/** @param {{ box: Box, isNamed: boolean, isNow: boolean, visits: number }} props */
+function Node({ box, isNamed, isNow, visits }) {
   const { name, x, y, width, height } = box;
   const end = ENDS[name];
   const kind = `node${end ? " end" : ""}${isNow ? " now" : ""}${visits ? " seen" : ""}`;
-  return html`<g class=${kind}>
+  return html`<g class=${kind} data-node=${name}>
     <rect x=${x - width / 2} y=${y - height / 2} width=${width} height=${height} rx=${end ? height / 2 : 9} />
-    <text x=${x} y=${y + 4}>${end ? t(end) : name}</text>
+    <text x=${x} y=${y + 4}>${end ? t(end) : isNamed ? name : labelOf(name)}</text>
     ${visits > 1 && html`<text class="visits" x=${x + width / 2 - 2} y=${y - height / 2 - 3}>${`×${visits}`}</text>`}
   </g>`;
 }

@@ -9,6 +9,7 @@ import { toast } from "../../state/store.js";
 import { moment, t, textOf } from "../../texts/index.js";
 import { sessionPath } from "../../timeline/data.js";
 import { html } from "../../vendor/htm-preact.js";
+import { labelOf } from "./drawing.js";
 import { inline } from "./text.js";
 
 /** @import { Happened, Snapshot } from "../../timeline/data.js" */
@@ -83,7 +84,7 @@ export function placeOf({ recursion, steps, next, happened }) {
   if (!next.length) return t("snapshots.end");
   if (happened.some(({ type }) => type === "message")) return t("snapshots.start");
   if (happened.some(({ type }) => type === "plan")) return t("snapshots.planned");
-  return t("snapshots.before", { node: next[0] });
+  return t("snapshots.before", { node: labelOf(next[0]) });
 }
 
 /**
