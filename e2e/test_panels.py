@@ -1,11 +1,13 @@
 """The inspector's panels, and the page of the HTTP API."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Download, Page, expect
 
 from segue.rehearsal import ConversationConfig
 from segue.rehearsal.batch import batch_of
@@ -154,12 +156,48 @@ def test_ratings_are_counted_by_mode(show: Show) -> None:
     expect(page.get_by_role("button", name="Good answer")).to_have_attribute("aria-pressed", "true")
 
 
-def test_rehearsals_are_listed(show: Show) -> None:
+def test_a_rehearsal_is_run_and_compared(show: Show) -> None:
     page = show("Rehearsals", "trip")
     page.get_by_role("button", name="first").click()
-    expect(page.get_by_text("run segue report for the folder first")).to_be_visible()
+    expect(page.get_by_text("No conversation has ended yet.")).to_be_visible()
     page.get_by_role("button", name="All rehearsals").click()
     expect(page.get_by_text("0 of 2 conversations")).to_be_visible()
+    for name in ("one", "two"):
+        page.get_by_role("button", name="Run a rehearsal").click()
+        form = page.get_by_role("form", name="Run a rehearsal")
+        form.get_by_label("Name").fill(name)
+        form.locator("select").first.select_option("travel_change")
+        form.get_by_label("Conversations").fill("2")
+        form.get_by_role("button", name="Start").click()
+        expect(page.get_by_role("heading", name="Success")).to_be_visible()
+        expect(page.locator(".progress")).to_have_count(0)
+        page.get_by_role("button", name="All rehearsals").click()
+    page.get_by_label("Compare one").check()
+    page.get_by_label("Compare two").check()
+    page.get_by_role("button", name="Compare", exact=True).click()
+    row = page.locator("tbody tr").first
+    expect(row.locator("td")).to_have_text(["All", "100%", "100%", "–"])
+    page.locator(".outcomes summary").first.click()
+    expect(page.locator(".both .transcript")).to_have_count(2)
+
+
+def test_a_session_is_saved_as_a_test(show: Show, tmp_path: Path) -> None:
+    page = show("Details", "trip")
+    found: list[Download] = []
+    page.on("download", lambda each: found.extend([each]))
+    with page.expect_download(lambda each: each.suggested_filename == "test_trip.py"):
+        page.get_by_role("button", name="Save as a test").click()
+    expect(page.get_by_text("test_trip.py and its cassette were downloaded.")).to_be_visible()
+    for each in found:
+        each.save_as(tmp_path / each.suggested_filename)
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert "2 passed" in ran.stdout, ran.stdout  # the test, and the cassette itself
 
 
 def test_the_tabs_are_reached_by_the_keyboard_at_phone_width(show: Show) -> None:

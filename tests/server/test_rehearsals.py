@@ -97,6 +97,8 @@ def test_a_batch_is_run_and_compared_with_another(viewer: httpx.Client) -> None:
             time.sleep(0.05)
         assert (batch["ended"], batch["error"]) == (2, "")
         assert list(batch["report"]["scenarios"]) == [scenario, other]
+    other_batch = {"name": "one", "workflow": "device_return", "n": 1}
+    assert viewer.post("/api/rehearsals", json=other_batch).status_code == 409
     found = viewer.get("/api/rehearsals/two/compare", params={"against": "one"}).json()
     assert [row["scenario"] for row in found["scenarios"]] == [scenario, other]
     assert [row["a"]["success"] == row["b"]["success"] for row in found["conversations"]] == [True, True]
@@ -113,7 +115,5 @@ def test_a_batch_that_names_what_is_not_there_is_refused(viewer: httpx.Client, b
 def test_a_batch_is_stopped(viewer: httpx.Client) -> None:
     body = {"name": "long", "workflow": "travel_change", "n": 50}
     assert viewer.post("/api/rehearsals", json=body).status_code == 202
-    while viewer.get("/api/rehearsals/long").status_code == 404:
-        time.sleep(0.05)
     stopped = viewer.post("/api/rehearsals/long/stop").json()
     assert (stopped["running"], stopped["error"], stopped["ended"] < 50) == (False, "", True)

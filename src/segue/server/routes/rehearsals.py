@@ -14,7 +14,17 @@ from ...core.records import Json
 from ...prompts.errors import render_over_http
 from ...prompts.language import Language
 from ...rehearsal import read_log
-from ...rehearsal.batch import FILE, BatchResult, Manifest, batch_of, check, log_file_of, rehearse, unfinished
+from ...rehearsal.batch import (
+    FILE,
+    BatchResult,
+    Manifest,
+    batch_of,
+    check,
+    log_file_of,
+    open_batch,
+    rehearse,
+    unfinished,
+)
 from ...rehearsal.report.files import write_report
 from ...rehearsal.report.grades import outcomes_of
 from ...rehearsal.report.summary import Report, compare, outcome_json, report_of
@@ -121,10 +131,18 @@ async def start_rehearsal(body: RehearsalRequest, service: ServiceDep, _: Tenant
     if running and running != [body.name]:
         raise Problem(409, "RehearsalRuns", batch=running[0])
     if not running:
+        await asyncio.to_thread(_open, root / body.name, manifest)
         run = _rehearse(root / body.name, manifest, language_of(request.scope))
         service.rehearsing[body.name] = asyncio.create_task(run, name=f"rehearsal {body.name}")
-        await asyncio.sleep(0)
-    return JsonResponse(await asyncio.to_thread(_begun, service, body.name, manifest), 202)
+    return JsonResponse(await asyncio.to_thread(_batch, service, root / body.name, _SHOWN), 202)
+
+
+def _open(folder: Path, manifest: Manifest) -> None:
+    """Begin a batch in a folder of its own, or continue the one that is there."""
+    if (folder / FILE).is_file() and _manifest(folder).differences(manifest):
+        raise Problem(409, "RehearsalExists", batch=folder.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    open_batch(folder, manifest)
 
 
 def _manifest_of(body: RehearsalRequest, agents_file: str) -> Manifest:
@@ -133,11 +151,6 @@ def _manifest_of(body: RehearsalRequest, agents_file: str) -> Manifest:
         if name not in manifest.scenarios:
             raise UnknownScenario(name, manifest.scenarios)
     return replace(manifest, scenarios=tuple(body.scenarios)) if body.scenarios else manifest
-
-
-def _begun(service: Service, name: str, manifest: Manifest) -> Json:
-    folder = (service.settings.rehearsals or Path()) / name
-    return _batch(service, folder, _SHOWN) if (folder / FILE).is_file() else _view(service, name, manifest, 0, None)
 
 
 async def _rehearse(folder: Path, manifest: Manifest, language: Language) -> BatchResult:

@@ -4,6 +4,7 @@ import { useRead } from "../state/signals.js";
 import { shownTask, turnOf } from "../state/store.js";
 import { moment, t, textOf } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
+import { SaveTest } from "./parts/save-test.js";
 import { costText } from "./parts/text.js";
 
 /** @import { Turn } from "../state/types.js" */
@@ -13,8 +14,9 @@ export default function Panel(_) {
   const shown = useRead(() => turnOf(shownTask())?.value);
   if (!shown) return html`<p class="empty">${t("inspector.noTask")}</p>`;
   return html`<dl class="facts">
-    ${facts(shown).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}
-  </dl>`;
+      ${facts(shown).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}
+    </dl>
+    <${SaveTest} key=${shown.session} session=${shown.session} />`;
 }
 
 /**

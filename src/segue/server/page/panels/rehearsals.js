@@ -1,55 +1,153 @@
 // @ts-check
-/** Rehearsals: batches of conversations with simulated users, and their reports. */
-import { get } from "../state/api.js";
+/** Rehearsals: batches of conversations with simulated users, their reports, and two of them side by side. */
+import { Icon } from "../components/icon.js";
+import { get, send } from "../state/api.js";
+import { attempt } from "../state/failures.js";
 import { t } from "../texts/index.js";
-import { html, useState } from "../vendor/htm-preact.js";
+import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { Pending, useLoaded } from "./parts/loaded.js";
+import { BatchComparison } from "./parts/batch-comparison.js";
+import { RehearsalForm } from "./parts/rehearsal-form.js";
 import { Rate, Report } from "./parts/report.js";
 
 /** @import { ReportForm } from "./parts/report.js" */
 /**
  * @typedef {{ name: string, workflow: string, created_at: string, conversations: number, ended: number,
- *   report: ReportForm | null }} Batch
+ *   running: boolean, error: string, report: ReportForm | null }} Batch
  */
 
+/** Milliseconds between two looks at a batch that runs. */
+const POLL = 1_500;
+
+/** @param {string} name */
+const addressOf = (name) => `/api/rehearsals/${encodeURIComponent(name)}`;
+
 export default function Panel() {
-  const loaded = useLoaded(() => get("/api/rehearsals"), []);
-  const [shown, show] = useState("");
-  if (!loaded.value) return html`<${Pending} loaded=${loaded} />`;
-  if (shown) return html`<${Whole} name=${shown} close=${() => show("")} />`;
-  /** @type {Batch[]} */
-  const batches = loaded.value.items;
-  if (!batches.length) {
-    return html`<div class="empty">
-      <p>${t("rehearsals.none")}</p>
-      <pre>segue simulate --workflow travel_change --n 20 --out rehearsals/first
-segue report rehearsals/first
-segue serve --rehearsals rehearsals</pre>
-    </div>`;
+  const [shown, show] = useState(/** @type {string[]} */ ([]));
+  const back = () => show([]);
+  if (shown.length === 2) {
+    return html`<${Back} close=${back} /><${BatchComparison} a=${shown[0]} b=${shown[1]} />`;
   }
-  return html`<ul class="batches">
-    ${batches.map(
-      (batch) => html`<li key=${batch.name}>
-        <button type="button" onClick=${() => show(batch.name)}>
-          <span><b>${batch.name}</b> <span class="about">${batch.workflow}</span></span>
-          <span class="about">${t("rehearsals.ended", { done: batch.ended, n: batch.conversations })}</span>
-          ${batch.report?.summary.success && html`<${Rate} rate=${batch.report.summary.success} />`}
-        </button>
-      </li>`,
-    )}
-  </ul>`;
+  if (shown.length) return html`<${Whole} key=${shown[0]} name=${shown[0]} close=${back} />`;
+  return html`<${List} show=${show} />`;
+}
+
+/** @param {{ show: (names: string[]) => void }} props */
+function List({ show }) {
+  const loaded = useLoaded(() => get("/api/rehearsals"), []);
+  const [isAsking, ask] = useState(false);
+  const [chosen, choose] = useState(/** @type {string[]} */ ([]));
+  /** @type {Batch[]} */
+  const batches = loaded.value?.items ?? [];
+  useRunning(batches.some((batch) => batch.running), loaded.reload);
+  if (!loaded.value) return html`<${Pending} loaded=${loaded} />`;
+  const close = () => ask(false);
+  const names = batches.map(({ name }) => name);
+  const started = (/** @type {Batch} */ batch) => show([batch.name]);
+  const pick = (/** @type {string} */ name) => choose(toggled(chosen, name));
+  return html`<p class="about">${t("rehearsals.about")}</p>
+    <div class="rehearsal-actions">
+      <button type="button" class="primary" aria-expanded=${isAsking} onClick=${() => ask(!isAsking)}>
+        <${Icon} name="play" />${t("rehearsals.run")}
+      </button>
+      ${batches.length > 1 &&
+      html`<button type="button" disabled=${chosen.length !== 2} onClick=${() => show(chosen)}>
+        <${Icon} name="compare" />${t("rehearsals.compare")}
+      </button>`}
+    </div>
+    ${isAsking && html`<${RehearsalForm} names=${names} started=${started} close=${close} />`}
+    ${batches.length > 1 && html`<p class="about">${t("rehearsals.choose")}</p>`}
+    <ul class="batches">
+      ${batches.map(
+        (batch) => html`<${Row}
+          key=${batch.name}
+          batch=${batch}
+          open=${() => show([batch.name])}
+          place=${chosen.indexOf(batch.name)}
+          choose=${batches.length > 1 && (() => pick(batch.name))}
+        />`,
+      )}
+    </ul>`;
+}
+
+/**
+ * The chosen names with this one, or without it; of three the first one is left out.
+ *
+ * @param {string[]} chosen
+ * @param {string} name
+ */
+function toggled(chosen, name) {
+  return chosen.includes(name) ? chosen.filter((each) => each !== name) : [...chosen, name].slice(-2);
+}
+
+/** Look again while something runs. @param {boolean} isRunning @param {() => void} reload */
+function useRunning(isRunning, reload) {
+  useEffect(() => {
+    if (!isRunning) return;
+    const timer = setInterval(reload, POLL);
+    return () => clearInterval(timer);
+  }, [isRunning]);
+}
+
+/** @param {{ batch: Batch, place: number, open: () => void, choose: false | (() => void) }} props */
+function Row({ batch, place, open, choose }) {
+  return html`<li>
+    <button type="button" onClick=${open}>
+      <span><b>${batch.name}</b> <span class="about">${batch.workflow}</span></span>
+      <${Ended} batch=${batch} />
+      ${batch.report?.summary.success && html`<${Rate} rate=${batch.report.summary.success} />`}
+    </button>
+    ${choose &&
+    html`<label class="batch-choice">
+      <input
+        type="checkbox"
+        checked=${place >= 0}
+        onChange=${choose}
+        aria-label=${t("rehearsals.pick", { name: batch.name })}
+      />
+      ${place >= 0 && html`<span class="about">${"AB"[place]}</span>`}
+    </label>`}
+  </li>`;
+}
+
+/** @param {{ batch: Batch }} props */
+function Ended({ batch }) {
+  return html`<span class="about">
+    ${batch.running && html`<span class="spinner"></span> `}
+    ${t("rehearsals.ended", { done: batch.ended, n: batch.conversations })}
+  </span>`;
+}
+
+/** @param {{ close: () => void }} props */
+function Back({ close }) {
+  return html`<button type="button" class="back" onClick=${close}>${t("rehearsals.back")}</button>`;
 }
 
 /** @param {{ name: string, close: () => void }} props */
 function Whole({ name, close }) {
-  const loaded = useLoaded(() => get(`/api/rehearsals/${encodeURIComponent(name)}`), [name]);
-  return html`<button type="button" class="back" onClick=${close}>${t("rehearsals.back")}</button>
+  const loaded = useLoaded(() => get(addressOf(name)), [name]);
+  useRunning(Boolean(loaded.value?.running) || !loaded.value, loaded.reload);
+  return html`<${Back} close=${close} />
     <h3>${name}</h3>
-    ${loaded.value ? html`<${Shown} batch=${loaded.value} />` : html`<${Pending} loaded=${loaded} />`}`;
+    ${loaded.value
+      ? html`<${Shown} batch=${loaded.value} changed=${loaded.reload} />`
+      : html`<${Pending} loaded=${loaded.error ? { ...loaded, error: "" } : loaded} />`}`;
 }
 
-/** @param {{ batch: Batch }} props */
-function Shown({ batch }) {
-  if (batch.report) return html`<${Report} report=${batch.report} batch=${batch.name} />`;
-  return html`<p class="empty">${t("rehearsals.noReport", { name: batch.name })}</p>`;
+/** @param {{ batch: Batch, changed: () => void }} props */
+function Shown({ batch, changed }) {
+  const stop = async () => {
+    await attempt(() => send("POST", `${addressOf(batch.name)}/stop`));
+    changed();
+  };
+  return html`${batch.running &&
+    html`<div class="progress" role="status">
+      <progress value=${batch.ended} max=${batch.conversations} aria-label=${t("rehearsals.progress")}></progress>
+      <${Ended} batch=${batch} />
+      <button type="button" onClick=${stop}><${Icon} name="stop" />${t("rehearsals.stop")}</button>
+    </div>`}
+    ${batch.error && html`<p class="warning" role="alert">${batch.error}</p>`}
+    ${batch.report
+      ? html`<${Report} report=${batch.report} batch=${batch.name} />`
+      : !batch.running && html`<p class="empty">${t("rehearsals.noReport")}</p>`}`;
 }

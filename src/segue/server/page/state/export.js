@@ -45,7 +45,7 @@ function markdownOf(title, tasks) {
 }
 
 /** @param {string} name @param {string} type @param {string} text */
-function save(name, type, text) {
+export function save(name, type, text) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type }));
   link.download = name;

@@ -5,7 +5,7 @@ import { ApiError } from "../../state/api.js";
 import { t } from "../../texts/index.js";
 import { html, useEffect, useRef, useState } from "../../vendor/htm-preact.js";
 
-await loadStyleSheets("panels", "panel-graph", "panel-lists", "panel-points", "panel-records");
+await loadStyleSheets("panels", "panel-graph", "panel-lists", "panel-points", "panel-records", "panel-rehearsals");
 
 /** Milliseconds between two requests for the same, however often the inputs change. */
 const PAUSE = 400;

@@ -55,7 +55,7 @@ export function Rate({ rate }) {
 }
 
 /** @param {number | null} share */
-function percent(share) {
+export function percent(share) {
   return share === null ? "–" : `${(share * 100).toFixed(share < 1 && share > 0 ? 1 : 0)}%`;
 }
 
@@ -103,7 +103,7 @@ function OutcomeView({ each, batch }) {
 }
 
 /** @param {{ address: string }} props */
-function Transcript({ address }) {
+export function Transcript({ address }) {
   const loaded = useLoaded(() => get(address), [address]);
   if (!loaded.value) return html`<${Pending} loaded=${loaded} />`;
   return html`<ol class="transcript">
