@@ -182,7 +182,7 @@ def test_a_chat_message_is_the_goal_of_a_user_whom_a_model_plays(client: httpx.C
         ({"bot_model": "local:/etc/passwd"}, "reads no model files"),
         ({"conversation_turn_limit": 201}, "allows at most 200"),
         ({"api_timeout": 1e9}, "allows at most 300"),
-        ({"bot": "x"}, ".bot: Extra"),
+        ({"bot": "x"}, ".bot: there is no such field"),
     ],
 )
 def test_a_configuration_that_cannot_be_is_refused_with_what_there_is(
