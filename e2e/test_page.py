@@ -258,6 +258,7 @@ def test_a_call_is_edited_rejected_and_allowed_for_good(service: Service, visit:
     amount.press("Enter")
     expect(page.locator(".answer")).to_have_text("Done: refunded 5.0 for order 17.")
     expect(page.locator("textarea")).to_be_focused()
+    expect(page.locator(".turn-actions .about")).to_contain_text("shop · ReAct · refund · ")
     say(page, "please refund 18")
     card.get_by_role("button", name="Always allow refund").click()
     page.get_by_role("menuitem", name="Allow in this session", exact=True).click()
@@ -278,6 +279,7 @@ def test_a_call_is_edited_rejected_and_allowed_for_good(service: Service, visit:
     page.keyboard.press("Enter")
     expect(page.locator(".answer")).to_have_text("Done: nothing was paid.")
     expect(page.locator(".answered")).to_contain_text("too much")
+    expect(page.locator(".turn-actions .about")).not_to_contain_text("refund")
 
 
 def test_several_calls_are_decided_together(service: Service, visit: Visit) -> None:

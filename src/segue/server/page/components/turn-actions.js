@@ -6,6 +6,7 @@ import { openPanel, store } from "../state/store.js";
 import { OPEN } from "../state/turn.js";
 import { duration, moment, t, textOf } from "../texts/index.js";
 import { html, useState } from "../vendor/htm-preact.js";
+import { didRun, namesOf } from "./call-names.js";
 import { copy } from "./copy.js";
 import { IconButton } from "./icon-button.js";
 import { lazy } from "./lazy.js";
@@ -19,7 +20,8 @@ const BranchForm = lazy(async () => (await import("./branch-form.js")).BranchFor
 export function TurnActions({ turn, shown }) {
   const mode = textOf(`mode.${shown.mode}`, shown.mode);
   const took = shown.status === "done" ? duration(Math.max(0, shown.updatedAt - shown.createdAt - shown.idle)) : "";
-  const about = [shown.agent, mode, took, ...used(shown), moment(shown.createdAt)].filter(Boolean).join(" · ");
+  const tools = namesOf(shown.calls.filter(didRun));
+  const about = [shown.agent, mode, tools, took, ...used(shown), moment(shown.createdAt)].filter(Boolean).join(" · ");
   const [isBranching, setBranching] = useState(false);
   const canBranch = !OPEN.has(shown.status) && shown.mode !== CONVERSATION;
   return html`<div class="turn-actions">
