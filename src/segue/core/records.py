@@ -306,6 +306,7 @@ class Share(Record, Public):
     """A link that shows what a thread held at `created_at`, until `expires_at`; the id is the SHA-256 of its token."""
 
     row_name = "shared link"
+    is_recoverable = False
 
     share_id: Name
     thread_id: Name

@@ -9,7 +9,7 @@ export function namesOf(calls) {
   return [...counted].map(([name, all]) => (all.length > 1 ? `${name} ×${all.length}` : name)).join(", ");
 }
 
-/** Whether the tool ran, whatever came of it: no person rejected it, and no limit. @param {Pick<Call, "result">} call */
+/** Whether the tool ran: neither a person nor a limit rejected it. @param {Pick<Call, "result">} call */
 export function didRun({ result }) {
   return result !== null && !("rejected" in result) && !("over_budget" in result);
 }
