@@ -15,16 +15,23 @@ LINK = re.compile(r'(?:src|href)="/page/([^"]+)"')
 
 
 def texts(language: str) -> dict[str, str]:
-    files = [PAGE / f"texts/{language}{part}.js" for part in ("", "-panels")]
+    files = [PAGE / f"texts/{language}{part}.js" for part in ("", "-more", "-panels")]
     return dict(TEXT.findall("".join(file.read_text(encoding="utf-8") for file in files)))
 
 
 def test_what_is_shown_first_needs_no_text_of_the_panels() -> None:
-    panels = {key for key in texts("en") if f'"{key}":' not in (PAGE / "texts/en.js").read_text(encoding="utf-8")}
+    panels = {*dict(TEXT.findall((PAGE / "texts/en-panels.js").read_text(encoding="utf-8")))}
     assert panels
     for file in (*PAGE.glob("*.js"), *PAGE.glob("components/*.js"), *PAGE.glob("state/*.js")):
         named = set(re.findall(r'"([\w.]+)"', file.read_text(encoding="utf-8")))
         assert not named & panels, file
+
+
+def test_what_is_loaded_first_needs_no_text_that_is_loaded_later() -> None:
+    later = {*texts("en")} - {*dict(TEXT.findall((PAGE / "texts/en.js").read_text(encoding="utf-8")))}
+    for file in first_loaded():
+        if file.endswith(".js") and not file.startswith("texts/"):
+            assert not later & set(re.findall(r'\bt\("([\w.]+)"', (PAGE / file).read_text(encoding="utf-8"))), file
 
 
 def test_vendored_files_are_those_that_the_readme_lists() -> None:

@@ -1,6 +1,7 @@
 // @ts-check
 /** The page's entry: loads what the service offers, follows the address, and looks for changes made elsewhere. */
 import { App } from "./components/app.js";
+import "./components/keys.js";
 import { showIcons } from "./components/icon.js";
 import { ApiError, key, refusedKey } from "./state/api.js";
 import { lookAgain, open, openTask } from "./state/conversation.js";
@@ -55,7 +56,11 @@ async function look() {
 }
 
 void attempt(showIcons);
-setInterval(() => document.visibilityState === "visible" && refusedKey.value === null && void look(), POLL_SECONDS);
+effect(() => {
+  if (store.notify.value) void import("./state/notify.js").catch(() => {});
+});
+const isWatched = () => document.visibilityState === "visible" || store.notify.value;
+setInterval(() => isWatched() && refusedKey.value === null && void look(), POLL_SECONDS);
 document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && void look());
 
 render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")));

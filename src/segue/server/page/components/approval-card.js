@@ -1,10 +1,12 @@
 // @ts-check
 /** Calls that wait for approval, in the conversation: each is approved, edited or rejected with one click or key. */
 import { answer } from "../state/task-actions.js";
-import { t } from "../texts/index.js";
+import { loadMoreTexts, t } from "../texts/index.js";
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { CallChoice } from "./call-choice.js";
 import { Icon } from "./icon.js";
+
+await loadMoreTexts();
 
 /** @import { AskedCall, Question } from "../state/types.js" */
 /** @import { Decide, Decision } from "./call-choice.js" */

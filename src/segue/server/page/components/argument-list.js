@@ -1,8 +1,10 @@
 // @ts-check
 /** The arguments of a call: names and values, to read and to edit. */
 import { parse } from "../state/json.js";
-import { t } from "../texts/index.js";
+import { loadMoreTexts, t } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
+
+await loadMoreTexts();
 
 /** @import { Json } from "../state/types.js" */
 /** @typedef {Record<string, string>} Fields by the argument's name, a text as it is and any other value as JSON */

@@ -1,11 +1,13 @@
 // @ts-check
 /** One call that waits for approval: its arguments, and what a person decides about it. */
 import { isRounded, parse } from "../state/json.js";
-import { t, textOf } from "../texts/index.js";
+import { loadMoreTexts, t, textOf } from "../texts/index.js";
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { ArgumentFields, ArgumentList, fieldsOf, valuesOf, written } from "./argument-list.js";
 import { Icon } from "./icon.js";
 import { Menu } from "./menu.js";
+
+await loadMoreTexts();
 
 /** @import { AskedCall, Verdict } from "../state/types.js" */
 /** @typedef {Omit<Verdict, "index">} Decision */

@@ -51,7 +51,7 @@ export function Composer() {
       title=${t("composer.hint")}
       disabled=${isClosed}
       value=${draft}
-      onInput=${(/** @type {any} */ event) => (store.draft.value = event.target.value)}
+      onInput=${write}
       onKeyDown=${sendOnEnter}
     ></textarea>
     <div class="composer-row">
@@ -91,6 +91,12 @@ function promptOf(status, agent) {
   if (ACTIVE.has(status)) return t("composer.steer");
   if (status === "paused") return t("composer.resumeWith");
   return status === "waiting" ? t("composer.answer") : t("composer.message", { agent });
+}
+
+/** A slash alone offers the commands. @param {any} event */
+function write({ target }) {
+  store.draft.value = target.value;
+  if (target.value === "/") store.dialog.value = "commands";
 }
 
 /** Enter sends, but not while an input method composes a character. @param {KeyboardEvent} event */

@@ -1,11 +1,11 @@
 // @ts-check
 /** A modal dialog: Escape closes it, and the focus goes back to where it was. */
-import { t } from "../texts/index.js";
+import { loadMoreTexts, t } from "../texts/index.js";
 import { html, useLayoutEffect, useRef } from "../vendor/htm-preact.js";
 import { IconButton } from "./icon-button.js";
 import { loadStyleSheets } from "./style-sheets.js";
 
-await loadStyleSheets("dialogs");
+await Promise.all([loadStyleSheets("dialogs"), loadMoreTexts()]);
 
 /** @param {{ title: string, onClose: () => void, children?: unknown, class?: string }} props */
 export function Dialog({ title, onClose, children, class: kind = "" }) {

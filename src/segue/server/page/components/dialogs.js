@@ -9,6 +9,8 @@ import { lazy } from "./lazy.js";
 const DeleteDialog = lazy(async () => (await import("./delete-dialog.js")).DeleteDialog);
 const Inbox = lazy(async () => (await import("./inbox.js")).Inbox);
 const ShareDialog = lazy(async () => (await import("../sharing/dialog.js")).ShareDialog);
+const KeysDialog = lazy(async () => (await import("./keys-dialog.js")).KeysDialog);
+const Palette = lazy(async () => (await import("./palette.js")).Palette);
 const KeyDialog = lazy(async () => (await import("./key-dialog.js")).KeyDialog);
 
 export function Dialogs() {
@@ -20,6 +22,9 @@ export function Dialogs() {
   if (isRefused || dialog === "key") return html`<${KeyDialog} close=${close} />`;
   const [kind, id] = [dialog.split(":")[0], dialog.slice(dialog.indexOf(":") + 1)];
   if (kind === "inbox") return html`<${Inbox} close=${close} />`;
+  if (kind === "keys") return html`<${KeysDialog} close=${close} />`;
+  if (kind === "palette") return html`<${Palette} key=${kind} close=${close} />`;
+  if (kind === "commands") return html`<${Palette} key=${kind} close=${close} begin="/" />`;
   if (kind === "delete") return html`<${DeleteDialog} session=${id} close=${close} />`;
   if (kind === "share") return html`<${ShareDialog} session=${id} close=${close} />`;
   return null;

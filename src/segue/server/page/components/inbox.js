@@ -20,10 +20,17 @@ export function Inbox({ close }) {
   useEffect(() => void loadWaiting().catch(() => {}), []); // the page looks again anyway
   return html`<${Dialog} title=${t("inbox.title")} onClose=${close}>
     ${waiting.length === 0 && html`<p class="empty">${t("inbox.none")}</p>`}
+    ${!store.notify.value &&
+    html`<button type="button" class="quiet" onClick=${askToNotify}>${t("notify.on")}</button>`}
     <ul class="inbox">
       ${waiting.map((task) => html`<li key=${task.task_id}><${Entry} task=${task} close=${close} /></li>`)}
     </ul>
   <//>`;
+}
+
+async function askToNotify() {
+  const { allowed } = await import("../state/notify.js");
+  store.notify.value = await allowed();
 }
 
 /** @param {{ task: WaitingTask, close: () => void }} props */

@@ -2,27 +2,32 @@
 /** The sessions, grouped by when they were last used. */
 import { open } from "../state/conversation.js";
 import { sessionAddress } from "../state/router.js";
-import { rename, titleOf } from "../state/sessions.js";
+import { change, loadSessions, titleOf } from "../state/sessions.js";
 import { useRead } from "../state/signals.js";
 import { shownRow, store } from "../state/store.js";
-import { t, textOf } from "../texts/index.js";
+import { moment, t, textOf } from "../texts/index.js";
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { Icon } from "./icon.js";
+import { lazy } from "./lazy.js";
 import { Menu } from "./menu.js";
 import { closeDrawer } from "./sidebar.js";
 
 /** @import { SessionRow } from "../state/types.js" */
 
 const DAY = 86_400;
+const PEOPLE = new Set(["page", "terminal"]);
+const TitleInput = lazy(async () => (await import("./title-input.js")).TitleInput);
+const SearchHits = lazy(async () => (await import("./search-hits.js")).SearchHits);
 
 export function SessionList() {
   const sessions = useRead(() => store.sessions.value);
   const search = useRead(() => store.search.value);
   if (sessions === null) return html`<div class="sessions" aria-hidden="true">${[1, 2, 3, 4].map(skeleton)}</div>`;
-  if (!sessions.length) {
-    return html`<div class="sessions"><p class="empty">${t(search ? "sidebar.noMatch" : "sidebar.none")}</p></div>`;
-  }
+  const archived = store.archived.value;
   return html`<div class="sessions">
+    ${!sessions.length &&
+    !search &&
+    html`<p class="empty">${t(archived ? "sidebar.noneArchived" : "sidebar.none")}</p>`}
     ${grouped(sessions).map(
       ([name, rows]) => html`<section key=${name} aria-label=${name}>
         <h2>${name}</h2>
@@ -31,7 +36,17 @@ export function SessionList() {
         </ul>
       </section>`,
     )}
+    ${search && html`<${SearchHits} />`}
+    <button type="button" class="row" aria-pressed=${archived} onClick=${toggleArchived}>
+      <${Icon} name="archive" />${t("sidebar.archived")}
+    </button>
   </div>`;
+}
+
+function toggleArchived() {
+  store.archived.value = !store.archived.value;
+  store.sessions.value = null;
+  void loadSessions().catch(() => {}); // the page looks again anyway
 }
 
 /** @param {number} n */
@@ -52,8 +67,24 @@ function grouped(sessions) {
     [t("sidebar.week"), midnight - 7 * DAY],
     [t("sidebar.earlier"), -Infinity],
   ];
-  const placed = Map.groupBy(sessions, (row) => groups.find(([, since]) => row.updated_at >= since)?.[0] ?? "");
+  const placed = Map.groupBy(sessions, (row) => {
+    if (row.pinned) return t("sidebar.pinned");
+    if (!PEOPLE.has(row.origin)) return t("sidebar.programs");
+    return groups.find(([, since]) => row.updated_at >= since)?.[0] ?? "";
+  });
   return [...placed];
+}
+
+/** @param {SessionRow} row */
+function pin({ session_id: id, pinned }) {
+  const label = t(pinned ? "session.unpin" : "session.pin");
+  return { key: "pin", label, icon: "pin", act: () => change(id, { pinned: !pinned }) };
+}
+
+/** @param {SessionRow} row */
+function archive({ session_id: id, archived }) {
+  const label = t(archived ? "session.unarchive" : "session.archive");
+  return { key: "archive", label, icon: "archive", act: () => change(id, { archived: !archived }) };
 }
 
 /** @param {{ row: SessionRow }} props */
@@ -71,9 +102,11 @@ function SessionItem({ row }) {
   const title = titleOf(row);
   if (isRenaming) return html`<li><${TitleInput} row=${row} close=${() => setRenaming(false)} /></li>`;
   const items = [
+    pin(row),
     { key: "rename", label: t("session.rename"), icon: "edit", act: () => setRenaming(true) },
     { key: "markdown", label: t("session.markdown"), icon: "file", act: () => void exportAs("markdown", row) },
     { key: "json", label: t("session.json"), icon: "file", act: () => void exportAs("json", row) },
+    archive(row),
     {
       key: "delete",
       label: t("session.delete"),
@@ -88,7 +121,10 @@ function SessionItem({ row }) {
   };
   return html`<li class="session" ref=${item}>
     <a href=${sessionAddress(row.session_id)} aria-current=${isShown ? "page" : undefined} onClick=${show}>
-      <span class="title" title=${title}>${title}</span>
+      <span class="menu-text">
+        <span class="title" title=${title}>${title}</span>
+        <span class="about">${row.agent_id} · ${moment(row.updated_at)}</span>
+      </span>
       <${StatusDot} status=${row.status} />
     </a>
     <${Menu} right label=${t("session.menu", { title })} button=${html`<${Icon} name="more" />`} items=${items} />
@@ -106,31 +142,4 @@ function StatusDot({ status }) {
   if (status === "done" || status === "cancelled") return null;
   const label = textOf(`status.${status}`, status);
   return html`<span class="dot" data-status=${status} role="img" aria-label=${label} title=${label}></span>`;
-}
-
-/** @param {{ row: SessionRow, close: () => void }} props */
-function TitleInput({ row, close }) {
-  const input = useRef(/** @type {HTMLInputElement | null} */ (null));
-  useEffect(() => input.current?.select(), []);
-  const save = () => {
-    const title = input.current?.value.trim();
-    close();
-    if (title && title !== titleOf(row)) void rename(row.session_id, title);
-  };
-  return html`<form
-    class="rename"
-    onSubmit=${(/** @type {Event} */ event) => {
-      event.preventDefault();
-      save();
-    }}
-  >
-    <input
-      ref=${input}
-      value=${titleOf(row)}
-      maxlength="200"
-      aria-label=${t("session.title")}
-      onBlur=${save}
-      onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && close()}
-    />
-  </form>`;
 }

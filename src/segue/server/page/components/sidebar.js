@@ -56,7 +56,7 @@ function InboxButton() {
   </button>`;
 }
 
-function startNew() {
+export function startNew() {
   closeDrawer();
   goTo("");
   requestAnimationFrame(() => document.querySelector("textarea")?.focus());

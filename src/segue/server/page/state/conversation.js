@@ -159,7 +159,8 @@ async function submit(said) {
 /** @param {string} message */
 function newTask(message) {
   const { session, agent, mode } = store;
-  return { message, session_id: session.value || null, agent_id: agent.value || null, mode: mode.value || null };
+  const chosen = { agent_id: agent.value || null, mode: mode.value || null };
+  return { message, session_id: session.value || null, ...chosen, origin: "page" };
 }
 
 /** Show a stream's task. @param {Response} response @param {string} message @param {Attachment[]} attachments */

@@ -22,9 +22,12 @@ export function titleOf({ title, mode, message, session_id: id }) {
 
 /** Load the sessions that the search finds. */
 export async function loadSessions() {
-  const query = store.search.value;
-  const page = await get(`/api/sessions?limit=200${query ? `&q=${encodeURIComponent(query)}` : ""}`);
-  if (query === store.search.value) store.sessions.value = page.items;
+  const [query, archived] = [store.search.value, store.archived.value];
+  const path = `/api/sessions?archived=${archived}${query ? `&q=${encodeURIComponent(query)}` : ""}&limit=`;
+  const pages = archived ? [`${path}200`] : [`${path}200&sender=people`, `${path}50&sender=programs`];
+  const found = await Promise.all(pages.map((each) => get(each)));
+  if (query !== store.search.value || archived !== store.archived.value) return;
+  store.sessions.value = found.flatMap((page) => page.items);
 }
 
 /** Load what waits for a person. */
@@ -60,9 +63,14 @@ export async function prefer(mode) {
   return Boolean(set);
 }
 
-/** @param {string} session @param {string} title */
-export async function rename(session, title) {
-  await attempt(() => send("PATCH", `/api/sessions/${encodeURIComponent(session)}`, { title }));
+/**
+ * Rename, pin or archive a session.
+ *
+ * @param {string} session
+ * @param {{ title?: string, pinned?: boolean, archived?: boolean }} to
+ */
+export async function change(session, to) {
+  await attempt(() => send("PATCH", `/api/sessions/${encodeURIComponent(session)}`, to));
   await attempt(loadSessions);
 }
 

@@ -24,6 +24,8 @@ export const store = {
   /** @type {import("../vendor/signals-core.js").Signal<SessionRow[] | null>} null until they are loaded */
   sessions: signal(null),
   search: signal(""),
+  /** Whether the archived sessions are listed instead of the others. */
+  archived: signal(false),
   /** @type {import("../vendor/signals-core.js").Signal<WaitingTask[]>} */
   waiting: signal([]),
 
@@ -46,7 +48,7 @@ export const store = {
   focus: signal(""),
   /** The panel that is open; empty for none. */
   panel: signal(""),
-  /** Which dialog is open: "key", "inbox", "delete:SESSION", "share:SESSION", or none. */
+  /** Which dialog is open: "key", "inbox", "palette", "commands", "keys", "delete:SESSION", "share:SESSION". */
   dialog: signal(""),
   /** Whether the sidebar is open; on a narrow screen it is a drawer. */
   sidebar: signal(window.matchMedia("(min-width: 900px)").matches),
@@ -55,6 +57,8 @@ export const store = {
   /** Whether the service can be reached. */
   reachable: signal(true),
   theme: remembered("theme", ""),
+  /** "on" where the desktop is notified while the page is hidden. */
+  notify: remembered("notify", ""),
 };
 /** @typedef {typeof store} Store */
 

@@ -15,7 +15,9 @@
  * @typedef {{ task: TaskRow, events: Frame[], calls: LedgerCall[], question: Question | null,
  *   next: { after_event: number, after_call: number } | null }} Trace
  * @typedef {{ session_id: string, title: string, message: string, mode: string, turns: number, status: string,
- *   updated_at: number, default_agent: string, root: string }} SessionRow
+ *   updated_at: number, default_agent: string, root: string, agent_id: string, origin: string, pinned: boolean,
+ *   archived: boolean }} SessionRow
+ * @typedef {{ task_id: string, session_id: string, title: string, snippet: string, created_at: number }} Hit
  * @typedef {{ session_id: string, parent: string | null, turn: number, turns: number, updated_at: number }} Branch
  *   A session that repeats its parent before a turn.
  * @typedef {{ session_id: string, checkpoint_id: string, effects: { task_id: string, name: string, arguments: Json,

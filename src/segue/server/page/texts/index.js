@@ -3,7 +3,8 @@
 import { remembered } from "../state/storage.js";
 import { effect, signal } from "../vendor/signals-core.js";
 
-/** @typedef {typeof import("./en.js").default & typeof import("./en-panels.js").default} Texts */
+/** @typedef {typeof import("./en.js").default & typeof import("./en-more.js").default} FirstTexts */
+/** @typedef {FirstTexts & typeof import("./en-panels.js").default} Texts */
 /** @typedef {keyof Texts} TextKey */
 
 /** @typedef {Record<string, () => Promise<{ default: Partial<Texts> }>>} Part by language */
@@ -12,6 +13,8 @@ import { effect, signal } from "../vendor/signals-core.js";
 const FIRST = { en: () => import("./en.js"), zh: () => import("./zh.js") };
 /** @type {Part} */
 const PANELS = { en: () => import("./en-panels.js"), zh: () => import("./zh-panels.js") };
+/** @type {Part} */
+const MORE = { en: () => import("./en-more.js"), zh: () => import("./zh-more.js") };
 const parts = new Set([FIRST]);
 /** "en", "zh", or empty for the browser's. */
 export const chosenLanguage = remembered("language", "");
@@ -40,6 +43,12 @@ async function show(name) {
 }
 
 effect(() => void show(wanted()));
+
+/** Load the texts of dialogs, search and keys, too. */
+export function loadMoreTexts() {
+  parts.add(MORE);
+  return show(wanted());
+}
 
 /** Load the texts of the panels and of the HTTP API's page, too. */
 export function loadPanelTexts() {

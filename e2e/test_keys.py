@@ -1,0 +1,123 @@
+"""Finding things by keys and by what was said; what is filed in the sidebar."""
+
+import re
+
+from playwright.sync_api import expect
+
+from .conftest import Visit
+from .serving import Service
+from .test_page_looks import check
+
+
+def say(service: Service, message: str, session: str, **fields: str) -> None:
+    body = {"message": message, "session_id": session, "mode": "direct", **fields}
+    with service.api.stream("POST", "/api/chat", json=body) as response:
+        response.read()
+
+
+def test_a_session_is_pinned_archived_and_found_there_and_programs_are_apart(offline: Service, visit: Visit) -> None:
+    say(offline, "apples of mine", "mine", origin="page")
+    say(offline, "apples of a program", "theirs")
+    page = visit(offline)
+    own = page.get_by_role("region", name="Today").get_by_role("link", name="apples of mine")
+    expect(own).to_be_visible()
+    expect(page.get_by_role("region", name="Sent by programs").get_by_text("apples of a program")).to_be_visible()
+    page.get_by_role("button", name="Actions for apples of mine").click()
+    page.get_by_role("menuitem", name="Pin").click()
+    pinned = page.get_by_role("region", name="Pinned").get_by_role("link", name="apples of mine")
+    expect(pinned).to_be_visible()
+    page.get_by_role("button", name="Actions for apples of mine").click()
+    page.get_by_role("menuitem", name="Archive").click()
+    expect(pinned).to_have_count(0)
+    page.get_by_role("button", name="Archived").click()
+    expect(page.locator(".session")).to_have_count(1)
+    page.get_by_role("button", name="Actions for apples of mine").click()
+    page.get_by_role("menuitem", name="Unarchive").click()
+    expect(page.locator(".session")).to_have_count(0)
+    page.get_by_role("button", name="Archived").click()
+    expect(pinned).to_be_visible()
+
+
+def test_what_was_said_is_found_from_the_sidebar_and_the_palette(offline: Service, visit: Visit) -> None:
+    for n in range(3):
+        say(offline, f"第{n}次退款" if n == 1 else f"question {n}", "refunds", origin="page")
+    page = visit(offline)
+    page.get_by_role("searchbox").fill("退款")
+    hit = page.get_by_role("region", name="Messages").get_by_role("link")
+    expect(hit.locator("mark")).to_have_text("退款")
+    hit.click()
+    expect(page.locator(".turn")).to_have_count(3)
+    expect(page.locator(".turn").nth(1)).to_be_in_viewport()
+    page.get_by_role("searchbox").fill("")
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox").fill("次退")
+    expect(page.get_by_role("option", name="第1次退款")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_keys_open_the_palette_the_commands_the_help_and_a_new_chat(offline: Service, visit: Visit) -> None:
+    say(offline, "hello", "old", origin="page")
+    page = visit(offline, "#/s/old")
+    expect(page.locator(".turn")).to_have_count(1)
+    page.locator("textarea").press("Control+Shift+O")
+    expect(page.locator(".turn")).to_have_count(0)
+    page.locator("textarea").fill("/")
+    page.get_by_role("combobox").fill("/react")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Mode: ")).to_contain_text("ReAct")
+    expect(page.locator("textarea")).to_have_value("")
+    page.locator("textarea").press("/")
+    page.keyboard.press("Escape")
+    expect(page.locator("textarea")).to_have_value("/")
+    page.locator("textarea").fill("")
+    page.locator(".bar").get_by_role("button").first.focus()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+
+
+def test_the_palette_and_the_help_are_accessible(offline: Service, visit: Visit) -> None:
+    say(offline, "apples and pears", "looks", origin="page")
+    for width, scheme, locale in (
+        (1280, "light", "en-US"),
+        (1280, "dark", "zh-CN"),
+        (390, "dark", "en-US"),
+        (390, "light", "zh-CN"),
+    ):
+        page = visit(offline, viewport={"width": width, "height": 860}, color_scheme=scheme, locale=locale)
+        expect(page.locator(".examples button").first).to_be_visible()
+        look = f"{width}-{scheme}-{locale}"
+        if page.locator(".sidebar").is_hidden():
+            page.locator(".bar button").first.click()
+        page.get_by_role("searchbox").fill("pears")
+        expect(page.locator(".hit mark").first).to_be_visible()
+        check(page, f"search-{look}")
+        page.get_by_role("searchbox").fill("")
+        page.keyboard.press("Control+k")
+        expect(page.get_by_role("option").first).to_be_visible()
+        check(page, f"palette-{look}")
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        page.locator(".row").first.focus()
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog", name=re.compile("Keyboard|键盘"))).to_be_visible()
+        check(page, f"keys-{look}")
+
+
+def test_the_desktop_is_notified_while_the_page_is_hidden(offline: Service, visit: Visit) -> None:
+    page = visit(offline)
+    page.add_init_script(
+        """window.said = [];
+        window.Notification = class { constructor(title, { body }) { said.push(`${title}: ${body}`); }
+          static requestPermission() { return Promise.resolve("granted"); } };
+        Object.defineProperty(document, "hidden", { get: () => true });"""
+    )
+    page.reload()
+    page.get_by_role("button", name=re.compile("^Inbox")).click()
+    page.get_by_role("button", name="Notify me on the desktop").click()
+    page.keyboard.press("Escape")
+    page.locator("textarea").fill("what is 6 * 7")
+    page.keyboard.press("Enter")
+    expect(page.locator(".answer")).to_contain_text("42")
+    page.wait_for_function("said.length > 0")
+    assert page.evaluate("said[0]") == "what is 6 * 7: Done"

@@ -1,0 +1,55 @@
+// @ts-check
+/** Where the text of the search was said, below the sessions that have it in their title. */
+import { sessionAddress } from "../state/router.js";
+import { find, showHit } from "../state/search.js";
+import { useRead } from "../state/signals.js";
+import { store } from "../state/store.js";
+import { loadMoreTexts, moment, t } from "../texts/index.js";
+import { html, useEffect, useState } from "../vendor/htm-preact.js";
+import { closeDrawer } from "./sidebar.js";
+
+/** @import { Hit } from "../state/types.js" */
+
+await loadMoreTexts();
+
+/** Milliseconds that a person stops typing before messages are searched. */
+const PAUSE = 150;
+
+export function SearchHits() {
+  const query = useRead(() => store.search.value);
+  const sessions = useRead(() => store.sessions.value); // what was deleted is found no more
+  const [hits, setHits] = useState(/** @type {Hit[] | null} */ (null));
+  useEffect(() => {
+    const timer = setTimeout(() => find(query).then(setHits, () => setHits([])), PAUSE);
+    return () => clearTimeout(timer);
+  }, [query, sessions]);
+  if (!hits) return null;
+  if (!hits.length) return html`<p class="empty" role="status">${t("search.none")}</p>`;
+  return html`<section aria-label=${t("search.said")}>
+    <h2>${t("search.said")}</h2>
+    <ul>
+      ${hits.map((hit) => html`<li key=${hit.task_id} class="session"><${Found} hit=${hit} query=${query} /></li>`)}
+    </ul>
+  </section>`;
+}
+
+/** @param {{ hit: Hit, query: string }} props */
+function Found({ hit, query }) {
+  const show = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    closeDrawer();
+    showHit(hit);
+  };
+  return html`<a class="hit" href=${sessionAddress(hit.session_id)} onClick=${show}>
+    <span class="about"><span class="title">${hit.title}</span> ${moment(hit.created_at)}</span>
+    <span>${marked(hit.snippet, query.trim().split(/\s+/)[0])}</span>
+  </a>`;
+}
+
+/** @param {string} text @param {string} word */
+function marked(text, word) {
+  const at = text.toLowerCase().indexOf(word.toLowerCase());
+  if (at < 0) return text;
+  const end = at + word.length;
+  return html`${text.slice(0, at)}<mark>${text.slice(at, end)}</mark>${text.slice(end)}`;
+}
