@@ -5,7 +5,7 @@ import re
 from playwright.sync_api import expect
 
 from .conftest import Visit
-from .serving import Service
+from .serving import Service, wait_until
 from .test_page_looks import check
 
 
@@ -119,5 +119,5 @@ def test_the_desktop_is_notified_while_the_page_is_hidden(offline: Service, visi
     page.locator("textarea").fill("what is 6 * 7")
     page.keyboard.press("Enter")
     expect(page.locator(".answer")).to_contain_text("42")
-    page.wait_for_function("said.length > 0")
+    wait_until(lambda: bool(page.evaluate("said.length > 0")))
     assert page.evaluate("said[0]") == "what is 6 * 7: Done"
