@@ -58,6 +58,8 @@ class Column:
 
     name: str
     least: int = 0
+    whole: bool = False
+    """Its cells are short, and stay in one line."""
 
 
 def print_table(
@@ -69,7 +71,7 @@ def print_table(
     table = _grid(header_style="dim", show_header=True)
     shown = [column for column in columns if width >= column.least]
     for column in shown:
-        table.add_column(word(column.name, language), overflow="fold")
+        table.add_column(word(column.name, language), overflow="fold", no_wrap=column.whole)
     for row in cells:
         table.add_row(*(row[column.name] for column in shown))
     console.print(table if cells or not empty else Text(sentence(empty, language)), width=width)
@@ -92,14 +94,14 @@ def print_pairs(console: Console, text: str) -> None:
 SESSION_COLUMNS = (
     Column("session"),
     Column("turns", 80),
-    Column("status"),
+    Column("status", whole=True),
     Column("last used", 80),
     Column("last message"),
 )
 HIT_COLUMNS = (Column("session"), Column("started", 80), Column("message"))
 TASK_COLUMNS = (
-    Column("task"),
-    Column("status"),
+    Column("task", whole=True),
+    Column("status", whole=True),
     Column("session", 80),
     Column("agent", 100),
     Column("mode", 100),
