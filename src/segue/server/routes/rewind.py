@@ -308,7 +308,6 @@ async def export(session_id: SessionId, service: ServiceDep, tenant: TenantDep) 
 
 @router.get(
     "/api/sessions/{session_id}/cassette",
-    response_class=YamlResponse,
     responses={**CONFLICT, 200: {"content": {"application/yaml": {"schema": {"type": "object"}}}}},
 )
 async def cassette(
