@@ -15,6 +15,7 @@ from . import measurements
 from .fleet import Fleet, endpoint, fleet
 from .judge import Verdict
 from .measurements import Spread
+from .rollout import rollout
 
 TASKS, RACES, ROUNDS = 1000, 1000, 50
 
@@ -85,7 +86,23 @@ def races(cluster: Cluster, environ: Mapping[str, str]) -> None:
         say(f"races, wait {wait:g}", dict(found.ends), f"lost updates: {len(found.lost)}", *found.lost[:5])
 
 
-PARTS = {"latency": latency, "throughput": throughput, "freeze": freeze, "races": races, "chaos": chaos}
+def roll_out(cluster: Cluster, environ: Mapping[str, str]) -> None:
+    with tempfile.TemporaryDirectory() as folder, fresh(cluster, environ) as (url, workers):
+        found = asyncio.run(rollout(url, workers, Path(folder), tasks=TASKS, approvals=TASKS // 10))
+    carried = f"carried over: {len(found.carried_over)}"
+    say_verdict(
+        "rolled out and back", found.verdict, f"{found.kills} kills, wrong version: {len(found.wrong)}", carried
+    )
+
+
+PARTS = {
+    "latency": latency,
+    "throughput": throughput,
+    "freeze": freeze,
+    "races": races,
+    "rollout": roll_out,
+    "chaos": chaos,
+}
 
 
 def main(names: list[str]) -> None:

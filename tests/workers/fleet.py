@@ -27,12 +27,12 @@ class Fleet:
         self._forked = forked
         self._processes: list[Begun] = []
 
-    def start(self, count: int = 1, agents: Path = AGENTS) -> None:
+    def start(self, count: int = 1, agents: Path = AGENTS, **environ: str) -> None:
         """Start more workers."""
         for _ in range(count):
             name = f"worker-{len(self._processes)}"
-            environ, log = {**self.environ, "PGAPPNAME": name}, self._folder / f"{name}.log"
-            self._processes.append(begin((*self._command, str(agents)), ROOT, environ, log, forked=self._forked))
+            given, log = {**self.environ, "PGAPPNAME": name, **environ}, self._folder / f"{name}.log"
+            self._processes.append(begin((*self._command, str(agents)), ROOT, given, log, forked=self._forked))
 
     def name_of(self, pid: int) -> str:
         """What the server knows a worker's connections by."""

@@ -22,6 +22,7 @@ from tests.postgres import Cluster
 from .fleet import AGENTS, ROOT, Fleet, endpoint, fleet, service
 from .judge import judge
 from .measurements import AGENT, busy, chaos, dispatcher, freeze, held_by, races, ready, send, until, until_ended
+from .rollout import rollout
 
 
 @pytest.fixture(scope="module")
@@ -270,3 +271,12 @@ async def test_a_pinned_task_is_claimed_by_no_worker_without_its_version(
         [_ async for _ in app.follow(pinned["task_id"])]
         assert (await app.task(pinned["task_id"]))["status"] == "done"
     no_findings(judge(postgres_url, workers.payments).faults)
+
+
+async def test_a_rollout_and_its_roll_back_keep_tasks_on_their_versions_and_carry_no_approval_over(
+    workers: Fleet, postgres_url: str, tmp_path: Path
+) -> None:
+    found = await rollout(postgres_url, workers, tmp_path, tasks=24, approvals=4, every=2.0)
+    no_findings(found.faults, workers.said()[-3000:])
+    assert (found.verdict.done, found.verdict.tasks) == (28, 28)
+    assert found.kills >= 7
