@@ -1,6 +1,7 @@
 """Batches of rehearsals over HTTP: what is in the folder, and nothing beside it."""
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,3 +118,29 @@ def test_a_batch_is_stopped(viewer: httpx.Client) -> None:
     assert viewer.post("/api/rehearsals", json=body).status_code == 202
     stopped = viewer.post("/api/rehearsals/long/stop").json()
     assert (stopped["running"], stopped["error"], stopped["ended"] < 50) == (False, "", True)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"user_mode": "this:s"},
+        {"bot_mode": "this:s"},
+        {"api_mode": "this:s"},
+        {"api_mode": "tools", "tools": ["this:s"]},
+        {
+            "api_mode": "request",
+            "apis": [{"name": "a", "url": "http://127.0.0.1:1/"}],
+            "allowed_hosts": ["127.0.0.1"],
+        },
+    ],
+    ids=["user", "bot", "api", "tools", "host"],
+)
+def test_a_batch_reaches_what_the_service_allows_only(
+    viewer: httpx.Client, batches: Path, wrong: dict[str, object]
+) -> None:
+    """As a conversation does: no module is imported, and no host is called, that the settings do not name."""
+    body = {"name": "new", "n": 1, "user_mode": "dummy_user", "bot_mode": "dummy_bot", **wrong}
+    refused = viewer.post("/api/rehearsals", json=body)
+    assert refused.status_code == 422, refused.text
+    assert "this" not in sys.modules
+    assert not (batches / "new").exists()

@@ -317,10 +317,19 @@ async def check(manifest: Manifest) -> None:
     Raises:
         ConfigurationError, UnknownAgent.
     """
-    first = {planned.scenario: planned.config for planned in manifest.conversations()}
     async with opened(manifest, ":memory:") as app:
-        for config in first.values():
-            check_config(app, config)
+        check_with(app, manifest)
+
+
+def check_with(app: App, manifest: Manifest) -> None:
+    """Refuse a batch that names what an app does not have, or what its restrictions do not allow.
+
+    Raises:
+        ConfigurationError, UnknownAgent, UnknownTool.
+    """
+    first = {planned.scenario: planned.config for planned in manifest.conversations()}
+    for config in first.values():
+        check_config(app, config)
 
 
 def opened(manifest: Manifest, path: str | Path) -> AbstractAsyncContextManager[App]:

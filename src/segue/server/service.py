@@ -57,6 +57,8 @@ class Service:
     """Logins at MCP servers that are under way, with the links that a person is sent to, by the servers' names."""
     rehearsing: "dict[str, asyncio.Task[BatchResult]]" = field(default_factory=dict)
     """The batches of rehearsals that this process ran, by their names."""
+    begins_rehearsal: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a batch is begun: one is run at a time."""
     _delivered: dict[str, float] = field(default_factory=dict)
     """When this process began to answer requests, by their names, the earliest first."""
     _open_streams: Counter[str] = field(default_factory=Counter)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import Query, Request
 from pydantic import BaseModel, Field
 
+from ...app import App
 from ...core.errors import ConfigurationError, MissingExtra, SegueError, UnknownScenario
 from ...core.records import Json
 from ...prompts.errors import render_over_http
@@ -20,6 +21,7 @@ from ...rehearsal.batch import (
     Manifest,
     batch_of,
     check,
+    check_with,
     log_file_of,
     open_batch,
     rehearse,
@@ -124,16 +126,15 @@ async def start_rehearsal(body: RehearsalRequest, service: ServiceDep, _: Tenant
     root = service.settings.rehearsals
     if root is None:
         raise ConfigurationError("This service keeps no rehearsals: set SEGUE_REHEARSALS to a folder.")
-    service.app.agents.participants.restrictions.check(body.config)
-    manifest = await asyncio.to_thread(_manifest_of, body, service.app.agents.agents_file)
-    await check(manifest)
-    running = [name for name, task in service.rehearsing.items() if not task.done()]
-    if running and running != [body.name]:
-        raise Problem(409, "RehearsalRuns", batch=running[0])
-    if not running:
-        await asyncio.to_thread(_open, root / body.name, manifest)
-        run = _rehearse(root / body.name, manifest, language_of(request.scope))
-        service.rehearsing[body.name] = asyncio.create_task(run, name=f"rehearsal {body.name}")
+    manifest = await _checked(body, service.app)
+    async with service.begins_rehearsal:
+        running = [name for name, task in service.rehearsing.items() if not task.done()]
+        if running and running != [body.name]:
+            raise Problem(409, "RehearsalRuns", batch=running[0])
+        if not running:
+            await asyncio.to_thread(_open, root / body.name, manifest)
+            run = _rehearse(root / body.name, manifest, language_of(request.scope))
+            service.rehearsing[body.name] = asyncio.create_task(run, name=f"rehearsal {body.name}")
     return JsonResponse(await asyncio.to_thread(_batch, service, root / body.name, _SHOWN), 202)
 
 
@@ -143,6 +144,19 @@ def _open(folder: Path, manifest: Manifest) -> None:
         raise Problem(409, "RehearsalExists", batch=folder.name)
     folder.mkdir(parents=True, exist_ok=True)
     open_batch(folder, manifest)
+
+
+async def _checked(body: RehearsalRequest, app: App) -> Manifest:
+    """The batch's manifest, within what the service allows: its processes allow everything.
+
+    Raises:
+        ConfigurationError, UnknownAgent, UnknownTool: it names what is not there, or what may not be named.
+    """
+    app.agents.participants.restrictions.check(body.config)
+    manifest = await asyncio.to_thread(_manifest_of, body, app.agents.agents_file)
+    check_with(app, manifest)
+    await check(manifest)
+    return manifest
 
 
 def _manifest_of(body: RehearsalRequest, agents_file: str) -> Manifest:
