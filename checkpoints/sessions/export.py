@@ -251,7 +251,7 @@ def _origin(document: Document) -> Json:
     return {"segue_fork": document.thread.model_dump(), IMPORTED: True}
 
 
-TABLES = ("tasks", "calls", "events", "permissions", "titles", "request_keys", "sessions", "branches")
+TABLES = ("tasks", "calls", "events", "permissions", "titles", "request_keys", "sessions", "branches", "shares")
 """Those whose rows belong to a thread, and stay what they are."""
 _THREADS = """
     SELECT thread_id FROM (
@@ -371,11 +371,16 @@ def _is_same(connection: Connection, whole: WholeThread) -> bool:
         return False
 
 
+def _lasting(rows: Sequence[Json], table: str) -> Iterator[Json]:
+    """The rows, without links that have expired: those are deleted whenever a link is made."""
+    return (row for row in rows if table != "shares" or row["expires_at"] > time.time())
+
+
 def _read(connection: Connection, thread_id: str, fence: int) -> WholeThread:
     return WholeThread(
         thread_id,
         fence,
-        {table: stored_rows(connection, table, thread_id) for table in TABLES},
+        {table: [*_lasting(stored_rows(connection, table, thread_id), table)] for table in TABLES},
         [dict(row) for row in connection.fetched(_PREFERENCES, (thread_id,))],
         [*checkpoint_rows(connection, thread_id)],
         [*write_rows(connection, thread_id)],

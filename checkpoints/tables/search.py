@@ -25,6 +25,10 @@ _END = "\U0010ffff"
 """Sorts after every character of a word."""
 _CHUNK = 200
 """Words of one statement."""
+_MOST_CONDITIONS = 32
+"""Words of a query that are looked up; the others are compared with what was found."""
+_LONGEST_PAGE = 512
+"""Tasks that are compared with a query at once."""
 _AROUND = (40, 120)
 """Characters of a snippet before what was found, and from there on."""
 
@@ -148,7 +152,8 @@ class Search:
         with. Words are found by their beginnings, Chinese by any part; upper and lower case are the same.
         """
         parts = text.split()
-        conditions = [condition for part in parts for condition in _conditions(part)]
+        every = dict.fromkeys(condition for part in parts for condition in _conditions(part))
+        conditions = [*every][:_MOST_CONDITIONS]
         if not conditions:
             return []
         patterns = [re.compile(re.escape(part), re.IGNORECASE) for part in parts]
@@ -160,9 +165,9 @@ class Search:
         while len(found) < limit:
             rows = await self._rows(statement, values)
             found += [hit for row in rows if (hit := _hit(row, patterns))]
-            if len(rows) < limit:
+            if len(rows) < values["limit"]:
                 break
-            values["before"] = rows[-1]["task_id"]
+            values |= {"before": rows[-1]["task_id"], "limit": max(limit, min(2 * values["limit"], _LONGEST_PAGE))}
         return found[:limit]
 
     async def _rows(self, statement: str, values: Mapping[str, Any]) -> list[Row]:

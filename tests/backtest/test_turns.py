@@ -11,7 +11,9 @@ import pytest
 import segue
 from segue.backtest import Backtest, TaskReport
 from segue.core.agents import Agent
+from segue.core.conversation import ConversationConfig
 from segue.core.errors import ConfigurationError, UnknownThread
+from segue.rehearsal.simulate import converse
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
 LOOK, REFUND = ("look", {"order": 17}), ("refund", {"order": 17})
@@ -145,6 +147,20 @@ async def test_an_agent_or_a_mode_that_is_gone_is_an_error(recorded: Path) -> No
         made = await app.backtest()
     assert {task.verdict for task in made.tasks} == {"error"}
     assert made.tasks[0].difference and "shop" in made.tasks[0].difference.now
+
+
+async def test_a_conversation_is_not_held_anew(tmp_path: Path) -> None:
+    with ScriptedChatModel([answer("It is 391."), answer("You are welcome.")]) as model:
+        agents = [AGENT.model_copy(update={"model": model})]
+        async with segue.open(tmp_path / "s.db", agents=agents) as app:
+            config = ConversationConfig(
+                user_mode="scripted_user", script=["17 * 23?"], bot_mode="segue:react", bot_agent="shop"
+            )
+            await converse(app, config, conversation_id="talk")
+            await app.ask("Thanks", session_id="talk", agent="shop")
+            before = await app.tasks(limit=-1)
+            made = await app.backtest("talk", model="recorded")
+            assert ([task.message for task in made.tasks], await app.tasks(limit=-1)) == (["Thanks"], before)
 
 
 async def test_sessions_are_selected(recorded: Path) -> None:

@@ -45,6 +45,15 @@ async def test_pages_lead_through_all_hits(here: World) -> None:
     assert await found(here, "apple", prefix="s1") == ["s1"]
 
 
+async def test_a_long_query_is_compared_in_whole(here: World) -> None:
+    words = " ".join(f"word{n}" for n in range(2000))
+    here.register("a", [answer("plums")] * 2, "react")
+    await here.run(words, "s", agent="a")
+    await here.run(f"{words} and more", "t", agent="a")
+    assert await found(here, words) == ["t", "s"]
+    assert await found(here, f"{words} more") == ["t"]
+
+
 async def test_the_index_follows_forks_imports_branches_notes_and_deletion(here: World) -> None:
     script = [call_tool(("note", {"number": 1})), answer("plums"), answer("cherries")]
     here.register("a", script, "react")

@@ -45,6 +45,9 @@ async def test_sessions_are_the_same_there_and_back(here: World, path: str, ther
     await here.run("turn 2", agent="a")
     await here.app.rate(first, 4)
     await here.app.rename("s", "A title")
+    await here.app.sessions.file("s", pinned=True)
+    await here.app.sessions.shares.create("s", 0)
+    token, link = await here.app.sessions.shares.create("s", 60)
     (_, _, middle, *_) = await here.app.snapshots("s")
     await here.app.fork("s", middle["checkpoint_id"], session_id="f")
     before = {name: await whole(here.app, name) for name in ("s", "f")}
@@ -56,7 +59,10 @@ async def test_sessions_are_the_same_there_and_back(here: World, path: str, ther
     for address in (there, back):
         async with world(address) as elsewhere:
             assert {name: await whole(elsewhere.app, name) for name in ("s", "f")} == before
-            assert [thread["title"] for thread in await elsewhere.app.threads()][1] == "A title"
+            (_, copied) = await elsewhere.app.sessions.list()
+            assert (copied.title, copied.pinned) == ("A title", True)
+            assert await elsewhere.app.sessions.shares.find(token) == link
+            assert [hit.thread_id for hit in await elsewhere.app.sessions.search("turn 2")] == ["f", "s"]
             elsewhere.register("a", note_the_turn, "react")
             assert (await elsewhere.app.ask("turn 3", session_id="s", agent="a"))["answer"] == "done 3"
             assert len(await elsewhere.app.history("s")) == 12

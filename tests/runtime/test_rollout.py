@@ -177,3 +177,14 @@ async def test_a_worker_asks_before_it_takes_a_task_of_another_version(database:
                     assert (await answering)["answer"] == f"by {by}"
             else:
                 assert (await answering)["answer"] == f"by {by}"
+
+
+async def test_a_fork_of_a_task_that_waits_for_a_version_asks_what_is_open(tmp_path: Path) -> None:
+    task_id = await waiting(tmp_path / "s.db", asks("1"))
+    async with segue.open(tmp_path / "s.db", agents=[support("2", answer("by 2"), on_upgrade="ask")]) as app:
+        assert (await app.answer(task_id, "shown"))["status"] == "waiting"
+        (_, before, *_) = await app.snapshots("s")
+        fork = (await app.fork("s", before["checkpoint_id"], session_id="f"))["task_id"]
+        await app.tasks.set_on_upgrade(fork, "continue")
+        assert (await app.resume(fork))["question"] == (await app.question(fork))
+        assert (await app.answer(fork, "shown"))["answer"] == "by 2"

@@ -256,7 +256,7 @@ async def test_a_pinned_task_is_claimed_by_no_worker_without_its_version(
     workers: Fleet, postgres_url: str, tmp_path: Path
 ) -> None:
     text = AGENTS.read_text(encoding="utf-8")
-    (tmp_path / "new.toml").write_text(f'{text}\nversion = "2"\non_upgrade = "pin"\n', encoding="utf-8")
+    (tmp_path / "new.toml").write_text(f'{text}\nversion = "{"版" * 10}"\non_upgrade = "pin"\n', encoding="utf-8")
     async with dispatcher(postgres_url) as app:
         pinned = await app.start(**paying("pinned"))
         workers.start(agents=tmp_path / "new.toml")

@@ -82,7 +82,10 @@ class Recording:
         return sorted(found.intersection(sessions) if sessions else found)
 
     async def turns(self, session_id: str, after: float = 0.0) -> list[RecordedTurn]:
-        """The session's turns that ended, oldest first; `skipped` says why others are left out."""
+        """The session's turns that ended, oldest first; `skipped` says why others are left out.
+
+        A conversation is none: what its bot was told is, in the bot's session.
+        """
         tasks = await self.storage.tasks.since(session_id, None, 0.0)
         try:
             state = await state_at(self.graph, thread_config(session_id))
@@ -92,7 +95,7 @@ class Recording:
         begun = _begun(state.values.get("messages", []), tasks)
         turns = []
         for task in tasks:
-            if task.created_at < after:
+            if task.created_at < after or task.mode == MODE:
                 continue
             history = begun.get(task.task_id)
             if reason := _reason(task, history):

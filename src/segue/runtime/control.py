@@ -180,7 +180,7 @@ class Control:
         status = None if began else TaskStatus.RUNNING
         changed = row.agent_version not in (None, version)
         events = [] if began else [Resumed(task_id=row.task_id, agent_changed=changed)]
-        changes["agent_version"] = version
+        changes |= {"agent_version": version, "offered_version": None}  # a fork may be of a task with that question
         row = await self._runner.move(row, status, events=events, key=key, release=leaves, **changes)
         return self.submit_to_worker(row) if leaves else (row, begin(row))
 
