@@ -149,10 +149,11 @@ async def test_what_cannot_be_a_database_is_refused(tmp_path: Path, name: str, s
         await open_database(name.format(tmp_path))
 
 
-async def test_a_read_only_database_is_refused(path: str) -> None:
+async def test_a_database_that_is_opened_to_read_refuses_writes(path: str) -> None:
     await (await open_database(path)).close()
-    with pytest.raises(DatabaseUnavailable, match="is read-only: make it writable, or name another file with --db"):
-        await open_database(f"file:{path}?mode=ro")
+    async with await open_database(f"file:{path}?mode=ro") as database:
+        with pytest.raises(DatabaseUnavailable, match="is read-only: make it writable, or name another file with --db"):
+            await Lease(database).acquire("s", "me")
 
 
 async def test_a_locked_database_is_refused_at_opening_and_later(path: str) -> None:

@@ -106,14 +106,14 @@ async def test_a_message_to_a_question_that_its_client_was_not_shown_is_stored_w
         await app.answer(task.task_id, "approve")
         question = await app.question(task.task_id)
 
-        async def shown(number: int, named: str = "") -> int | None:
-            continued = await app.tasks.last_continued(task.task_id, "door:")
-            return await app.tasks.shown_instead(task, question, RequestKey(f"door:{number}", ""), continued, named)
+        async def shown(number: int, named: str = "", prefix: str = "door:") -> int | None:
+            key = RequestKey(f"{prefix}{number}", "")
+            return await app.tasks.before_unseen_question(task, question, key, prefix, named)
 
         before = await shown(2)
         (event,) = [each for each in await app.tasks.events(task.task_id, before or 0) if isinstance(each, ASKING)]
         assert event.calls[0]["arguments"] == {"amount": 500}
-        assert await app.tasks.last_continued(task.task_id, "door:") == before == event.seq - 1
-        assert await app.tasks.last_continued(task.task_id, "doo_:") == 0
+        assert before == event.seq - 1
         assert await shown(3, "another") == before
         assert await shown(4) is await shown(4, question["interrupt_id"]) is None
+        assert await shown(5, prefix="doo_:") == before, "a prefix is no pattern"

@@ -67,7 +67,11 @@ def test_an_answer_that_is_no_decision_is_remarked_on_and_flagged(here: Path) ->
         (("chat", "hi", "--db", "none/x.db"), 1, "The folder none does not exist"),
         (("chat", "hi", "--db", "."), 1, "'.' is a folder, not a database"),
         (("sessions",), 1, "There is no database segue.db yet"),
-        (("serve", "--require-model"), 2, "No model is configured for travel, data: set OPENAI_API_KEY or SEGUE_MODEL"),
+        (
+            ("serve", "--port", "0", "--require-model"),
+            2,
+            "No model is configured for travel, data: set OPENAI_API_KEY or SEGUE_MODEL",
+        ),
         (("serve", "--port", "0", "--agents", "unknown.toml"), 2, "The model 'm' is not known; use openai:<name>"),
         (("trace", "t", "--db", "none.db"), 1, "There is no database none.db yet"),
         (("tasks", "--db", "mysql://u:secret@h/d"), 1, "A database named mysql://… cannot be opened"),
