@@ -6,7 +6,7 @@ CASSETTE = "src/segue/rehearsal/cassette"
 TEXT = "src/segue/models/request_text.py"
 TEXTS = "tests/models/test_request_text.py::test_what_decides_the_reply_changes_the_digest"
 REPLAY = "tests/rehearsal/test_replay.py"
-SESSIONS = "tests/rehearsal/test_cassette.py::test_a_session_replays_as_recorded"
+SESSIONS = "tests/rehearsal/test_cassette.py::test_a_session_replays_and_backtests_as_recorded"
 
 CASSETTES = (
     Mutant(
