@@ -56,6 +56,40 @@ def test_what_was_said_is_found_from_the_sidebar_and_the_palette(offline: Servic
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
+def test_a_hit_opens_its_turn_however_old_it_is(offline: Service, visit: Visit) -> None:
+    for n in range(24):
+        say(offline, "the heron stood still" if n == 2 else f"water {n}", "birds", origin="page")
+    page = visit(offline)
+    page.get_by_role("searchbox").fill("heron")
+    page.get_by_role("region", name="Messages").get_by_role("link").click()
+    found = page.locator(".turn", has_text="the heron stood still")
+    expect(found).to_be_in_viewport()
+    expect(page.locator(".turn")).to_have_count(24)
+    page.get_by_role("button", name="Search this conversation").click()
+    page.get_by_role("combobox").fill("water 23")
+    page.get_by_role("option", name="water 23").click()
+    expect(page.locator(".turn").last).to_be_in_viewport()
+    expect(found).not_to_be_in_viewport()
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox").fill("Search this")
+    page.keyboard.press("Enter")
+    page.get_by_role("combobox", name="Search this conversation").fill("stood")
+    expect(page.get_by_role("option", name="the heron stood still")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(found).to_be_in_viewport()
+
+
+def test_a_hit_opens_the_branch_that_has_it(offline: Service, visit: Visit) -> None:
+    say(offline, "the old otter", "otters", origin="page")
+    (task,) = offline.api.get("/api/sessions/otters/tasks").json()["items"]
+    made = offline.api.post(f"/api/tasks/{task['task_id']}/branch", json={"message": "the new beaver"})
+    page = visit(offline, f"#/s/{made.json()['session_id']}")
+    expect(page.locator(".said")).to_contain_text("beaver")
+    page.get_by_role("searchbox").fill("otter")
+    page.get_by_role("region", name="Messages").get_by_role("link").click()
+    expect(page.locator(".said")).to_contain_text("the old otter")
+
+
 def test_keys_open_the_palette_the_commands_the_help_and_a_new_chat(offline: Service, visit: Visit) -> None:
     say(offline, "hello", "old", origin="page")
     page = visit(offline, "#/s/old")
@@ -102,6 +136,13 @@ def test_the_palette_and_the_help_are_accessible(offline: Service, visit: Visit)
         page.keyboard.press("?")
         expect(page.get_by_role("dialog", name=re.compile("Keyboard|键盘"))).to_be_visible()
         check(page, f"keys-{look}")
+        page.keyboard.press("Escape")
+        page.goto(f"{offline.url}/#/s/looks")
+        page.reload()
+        page.get_by_role("button", name=re.compile("Search this conversation|搜索此对话")).click()
+        page.get_by_role("combobox").fill("pears")
+        expect(page.get_by_role("option")).to_have_count(1)
+        check(page, f"find-{look}")
 
 
 def test_the_desktop_is_notified_while_the_page_is_hidden(offline: Service, visit: Visit) -> None:

@@ -480,7 +480,7 @@ def test_a_running_task_is_stopped(service: Service, model: Model, visit: Visit)
     say(page, "wait here")
     expect(page.locator(".answer")).to_contain_text(FIRST)
     page.get_by_role("button", name="Stop").click()
-    expect(page.get_by_text("Stopped. What was finished stays")).to_be_visible()
+    expect(page.get_by_text("Stopped. Finished work is kept")).to_be_visible()
     expect(page.locator(".answer")).to_have_text(FIRST)
 
 
@@ -493,7 +493,7 @@ def test_sessions_are_found_renamed_and_deleted(offline: Service, visit: Visit) 
         say(page, message)
         expect(page.locator(".answer")).to_be_visible()
     listed = page.locator(".session a:not(.hit)")
-    page.get_by_label("Search sessions").fill(fox)
+    page.get_by_label("Search sessions and messages").fill(fox)
     expect(listed).to_have_count(1)
     page.get_by_role("button", name=f"Actions for echo the quick {fox}").click()
     page.get_by_role("menuitem", name="Rename").click()
@@ -584,7 +584,7 @@ def test_a_service_with_a_key_asks_for_it(keyed: Service, visit: Visit) -> None:
     late: list[Route] = []
     page.route("**/api/agents", lambda route: late.append(route) if is_wrong(route) else route.continue_())
     give_key(page, "wrong")
-    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("does not know this key")
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("This key is not valid")
     give_key(page, KEY)
     expect(page.get_by_role("dialog")).to_have_count(0)
     with page.expect_response("**/api/agents"):

@@ -168,7 +168,7 @@ def test_a_rehearsal_is_run_and_compared(show: Show) -> None:
         form.get_by_label("Name").fill(name)
         form.locator("select").first.select_option("travel_change")
         form.get_by_label("Conversations").fill("2")
-        form.get_by_role("button", name="Start").click()
+        form.get_by_role("button", name="Run", exact=True).click()
         expect(page.get_by_role("heading", name="Success")).to_be_visible()
         expect(page.locator(".progress")).to_have_count(0)
         page.get_by_role("button", name="All rehearsals").click()
@@ -187,7 +187,7 @@ def test_a_session_is_saved_as_a_test(show: Show, tmp_path: Path) -> None:
     page.on("download", lambda each: found.extend([each]))
     with page.expect_download(lambda each: each.suggested_filename == "test_trip.py"):
         page.get_by_role("button", name="Save as a test").click()
-    expect(page.get_by_text("test_trip.py and its cassette were downloaded.")).to_be_visible()
+    expect(page.get_by_text("test_trip.py and its cassette are saved")).to_be_visible()
     for each in found:
         each.save_as(tmp_path / each.suggested_filename)
     ran = subprocess.run(

@@ -24,6 +24,7 @@ def test_a_shared_conversation_is_read_and_revoked(
     page.get_by_role("combobox").select_option("24")
     page.get_by_role("button", name=re.compile("^(Create a link|创建链接)$")).click()
     link = page.get_by_role("textbox", name=re.compile("^(Link|链接)$")).input_value()
+    expect(page.get_by_text(re.compile("works only on this machine|只能在这台机器上使用"))).to_be_visible()
     check(page, f"share-{name}")
     reader = visit(service, link.removeprefix(f"{service.url}/"), **look)
     expect(reader.locator(".said")).to_contain_text(f"A list of {width}")

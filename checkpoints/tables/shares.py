@@ -60,6 +60,11 @@ class Shares:
         rows = await self._database.read(lambda connection: connection.fetched(_LIST, values))
         return [from_row(Share, row) for row in rows]
 
+    async def delete_expired(self) -> None:
+        """Delete the links that have expired, which nothing finds any more."""
+        values = (self._clock(),)
+        await self._database.write(lambda connection: connection.execute(_EXPIRED, values))
+
     async def revoke(self, thread_id: str, share_id: str = "") -> int:
         """Delete a thread's links, or the one of that id; return how many there were."""
         values = {"thread_id": thread_id, "share_id": share_id}

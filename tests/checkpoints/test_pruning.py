@@ -1,7 +1,9 @@
 """Pruning: whatever is kept reads as before, wherever the cut is."""
 
 import asyncio
+import sqlite3
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -157,9 +159,13 @@ async def test_a_policy_prunes_in_the_background(tmp_path: Path) -> None:
     async with world(str(tmp_path / "segue.db")) as here:
         here.register("a", note_the_turn, "react")
         await here.run("turn 1", agent="a")
+        await here.app.sessions.shares.create("s", 0.0)
+        _, kept = await here.app.sessions.shares.create("s", 60.0)
     async with segue.open(tmp_path / "segue.db", retention=2) as app, asyncio.timeout(60):
         while len(await app.timeline("s")) > 2:  # noqa: ASYNC110 - nothing tells that it has pruned
             await asyncio.sleep(0.01)
+    with closing(sqlite3.connect(tmp_path / "segue.db")) as file:
+        assert file.execute("SELECT share_id FROM shares").fetchall() == [(kept.share_id,)]
 
 
 async def test_why_the_background_cannot_prune_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -36,6 +36,7 @@ async def test_a_call_waits_across_a_restart_and_is_not_made_twice(
         asked = await app.ask("show me the cart", session_id="s", agent="a", client_tools=[SHOW])
         (call,) = asked["question"][CLIENT_CALLS]
         assert (asked["status"], call["name"], call["arguments"]) == ("waiting", "show", CALL)
+        assert await app.waiting() == []  # the client decides
     async with segue.open(tmp_path / "segue.db", agents=[agent]) as app:
         assert (await app.question(asked["task_id"]))[CLIENT_CALLS] == [call]
         done = await app.answer(asked["task_id"], "shown the cart")

@@ -237,8 +237,7 @@ def test_a_call_that_is_not_known_or_another_tenants_is_refused(database: Path) 
             with pytest.raises(openai.NotFoundError, match="no call"):
                 stolen.complete()
         with served.client(headers=ALPHA) as http:
-            (waiting,) = http.get("/api/waiting").json()["items"]
-        assert "weather" in waiting["question"]
+            assert http.get("/api/waiting").json()["items"] == []
         assert (
             chat.answer_calls() if chat.complete().get("tool_calls") else chat.messages[-1]["content"] == "It is sun."
         )

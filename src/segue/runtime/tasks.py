@@ -9,7 +9,7 @@ from typing import Any
 from ..checkpoints.storage import Storage
 from ..core.errors import KeyUsed, StorageError, TaskError
 from ..core.events import ASKING, Event
-from ..core.question import ANSWER_FORMS, API_CALL
+from ..core.question import ANSWER_FORMS, API_CALL, CLIENT_CALLS
 from ..core.records import Json, KnownRequest, OnUpgrade, RequestKey, StatusTally, Task, TaskTrace, WaitingTask
 from ..core.reply_options import ReplyOptions
 from ..core.result import Result
@@ -157,16 +157,21 @@ class Tasks:
         return await self._control.open_question(task_id, interrupt_id)
 
     async def waiting(self, prefix: str = "") -> Sequence[WaitingTask]:
-        """Every task that waits for a person, the longest waiting first; `problem` reports a damaged state."""
+        """Every task that waits for a person, the longest waiting first; `problem` reports a damaged state.
+
+        Not those that wait for a client to carry out their calls, or for the API of a conversation.
+        """
         rows, tasks = await self._runner.tasks.waiting(prefix), self._runner.tasks
         found = [await self._waiting(row) for row in rows if not await unfinished_conversation(tasks, row.thread_id)]
-        return [task for task in found if task.kind != API_CALL]
+        return [task for task in found if task]
 
-    async def _waiting(self, row: Task) -> WaitingTask:
+    async def _waiting(self, row: Task) -> WaitingTask | None:
         try:
             asked = await self.question(row.task_id)
         except (StorageError, TaskError) as error:  # damaged, or answered in this moment
             asked = {"kind": "", "problem": str(error)}
+        if asked["kind"] == API_CALL or CLIENT_CALLS in asked:
+            return None
         return WaitingTask(
             task_id=row.task_id,
             thread_id=row.thread_id,

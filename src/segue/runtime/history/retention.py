@@ -30,7 +30,7 @@ class Pruning:
         self._regular: asyncio.Task[None] | None = None
 
     def start(self, retention: Retention) -> None:
-        """Prune at once and every hour, in the background."""
+        """Prune at once and every hour, in the background, and delete the links that expired."""
         self._regular = asyncio.create_task(self._regularly(retention), name="retention")
 
     async def close(self) -> None:
@@ -42,6 +42,7 @@ class Pruning:
     async def _regularly(self, retention: Retention) -> None:
         while True:
             try:
+                await self._storage.shares.delete_expired()
                 await self.prune(retention)
             except SegueError as error:
                 logger.warning("Snapshots could not be pruned: %s", error)

@@ -1,7 +1,7 @@
 // @ts-check
 /** Beginning a turn again, with an edited message or the same; first it says which calls stay in effect. */
 import { branch, preview, undoFrom } from "../state/branches.js";
-import { t } from "../texts/index.js";
+import { loadMoreTexts, t } from "../texts/index.js";
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { inline } from "./argument-list.js";
 import { Icon } from "./icon.js";
@@ -9,7 +9,7 @@ import { loadStyleSheets } from "./style-sheets.js";
 
 /** @import { BranchPreview } from "../state/types.js" */
 
-await loadStyleSheets("branches");
+await Promise.all([loadStyleSheets("branches"), loadMoreTexts()]);
 
 /** @param {{ task: string, message: string | null, close: () => void }} props no `message` to edit: the same again */
 export function BranchForm({ task, message, close }) {

@@ -15,6 +15,8 @@ import { Welcome } from "./welcome.js";
 const Turn = lazy(async () => (await import("./turn.js")).Turn);
 /** Pixels from the end within which the conversation counts as scrolled to it. */
 const NEAR = 80;
+/** What a person scrolls with. */
+const MOVES = ["wheel", "touchmove", "pointerdown", "keydown"];
 
 export function Conversation() {
   const turns = useRead(() => store.turns.value);
@@ -29,7 +31,7 @@ export function Conversation() {
       aria-label=${t("conversation.label")}>
       <div class="column" ref=${content}>
         ${older &&
-        html`<button type="button" class="quiet older" disabled=${state === "loading"} onClick=${loadOlder}>
+        html`<button type="button" class="quiet older" disabled=${state === "loading"} onClick=${() => loadOlder()}>
           ${t(state === "loading" ? "conversation.loading" : "conversation.older")}
         </button>`}
         ${isNew && html`<${NoTurns} state=${state} />`}
@@ -94,7 +96,7 @@ function Skeleton() {
 }
 
 /**
- * Keep what grows in view, unless the person scrolled away from the end.
+ * Keep the turn that is sought in view, else what grows, unless the person scrolled away from the end.
  *
  * @param {string} session
  */
@@ -103,11 +105,21 @@ function useEndOf(session) {
   const content = useRef(/** @type {HTMLElement | null} */ (null));
   const stuck = useRef(true);
   const [isAtEnd, setAtEnd] = useState(true);
+  const sought = useRead(() => store.sought.value);
   const toEnd = () => {
+    store.sought.value = null;
     stuck.current = true;
     scroller.current?.scrollTo({ top: scroller.current.scrollHeight });
   };
-  useEffect(toEnd, [session]);
+  const keep = () => {
+    const { value: kept } = store.sought;
+    const turn = kept && document.getElementById(`turn-${kept.task}`);
+    if (turn) stuck.current = false;
+    turn?.scrollIntoView({ block: "start" });
+    if (!kept && stuck.current) toEnd();
+  };
+  useEffect(() => void (store.sought.value || toEnd()), [session]);
+  useEffect(keep, [sought]);
   useEffect(() => {
     const box = /** @type {HTMLElement} */ (scroller.current);
     let seen = { top: 0, height: 0 };
@@ -120,15 +132,18 @@ function useEndOf(session) {
       setAtEnd(isEnd || stuck.current);
     };
     const grown = new ResizeObserver(() => {
-      if (stuck.current) toEnd();
+      keep();
       look();
     });
+    const release = () => void (store.sought.value = null);
+    for (const moved of MOVES) box.addEventListener(moved, release);
     grown.observe(/** @type {HTMLElement} */ (content.current));
     grown.observe(box);
     box.addEventListener("scroll", look, { passive: true });
     return () => {
       grown.disconnect();
       box.removeEventListener("scroll", look);
+      for (const moved of MOVES) box.removeEventListener(moved, release);
     };
   }, []);
   return { scroller, content, isAtEnd, toEnd };

@@ -24,6 +24,7 @@ export function Dialogs() {
   if (kind === "inbox") return html`<${Inbox} close=${close} />`;
   if (kind === "keys") return html`<${KeysDialog} close=${close} />`;
   if (kind === "palette") return html`<${Palette} key=${kind} close=${close} />`;
+  if (kind === "find") return html`<${Palette} key=${kind} close=${close} within=${store.session.value} />`;
   if (kind === "commands") return html`<${Palette} key=${kind} close=${close} begin="/" />`;
   if (kind === "delete") return html`<${DeleteDialog} session=${id} close=${close} />`;
   if (kind === "share") return html`<${ShareDialog} session=${id} close=${close} />`;

@@ -28,7 +28,8 @@ export function Header() {
     <h1>${title}</h1>
     ${!reachable && html`<p class="lost" role="status">${t("connection.lost")}</p>`}
     ${hasTurns &&
-    html`<${IconButton} icon="share" label=${t("header.share")}
+    html`<${IconButton} icon="search" label=${t("header.search")} onClick=${() => (store.dialog.value = "find")} />
+      <${IconButton} icon="share" label=${t("header.share")}
       onClick=${() => (store.dialog.value = `share:${store.session.value}`)} />`}
     <${IconButton}
       icon="panel"

@@ -8,7 +8,7 @@ import { change, titleOf } from "../state/sessions.js";
 import { useRead } from "../state/signals.js";
 import { chosenAgent, openPanel, shownRow, store } from "../state/store.js";
 import { cancel, pause } from "../state/task-actions.js";
-import { chosenLanguage, language, t, textOf } from "../texts/index.js";
+import { chosenLanguage, language, moment, t, textOf } from "../texts/index.js";
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { Dialog } from "./dialog.js";
 import { Icon } from "./icon.js";
@@ -21,8 +21,9 @@ import { closeDrawer, startNew } from "./sidebar.js";
 const PAUSE = 150;
 const MOST = 8;
 
-/** @param {{ close: () => void, begin?: string }} props `begin` is "/" for commands alone */
-export function Palette({ close, begin = "" }) {
+/** @param {{ close: () => void, begin?: string, within?: string }} props `begin` is "/" for commands alone,
+ * `within` the session whose messages alone are searched */
+export function Palette({ close, begin = "", within = "" }) {
   const [query, setQuery] = useState(begin);
   const [place, setPlace] = useState(0);
   const [hits, setHits] = useState(/** @type {Hit[]} */ ([]));
@@ -30,11 +31,12 @@ export function Palette({ close, begin = "" }) {
   const sessions = useRead(() => store.sessions.value ?? []);
   useEffect(() => input.current?.focus(), []);
   useEffect(() => {
-    if (query.startsWith("/")) return setHits([]);
-    const timer = setTimeout(() => find(query).then(setHits, () => setHits([])), PAUSE);
+    if (query.startsWith("/") && !within) return setHits([]);
+    const timer = setTimeout(() => find(query, within).then(setHits, () => setHits([])), PAUSE);
     return () => clearTimeout(timer);
   }, [query]);
-  const found = entries(query, sessions, hits);
+  const found = within ? hits.map((hit) => hitEntry(hit, moment(hit.created_at))) : entries(query, sessions, hits);
+  const label = t(within ? "header.search" : "palette.label");
   const chosen = Math.min(place, found.length - 1);
   const act = (/** @type {Entry | undefined} */ entry) => {
     if (!entry) return;
@@ -51,15 +53,15 @@ export function Palette({ close, begin = "" }) {
     event.preventDefault();
   };
   useEffect(() => document.getElementById(`entry-${chosen}`)?.scrollIntoView({ block: "nearest" }), [chosen]);
-  return html`<${Dialog} class="palette" title=${t("palette.title")} onClose=${close}>
+  return html`<${Dialog} class="palette" title=${t(within ? "header.search" : "palette.title")} onClose=${close}>
     <input
       ref=${input}
       role="combobox"
       aria-expanded="true"
       aria-controls="entries"
       aria-activedescendant=${found.length ? `entry-${chosen}` : undefined}
-      aria-label=${t("palette.label")}
-      placeholder=${t("palette.label")}
+      aria-label=${label}
+      placeholder=${label}
       value=${query}
       onInput=${(/** @type {any} */ event) => {
         setQuery(event.target.value);
@@ -68,7 +70,7 @@ export function Palette({ close, begin = "" }) {
       onKeyDown=${onKey}
     />
     <${Entries} found=${found} chosen=${chosen} act=${act} />
-    ${!found.length && html`<p class="empty" role="status">${t("palette.none")}</p>`}
+    ${!found.length && query && html`<p class="empty" role="status">${t("palette.none")}</p>`}
   <//>`;
 }
 
@@ -110,7 +112,7 @@ function entries(query, sessions, hits) {
   const offered = [...commands(), ...agents(), ...modes()].filter(fits);
   if (query.startsWith("/")) return offered;
   const own = sessions.map(sessionEntry).filter(fits).slice(0, MOST);
-  return [...(sought ? own : offered), ...(sought ? offered : own), ...hits.map(hitEntry)];
+  return [...(sought ? own : offered), ...(sought ? offered : own), ...hits.map((hit) => hitEntry(hit))];
 }
 
 /** @param {SessionRow} row @returns {Entry} */
@@ -119,9 +121,8 @@ function sessionEntry(row) {
   return { key: `s${row.session_id}`, group: t("sidebar.label"), icon: "file", label: titleOf(row), act };
 }
 
-/** @param {Hit} hit @returns {Entry} */
-function hitEntry(hit) {
-  const about = hit.title.slice(0, 24);
+/** @param {Hit} hit @param {string} [about] @returns {Entry} */
+function hitEntry(hit, about = hit.title.slice(0, 24)) {
   const act = () => showHit(hit);
   return { key: `h${hit.task_id}`, group: t("search.said"), icon: "search", label: hit.snippet, about, act };
 }
@@ -178,6 +179,7 @@ function commands() {
 /** @param {SessionRow} row @returns {Entry[]} */
 function ofSession({ session_id: id, pinned, archived }) {
   return [
+    command("search", "header.search", () => void (store.dialog.value = "find")),
     command("pin", pinned ? "session.unpin" : "session.pin", () => change(id, { pinned: !pinned })),
     command("archive", archived ? "session.unarchive" : "session.archive", () => change(id, { archived: !archived })),
     command("trash", "session.delete", () => void (store.dialog.value = `delete:${id}`)),

@@ -2,6 +2,7 @@
 /** What a person does with an answer: copy it, rate it, look inside. */
 import { rate } from "../state/task-actions.js";
 import { CONVERSATION } from "../state/participants.js";
+import { costText } from "../panels/parts/text.js";
 import { openPanel, store } from "../state/store.js";
 import { OPEN } from "../state/turn.js";
 import { duration, moment, t, textOf } from "../texts/index.js";
@@ -40,14 +41,8 @@ export function TurnActions({ turn, shown }) {
 function used({ usage }) {
   if (!usage) return [];
   const tokens = usage.input + usage.output;
-  return [tokens ? t("turn.tokens", { n: tokens.toLocaleString(document.documentElement.lang) }) : "", costOf(usage)];
-}
-
-/** @param {NonNullable<Turn["usage"]>} usage */
-function costOf({ cost, currency = "" }) {
-  if (!cost) return "";
-  const named = /^[A-Z]{3}$/.test(currency) ? { style: /** @type {const} */ ("currency"), currency } : {};
-  return cost.toLocaleString(document.documentElement.lang, { ...named, maximumSignificantDigits: 2 });
+  const count = tokens.toLocaleString(document.documentElement.lang);
+  return [tokens ? t("turn.tokens", { n: count }) : "", costText(usage.cost, usage.currency, "")];
 }
 
 /** The ratings that the thumbs give, on the scale of 1 to 5. */

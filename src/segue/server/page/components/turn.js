@@ -24,7 +24,7 @@ export function Turn({ turn, place }) {
   useEffect(() => void loadDetails(turn), [turn]);
   const isActive = ACTIVE.has(shown.status);
   const isTalk = shown.mode === CONVERSATION;
-  return html`<article class="turn" data-status=${shown.status}>
+  return html`<article class="turn" id=${`turn-${shown.id}`} data-status=${shown.status}>
     ${isTalk
       ? html`<${Transcript} shown=${shown} />`
       : html`<${Said} shown=${shown} place=${place} />`}

@@ -11,6 +11,8 @@ import { html, useEffect, useState } from "../vendor/htm-preact.js";
 /** @typedef {{ share_id: string, created_at: number, expires_at: number }} Share */
 
 const HOURS = /** @type {const} */ ({ 24: "share.day", 168: "share.week", 720: "share.month", 8760: "share.year" });
+/** The addresses at which a machine reaches itself; without keys the service takes no others. */
+const LOOPBACK = /^(localhost|127\..*|\[::1\])$/;
 
 await loadPanelTexts();
 
@@ -37,6 +39,8 @@ export function ShareDialog({ session, close }) {
   return html`<${Dialog} title=${t("header.share")} onClose=${close}>
     <form onSubmit=${create}>
       <p>${t("share.text")}</p>
+      ${LOOPBACK.test(location.hostname) &&
+      html`<p class="about">${t("share.local", { host: location.host })}</p>`}
       ${shares.length > 0 && html`<${Shares} shares=${shares} revoke=${revoke} />`}
       <label>
         ${t("share.expires")}

@@ -27,12 +27,13 @@ const sentKey = requestKey();
 export async function open(session) {
   leaveAll();
   showFilesOf(session, store.session.value);
+  store.paging.value = { state: session ? "loading" : "none", older: null };
   store.session.value = session;
+  if (store.sought.value?.session !== session) store.sought.value = null;
   store.turns.value = [];
   if (!store.branches.value.some((each) => each.session_id === session)) store.branches.value = [];
   store.focus.value = "";
   store.sending.value = "";
-  store.paging.value = { state: session ? "loading" : "none", older: null };
   if (!session) return;
   await attempt(() => load(session));
   const isLoading = store.session.value === session && store.paging.value.state === "loading";
@@ -65,14 +66,14 @@ export async function openTask(taskId) {
   goTo(trace.task.session_id);
 }
 
-/** Show the turns before the oldest that is shown. */
-export async function loadOlder() {
+/** Show turns before the oldest that is shown. @param {number} [limit] */
+export async function loadOlder(limit = PAGE) {
   const { session, paging } = store;
   const { older } = paging.value;
   if (!older || paging.value.state === "loading") return;
   const of = session.value;
   paging.value = { state: "loading", older };
-  const page = await attempt(() => get(`${pageAddress(of)}&before=${encodeURIComponent(older)}`));
+  const page = await attempt(() => get(`${pageAddress(of, limit)}&before=${encodeURIComponent(older)}`));
   if (session.value !== of) return;
   if (page) {
     store.turns.value = [...page.items.toReversed().map(shown), ...store.turns.value];
@@ -81,9 +82,9 @@ export async function loadOlder() {
   paging.value = { state: "ready", older: page ? page.next : older };
 }
 
-/** @param {string} session */
-function pageAddress(session) {
-  return `/api/sessions/${encodeURIComponent(session)}/tasks?html=true&limit=${PAGE}`;
+/** @param {string} session @param {number} [limit] */
+function pageAddress(session, limit = PAGE) {
+  return `/api/sessions/${encodeURIComponent(session)}/tasks?html=true&limit=${limit}`;
 }
 
 /**

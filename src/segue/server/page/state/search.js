@@ -1,30 +1,41 @@
 // @ts-check
 /** Search in messages and answers. */
 import { get } from "./api.js";
+import { loadOlder } from "./conversation.js";
 import { goTo } from "./router.js";
-import { store } from "./store.js";
+import { store, turnOf } from "./store.js";
+import { effect, untracked } from "../vendor/signals-core.js";
 
 /** @import { Hit } from "./types.js" */
 
-/** Milliseconds between two looks for a turn that is being loaded, and how many there are. */
-const AGAIN = 100;
-const LOOKS = 50;
+/** Turns of a page on the way to the one that is sought. */
+const MANY = 100;
 
-/** @param {string} query @returns {Promise<Hit[]>} */
-export async function find(query) {
-  return query.trim() ? (await get(`/api/search?limit=30&q=${encodeURIComponent(query)}`)).items : [];
+/**
+ * @param {string} query
+ * @param {string} [session] by default every session is searched
+ * @returns {Promise<Hit[]>}
+ */
+export async function find(query, session = "") {
+  if (!query.trim()) return [];
+  return (await get(`/api/search?${new URLSearchParams({ limit: "30", q: query, session_id: session })}`)).items;
 }
 
-/** Show the turn in which something was found. @param {Hit} hit */
+/** Where the latest page of older turns ended that was asked for. */
+let tried = "";
+
+/** Show the turn in which something was found, however old it is. @param {Hit} hit */
 export function showHit({ session_id: session, task_id: task }) {
+  tried = "";
+  store.sought.value = { session, task };
   goTo(session);
-  let left = LOOKS;
-  const look = () => {
-    const isShown = store.session.value === session && store.paging.value.state === "ready";
-    const place = isShown ? store.turns.value.findIndex((turn) => turn.value.id === task) : -1;
-    const turn = document.querySelectorAll(".turn")[place];
-    if (turn) turn.scrollIntoView({ block: "start" });
-    else if ((left -= 1)) setTimeout(look, AGAIN);
-  };
-  setTimeout(look, AGAIN);
 }
+
+effect(() => {
+  const { value: wanted } = store.sought;
+  const { state, older } = store.paging.value;
+  if (!wanted || state !== "ready" || store.session.value !== wanted.session || turnOf(wanted.task)) return;
+  if (!older || older === tried) return void (store.sought.value = null); // it is not there, or could not be loaded
+  tried = older;
+  untracked(() => void loadOlder(MANY));
+});

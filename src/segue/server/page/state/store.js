@@ -13,6 +13,8 @@ export const store = {
   session: signal(""),
   /** @type {import("../vendor/signals-core.js").Signal<TurnSignal[]>} oldest first */
   turns: signal([]),
+  /** The turn that is kept in view until the person scrolls; null for the latest one. */
+  sought: signal(/** @type {{ session: string, task: string } | null} */ (null)),
   /** The number of the first turn that is shown, from 1; known where there are branches. */
   firstTurn: signal(1),
   /** Those of the shown conversation, the first one first. */
@@ -48,7 +50,7 @@ export const store = {
   focus: signal(""),
   /** The panel that is open; empty for none. */
   panel: signal(""),
-  /** Which dialog is open: "key", "inbox", "palette", "commands", "keys", "delete:SESSION", "share:SESSION". */
+  /** Which dialog is open: "key", "inbox", "palette", "commands", "find", "keys", "delete:SESSION", "share:SESSION". */
   dialog: signal(""),
   /** Whether the sidebar is open; on a narrow screen it is a drawer. */
   sidebar: signal(window.matchMedia("(min-width: 900px)").matches),

@@ -33,8 +33,13 @@ export function inline(value, most = 120) {
   return line.length > most ? `${line.slice(0, most)}…` : line;
 }
 
-/** What was paid, "unknown" where that is not known, and nothing where nothing was. */
-export function costText(/** @type {number | null | undefined} */ cost, currency = "") {
-  if (cost === null || cost === undefined) return t("details.costUnknown");
-  return cost ? `${cost.toFixed(4)} ${currency}`.trim() : "";
+/**
+ * What was paid, with its currency; `unknown` where that is not known, and nothing where nothing was.
+ *
+ * @param {number | null | undefined} cost
+ */
+export function costText(cost, currency = "", unknown = t("details.costUnknown")) {
+  if (!cost) return cost === 0 ? "" : unknown;
+  const named = /^[A-Z]{3}$/.test(currency) ? { style: /** @type {const} */ ("currency"), currency } : {};
+  return cost.toLocaleString(document.documentElement.lang, { ...named, maximumSignificantDigits: 2 });
 }
