@@ -1,6 +1,7 @@
 """What a backtest reports: its files, its statistics, and a judge's opinion."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ CHANGED = task(
     Verdict.OTHER_EFFECTS,
     difference=Difference("call", 'refund({"order": 17})', 'refund({"order": 71})', 2),
     effects=Effects(changed=[{"name": "refund", "then": {"order": 17}, "now": {"order": 71}}]),
-    answered={"recording": 1, "nothing": 1},
+    answered={"recording": 1, "stand_in": 1},
+    stand_ins=[{"name": "refund", "arguments": {"order": 71}, "result": "refunded <71>"}],
 )
 MADE = Backtest(tasks=[task(0, Verdict.SAME, answered={"recording": 2}), CHANGED], skipped={"x": "copy"})
 
@@ -40,6 +42,7 @@ def test_the_files_show_effects_side_by_side(tmp_path: Path, language: str, word
     for kind in (".md", ".html"):
         assert words in found[kind] and "order = 17" in found[kind] and "order = 71" in found[kind]
         assert "segue trace 00000001" in found[kind]
+        assert re.search(r"(stand-in|替代结果).*1", found[kind]) and "refunded &lt;71" in found[kind]
     assert "<b>message" not in found[".html"] + found[".md"]
 
 

@@ -142,6 +142,25 @@ async def test_a_stand_in_lets_a_turn_go_on(recorded: Path) -> None:
     assert [each["name"] for each in task.effects.changed] == ["refund"]
 
 
+async def test_a_model_writes_a_stand_in_in_the_form_of_the_recorded_results(recorded: Path) -> None:
+    call = {"name": "refund", "arguments": {"order": 18}}
+    script = [call_tool(("refund", call["arguments"])), '{"result": {"refunded": 18}}', answer("Refunded."), THANKS]
+    task = first(await backtested(recorded, script, effects="model"))
+    assert (task.status, task.verdict, task.answered, RAN) == ("done", "other_effects", {"stand_in": 1}, [])
+    assert task.stand_ins == [{**call, "result": '{"refunded": 18}'}]  # text, as the recorded results are
+    script = [script[0], *["Refunded."] * 3, THANKS]
+    task = first(await backtested(recorded, script, effects="model"))
+    assert (task.status, task.answered, task.stand_ins) == ("stopped", {"nothing": 1}, [])
+
+
+async def test_effects_that_cannot_be_had_are_refused(recorded: Path) -> None:
+    with pytest.raises(ConfigurationError, match="stop, recorded-shape or model"):
+        await backtested(recorded, effects="run")
+    async with segue.open(f"file:{recorded}?mode=ro", agents=[AGENT.model_copy(update={"model": "offline"})]) as app:
+        with pytest.raises(ConfigurationError, match="cannot write stand-ins"):
+            await app.backtest(effects="model")
+
+
 async def test_an_agent_or_a_mode_that_is_gone_is_an_error(recorded: Path) -> None:
     async with segue.open(f"file:{recorded}?mode=ro") as app:
         made = await app.backtest()

@@ -29,6 +29,8 @@ class MadeCall:
     key: str
     effect: bool
     answered: Answered = "recording"
+    stand_in: Any = None
+    """The result of a stand-in."""
 
     def text(self, beside: "MadeCall | None" = None) -> str:
         """The call on one line; with defaults where it is the same as another one but for them."""

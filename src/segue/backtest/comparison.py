@@ -108,6 +108,8 @@ class TaskReport:
     tokens: Sides
     seconds: Sides
     answered: dict[str, int] = field(default_factory=dict)
+    stand_ins: Sequence[Json] = ()
+    """Calls that a stand-in answered: {"name", "arguments", "result"}."""
     success: tuple[bool | None, bool | None] = (None, None)
     judged: str = ""
     """Why the judge decided so."""

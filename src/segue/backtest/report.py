@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from ..core.records import Json
+from ..nodes.shared.prompt_budget import as_text
 from ..prompts.catalogue import backtest_text
 from ..rehearsal.report.files import environment
 from ..rehearsal.text_file import replace_text
@@ -38,6 +39,7 @@ def _rendered(template: str, made: Backtest, language: str) -> str:
 
     left_out = ", ".join(f"{say(why)} {count}" for why, count in Counter(made.skipped.values()).items())
     shared = {"made": made, "say": say, "language": language, "left_out": left_out, "effects": [*_effects(made)]}
+    shared |= {"shown": _shown, "as_text": as_text}
     return environment(TEMPLATES).get_template(template).render(**shared)
 
 
@@ -48,14 +50,15 @@ def _effects(made: Backtest) -> Iterator[Json]:
 
 
 def _of_task(task: TaskReport) -> Iterator[Json]:
-    def shown(arguments: Json) -> str:
-        return ", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
-
     about = {"task": task.task_id}
     for call in task.effects.changed:
-        now, then = shown(call["now"]), shown(call["then"])
+        now, then = _shown(call["now"]), _shown(call["then"])
         yield {**about, "kind": "changed_effect", "name": call["name"], "then": then, "now": now}
     for call in task.effects.added:
-        yield {**about, "kind": "added", "name": call["name"], "then": "–", "now": shown(call["arguments"])}
+        yield {**about, "kind": "added", "name": call["name"], "then": "–", "now": _shown(call["arguments"])}
     for call in task.effects.dropped:
-        yield {**about, "kind": "dropped", "name": call["name"], "then": shown(call["arguments"]), "now": "–"}
+        yield {**about, "kind": "dropped", "name": call["name"], "then": _shown(call["arguments"]), "now": "–"}
+
+
+def _shown(arguments: Json) -> str:
+    return ", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())

@@ -23,8 +23,9 @@ from .bots import bots_of, registered
 from .comparison import CHANGED, Effects, TaskReport, Verdict, compared, sides
 from .judge import judged
 from .recording import RecordedTurn, Recording, age
+from .stand_in import Policy, check_author, check_policy
 from .steps import decided_anew, steps_of
-from .turn import Policy, Setup, TurnRun
+from .turn import Setup, TurnRun
 
 CONCURRENT = 8
 """Turns that are answered at the same time."""
@@ -53,7 +54,7 @@ class BacktestOptions(TypedDict, total=False):
     """Run a tool that only reads where the recording has no result of its call."""
     effects: Policy
     """What another call without a recorded result does: `stop` ends the turn, `recorded-shape` gives it the result of
-    the call of that tool whose arguments are most alike."""
+    the call of that tool whose arguments are most alike, `model` one that the judge, else the agent's model writes."""
     judge: str
     """A language model that decides whether other words say the same, and whether each version does what was asked."""
     baseline: Sequence[Agent]
@@ -112,6 +113,11 @@ class Backtest:
         for task in self.tasks:
             answered.update(task.answered)
         return answered["recording"] / answered.total() if answered else None
+
+    @property
+    def stand_ins(self) -> int:
+        """How many calls a stand-in answered."""
+        return sum(len(task.stand_ins) for task in self.tasks)
 
     @property
     def agreement(self) -> Estimate | None:
@@ -178,8 +184,10 @@ async def backtest(
     Raises:
         UnknownThread, ConfigurationError.
     """
+    check_policy(options.get("effects", "stop"))
     recording = Recording(storage, chat_graph(modes).copy({"checkpointer": storage.saver()}))
     turns = await _turns(recording, session_ids, options)
+    judge = judge_named(options["judge"]) if options.get("judge") else None
     setup = Setup(
         registry=registry,
         modes=modes,
@@ -188,8 +196,12 @@ async def backtest(
         live_reads=options.get("live_reads", False),
         effects=options.get("effects", "stop"),
         shapes=_shapes(turns),
-        judge=judge_named(options["judge"]) if options.get("judge") else None,
+        judge=judge,
+        author=judge,
     )
+    if setup.effects == "model":
+        for turn in {turn.task.agent_id: turn for turn in turns if turn.task.agent_id in registry}.values():
+            check_author(setup.author_of(turn))
     baseline = None
     if "baseline" in options:
         unchanged = Registry()
@@ -293,6 +305,7 @@ async def _turn(setup: Setup, recorded: RecordedTurn) -> TaskReport:
         tokens=sides(_tokens(then), _tokens(now)),
         seconds=sides(then.seconds, now.seconds),
         answered=dict(Counter(call.answered for call in now.calls)),
+        stand_ins=[{**call.json(), "result": call.stand_in} for call in now.calls if call.answered == "stand_in"],
     )
     if setup.judge is None or verdict is Verdict.SAME:
         return report

@@ -3,8 +3,9 @@
 import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
@@ -19,7 +20,7 @@ from ..core.approval import Grant
 from ..core.attachments import naming
 from ..core.calls import FRESH, CallResult, Execution, Executor
 from ..core.context import AppContext, Services
-from ..core.errors import SegueError, UnknownMode
+from ..core.errors import SegueError, UnknownMode, UnreadableReply
 from ..core.models import Model
 from ..core.question import CLIENT_CALLS
 from ..core.records import Call, Json
@@ -41,9 +42,8 @@ from ..tools.adapters.client import client_tools
 from ..tools.calls.run import TOOLS, argument_error, missing
 from .behaviour import OWN_TOOLS, Answered, Behaviour, MadeCall, call_of, key_of
 from .recording import RecordedTurn
+from .stand_in import Policy, nearest, written
 
-Policy = Literal["stop", "recorded-shape", "model"]
-"""What happens at a call that the recording cannot answer: the turn stops, or goes on with a stand-in."""
 RECORDED = "recorded"
 """The name of the model that replies what was recorded."""
 
@@ -70,8 +70,20 @@ class Setup:
     effects: Policy = "stop"
     shapes: Mapping[str, Sequence[ToolCall]] = field(default_factory=dict)
     judge: Model | None = None
+    author: Model | None = None
+    """Writes stand-ins; None: the model of each task's agent."""
     unchanged: Registry | None = None
     """The agents as they were, where they are known."""
+
+    def author_of(self, recorded: RecordedTurn) -> Model:
+        """The model that writes stand-ins for a task.
+
+        Raises:
+            UnknownAgent, UnknownModel, MissingKey.
+        """
+        return self.author or self.registry.model_for(
+            self.agent(recorded), "" if self.model == RECORDED else self.model
+        )
 
     @property
     def graph(self) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -178,6 +190,7 @@ class TurnExecutor:
         self.made: list[MadeCall] = []
         self.stopped = False
         self._setup = setup
+        self._recorded = recorded
         self._tools = tools
         self._tape = tape
         then = setup.tools_then(recorded)
@@ -202,7 +215,8 @@ class TurnExecutor:
             raise TurnStopped(execution.name)
         result, answered = await self._result_of(execution)
         if execution.name not in OWN_TOOLS:
-            self.made.append(call_of(execution.name, execution.arguments, {**self._tools, **execution.tools}, answered))
+            call = call_of(execution.name, execution.arguments, {**self._tools, **execution.tools}, answered)
+            self.made.append(replace(call, stand_in=result.value if result and answered == "stand_in" else None))
         if result is None:
             self.stopped = True
             raise TurnStopped(execution.name)
@@ -245,17 +259,15 @@ class TurnExecutor:
         return await self._stand_in(execution)
 
     async def _stand_in(self, execution: Execution) -> tuple[CallResult | None, Answered]:
-        if self._setup.effects == "stop":
-            return None, "nothing"
-        shape = nearest(self._setup.shapes.get(execution.name, ()), execution.arguments)
-        if shape is None or shape.outcome is None:
-            return None, "nothing"
-        return CallResult.of(shape.outcome), "stand_in"
-
-
-def nearest(calls: Sequence[ToolCall], arguments: Mapping[str, Any]) -> ToolCall | None:
-    """The recorded call with the most of these arguments."""
-    return max(calls, key=lambda call: sum(call.arguments.get(n) == v for n, v in arguments.items()), default=None)
+        shapes = self._setup.shapes.get(execution.name, ())
+        if self._setup.effects == "model":
+            with suppress(UnreadableReply):
+                model = self._setup.author_of(self._recorded)
+                return await written(model, execution, shapes, self._recorded.task.task_id), "stand_in"
+        elif self._setup.effects == "recorded-shape" and shapes:
+            (shape,) = nearest(shapes, execution.arguments)
+            return CallResult.of(shape.outcome or {}), "stand_in"
+        return None, "nothing"
 
 
 def failed(error: BaseException, **made: Any) -> Behaviour:

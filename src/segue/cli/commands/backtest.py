@@ -42,10 +42,11 @@ LiveReads = Annotated[
     bool, typer.Option("--live-reads", help="Run tools that only read, where a call has no recorded result.")
 ]
 Effects = Annotated[
-    Literal["stop", "recorded-shape"],
+    Literal["stop", "recorded-shape", "model"],
     typer.Option(
         "--effects",
-        help="What a call without a recorded result does: end the turn, or go on with the result of a similar call.",
+        help="What a call without a recorded result does: end the turn, or go on with a stand-in: the result of a "
+        "similar call, or one that the judge, else the agent's model writes.",
     ),
 ]
 Judge = Annotated[
@@ -156,6 +157,8 @@ def _print(made: "Backtest", language: str) -> None:
     typer.echo(backtest_text("summary", language, n=len(made.tasks), counts=counted(made.summary)))
     if made.coverage is not None:
         typer.echo(backtest_text("coverage", language, share=f"{made.coverage:.0%}"))
+    if made.stand_ins:
+        typer.echo(backtest_text("stood_in", language, n=made.stand_ins))
     if change := made.beyond_baseline:
         text = "is_noise" if not change.exceeds_noise else "exceeds_noise"
         numbers = {"worse": change.worse, "better": change.better, "p": f"{change.p_value:.3g}"}
