@@ -1,5 +1,6 @@
 """The tasks of a database: one for each message, with its status and result."""
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields
@@ -78,7 +79,7 @@ _OF = """
     WHERE (CAST(:agent_id AS TEXT) IS NULL OR agent_id = :agent_id)
         AND (CAST(:thread_id AS TEXT) IS NULL OR thread_id = :thread_id)
         AND (:prefix = '' OR substr(thread_id, 1, length(:prefix)) = :prefix)
-        AND updated_at >= :since
+        AND updated_at >= :since AND created_at <= :until
 """
 _WITH_STATUS = " AND CASE WHEN status = 'paused' AND requested IS NULL THEN 'running' ELSE status END IN ({})"
 _LIST = """
@@ -321,13 +322,15 @@ class Tasks:
         prefix: str = "",
         statuses: Collection[TaskStatus] | None = None,
         since: float = 0.0,
+        until: float = math.inf,
     ) -> _Tasks:
         """Return tasks, newest first, of threads whose names begin with `prefix`.
 
         `before` is the task_id that the last page ended with. With `statuses` those that have one of them: a task that
-        the end of its process paused counts as running. They changed at `since` or later.
+        the end of its process paused counts as running. They changed at `since` or later, and were begun at `until` or
+        earlier.
         """
-        values = {"agent_id": agent_id, "thread_id": thread_id, "prefix": prefix, "since": since}
+        values = {"agent_id": agent_id, "thread_id": thread_id, "prefix": prefix, "since": since, "until": until}
         values |= {"limit": _most(limit), "before": before}
         statement = _LIST.format(of=_of(statuses))
         return [shown(row) for row in await self._database.read(lambda db: db.fetched(statement, values))]
@@ -342,6 +345,7 @@ class Tasks:
     ) -> int:
         """Count the tasks that `list` would return without a limit."""
         values = {"agent_id": agent_id, "thread_id": thread_id, "prefix": prefix, "since": since}
+        values["until"] = math.inf
         statement = f"SELECT count(*) AS tasks {_of(statuses)}"
         (row,) = await self._database.read(lambda db: db.fetched(statement, values))
         return int(row["tasks"])

@@ -77,13 +77,14 @@ PIXEL = "data:image/png;base64,iVBORw0KGgo="
         ("![A](data:image/svg+xml;base64,AA==)", 0),
         ("![A](https://x.example/a.png)", 0),
         (f"[A]({PIXEL})", 0),
+        ("[A](DATA:image/png;base64,iVBORw0KGgo=)", 0),
     ],
 )
 def test_only_a_picture_that_comes_along_is_shown(text: str, pictures: int) -> None:
     found = Elements(render(text)).found
     shown = [attributes for tag, attributes in found if tag == "img"]
     assert shown == [{"src": PIXEL, "alt": "A <b>"}] * pictures
-    assert not any((attributes.get("href") or "").startswith("data:") for _, attributes in found)
+    assert not any((attributes.get("href") or "").lower().startswith("data:") for _, attributes in found)
 
 
 @pytest.mark.parametrize(

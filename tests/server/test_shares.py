@@ -10,14 +10,15 @@ import pytest
 
 from segue.core.agents import Agent
 from segue.server import ServerSettings
+from tests.fakes import answer, call_tool
 
-from .serving import BETA, KEYS, Held, Json, Served, chat
+from .serving import BETA, KEYS, Held, Json, Served, chat, ending, follow, start
 from .shop import reply
 
 
 @pytest.fixture(scope="module")
 def own_agents(held: Held) -> list[Agent]:
-    return [held.agent("a", reply)]
+    return [held.agent("a", reply), held.agent("slow", [call_tool(("hold", {})), answer("A secret.")])]
 
 
 @pytest.fixture
@@ -49,6 +50,26 @@ def test_a_link_shows_what_was_said_until_it_was_made(client: httpx.Client, stra
     assert turn.keys() == {"task_id", "message", "files", "agent_id", "status", "answer", "html", "created_at"}
     assert link["path"] == f"/shared#{link['token']}" and len(link["token"]) == 32
     assert link["expires_at"] - link["created_at"] == pytest.approx(3600)
+
+
+def test_an_answer_that_comes_later_is_not_shown(client: httpx.Client, stranger: httpx.Client, held: Held) -> None:
+    held.go.clear()
+    task = start(client, "wait", session_id="later", agent_id="slow")
+    link = shared(client, "later")
+    held.go.set()
+    assert ending([form for _, form in follow(client, task)])["answer"] == "A secret."
+    (turn,) = stranger.get(f"/api/shared/{link['token']}").json()["items"]
+    assert (turn["message"], turn["answer"], turn["html"]) == ("wait", "", "")
+
+
+def test_what_configures_a_simulated_conversation_is_not_shown(client: httpx.Client, stranger: httpx.Client) -> None:
+    config = {"user_mode": "scripted_user", "script": ["hello", "[END]"], "persona": "a secret"}
+    task = client.post("/api/conversations", json={**config, "session_id": "talk"}).json()["task_id"]
+    follow(client, task)
+    shown = stranger.get(f"/api/shared/{shared(client, 'talk')['token']}")
+    assert "a secret" not in shown.text
+    (turn,) = shown.json()["items"]
+    assert (shown.json()["title"], turn["message"]) == ("", "") and "[USER] hello" in turn["answer"]
 
 
 def test_a_token_opens_nothing_else(client: httpx.Client, stranger: httpx.Client) -> None:
@@ -107,8 +128,12 @@ def test_only_ones_own_session_is_shared_and_for_a_year_at_most(client: httpx.Cl
 
 
 def test_long_conversations_are_shown_page_by_page(client: httpx.Client, stranger: httpx.Client) -> None:
-    for n in range(52):
+    chat(client, "m0", session_id="long", agent_id="a")
+    early = shared(client, "long")["token"]
+    for n in range(1, 52):
         chat(client, f"m{n}", session_id="long", agent_id="a")
+    first = stranger.get(f"/api/shared/{early}").json()
+    assert ([turn["message"] for turn in first["items"]], first["next"]) == (["m0"], None)
     path = f"/api/shared/{shared(client, 'long')['token']}"
     newest = stranger.get(path).json()
     oldest = stranger.get(path, params={"before": newest["next"]}).json()

@@ -1,6 +1,7 @@
 """Tasks: their records, events and traces, and their runs."""
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -87,13 +88,16 @@ class Tasks:
         session_prefix: str = "",
         statuses: Collection[TaskStatus] | None = None,
         since: float = 0.0,
+        until: float = math.inf,
     ) -> Sequence[Task]:
         """A page of tasks, the latest first; `before` is the id that the last page ended with.
 
         With `statuses` those that have one of them: a task that the end of its process paused counts as running. They
-        changed at `since` or later.
+        changed at `since` or later, and were begun at `until` or earlier.
         """
-        return await self._runner.tasks.list(agent_id, session_id, limit, before, session_prefix, statuses, since)
+        return await self._runner.tasks.list(
+            agent_id, session_id, limit, before, session_prefix, statuses, since, until
+        )
 
     async def count(
         self,

@@ -32,10 +32,16 @@ _INLINE_CHARS = 4_000
 """Characters that are searched for the end of a formula within a line or paragraph."""
 _BOXES = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 _ALIGNMENTS = {"text-align:left": "left", "text-align:center": "center", "text-align:right": "right"}
+
+
+def _is_data(address: str) -> bool:
+    return address[:5].lower() == "data:"
+
+
 _CLEANER = nh3.Cleaner(
     tags=_TAGS,
     attributes=_ATTRIBUTES,
-    attribute_filter=lambda tag, name, value: None if name == "href" and value.startswith("data:") else value,
+    attribute_filter=lambda tag, name, value: None if name == "href" and _is_data(value) else value,
     url_schemes={"http", "https", "mailto", "data"},
     url_relative="deny",
     link_rel="noopener noreferrer",

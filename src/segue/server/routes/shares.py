@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import Path, Query
 from pydantic import BaseModel, Field
 
+from ...core.conversation import MODE
 from ...core.records import Json, Share, Task
 from ..errors import JsonResponse, not_found
 from ..markdown import render
@@ -108,19 +109,21 @@ async def shared(token: Token, service: ServiceDep, before: Before = None) -> Js
         raise not_found("share", "")
     if before and (await service.app.tasks.get(before)).thread_id != found.thread_id:
         raise not_found("task", before)
-    tasks = await service.app.tasks.list(session_id=found.thread_id, limit=TURNS + 1, before=before)
-    said = [task for task in tasks[:TURNS] if task.created_at <= found.created_at]
-    items = await asyncio.to_thread(lambda: [_turn(task) for task in reversed(said)])
-    row = await service.app.sessions.get(found.thread_id)
+    shown, until = found.thread_id, found.created_at
+    tasks = await service.app.tasks.list(session_id=shown, limit=TURNS + 1, before=before, until=until)
+    items = await asyncio.to_thread(lambda: [_turn(task, found) for task in reversed(tasks[:TURNS])])
+    row = await service.app.sessions.get(shown)
+    title = "" if row.mode == MODE and row.message.startswith(row.title) else row.title
     page = {"items": items, "next": tasks[TURNS - 1].task_id if len(tasks) > TURNS else None}
-    return JsonResponse({"title": row.title, "expires_at": found.expires_at, **page}, headers=_PRIVATE)
+    return JsonResponse({"title": title, "expires_at": found.expires_at, **page}, headers=_PRIVATE)
 
 
-def _turn(task: Task) -> Json:
-    answer = str((task.result or {}).get("answer") or "")
+def _turn(task: Task, found: Share) -> Json:
+    """A turn as it was shared: the message of a simulated conversation, which configures it, is not shown."""
+    answer = str((task.result or {}).get("answer") or "") if task.updated_at <= found.created_at else ""
     return {
         "task_id": task.task_id,
-        "message": task.message,
+        "message": "" if task.mode == MODE else task.message,
         "files": [str(file["name"]) for file in task.attachments],
         "agent_id": task.agent_id,
         "status": str(task.status),

@@ -21,6 +21,9 @@ function load(before) {
   return get(`/api/shared/${token}${before ? `?before=${encodeURIComponent(before)}` : ""}`);
 }
 
+/** A simulated conversation has none of its own. @param {Shared} shared */
+const titleOf = ({ title }) => title || t("conversation.label");
+
 function SharedConversation() {
   const [shared, setShared] = useState(/** @type {Shared | null} */ (null));
   const [problem, setProblem] = useState("");
@@ -28,7 +31,7 @@ function SharedConversation() {
   useEffect(() => {
     load(null).then(setShared, fail);
   }, []);
-  useEffect(() => void (shared && (document.title = `${shared.title} · Segue`)), [shared]);
+  useEffect(() => void (shared && (document.title = `${titleOf(shared)} · Segue`)), [shared]);
   if (problem) return html`<main class="empty" role="alert"><p>${problem}</p></main>`;
   if (!shared) return html`<main aria-busy="true"><div class="skeleton"></div></main>`;
   const add = (/** @type {Shared} */ { items, next }) =>
@@ -36,7 +39,7 @@ function SharedConversation() {
   const showOlder = () => load(shared.next).then(add, fail);
   return html`<main class="column">
     <header class="shared-head">
-      <h1>${shared.title}</h1>
+      <h1>${titleOf(shared)}</h1>
       <p class="about">${t("share.readOnly", { until: moment(shared.expires_at) })}</p>
     </header>
     ${shared.next &&
@@ -50,11 +53,12 @@ function TurnView({ turn }) {
   const { message, files, answer, status } = turn;
   const about = [turn.agent_id, moment(turn.created_at)].join(" · ");
   return html`<article class="turn">
-    <div class="said">
+    ${message &&
+    html`<div class="said">
       <h2 class="unseen">${t("turn.you")}</h2>
       <p>${message}</p>
       ${files.map((name) => html`<p key=${name} class="about"><${Icon} name="file" /> ${name}</p>`)}
-    </div>
+    </div>`}
     <div class="reply">
       <h2 class="unseen">${t("turn.agent")}</h2>
       ${answer
