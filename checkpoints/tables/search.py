@@ -36,8 +36,15 @@ _ADD = "INSERT INTO search_terms (term, position) VALUES {} ON CONFLICT DO NOTHI
 _REMOVE = "DELETE FROM search_terms WHERE position = ? AND term IN ({})"
 _REMOVE_ALL = "DELETE FROM search_terms WHERE position = ?"
 _OF_THREAD = "SELECT position, mode, message, notes, result FROM tasks WHERE thread_id = ?"
-_INDEXED = "SELECT term, position FROM search_terms"
-_TASKS = "SELECT position, task_id, thread_id, mode, message, notes, result FROM tasks ORDER BY position"
+_INDEXED = """
+    SELECT term, position FROM search_terms WHERE (term, position) > (?, ?) ORDER BY term, position LIMIT 5000
+"""
+_TASKS = """
+    SELECT position, task_id, thread_id, mode, message, notes, result FROM tasks WHERE position > ?
+    ORDER BY position LIMIT 200
+"""
+_FIRST = -(2**63)
+"""Sorts before every position of a task."""
 _HAS = "position IN (SELECT position FROM search_terms WHERE term = :{0})"
 _BEGINS = "position IN (SELECT position FROM search_terms WHERE term >= :{0} AND term < :{0}_end)"
 # What a bot was told and answered belongs to its conversation. A copy in a fork is found where the original is gone.
@@ -182,7 +189,7 @@ class Search:
 
         def work(connection: Connection) -> None:
             connection.execute("DELETE FROM search_terms")
-            for row in connection.fetched(_TASKS):
+            for row in _every_task(connection):
                 index_task(connection, row)
 
         await self._database.write(work)
@@ -193,20 +200,30 @@ def _name(n: int) -> str:
     return "word" + "".join(chr(ord("a") + int(digit)) for digit in str(n))
 
 
+def _every_task(connection: Connection) -> Iterator[Row]:
+    position = _FIRST
+    while rows := connection.fetched(_TASKS, (position,)):
+        yield from rows
+        position = rows[-1]["position"]
+
+
 def _differing(connection: Connection) -> list[str]:
     indexed: dict[int, int] = {}
-    for row in connection.execute(_INDEXED):
-        indexed[row["position"]] = indexed.get(row["position"], 0) + _weight(row["term"])
+    last: tuple[str, int] = ("", _FIRST)
+    while rows := connection.fetched(_INDEXED, last):
+        for term, position in rows:
+            indexed[position] = indexed.get(position, 0) + _weight(term)
+        last = tuple(rows[-1])
     found: dict[str, None] = {}
-    for row in connection.fetched(_TASKS):
+    for row in _every_task(connection):
         if indexed.pop(row["position"], 0) != sum(map(_weight, _terms(row))):
             found[str(row["thread_id"])] = None
     return [*found, *("" for _ in indexed)]
 
 
-def _weight(term: str) -> int:
-    """A number whose sum tells sets of words apart."""
-    return int.from_bytes(blake2b(term.encode(errors="surrogatepass"), digest_size=8).digest())
+def _weight(term: object) -> int:
+    """A number whose sum tells sets of words apart; a damaged word may be no text."""
+    return int.from_bytes(blake2b(repr(term).encode(), digest_size=8).digest())
 
 
 def _hit(row: Row, patterns: Sequence[re.Pattern[str]]) -> Hit | None:

@@ -65,7 +65,9 @@ _UNFINISHED = """
 _UNENDED = """
     SELECT tasks.*, CASE WHEN leases.expires_at > :now THEN leases.owner ELSE '' END AS owner
     FROM tasks LEFT JOIN leases USING (thread_id)
-    WHERE copy_of IS NULL AND status IN ({}) ORDER BY position
+    WHERE copy_of IS NULL AND status IN ({statuses}) AND NOT EXISTS (
+        SELECT 1 FROM tasks AS talk WHERE talk.bot_session = tasks.thread_id AND talk.status IN ({statuses})
+    ) ORDER BY position
 """
 _WAITING = """
     SELECT * FROM tasks WHERE status = 'waiting' AND (:prefix = '' OR substr(thread_id, 1, length(:prefix)) = :prefix)
@@ -279,8 +281,11 @@ class Tasks:
         return [(shown(row), row["owner"]) for row in rows]
 
     async def unended(self) -> _Owned:
-        """Return the tasks that have not come to an end, those that wait among them, each as `unfinished`."""
-        statement = _UNENDED.format(sql_list(OPEN))
+        """Return the tasks that have not come to an end, those that wait among them, each as `unfinished`.
+
+        Those of the bot of an unfinished conversation are left out: they go on with that.
+        """
+        statement = _UNENDED.format(statuses=sql_list(OPEN))
         rows = await self._database.read(lambda db: db.fetched(statement, {"now": self._now(db)}))
         return [(shown(row), row["owner"]) for row in rows]
 

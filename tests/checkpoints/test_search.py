@@ -1,6 +1,7 @@
 """Search in messages and answers, in both databases: what is found, and that the index has what the tasks say."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +9,7 @@ from segue.core.conversation import ConversationConfig
 from segue.rehearsal.simulate import converse
 from tests.fakes import answer, call_tool
 
-from .worlds import World
+from .worlds import World, world
 
 
 async def found(here: World, text: str, **options: object) -> list[str]:
@@ -98,6 +99,19 @@ async def test_a_damaged_index_makes_no_hit_and_is_made_again(here: World, chang
     assert await here.app.sessions.unindexed() == ["s"]
     await here.app.sessions.index()
     assert (await found(here, "apples"), await here.app.sessions.unindexed()) == (["s"], [])
+
+
+@pytest.mark.parametrize("term", ["x'6162'", "CAST(x'ff61' AS TEXT)", "17"])
+async def test_a_word_that_is_no_text_any_more_is_reported(tmp_path: Path, term: str) -> None:
+    async with world(str(tmp_path / "segue.db")) as here:
+        here.register("a", [answer("plums")], "react")
+        await here.run("apples", agent="a")
+        await here.database.write(
+            lambda db: db.execute(f"UPDATE search_terms SET term = {term} WHERE term = 'apples'").rowcount
+        )
+        assert "s" in await here.app.sessions.unindexed()
+        await here.app.sessions.index()
+        assert (await found(here, "apples"), await here.app.sessions.unindexed()) == (["s"], [])
 
 
 async def test_what_a_bot_was_told_is_found_in_its_conversation(here: World) -> None:

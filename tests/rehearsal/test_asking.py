@@ -17,6 +17,7 @@ from segue.core.conversation import BotOutput, BotOutputType, Conversation, Conv
 from segue.core.errors import TaskError
 from segue.core.flows import FlowConfig
 from segue.rehearsal import converse
+from segue.rehearsal.segue_bot import attach
 from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan, plan_json
 from tests.polling import until
 
@@ -182,3 +183,25 @@ async def test_a_participant_may_be_synchronous() -> None:
         app.agents.participants.bots.register("parrot", lambda setting: Parrot())
         talk = await converse(app, ConversationConfig(user_mode="scripted_user", script=["hi"], bot_mode="parrot"))
     assert [u.text for u in talk.utterances[:2]] == ["hi", "HI"]
+
+
+async def test_a_bot_has_the_version_of_its_conversation(tmp_path: Path) -> None:
+    def desk(version: str, *script: str, **fields: Any) -> Agent:
+        model = ScriptedChatModel(script)
+        return Agent(agent_id="desk", version=version, model=model, tools=(pay,), on_upgrade="ask", **fields)
+
+    async with segue.open(tmp_path / "segue.db", agents=[desk("1", PAY[0], PAY[0])]) as app:
+        for talk in ("one", "two"):
+            await converse(app, config(approvals="ask"), conversation_id=talk)
+    for talk, old, reply in (("one", [desk("1", PAY[1])], "Done."), ("two", [], "Done by 2.")):
+        async with segue.open(tmp_path / "segue.db", agents=[desk("2", answer("Done by 2."), older=old)]) as app:
+            attach(app)
+            unfinished = {task.thread_id: task.task_id for task in await app.tasks.unfinished()}
+            assert f"{talk}.bot" not in unfinished
+            result = await app.answer(unfinished[talk], "approve")
+            if not old:
+                assert result["question"]["choices"] == ["continue", "pin"]
+                result = await app.answer(unfinished[talk], "continue")
+            assert result["answer"].endswith(f"[BOT] {reply}")
+            (bots,) = await app.tasks(session_id=f"{talk}.bot")
+            assert bots["agent_version"] == ("1" if old else "2")

@@ -47,7 +47,7 @@ class SegueBot:
         self._agent = bot_agent(setting)
 
     async def process(self, conversation: Conversation) -> BotOutput:
-        self._bots.register(self._agent, conversation.conversation_id)
+        await self._register(conversation.conversation_id)
         asked = (conversation.state.get(Role.BOT) or {}).get("asked", [])
         result = await _outside(self._next(conversation, asked))
         while result["status"] == TaskStatus.WAITING:
@@ -68,6 +68,13 @@ class SegueBot:
             usage=result.get("usage", {}),
             error=result.get("error") or "",
         )
+
+    async def _register(self, conversation_id: str) -> None:
+        """Have the agent in the registry, also in place of an older version of it whose task is to be continued."""
+        self._bots.register(self._agent, conversation_id)
+        newest = await self._app.tasks.newest(bot_session(conversation_id))
+        if newest and not newest.is_over:
+            self._bots.register(self._agent.model_copy(update={"agent_id": newest.agent_id}), conversation_id)
 
     async def _next(self, conversation: Conversation, asked: Sequence[Json]) -> Json:
         """Begin this turn's task, or continue it; what the turn before left unfinished is cancelled.
@@ -197,13 +204,17 @@ class Bots(Observer):
 
 
 def bot_agent(setting: Setting) -> Agent:
-    """The agent of the setting with the functions of the API in place of its tools, under an id of its own."""
+    """The agent of the setting with the functions of the API in place of its tools, under an id of its own.
+
+    Its tasks follow their conversation, whose version of the agent it is.
+    """
     agent, seed, language = setting.agent, setting.config.seed, setting.language
-    kept = json.dumps([setting.specs, seed, language], sort_keys=True, default=str)
+    version = [agent.version] if agent.version else []
+    kept = json.dumps([setting.specs, seed, language, *version], sort_keys=True, default=str)
     digest = sha256(kept.encode()).hexdigest()[:8]
     tools = [described(spec) for spec in setting.specs]
     changes = {"agent_id": f"{agent.agent_id[:50]}.{digest}", "tools": tuple(tools), "mcp": (), "seed": seed}
-    return agent.model_copy(update={**changes, "language": language})
+    return agent.model_copy(update={**changes, "language": language, "on_upgrade": "continue", "older": ()})
 
 
 def described(spec: Mapping[str, Any]) -> BoundTool:
