@@ -89,6 +89,7 @@ async function load() {
 
 /** @param {string} session */
 async function loadOnce(session) {
+  if (!session) return; // a new conversation has none yet
   const known = timeline.value.entries;
   const isPart = known.length > 0 && !isWhole;
   isWhole = false;
