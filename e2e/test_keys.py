@@ -2,7 +2,7 @@
 
 import re
 
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 from .conftest import Visit
 from .serving import Service, wait_until
@@ -162,3 +162,30 @@ def test_the_desktop_is_notified_while_the_page_is_hidden(offline: Service, visi
     expect(page.locator(".answer")).to_contain_text("42")
     wait_until(lambda: bool(page.evaluate("said.length > 0")))
     assert page.evaluate("said[0]") == "what is 6 * 7: Done"
+
+
+def test_a_key_of_an_input_method_is_not_the_pages(offline: Service, visit: Visit) -> None:
+    """Enter and Escape choose and leave what it offers; Safari says so by 229 alone."""
+    say(offline, "hello", "typed", origin="page")
+    page = visit(offline, "#/s/typed")
+    expect(page.locator(".turn")).to_have_count(1)
+    field = page.locator(".composer textarea")
+    field.fill("ni hao")
+    press(field, key="Enter", keyCode=229)
+    press(field, key="Enter", isComposing=True)
+    page.get_by_role("button", name="Edit the message").click()
+    edited = page.get_by_role("form", name="Edit the message").get_by_role("textbox")
+    press(edited, key="Enter", keyCode=229)
+    press(edited, key="Escape", isComposing=True)
+    expect(edited).to_have_value("hello")
+    expect(field).to_have_value("ni hao")
+    expect(page.locator(".turn")).to_have_count(1)
+    press(edited, key="Escape")
+    expect(edited).to_have_count(0)
+    press(field, key="Enter")
+    expect(field).to_have_value("")
+
+
+def press(field: Locator, **event: object) -> None:
+    """A key as an input method gives it."""
+    field.dispatch_event("keydown", {"bubbles": True, "cancelable": True, **event})

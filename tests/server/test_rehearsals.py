@@ -108,7 +108,14 @@ def test_a_batch_is_run_and_compared_with_another(viewer: httpx.Client) -> None:
 
 def test_a_batch_that_names_what_is_not_there_is_refused(viewer: httpx.Client, batches: Path) -> None:
     body = {"name": "new", "workflow": "travel_change", "n": 1}
-    for wrong in ({"scenarios": ["none"]}, {"workflow": "none"}, {"bot_agent": "none"}, {"name": "../new"}, {"n": 0}):
+    for wrong in (
+        {"scenarios": ["none"]},
+        {"workflow": "none"},
+        {"bot_agent": "none"},
+        {"name": "../new"},
+        {"name": "𠀀" * 64},
+        {"n": 0},
+    ):
         assert viewer.post("/api/rehearsals", json={**body, **wrong}).status_code in (404, 422), wrong
     assert not (batches / "new").exists()
 

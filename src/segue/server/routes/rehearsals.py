@@ -59,7 +59,7 @@ class BatchView(BaseModel):
 class RehearsalRequest(Configuration):
     """A batch of conversations: the configuration of each, how many, and of which scenarios of its workflow."""
 
-    name: str = Field(pattern=r"^[\w-]+$", max_length=64, examples=["release-3"], description="a new folder's name")
+    name: str = Field(pattern=r"^[\w-]+$", max_length=60, examples=["release-3"], description="a new folder's name")
     n: int = Field(ge=1, le=200, description="how many conversations, the scenarios in turn")
     workers: int = Field(default=1, ge=1, le=4, description="processes")
     scenarios: list[str] = Field(default=[], description="all of the workflow without one")

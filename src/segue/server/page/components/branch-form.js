@@ -4,6 +4,7 @@ import { branch, preview, undoFrom } from "../state/branches.js";
 import { loadMoreTexts, t } from "../texts/index.js";
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { inline } from "./argument-list.js";
+import { isComposing } from "./composing.js";
 import { Icon } from "./icon.js";
 import { loadStyleSheets } from "./style-sheets.js";
 
@@ -33,7 +34,7 @@ export function BranchForm({ task, message, close }) {
   return html`<form
     class="branch-form"
     aria-label=${t(message === null ? "branch.regenerate" : "branch.edit")}
-    onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && close()}
+    onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && !isComposing(event) && close()}
     onSubmit=${(/** @type {Event} */ event) => {
       event.preventDefault();
       if (!isEmpty) void (place ? begin() : show(() => preview(task)));
@@ -78,7 +79,7 @@ function Field({ text, change }) {
     value=${text}
     onInput=${(/** @type {any} */ event) => change(event.target.value)}
     onKeyDown=${(/** @type {KeyboardEvent} */ event) => {
-      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+      if (event.key !== "Enter" || event.shiftKey || isComposing(event)) return;
       event.preventDefault();
       field.current?.form?.requestSubmit();
     }}

@@ -11,6 +11,7 @@ import { t } from "../texts/index.js";
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { AttachButton } from "./attach-button.js";
 import { AgentMenu, ModeMenu } from "./choices.js";
+import { isComposing } from "./composing.js";
 import { Icon } from "./icon.js";
 import { lazy } from "./lazy.js";
 
@@ -101,7 +102,7 @@ function write({ target }) {
 
 /** Enter sends, but not while an input method composes a character. @param {KeyboardEvent} event */
 function sendOnEnter(event) {
-  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  if (event.key !== "Enter" || event.shiftKey || isComposing(event)) return;
   event.preventDefault();
   /** @type {HTMLTextAreaElement} */ (event.target).form?.requestSubmit();
 }

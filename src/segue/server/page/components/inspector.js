@@ -5,6 +5,7 @@ import { useRead } from "../state/signals.js";
 import { openPanel, store } from "../state/store.js";
 import { loadPanelTexts, t, textOf } from "../texts/index.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/htm-preact.js";
+import { isComposing } from "./composing.js";
 import { IconButton } from "./icon-button.js";
 import { lazy } from "./lazy.js";
 
@@ -31,7 +32,7 @@ export function Inspector() {
   return html`<aside
     class="inspector"
     aria-label=${t("inspector.label")}
-    onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && close()}
+    onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && !isComposing(event) && close()}
   >
     <header>
       <div class="tab-groups" onKeyDown=${onKey}>

@@ -1,10 +1,11 @@
 // @ts-check
 /** Keys that work anywhere on the page. */
 import { store } from "../state/store.js";
+import { isComposing } from "./composing.js";
 import { startNew } from "./sidebar.js";
 
 document.addEventListener("keydown", (event) => {
-  if (event.altKey || event.isComposing) return;
+  if (event.altKey || isComposing(event)) return;
   const act = actOf(event);
   if (!act) return;
   event.preventDefault();

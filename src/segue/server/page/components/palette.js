@@ -10,6 +10,7 @@ import { chosenAgent, openPanel, shownRow, store } from "../state/store.js";
 import { cancel, pause } from "../state/task-actions.js";
 import { chosenLanguage, language, moment, t, textOf } from "../texts/index.js";
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
+import { isComposing } from "./composing.js";
 import { Dialog } from "./dialog.js";
 import { Icon } from "./icon.js";
 import { closeDrawer, startNew } from "./sidebar.js";
@@ -47,7 +48,7 @@ export function Palette({ close, begin = "", within = "" }) {
   };
   const onKey = (/** @type {KeyboardEvent} */ event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (event.key === "Enter" && !event.isComposing) act(found[chosen]);
+    if (event.key === "Enter" && !isComposing(event)) act(found[chosen]);
     else if (step && found.length) setPlace((chosen + step + found.length) % found.length);
     else return;
     event.preventDefault();

@@ -3,6 +3,7 @@
 import { change, titleOf } from "../state/sessions.js";
 import { t } from "../texts/index.js";
 import { html, useEffect, useRef } from "../vendor/htm-preact.js";
+import { isComposing } from "./composing.js";
 
 /** @import { SessionRow } from "../state/types.js" */
 
@@ -28,7 +29,7 @@ export function TitleInput({ row, close }) {
       maxlength="200"
       aria-label=${t("session.title")}
       onBlur=${save}
-      onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && close()}
+      onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && !isComposing(event) && close()}
     />
   </form>`;
 }

@@ -55,7 +55,7 @@ function Fields({ workflows, names, started, close }) {
   return html`<form class="form" aria-label=${t("rehearsals.run")} onSubmit=${submit}>
     <label>
       <span>${t("rehearsal.name")}</span>
-      <input required pattern="[\\w\\-]+" maxlength="64" value=${form.name}
+      <input required pattern="[\\w\\-]+" maxlength="60" value=${form.name}
         onInput=${(/** @type {any} */ event) => set({ name: event.target.value })} />
     </label>
     <${Choice} label=${t("rehearsal.workflow")} value=${form.workflow}
