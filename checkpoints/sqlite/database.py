@@ -198,6 +198,8 @@ async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Sqlite
         _check_place(path)
         with translated(path):
             await asyncio.to_thread(check_log, file_of(path))
+            if is_read_only(path) and not _has_log(file_of(path)):
+                opened.callback(_remove_log, file_of(path))
             prepare = _check if is_read_only(path) else _prepare
             await asyncio.to_thread(prepare, path, lock_timeout)
         database = SqliteDatabase(path, lock_timeout, temporary)
@@ -248,6 +250,21 @@ def _connect(path: str, timeout: float, query_only: bool) -> SqliteConnection:
     connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
     connection.execute(f"PRAGMA query_only = {int(query_only)}")
     return connection
+
+
+def _has_log(file: str) -> bool:
+    """Whether the database has a log beside it, as it has while it is in use."""
+    return Path(f"{file}-wal").exists()
+
+
+def _remove_log(file: str) -> None:
+    """Have SQLite remove the log's files, which reading creates; it keeps them where another process has the file."""
+    address = f"{Path(file).absolute().as_uri()}?mode=rw"
+    with (
+        contextlib.suppress(sqlite3.Error),  # the file may not be written: then they stay, and are empty
+        contextlib.closing(sqlite3.connect(address, uri=True)) as connection,
+    ):
+        connection.execute("SELECT 1 FROM sqlite_master").fetchall()
 
 
 def _check(path: str, timeout: float) -> None:

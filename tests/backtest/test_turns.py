@@ -1,9 +1,11 @@
 """Recorded turns answered anew: what is compared, and that no tool with an effect ever runs."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
+from shutil import copy
 from typing import Any
 
 import pytest
@@ -180,6 +182,18 @@ async def test_a_conversation_is_not_held_anew(tmp_path: Path) -> None:
             before = await app.tasks(limit=-1)
             made = await app.backtest("talk", model="recorded")
             assert ([task.message for task in made.tasks], await app.tasks(limit=-1)) == (["Thanks"], before)
+
+
+async def test_a_database_is_read_alone_and_in_use(recorded: Path, tmp_path: Path) -> None:
+    database = Path(copy(recorded, tmp_path))
+    assert (await backtested(database, model="recorded")).summary["same"] == 2
+    assert os.listdir(tmp_path) == [database.name]
+    async with segue.open(database) as app:
+        await app.ask("Hello", session_id="new", agent="travel", model="offline")
+        made = await backtested(database, model="recorded")
+        assert sorted({task.session_id for task in made.tasks}) == ["new", "s"]
+        assert (await app.ask("Again", session_id="new", agent="travel", model="offline"))["status"] == "done"
+    assert os.listdir(tmp_path) == [database.name]
 
 
 async def test_sessions_are_selected(recorded: Path) -> None:

@@ -2,16 +2,20 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
 from ..checkpoints.storage import Storage
 from ..core.agents import Agent
 from ..core.context import RunContext
 from ..core.conversation import Conversation
+from ..core.participants import API
 from ..nodes.conversation.init import read_config
-from ..nodes.conversation.roles import bot_setting
+from ..nodes.conversation.participants.apis import ToolsAPI
+from ..nodes.conversation.roles import api_of, bot_setting
 from ..nodes.shared.context import NodeContext
 from ..registry import Registry, services_of
-from ..rehearsal.segue_bot import bot_agent
+from ..rehearsal.segue_bot import ConversationExecutor, bot_agent
 from .recording import RecordedTurn
 
 
@@ -30,16 +34,26 @@ async def bots_of(storage: Storage, registry: Registry, turns: Iterable[Recorded
             work = NodeContext(services_of(registry, lambda _: None), RunContext(), registry.agent(config.bot_agent))
             language = task.language or "en"
             conversation = Conversation(conversation_id=talk.thread_id, config=config, language=language)
-            agent = bot_agent(bot_setting(conversation, work))
-            found[task.agent_id] = agent.model_copy(update={"agent_id": task.agent_id})
+            setting = bot_setting(conversation, work)
+            agent = bot_agent(setting)
+            tools = tuple(_marked(tool, api_of(conversation, work)) for tool in agent.tools)
+            own = {"agent_id": task.agent_id, "tools": tools, "model": setting.model or agent.model}
+            found[task.agent_id] = agent.model_copy(update=own)
     return found
+
+
+def _marked(tool: Any, api: API) -> Any:
+    """A function of the API, which only reads if the API's tool, or else its specification, says so."""
+    known = api.tools.get(tool.name) if isinstance(api, ToolsAPI) else None
+    read_only = known.read_only if known else bool(tool.spec.get("segue", {}).get("read_only"))
+    return replace(tool, marks=replace(tool.marks, read_only=read_only))
 
 
 @contextmanager
 def registered(registry: Registry, bots: dict[str, Agent]) -> Iterator[None]:
     """Have the bots in the registry meanwhile."""
     for agent in bots.values():
-        registry.register(agent)
+        registry.register(agent, ConversationExecutor())
     try:
         yield
     finally:

@@ -108,6 +108,8 @@ class TaskReport:
     tokens: Sides
     seconds: Sides
     answered: dict[str, int] = field(default_factory=dict)
+    calls: Sequence[Json] = ()
+    """What it calls now: {"name", "arguments"}."""
     stand_ins: Sequence[Json] = ()
     """Calls that a stand-in answered: {"name", "arguments", "result"}."""
     success: tuple[bool | None, bool | None] = (None, None)

@@ -25,6 +25,7 @@ from .judge import judged
 from .recording import RecordedTurn, Recording, age
 from .stand_in import Policy, check_author, check_policy
 from .steps import decided_anew, steps_of
+from .success import by_rating, by_scenario
 from .turn import Setup, TurnRun
 
 CONCURRENT = 8
@@ -132,7 +133,7 @@ class Backtest:
 
     @property
     def success(self) -> Change | None:
-        """How the success of tasks changed, where a judge says so; None where none does."""
+        """How the success of tasks changed, where it is known: by rating, rehearsal or judge; None where it is not."""
         known = [task.success for task in self.tasks if None not in task.success]
         if not known:
             return None
@@ -235,7 +236,8 @@ async def _tasks(
     with registered(setup.registry, await bots_of(setup.storage, setup.registry, turns)):
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(turn)) for turn in turns]
-    return [report for task in tasks if (report := task.result())]
+    reports = [report for task in tasks if (report := task.result())]
+    return await by_scenario(setup.storage, turns, reports)
 
 
 def _ignore(done: int, total: int) -> None:
@@ -270,7 +272,7 @@ async def _steps(setup: Setup, recording: Recording, recorded: RecordedTurn) -> 
     worst = min(made, key=lambda step: [*Verdict].index(step.verdict))
     first = next((step.difference for step in made if step.difference), None)
     then = recorded_behaviour(recorded, setup.tools_then(recorded))
-    return TaskReport(
+    report = TaskReport(
         session_id=recorded.task.thread_id,
         task_id=recorded.task.task_id,
         verdict=worst.verdict,
@@ -283,6 +285,7 @@ async def _steps(setup: Setup, recording: Recording, recorded: RecordedTurn) -> 
         seconds=sides(then.seconds, None),
         steps=[step.verdict for step in made],
     )
+    return by_rating(recorded.task, report)
 
 
 async def _turn(setup: Setup, recorded: RecordedTurn) -> TaskReport:
@@ -305,12 +308,13 @@ async def _turn(setup: Setup, recorded: RecordedTurn) -> TaskReport:
         tokens=sides(_tokens(then), _tokens(now)),
         seconds=sides(then.seconds, now.seconds),
         answered=dict(Counter(call.answered for call in now.calls)),
+        calls=[call.json() for call in now.ran],
         stand_ins=[{**call.json(), "result": call.stand_in} for call in now.calls if call.answered == "stand_in"],
     )
-    if setup.judge is None or verdict is Verdict.SAME:
-        return report
-    agent = setup.registry.get(recorded.task.agent_id)
-    return await judged(setup.judge, recorded, agent.prompt if agent else "", then, now, report)
+    if setup.judge and verdict is not Verdict.SAME:
+        agent = setup.registry.get(recorded.task.agent_id)
+        report = await judged(setup.judge, recorded, agent.prompt if agent else "", then, now, report)
+    return by_rating(recorded.task, report)
 
 
 def _tokens(behaviour: Behaviour) -> int:

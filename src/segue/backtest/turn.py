@@ -18,7 +18,7 @@ from ..checkpoints.storage import Storage
 from ..core.agents import Agent
 from ..core.approval import Grant
 from ..core.attachments import naming
-from ..core.calls import FRESH, CallResult, Execution, Executor
+from ..core.calls import FRESH, CallResult, Execution
 from ..core.context import AppContext, Services
 from ..core.errors import SegueError, UnknownMode, UnreadableReply
 from ..core.models import Model
@@ -35,6 +35,7 @@ from ..registry import Registry
 from ..rehearsal.cassette import Cassette, RecordedModel
 from ..rehearsal.cassette.cassette import Answer, ToolCall, asked_of
 from ..rehearsal.cassette.tape import RecordedIds, Tape
+from ..rehearsal.segue_bot import ConversationExecutor
 from ..runtime.modes import chat_graph
 from ..runtime.run import question_of, recursion_limit, stored_answer
 from ..runtime.runner import thread_config
@@ -81,9 +82,18 @@ class Setup:
         Raises:
             UnknownAgent, UnknownModel, MissingKey.
         """
-        return self.author or self.registry.model_for(
-            self.agent(recorded), "" if self.model == RECORDED else self.model
-        )
+        return self.author or self.registry.model_for(self.agent(recorded), self.model_of(recorded))
+
+    def model_of(self, recorded: RecordedTurn) -> str:
+        """The model in place of the agent's own: that of the backtest, else the one that the message named.
+
+        A task of an agent without a model remembers that of the environment, which nobody named.
+        """
+        if self.model:
+            return "" if self.model == RECORDED else self.model
+        agent = (self.unchanged or self.registry).agent(recorded.task.agent_id)
+        environment = self.registry.environment_model(agent.model_copy(update={"model": None}))
+        return "" if agent.model is None or recorded.task.model == environment else recorded.task.model
 
     @property
     def graph(self) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -196,7 +206,7 @@ class TurnExecutor:
         then = setup.tools_then(recorded)
         self._left = [(key_of(call.name, call.arguments, then), call) for call in recorded.turn.tool_calls]
         self._used: dict[str, ToolCall] = {}
-        self.marks: Executor = TOOLS
+        self.marks = setup.registry.executor_of(recorded.task.agent_id) or TOOLS
         """Says what needs approval, and what may run beside others."""
 
     def needs_approval(self, tool: Tool) -> bool:
@@ -254,7 +264,7 @@ class TurnExecutor:
             return CallResult.failed(text), "refused"
         if stored:
             return stored, "recording"
-        if tool.read_only and self._setup.live_reads:
+        if tool.read_only and self._setup.live_reads and not isinstance(self.marks, ConversationExecutor):
             return await TOOLS.execute(execution), "live"
         return await self._stand_in(execution)
 
@@ -345,7 +355,6 @@ class TurnRun:
     def context(self) -> AppContext:
         """What the turn's graph runs with: recorded results, ids and time, and nothing that is stored."""
         task, turn, registry = self._recorded.task, self._recorded.turn, self._setup.registry
-        model = "" if self._is_recorded else self._setup.model
 
         async def notes(task_id: str) -> Sequence[str]:
             if self._notes is not None:
@@ -370,7 +379,12 @@ class TurnRun:
             client_tools=client_tools(task.client_tools, turn.language or "en"),
             reply_options=ReplyOptions.of(task.reply_options),
         )
-        names = {"agent": task.agent_id, "mode": task.mode, "user_id": task.user_id, "model": model}
+        names = {
+            "agent": task.agent_id,
+            "mode": task.mode,
+            "user_id": task.user_id,
+            "model": self._setup.model_of(self._recorded),
+        }
         return AppContext.carrying(services, **names, language=task.language or "")
 
     def _clock(self) -> float:

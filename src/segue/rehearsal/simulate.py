@@ -1,14 +1,14 @@
 """One conversation as a task of an app."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from ..app import App
 from ..core.context import Ids, RunContext
 from ..core.conversation import MODE, Conversation, ConversationConfig, Role, Utterance, bot_session
 from ..core.errors import ConfigurationError, ThreadExists, UnknownThread
-from ..core.events import Uttered
+from ..core.events import Event, Uttered
 from ..core.origin import MessageOrigin
-from ..core.records import Json, RequestKey
+from ..core.records import Json, RequestKey, Task
 from ..core.task_status import ENDED, TaskStatus
 from ..nodes.conversation.init import read_config, with_language
 from ..nodes.conversation.roles import check_participants
@@ -171,13 +171,17 @@ async def load_conversation(app: App, conversation_id: str) -> Conversation:
     task = await app.tasks.newest(conversation_id)
     if task is None or task.mode != MODE:
         raise UnknownThread(conversation_id)
-    events = await app.tasks.events(task.task_id)
+    return conversation_in(task, await app.tasks.events(task.task_id))
+
+
+def conversation_in(task: Task, events: Iterable[Event]) -> Conversation:
+    """The conversation of a task, as far as its events show it."""
     utterances = tuple(Utterance.of(event.utterance) for event in events if isinstance(event, Uttered))
     ended: Json = (task.result or {}).get("conversation", {})
     config = read_config(task.message)
     first = next((u.text for u in utterances if u.role is Role.USER and u.text), "")
     return Conversation(
-        conversation_id=conversation_id,
+        conversation_id=task.thread_id,
         config=config,
         utterances=utterances,
         state=ended.get("state", {}),

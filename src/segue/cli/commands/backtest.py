@@ -159,10 +159,11 @@ def _print(made: "Backtest", language: str) -> None:
         typer.echo(backtest_text("coverage", language, share=f"{made.coverage:.0%}"))
     if made.stand_ins:
         typer.echo(backtest_text("stood_in", language, n=made.stand_ins))
-    if change := made.beyond_baseline:
-        text = "is_noise" if not change.exceeds_noise else "exceeds_noise"
-        numbers = {"worse": change.worse, "better": change.better, "p": f"{change.p_value:.3g}"}
-        typer.echo(backtest_text(text, language, **numbers))
+    noise = "exceeds_noise" if made.beyond_baseline and made.beyond_baseline.exceeds_noise else "is_noise"
+    for text, change in ((noise, made.beyond_baseline), ("successes", made.success)):
+        if change:
+            numbers = {"worse": change.worse, "better": change.better, "p": f"{change.p_value:.3g}"}
+            typer.echo(backtest_text(text, language, **numbers))
     if share := made.agreement:
         interval = f"{share.value:.0%} ({share.low:.0%} – {share.high:.0%})"
         typer.echo(backtest_text("agreement", language, share=interval))
