@@ -81,7 +81,7 @@ _OF = """
     WHERE (CAST(:agent_id AS TEXT) IS NULL OR agent_id = :agent_id)
         AND (CAST(:thread_id AS TEXT) IS NULL OR thread_id = :thread_id)
         AND (:prefix = '' OR substr(thread_id, 1, length(:prefix)) = :prefix)
-        AND updated_at >= :since AND created_at <= :until
+        AND updated_at >= :since AND (:any_time OR created_at <= :until)
 """
 _WITH_STATUS = " AND CASE WHEN status = 'paused' AND requested IS NULL THEN 'running' ELSE status END IN ({})"
 _LIST = """
@@ -336,7 +336,7 @@ class Tasks:
         earlier.
         """
         values = {"agent_id": agent_id, "thread_id": thread_id, "prefix": prefix, "since": since, "until": until}
-        values |= {"limit": _most(limit), "before": before}
+        values |= {"limit": _most(limit), "before": before, "any_time": until == math.inf}
         statement = _LIST.format(of=_of(statuses))
         return [shown(row) for row in await self._database.read(lambda db: db.fetched(statement, values))]
 
@@ -350,7 +350,7 @@ class Tasks:
     ) -> int:
         """Count the tasks that `list` would return without a limit."""
         values = {"agent_id": agent_id, "thread_id": thread_id, "prefix": prefix, "since": since}
-        values["until"] = math.inf
+        values |= {"until": math.inf, "any_time": True}
         statement = f"SELECT count(*) AS tasks {_of(statuses)}"
         (row,) = await self._database.read(lambda db: db.fetched(statement, values))
         return int(row["tasks"])
