@@ -239,7 +239,7 @@ def test_tools_of_mcp_servers_are_listed_and_a_dead_server_is_named(tmp_path: Pa
     listed = CliRunner().invoke(app, ["agents", "--agents", str(tmp_path / "a.toml")], env={"COLUMNS": "300"}).stdout
     for text in (report, listed):
         assert "stock, label, picture" in text
-    wrapped = "The MCP server 'gone' cannot be used"
+    wrapped = "The MCP server 'gone' cannot be used:"
     assert {*wrapped.split()} <= {*listed.split()}
     as_json = CliRunner().invoke(app, ["agents", "--json", "--agents", str(tmp_path / "a.toml")]).stdout
     assert {row["agent"]: row["mcp_servers"] for row in json.loads(as_json)[-2:]} == {
