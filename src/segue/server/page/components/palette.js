@@ -123,7 +123,7 @@ function sessionEntry(row) {
 }
 
 /** @param {Hit} hit @param {string} [about] @returns {Entry} */
-function hitEntry(hit, about = hit.title.slice(0, 24)) {
+function hitEntry(hit, about = hit.title) {
   const act = () => showHit(hit);
   return { key: `h${hit.task_id}`, group: t("search.said"), icon: "search", label: hit.snippet, about, act };
 }
@@ -135,7 +135,7 @@ function agents() {
     group: t("composer.agent"),
     icon: "agent",
     label: id,
-    about: description.slice(0, 40),
+    about: description,
     act: () => void (store.agent.value = id),
   }));
 }

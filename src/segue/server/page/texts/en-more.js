@@ -12,7 +12,7 @@ export default {
   "session.deleteTitle": "Delete this session?",
   "session.deleteText": "“{title}” and all of its versions will be deleted. Forks are kept. This cannot be undone.",
   "palette.title": "Search and commands",
-  "palette.label": "Search sessions and messages, or choose a command",
+  "palette.label": "Search, or choose a command",
   "palette.none": "Nothing matches.",
   "palette.commands": "Commands",
   "palette.dark": "Use the dark theme",

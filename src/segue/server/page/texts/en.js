@@ -5,7 +5,7 @@ export default {
   "app.notLoaded": "This part of the page could not be loaded. Trying again.",
   "sidebar.label": "Sessions",
   "sidebar.new": "New chat",
-  "sidebar.search": "Search sessions and messages",
+  "sidebar.search": "Search all sessions",
   "sidebar.open": "Open the sidebar",
   "sidebar.close": "Close the sidebar",
   "sidebar.none": "Your conversations appear here.",

@@ -12,7 +12,7 @@ export default {
   "session.deleteTitle": "删除这个会话？",
   "session.deleteText": "“{title}”及其所有版本将被删除，由它分叉出的会话会保留。此操作无法撤销。",
   "palette.title": "搜索与命令",
-  "palette.label": "搜索会话和消息，或选择命令",
+  "palette.label": "搜索，或选择命令",
   "palette.none": "没有匹配项。",
   "palette.commands": "命令",
   "palette.dark": "使用深色主题",

@@ -5,7 +5,7 @@ export default {
   "app.notLoaded": "页面的这一部分加载失败，正在重试。",
   "sidebar.label": "会话",
   "sidebar.new": "新对话",
-  "sidebar.search": "搜索会话和消息",
+  "sidebar.search": "搜索所有会话",
   "sidebar.open": "打开侧边栏",
   "sidebar.close": "关闭侧边栏",
   "sidebar.none": "你的对话会显示在这里。",
