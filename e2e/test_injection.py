@@ -50,7 +50,9 @@ def test_no_answer_of_the_service_is_a_page_of_its_own_making(offline: Service, 
     described = offline.api.get("/openapi.json").json()["paths"]
     for path in (path.replace("{task_id}", task_id) for path in described):
         kind = offline.api.get(re.sub(r"\{\w+\}", "injected", path)).headers["content-type"]
-        assert kind.partition(";")[0] in ("application/json", "text/event-stream", "text/plain"), path
+        assert kind.partition(";")[0] in ("application/json", "application/yaml", "text/event-stream", "text/plain"), (
+            path
+        )
 
 
 def test_a_client_is_told_the_script_as_the_text_that_it_is(offline: Service, tab: Open) -> None:
