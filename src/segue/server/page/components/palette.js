@@ -172,6 +172,7 @@ function commands() {
       ? command("inbox", "notify.off", () => void (store.notify.value = ""))
       : command("inbox", "notify.on", async () => void (store.notify.value = await allowed())),
   ];
+  if (store.session.value) own.push(command("search", "header.search", () => void (store.dialog.value = "find")));
   if (turn) own.push(command("pause", "composer.pause", () => pause(turn)));
   if (turn) own.push(command("stop", "composer.stop", () => cancel(turn)));
   return row ? [...own, ...ofSession(row)] : own;
@@ -180,7 +181,6 @@ function commands() {
 /** @param {SessionRow} row @returns {Entry[]} */
 function ofSession({ session_id: id, pinned, archived }) {
   return [
-    command("search", "header.search", () => void (store.dialog.value = "find")),
     command("pin", pinned ? "session.unpin" : "session.pin", () => change(id, { pinned: !pinned })),
     command("archive", archived ? "session.unarchive" : "session.archive", () => change(id, { archived: !archived })),
     command("trash", "session.delete", () => void (store.dialog.value = `delete:${id}`)),
