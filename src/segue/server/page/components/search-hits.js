@@ -41,7 +41,7 @@ function Found({ hit, query }) {
     showHit(hit);
   };
   return html`<a class="hit" href=${sessionAddress(hit.session_id)} onClick=${show}>
-    <span class="about"><span class="title">${hit.title}</span> ${moment(hit.created_at)}</span>
+    <span class="about">${moment(hit.created_at)} <span class="title">${hit.title}</span></span>
     <span>${marked(hit.snippet, query.trim().split(/\s+/)[0])}</span>
   </a>`;
 }
