@@ -33,6 +33,17 @@ async function askToNotify() {
   store.notify.value = await allowed();
 }
 
+/** Milliseconds between two looks for what is asked, and how many there are. */
+const AGAIN = 50;
+const LOOKS = 100;
+
+/** Focus what is asked, once it is shown and the dialog, which gives the focus back, is gone. */
+function focusAsked(left = LOOKS) {
+  const asked = /** @type {HTMLElement | null} */ (document.querySelector(".ask"));
+  if (asked && !document.querySelector("dialog")) asked.focus();
+  else if (left) setTimeout(focusAsked, AGAIN, left - 1);
+}
+
 /** @param {{ task: WaitingTask, close: () => void }} props */
 function Entry({ task, close }) {
   const names = namesOf(task.calls);
@@ -43,7 +54,7 @@ function Entry({ task, close }) {
     close();
     closeDrawer();
     goTo(task.session_id);
-    requestAnimationFrame(() => /** @type {HTMLElement | null} */ (document.querySelector(".ask"))?.focus());
+    focusAsked();
   };
   return html`<button type="button" onClick=${show}>
     <${Icon} name=${task.kind === "approval" ? "tool" : "question"} />
