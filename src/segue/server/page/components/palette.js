@@ -3,7 +3,7 @@
 import { openTurn } from "../state/conversation.js";
 import { allowed } from "../state/notify.js";
 import { goTo } from "../state/router.js";
-import { find, showHit } from "../state/search.js";
+import { showHit, useHits } from "../state/search.js";
 import { change, titleOf } from "../state/sessions.js";
 import { useRead } from "../state/signals.js";
 import { chosenAgent, openPanel, shownRow, store } from "../state/store.js";
@@ -18,8 +18,6 @@ import { closeDrawer, startNew } from "./sidebar.js";
 /** @import { Hit, SessionRow } from "../state/types.js" */
 /** @typedef {{ key: string, group: string, icon: string, label: string, about?: string, act: () => void }} Entry */
 
-/** Milliseconds that a person stops typing before messages are searched. */
-const PAUSE = 150;
 const MOST = 8;
 
 /** @param {{ close: () => void, begin?: string, within?: string }} props `begin` is "/" for commands alone,
@@ -27,15 +25,10 @@ const MOST = 8;
 export function Palette({ close, begin = "", within = "" }) {
   const [query, setQuery] = useState(begin);
   const [place, setPlace] = useState(0);
-  const [hits, setHits] = useState(/** @type {Hit[]} */ ([]));
   const input = useRef(/** @type {HTMLInputElement | null} */ (null));
   const sessions = useRead(() => store.sessions.value ?? []);
   useEffect(() => input.current?.focus(), []);
-  useEffect(() => {
-    if (query.startsWith("/") && !within) return setHits([]);
-    const timer = setTimeout(() => find(query, within).then(setHits, () => setHits([])), PAUSE);
-    return () => clearTimeout(timer);
-  }, [query]);
+  const hits = useHits(saidIn(query, within), within) ?? [];
   const found = within ? hits.map((hit) => hitEntry(hit, moment(hit.created_at))) : entries(query, sessions, hits);
   const label = t(within ? "header.search" : "palette.label");
   const chosen = Math.min(place, found.length - 1);
@@ -74,6 +67,9 @@ export function Palette({ close, begin = "", within = "" }) {
     ${!found.length && query && html`<p class="empty" role="status">${t("palette.none")}</p>`}
   <//>`;
 }
+
+/** What is sought in messages: not a command. @param {string} query @param {string} within */
+const saidIn = (query, within) => (query.startsWith("/") && !within ? "" : query);
 
 /** @param {{ found: Entry[], chosen: number, act: (entry: Entry) => void }} props */
 function Entries({ found, chosen, act }) {

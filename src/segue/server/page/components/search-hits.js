@@ -1,28 +1,21 @@
 // @ts-check
 /** Where the text of the search was said, below the sessions that have it in their title. */
 import { sessionAddress } from "../state/router.js";
-import { find, showHit } from "../state/search.js";
+import { showHit, useHits } from "../state/search.js";
 import { useRead } from "../state/signals.js";
 import { store } from "../state/store.js";
 import { loadMoreTexts, moment, t } from "../texts/index.js";
-import { html, useEffect, useState } from "../vendor/htm-preact.js";
+import { html } from "../vendor/htm-preact.js";
 import { closeDrawer } from "./sidebar.js";
 
 /** @import { Hit } from "../state/types.js" */
 
 await loadMoreTexts();
 
-/** Milliseconds that a person stops typing before messages are searched. */
-const PAUSE = 150;
-
 export function SearchHits() {
   const query = useRead(() => store.search.value);
   const sessions = useRead(() => store.sessions.value); // what was deleted is found no more
-  const [hits, setHits] = useState(/** @type {Hit[] | null} */ (null));
-  useEffect(() => {
-    const timer = setTimeout(() => find(query).then(setHits, () => setHits([])), PAUSE);
-    return () => clearTimeout(timer);
-  }, [query, sessions]);
+  const hits = useHits(query, "", sessions);
   if (!hits) return null;
   if (!hits.length) return html`<p class="empty" role="status">${t("search.none")}</p>`;
   return html`<section aria-label=${t("search.said")}>
