@@ -1,6 +1,7 @@
 """INPUT: the next recursion begins, if the budget allows."""
 
 from segue.core.events import Phase, RecursionStart
+from segue.core.tools import RECALL
 from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
@@ -34,4 +35,4 @@ def _spent(state: ReactState, work: NodeContext) -> str:
         return phrase("spent_unreadable", language, n=MOST_UNREADABLE)
     if work.seconds_since(state["started_at"]) > agent.budget.seconds:
         return phrase("spent_seconds", language, n=f"{agent.budget.seconds:g}")
-    return repeated_failure(rounds_of(state), [*work.tools, "recall"], language)
+    return repeated_failure(rounds_of(state), [*work.tools, RECALL], language)

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 
 from segue.core.calls import CallResult
 from segue.core.records import Call
-from segue.core.tools import CallKey, Ledger, Tool
+from segue.core.tools import RECALL, CallKey, Ledger, Tool
 from segue.prompts.catalogue import phrase
 from segue.tools.builtin import recall_tool
 
@@ -98,7 +98,7 @@ def with_refs(line: str, refs: Sequence[str]) -> str:
 
 def available_tools(state: ReactState, work: NodeContext) -> Mapping[str, Tool]:
     """The agent's tools and `recall`, which a prompt offers once it does not hold every result whole."""
-    if "recall" in work.tools:
+    if RECALL in work.tools:
         return work.tools
 
     async def look_up(ref: str) -> str | None:
@@ -107,7 +107,7 @@ def available_tools(state: ReactState, work: NodeContext) -> Mapping[str, Tool]:
             return "\n".join(result.line for result in earlier.values())
         return await _whole(earlier[ref], work) if ref in earlier else None
 
-    return {**work.tools, "recall": recall_tool(look_up, work.agent.budget.result_chars // 2)}
+    return {**work.tools, RECALL: recall_tool(look_up, work.agent.budget.result_chars // 2)}
 
 
 def offered(tools: Mapping[str, Tool], work: NodeContext) -> Mapping[str, Tool]:
@@ -154,7 +154,7 @@ async def earlier_results(state: ReactState, ledger: Ledger | None) -> dict[str,
     """All results by ref, oldest first; those of `recall` itself aside."""
     finished = await ledger.finished() if ledger else ()
     found = [*map(_of_call, finished), *_of_messages(state), *_of_records(state)]
-    return {result.ref: result for result in found if result.name != "recall"}
+    return {result.ref: result for result in found if result.name != RECALL}
 
 
 def _of_call(call: Call) -> EarlierResult:

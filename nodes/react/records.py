@@ -9,7 +9,7 @@ from segue.core.calls import CallResult, PendingCall
 from segue.core.decision import ActionType, Decision
 from segue.core.events import ToolCall
 from segue.core.plan import Step
-from segue.core.tools import CallKey
+from segue.core.tools import RECALL, CallKey
 
 from ..shared.call_runner import CallRunner, call_events
 from ..shared.context import NodeContext
@@ -82,7 +82,7 @@ def _repaired(state: ReactState, decision: Decision) -> str:
 
 def runner_of(state: ReactState, work: NodeContext) -> CallRunner:
     """What runs the calls of this recursion."""
-    recalls = any(call["name"] == "recall" for call in state["calls"])
+    recalls = any(call["name"] == RECALL for call in state["calls"])
     tools = available_tools(state, work) if recalls else work.tools
     return CallRunner(
         work,

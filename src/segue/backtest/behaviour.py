@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..core.records import Json
-from ..core.tools import Tool
+from ..core.tools import RECALL, Tool, has_effect
 from ..nodes.shared.approval import all_arguments
 from ..rehearsal.cassette.cassette import ToolCall
 from ..rehearsal.report.outcome import canonical
@@ -15,8 +15,6 @@ from .recording import RecordedTurn
 Answered = Literal["recording", "live", "stand_in", "missing", "refused", "nothing"]
 """What answered a call: the recording, its tool, a stand-in; its tool is missing, or refused the arguments."""
 RAN: Sequence[Answered] = ("recording", "live", "stand_in", "nothing")
-OWN_TOOLS = ("recall",)
-"""Tools of the engine, which only read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +75,15 @@ def _whole(arguments: Mapping[str, Any], tool: Tool | None) -> Json:
 def call_of(name: str, arguments: Mapping[str, Any], tools: Mapping[str, Tool], answered: Answered) -> MadeCall:
     """A call as it is compared; one of an unknown tool has effects."""
     tool = tools.get(name)
-    effect = not tool.read_only if tool else name not in OWN_TOOLS
     key, whole = key_of(name, arguments, tools), _whole(arguments, tool)
-    return MadeCall(name=name, arguments=dict(arguments), whole=whole, key=key, effect=effect, answered=answered)
+    return MadeCall(
+        name=name,
+        arguments=dict(arguments),
+        whole=whole,
+        key=key,
+        effect=has_effect(name, tool),
+        answered=answered,
+    )
 
 
 def recorded_behaviour(recorded: RecordedTurn, tools: Mapping[str, Tool]) -> Behaviour:
@@ -89,7 +93,7 @@ def recorded_behaviour(recorded: RecordedTurn, tools: Mapping[str, Tool]) -> Beh
         status=turn.status,
         answer=turn.answer,
         error=turn.error or turn.failure,
-        calls=[_recorded(call, tools) for call in turn.tool_calls if call.name not in OWN_TOOLS],
+        calls=[_recorded(call, tools) for call in turn.tool_calls if call.name != RECALL],
         usage=recorded.usage,
         seconds=recorded.seconds,
     )

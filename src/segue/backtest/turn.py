@@ -25,7 +25,7 @@ from ..core.models import Model
 from ..core.question import CLIENT_CALLS
 from ..core.records import Call, Json
 from ..core.reply_options import ReplyOptions
-from ..core.tools import CallKey, Claim, Ledger, Tool
+from ..core.tools import RECALL, CallKey, Claim, Ledger, Tool
 from ..memory.files import TransientMemory
 from ..nodes.chat.run_mode import ModeGraph
 from ..nodes.chat.select_mode import AUTO
@@ -41,7 +41,7 @@ from ..runtime.run import question_of, recursion_limit, stored_answer
 from ..runtime.runner import thread_config
 from ..tools.adapters.client import client_tools
 from ..tools.calls.run import TOOLS, argument_error, missing
-from .behaviour import OWN_TOOLS, Answered, Behaviour, MadeCall, call_of, key_of
+from .behaviour import Answered, Behaviour, MadeCall, call_of, key_of
 from .recording import RecordedTurn
 from .stand_in import Policy, nearest, written
 
@@ -224,7 +224,7 @@ class TurnExecutor:
         if self.stopped:
             raise TurnStopped(execution.name)
         result, answered = await self._result_of(execution)
-        if execution.name not in OWN_TOOLS:
+        if execution.name != RECALL:
             call = call_of(execution.name, execution.arguments, {**self._tools, **execution.tools}, answered)
             self.made.append(replace(call, stand_in=result.value if result and answered == "stand_in" else None))
         if result is None:

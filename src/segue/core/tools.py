@@ -31,6 +31,15 @@ class Tool(Protocol):
     async def call(self, arguments: Mapping[str, Any]) -> Any: ...
 
 
+RECALL = "recall"
+"""The tool that rounds of ReAct offer beside an agent's own; it only reads."""
+
+
+def has_effect(name: str, tool: Tool | None) -> bool:
+    """Whether a call may change something; one of an unknown tool may."""
+    return name != RECALL if tool is None else not tool.read_only
+
+
 def is_repeatable(tool: Tool | None) -> bool:
     """Whether a call of the tool that was interrupted does no harm: it changes nothing, or may simply run again."""
     return tool is not None and (tool.read_only or tool.idempotent)

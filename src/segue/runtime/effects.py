@@ -9,7 +9,7 @@ from ..core.calls import Execution
 from ..core.errors import TaskError
 from ..core.records import Call, Json, Task
 from ..core.timeline import UNDO_SCOPE, CallOrigin, Effect, UndoState
-from ..core.tools import CallKey, Tool
+from ..core.tools import CallKey, Tool, has_effect
 from ..nodes.shared.call_runner import run_once
 from ..registry import Registry
 from ..tools.bound_tool import BoundTool, idempotency_key
@@ -24,8 +24,6 @@ _UNDONE: Mapping[str, UndoState] = {
     "running": "available",
 }
 """By the outcome of the last undo; one that was interrupted is run again."""
-_OWN_TOOLS = ("recall",)
-"""Tools that the engine adds, which only read."""
 
 
 class SessionEffects:
@@ -45,8 +43,7 @@ class SessionEffects:
 
         def effect_of(call: Call) -> Effect | None:
             tool = tools.get(call.task_id, {}).get(call.name)
-            reads = call.name in _OWN_TOOLS if tool is None else tool.read_only
-            if reads or call.scope.startswith(UNDO_SCOPE):
+            if not has_effect(call.name, tool) or call.scope.startswith(UNDO_SCOPE):
                 return None
             origin = origins.get(_place(call)) or CallOrigin(call)
             return Effect(
