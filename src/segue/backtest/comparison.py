@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, Self
+from typing import Self
 
 from ..core.records import Json
 from ..prompts.catalogue import backtest_text
@@ -80,7 +80,7 @@ class Effects:
         return bool(self.added or self.dropped or self.changed)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Sides:
     """A number then and now; None where it is not known."""
 
@@ -197,8 +197,3 @@ def first_difference(then: Behaviour, now: Behaviour) -> Difference | None:
     if gone:
         return Difference("call", gone[0].text(), "", 1 + next(n for n, c in enumerate(then.ran) if c is gone[0]))
     return None
-
-
-def sides(then: Any, now: Any) -> Sides:
-    """A number then and now."""
-    return Sides(then=then, now=now)

@@ -21,10 +21,6 @@ from ..rehearsal.cassette.recorder import turn_of
 from ..runtime.run import state_at
 from ..runtime.runner import thread_config
 
-SKIPPED = ("unfinished", "cancelled", "copy", "no_history", "damaged", "no_steps")
-"""Why a task is left out: it has not ended, a person cancelled it, it repeats another one, cannot be read,
-or has no decision to compare."""
-
 
 def age(text: str) -> float:
     """The seconds of an age such as 7d, 12h, 30m or 2w.
@@ -66,7 +62,7 @@ class Recording:
     storage: Storage
     graph: CompiledStateGraph[Any, Any, Any, Any]
     skipped: dict[str, str] = field(default_factory=dict)
-    """The tasks that are left out, each with one of `SKIPPED`."""
+    """The tasks that are left out, each with the reason: unfinished, cancelled, copy, no_history, damaged, no_steps."""
 
     async def select(self, sessions: Sequence[str] = (), after: float = 0.0) -> list[str]:
         """The sessions, or those of these, with a task that began after a moment, by name.

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from typing_extensions import TypedDict
 
@@ -20,7 +21,7 @@ from ..rehearsal.report.statistics import SIGNIFICANT, Estimate, mcnemar, rate
 from ..runtime.modes import chat_graph
 from .behaviour import Behaviour, recorded_behaviour
 from .bots import bots_of, registered
-from .comparison import CHANGED, Effects, TaskReport, Verdict, compared, sides
+from .comparison import CHANGED, Difference, Effects, Sides, TaskReport, Verdict, compared
 from .judge import judged
 from .recording import RecordedTurn, Recording, age
 from .stand_in import Policy, check_author, check_policy
@@ -185,7 +186,8 @@ async def backtest(
     Raises:
         UnknownThread, ConfigurationError.
     """
-    check_policy(options.get("effects", "stop"))
+    policy = options.get("effects", "stop")
+    check_policy(policy)
     recording = Recording(storage, chat_graph(modes).copy({"checkpointer": storage.saver()}))
     turns = await _turns(recording, session_ids, options)
     judge = judge_named(options["judge"]) if options.get("judge") else None
@@ -195,25 +197,25 @@ async def backtest(
         storage=storage,
         model=options.get("model", ""),
         live_reads=options.get("live_reads", False),
-        effects=options.get("effects", "stop"),
+        effects=policy,
         shapes=_shapes(turns),
         judge=judge,
         author=judge,
     )
-    if setup.effects == "model":
+    if policy == "model":
         for turn in {turn.task.agent_id: turn for turn in turns if turn.task.agent_id in registry}.values():
             check_author(setup.author_of(turn))
-    baseline = None
-    if "baseline" in options:
-        unchanged = Registry()
-        for agent in options["baseline"]:
-            unchanged.register(agent)
-        before = replace(setup, registry=unchanged, model="", judge=None)
-        baseline = Backtest(tasks=await _tasks(before, recording, turns, {**options, "on_progress": _ignore}))
-        setup = replace(setup, unchanged=unchanged)
-    tasks = await _tasks(setup, recording, turns, options)
-    if setup.unchanged:
-        await setup.unchanged.close()
+    baseline, unchanged = None, Registry()
+    try:
+        if "baseline" in options:
+            for agent in options["baseline"]:
+                unchanged.register(agent)
+            before = replace(setup, registry=unchanged, model="", judge=None)
+            baseline = Backtest(tasks=await _tasks(before, recording, turns, {**options, "on_progress": _ignore}))
+            setup = replace(setup, unchanged=unchanged)
+        tasks = await _tasks(setup, recording, turns, options)
+    finally:
+        await unchanged.close()
     return Backtest(tasks=tasks, skipped=recording.skipped, baseline=baseline)
 
 
@@ -272,19 +274,8 @@ async def _steps(setup: Setup, recording: Recording, recorded: RecordedTurn) -> 
     worst = min(made, key=lambda step: [*Verdict].index(step.verdict))
     first = next((step.difference for step in made if step.difference), None)
     then = recorded_behaviour(recorded, setup.tools_then(recorded))
-    report = TaskReport(
-        session_id=recorded.task.thread_id,
-        task_id=recorded.task.task_id,
-        verdict=worst.verdict,
-        difference=first,
-        effects=Effects.of(step.effects for step in made),
-        message=recorded.turn.message,
-        answers=(then.answer, ""),
-        cost=sides(then.usage.get("cost"), None),
-        tokens=sides(_tokens(then), None),
-        seconds=sides(then.seconds, None),
-        steps=[step.verdict for step in made],
-    )
+    found = worst.verdict, first, Effects.of(step.effects for step in made)
+    report = _report(recorded, then, None, found, steps=[step.verdict for step in made])
     return by_rating(recorded.task, report)
 
 
@@ -294,27 +285,45 @@ async def _turn(setup: Setup, recorded: RecordedTurn) -> TaskReport:
     else:
         now = await TurnRun(setup, recorded).run()
     then = recorded_behaviour(recorded, setup.tools_then(recorded))
-    verdict, difference, effects = compared(then, now)
-    report = TaskReport(
+    found = compared(then, now)
+    report = _report(
+        recorded,
+        then,
+        now,
+        found,
+        status=now.status,
+        answered=dict(Counter(call.answered for call in now.calls)),
+        calls=[call.json() for call in now.ran],
+        stand_ins=[{**call.json(), "result": call.stand_in} for call in now.calls if call.answered == "stand_in"],
+    )
+    if setup.judge and report.verdict is not Verdict.SAME:
+        agent = setup.registry.get(recorded.task.agent_id)
+        report = await judged(setup.judge, recorded, agent.prompt if agent else "", then, now, report)
+    return by_rating(recorded.task, report)
+
+
+def _report(
+    recorded: RecordedTurn,
+    then: Behaviour,
+    now: Behaviour | None,
+    found: tuple[Verdict, Difference | None, Effects],
+    **more: Any,
+) -> TaskReport:
+    """The report of a task; without `now` only its decisions were compared."""
+    verdict, difference, effects = found
+    return TaskReport(
         session_id=recorded.task.thread_id,
         task_id=recorded.task.task_id,
         verdict=verdict,
         difference=difference,
         effects=effects,
         message=recorded.turn.message,
-        status=now.status,
-        answers=(then.answer, now.answer),
-        cost=sides(then.usage.get("cost"), now.usage.get("cost")),
-        tokens=sides(_tokens(then), _tokens(now)),
-        seconds=sides(then.seconds, now.seconds),
-        answered=dict(Counter(call.answered for call in now.calls)),
-        calls=[call.json() for call in now.ran],
-        stand_ins=[{**call.json(), "result": call.stand_in} for call in now.calls if call.answered == "stand_in"],
+        answers=(then.answer, now.answer if now else ""),
+        cost=Sides(then.usage.get("cost"), now.usage.get("cost") if now else None),
+        tokens=Sides(_tokens(then), _tokens(now) if now else None),
+        seconds=Sides(then.seconds, now.seconds if now else None),
+        **more,
     )
-    if setup.judge and verdict is not Verdict.SAME:
-        agent = setup.registry.get(recorded.task.agent_id)
-        report = await judged(setup.judge, recorded, agent.prompt if agent else "", then, now, report)
-    return by_rating(recorded.task, report)
 
 
 def _tokens(behaviour: Behaviour) -> int:

@@ -13,7 +13,7 @@ from ..lookup import ask
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import print_note, stderr_console, write_json
 from ..views.sanitize import printable
-from .rollout import print_check
+from .rollout import SHOWN, print_check
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,8 +77,6 @@ Unfinished = Annotated[
         "--unfinished", help="Restore the tasks that wait or are paused under the agents, and compare: see rollout."
     ),
 ]
-SHOWN = 20
-"""Tasks that differ, of which the terminal shows the first ones."""
 
 
 def backtest(

@@ -87,10 +87,10 @@ def rollout(
 
 
 async def _selected(app: "App", task_ids: "Sequence[str]", agent: str, version: str) -> "list[Task]":
-    tasks = await app.tasks.unfinished()
     if task_ids:
         named = {await find_task(app, text) for text in task_ids}
         return [await app.tasks.get(task_id) for task_id in named]
+    tasks = await app.tasks.unfinished()
     return [task for task in tasks if agent in ("", task.agent_id) and version in ("", task.agent_version)]
 
 

@@ -289,20 +289,17 @@ def _folder_of(service: Service, name: str) -> Path:
 def _batch(service: Service, folder: Path, shown: tuple[str, ...]) -> Json:
     manifest = _manifest(folder)
     ended = manifest.n - len(unfinished(folder, manifest))
-    return _view(service, folder.name, manifest, ended, _report(folder / "report.json", shown))
-
-
-def _view(service: Service, name: str, manifest: Manifest, ended: int, report: Json | None) -> Json:
-    run = service.rehearsing.get(name)
+    run = service.rehearsing.get(folder.name)
+    is_running = run is not None and not run.done()
     return {
-        "name": name,
+        "name": folder.name,
         "workflow": str(manifest.config.get("workflow", "")),
         "created_at": manifest.created_at,
         "conversations": manifest.n,
         "ended": ended,
-        "running": run is not None and not run.done(),
+        "running": is_running,
         "error": _error_of(run),
-        "report": None if run is not None and not run.done() else report,
+        "report": None if is_running else _report(folder / "report.json", shown),
     }
 
 
