@@ -9,6 +9,7 @@ import typer
 
 from .commands import inspect, rewind, serve, sessions, start, tasks
 from .commands.backtest import backtest
+from .commands.chaos import chaos
 from .commands.mcp import mcp
 from .commands.preferences import memory, permissions, preferences
 from .commands.record import record, replay
@@ -23,7 +24,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "Go back": ("fork", "edit", "undo"),
     "Sessions and databases": ("export", "import", "copy", "prune", "recover", "delete"),
     "Agents and settings": ("agents", "tools", "modes", "graph", "preferences", "permissions", "memory"),
-    "Rehearse and test": ("simulate", "workflows", "report", "record", "replay", "backtest"),
+    "Rehearse and test": ("simulate", "workflows", "report", "record", "replay", "backtest", "chaos"),
     "Serve": ("serve", "worker", "rollout", "mcp"),
 }
 """The commands of each section."""
@@ -121,6 +122,7 @@ for command in (
     record,
     replay,
     backtest,
+    chaos,
     serve.serve,
     serve.worker,
     rollout,

@@ -286,6 +286,15 @@ class Agent(BaseModel):
         return schema and check_schema(schema)
 
 
+def is_production(path: str | Path) -> bool:
+    """Whether an agents file says `production = true`: its tools have effects that no test may have.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+    """
+    return bool(read_file(Path(path)).get("production", False))
+
+
 def load_agents(path: str | Path) -> list[Agent]:
     """Read agents from a TOML file: one `[[agent]]` table each, fields as in `Agent`; `prompt_file` is read beside it.
 
@@ -352,8 +361,8 @@ def read_file(file: Path) -> dict[str, Any]:
     """
     try:
         whole = tomllib.loads(file.read_text(encoding="utf-8"))
-        if unknown := whole.keys() - {"agent", "older", "modes", "flows"}:
-            may = "older, [[agent]], [modes] and [flows]"
+        if unknown := whole.keys() - {"agent", "older", "modes", "flows", "production"}:
+            may = "older, production, [[agent]], [modes] and [flows]"
             raise ConfigurationError(
                 "The agents file {file} has '{unknown}'; it may have {may}.", file=file, unknown=min(unknown), may=may
             )

@@ -1,0 +1,128 @@
+"""A process that has imported everything and forks a child for each run, so that a child costs a tenth of a second.
+
+It reads requests from its standard input and writes replies to its standard output, a line of JSON each:
+{"fork": orders} gives {"pid"} of a child that carries the orders out, and whose output goes to `log.txt` in the orders'
+`folder`; {"wait": pid, "seconds"} gives {"status"}: an exit code, a negative signal, 'stopped' or 'hung' (then it was
+killed).
+"""
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+SECONDS = 60.0
+"""A child that takes longer hangs."""
+
+Status = int | str
+
+
+class Zygote:
+    """The process that children are forked from: `python -m MODULE`, which calls `serve`."""
+
+    def __init__(self, module: str, folder: Path, environment: Mapping[str, str]) -> None:
+        self._module = module
+        self._folder = folder
+        self._environment = environment
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", self._module],
+            cwd=self._folder,
+            env=dict(self._environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+    def fork(self, orders: Mapping[str, Any]) -> int:
+        """Start a child; returns its process id."""
+        return int(self._ask({"fork": dict(orders)})["pid"])
+
+    def wait(self, pid: int, seconds: float = SECONDS) -> Status:
+        """The exit code, a negative signal, 'stopped' or 'hung'."""
+        status: Status = self._ask({"wait": pid, "seconds": seconds})["status"]
+        return status
+
+    def run(self, orders: Mapping[str, Any], kill_after: float | None = None) -> Status:
+        """Run a child to its end, or for so many seconds."""
+        pid = self.fork(orders)
+        if kill_after is not None:
+            time.sleep(kill_after)
+            os.kill(pid, signal.SIGKILL)  # a child that has ended is a zombie until it is waited for
+        return self.wait(pid)
+
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self._module} ended: its error is above.")
+        reply: dict[str, Any] = json.loads(line)
+        return reply
+
+
+def serve(work: Callable[[dict[str, Any]], None]) -> None:
+    """Fork children that do the work, and wait for them, until the standard input ends."""
+    gc.freeze()
+    for line in sys.stdin:
+        request = json.loads(line)
+        reply = _fork(request["fork"], work) if "fork" in request else _wait(request["wait"], request["seconds"])
+        sys.stdout.write(json.dumps(reply) + "\n")
+        sys.stdout.flush()
+
+
+def _fork(orders: dict[str, Any], work: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    pid = os.fork()
+    if pid:
+        return {"pid": pid}
+    code = 1
+    try:
+        _redirect(Path(orders["folder"], "log.txt"))
+        work(orders)
+        code = 0
+    except BaseException:  # noqa: BLE001 - a child must never fall back into the zygote's loop
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _redirect(log: Path) -> None:
+    """The child has no part in the zygote's talk; what it says goes to a file."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(nothing, 0)
+    os.dup2(written, 1)
+    os.dup2(written, 2)
+
+
+def _wait(pid: int, seconds: float) -> dict[str, Any]:
+    deadline = time.monotonic() + seconds
+    while True:
+        found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
+        if found and os.WIFSTOPPED(status):
+            return {"status": "stopped"}
+        if found:
+            return {"status": os.waitstatus_to_exitcode(status)}
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            return {"status": "hung"}
+        time.sleep(0.001)

@@ -1,0 +1,152 @@
+"""What befalls a call in a child: the process is killed or stopped, its network fails, or its call is made again."""
+
+import json
+import os
+import signal
+import socket
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+REPEATS = 40
+"""How often a call is repeated that is not marked; fewer where it takes long."""
+REPEAT_SECONDS = 3.0
+
+
+class Journal:
+    """What the run's tools did, a line of JSON each, on the disk before anything else happens."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.lines: list[dict[str, Any]] = read_journal(path)
+
+    def write(self, moment: str, **fields: Any) -> None:
+        """Append a line."""
+        line = {"moment": moment, "at": time.monotonic(), **fields}
+        self.lines.append(line)
+        handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            os.write(handle, json.dumps(line, default=str).encode() + b"\n")
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def label(self, key: str, name: str) -> str:
+        """The call's name with its number among those of its tool; the same in each process of the run."""
+        known = dict.fromkeys(line["key"] for line in self.lines if line["moment"] == "intent" and line["name"] == name)
+        if key not in known:
+            self.write("intent", key=key, name=name)
+            known[key] = None
+        return f"{name}#{[*known].index(key) + 1}"
+
+
+def read_journal(path: Path) -> list[dict[str, Any]]:
+    """The lines of a run's journal."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def kill() -> None:
+    """End this process at once."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(60)  # the signal comes before that
+
+
+def stop() -> None:
+    """Stop this process until it is continued."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(0.05)  # it stops in here: another thread may get the signal, and a moment later
+
+
+_FOREIGN = tuple(
+    os.path.realpath(path) + os.sep
+    for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), Path(__file__).parents[1])
+)
+
+
+class Lines:
+    """The lines of the user's own code that a call runs; before line `at` (the first is 1), `act` is called."""
+
+    def __init__(self, at: int = 0, act: Callable[[], None] = lambda: None) -> None:
+        self.count = 0
+        self._at = at
+        self._act = act
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch what runs in this thread, and in those that begin meanwhile."""
+        sys.settrace(self._frame)
+        threading.settrace(self._frame)
+        try:
+            yield
+        finally:
+            sys.settrace(None)
+            threading.settrace(None)  # type: ignore[arg-type]
+
+    def _frame(self, frame: FrameType, event: str, argument: Any) -> Any:
+        name = frame.f_code.co_filename
+        own = not name.startswith("<") and not os.path.realpath(name).startswith(_FOREIGN)
+        return self._line if own and "/tools/" not in _module_path(frame) else None
+
+    def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "line":
+            self.count += 1
+            if self.count == self._at:
+                self._act()
+        return self._line
+
+
+def _module_path(frame: FrameType) -> str:
+    """The module's name as a path, where it is one of Segue's that lies elsewhere."""
+    name = str(frame.f_globals.get("__name__", ""))
+    return "/tools/" if name.startswith("segue.") else ""
+
+
+class Network:
+    """The connections of this process to IPv4 and IPv6 hosts: `seen` are those that calls asked for.
+
+    While it is `refused` (a host and port) connections to it fail; while it is `silent` no answer arrives: a socket
+    with a time-out runs out of it at once, and `hung` is set where one would wait for ever.
+    """
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.refused = ""
+        self.silent = False
+        self.hung = False
+
+    def install(self) -> None:
+        """From now on, every connection of this process is watched."""
+        real: Any = socket.socket
+        connect, network = real.connect, self
+
+        def connecting(sock: Any, address: Any) -> Any:
+            if sock.family in (socket.AF_INET, socket.AF_INET6):
+                host = f"{address[0]}:{address[1]}"
+                if host not in network.seen:
+                    network.seen.append(host)
+                if host == network.refused:
+                    raise ConnectionRefusedError(111, "Connection refused")
+            return connect(sock, address)
+
+        real.connect = connecting
+        for name in ("recv", "recv_into"):
+            setattr(real, name, self._receiving(getattr(real, name)))
+
+    def _receiving(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def receive(sock: Any, *arguments: Any) -> Any:
+            if self.silent and sock.family in (socket.AF_INET, socket.AF_INET6):
+                seconds = sock.gettimeout()
+                if seconds == 0:
+                    time.sleep(0.01)
+                    raise BlockingIOError(11, "no answer yet")
+                self.hung = self.hung or seconds is None
+                raise TimeoutError("timed out")
+            return real(sock, *arguments)
+
+        return receive

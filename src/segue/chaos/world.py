@@ -1,0 +1,215 @@
+"""What exists outside: the user's `World` over a staging system, and its snapshots as they are compared."""
+
+import importlib
+import inspect
+import json
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..core.errors import ConfigurationError
+
+Items = Counter[tuple[str, str]]
+"""What a snapshot holds: each value, or row of a list, by its path, as JSON; how often it is there."""
+
+_VARIES = "<varies>"
+_SCRUBBED = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{16,}\b"
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?",
+    re.IGNORECASE,
+)
+_DAY = 86_400
+_POLL = 0.05
+
+
+class World(Protocol):
+    """A staging system as it is outside of Segue. Only `snapshot` is needed, with `reset` or a `namespace`.
+
+    `reset()` makes it as it was at first. A class whose constructor takes `namespace` has a world of its own for each
+    run; `environment()`, where there is one, gives the environment variables of the processes whose tools use it, and
+    SEGUE_CHAOS_NAMESPACE is set there. `check(before, after, effects)` gives a sentence where an invariant is broken.
+    """
+
+    def snapshot(self) -> object:
+        """What exists, as JSON: rows, files, mails."""
+        ...
+
+
+@dataclass(frozen=True)
+class Worlds:
+    """The world of each run, of the user's class."""
+
+    build: Callable[..., Any]
+    takes_namespace: bool
+
+    def of(self, namespace: str) -> Any:
+        """The world of a run, as it is before it."""
+        world = self.build(namespace=namespace) if self.takes_namespace else self.build()
+        if hasattr(world, "reset"):
+            world.reset()
+        return world
+
+    def environment(self, world: Any, namespace: str) -> dict[str, str]:
+        """The environment variables of the run's processes."""
+        given = world.environment() if hasattr(world, "environment") else {}
+        return {**given, "SEGUE_CHAOS_NAMESPACE": namespace} if self.takes_namespace else dict(given)
+
+
+def load(text: str) -> Worlds:
+    """The worlds of the class that `module:Class` names; the module may be in the working directory.
+
+    Raises:
+        ConfigurationError: there is no such class, or it has neither `reset` nor a `namespace`.
+    """
+    module, _, name = text.partition(":")
+    if not module or not name:
+        raise ConfigurationError("--world is '{text}': name a class, such as staging:World.", text=text)
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError("The world {text} cannot be loaded: {error}.", text=text, error=error) from error
+    return worlds_of(found)
+
+
+def worlds_of(found: Any) -> Worlds:
+    """The worlds of a class.
+
+    Raises:
+        ConfigurationError: as `load`.
+    """
+    takes = "namespace" in inspect.signature(found).parameters
+    if not hasattr(found, "snapshot"):
+        raise ConfigurationError(
+            "The world {name} has no snapshot: add `def snapshot(self)`, which returns what exists as JSON.",
+            name=getattr(found, "__name__", found),
+        )
+    if not takes and not hasattr(found, "reset"):
+        raise ConfigurationError(
+            "The world {name} cannot begin anew: add `def reset(self)`, or `def __init__(self, namespace)` for a world "
+            "of each run.",
+            name=getattr(found, "__name__", found),
+        )
+    return Worlds(found, takes)
+
+
+def settled(world: Any, seconds: float = 0.0) -> Any:
+    """The snapshot once it has not changed for a moment, after `seconds` at least."""
+    earliest, last = time.monotonic() + seconds, world.snapshot()
+    while True:
+        time.sleep(_POLL)
+        if (now := world.snapshot()) == last and time.monotonic() >= earliest:
+            return now
+        last = now
+
+
+@dataclass
+class Landed:
+    """A snapshot, and how many seconds it took until it was so; 0 where it changed at once, or never."""
+
+    snapshot: Any
+    seconds: float
+
+
+def landed(world: Any, before: Any, seconds: float) -> Landed:
+    """Wait up to `seconds` until the world differs from `before`, then until it is settled."""
+    began = time.monotonic()
+    now = world.snapshot()
+    if now != before:
+        return Landed(settled(world), 0.0)
+    while time.monotonic() - began < seconds:
+        time.sleep(_POLL)
+        if world.snapshot() != before:
+            took = time.monotonic() - began
+            return Landed(settled(world), took)
+    return Landed(world.snapshot(), 0.0)
+
+
+class Comparison:
+    """Snapshots without what differs from run to run: ids, times, and what two undisturbed runs have differently."""
+
+    def __init__(self) -> None:
+        self._varying: set[str] = set()
+
+    def learn(self, one: Any, other: Any) -> None:
+        """Leave out what differs between two undisturbed runs."""
+        for _ in range(20):
+            missing, extra = difference(self.items(one), self.items(other))
+            if not missing and not extra:
+                return
+            self._varying |= _varying(list(missing), list(extra))
+
+    def items(self, snapshot: Any, namespace: str = "") -> Items:
+        """What the snapshot holds."""
+        found: Items = Counter()
+        self._collect(json.loads(json.dumps(snapshot, default=str)), "", namespace, found)
+        return found
+
+    def _collect(self, value: Any, path: str, namespace: str, found: Items) -> None:
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                self._collect(inner, f"{path}.{name}" if path else name, namespace, found)
+        elif isinstance(value, list):
+            for inner in value:
+                found[f"{path}[]", self._text(inner, f"{path}[]", namespace)] += 1
+        else:
+            found[path, self._text(value, path, namespace)] += 1
+
+    def _text(self, value: Any, path: str, namespace: str) -> str:
+        text = json.dumps(self.plain(value, path), sort_keys=True, ensure_ascii=False)
+        return text.replace(namespace, "<namespace>") if namespace else text
+
+    def plain(self, value: Any, path: str = "") -> Any:
+        """A value without ids and times."""
+        if path in self._varying:
+            return _VARIES
+        if isinstance(value, dict):
+            return {name: self.plain(inner, f"{path}.{name}") for name, inner in value.items()}
+        if isinstance(value, list):
+            return [self.plain(inner, f"{path}[]") for inner in value]
+        if isinstance(value, str):
+            return _SCRUBBED.sub("<id or time>", value)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            name = path.rpartition(".")[2]
+            return _VARIES if name == "id" or any(abs(value - t) < _DAY for t in _now()) else value
+        return value
+
+
+def _now() -> tuple[float, float]:
+    now = time.time()
+    return now, now * 1000
+
+
+def _varying(missing: Sequence[tuple[str, str]], extra: Sequence[tuple[str, str]]) -> set[str]:
+    """The paths of fields, else of whole values, that differ between rows of the same path."""
+    for path, text in missing:
+        beside = [other for at, other in extra if at == path]
+        one, others = json.loads(text), [json.loads(other) for other in beside]
+        for other in others:
+            if isinstance(one, Mapping) and isinstance(other, Mapping) and one.keys() == other.keys():
+                return {f"{path}.{name}" for name in one if one[name] != other[name]}
+        if others:
+            return {path}
+    return {(missing or extra)[0][0]}
+
+
+def difference(expected: Items, found: Items) -> tuple[Items, Items]:
+    """What is missing, and what is there besides."""
+    return expected - found, found - expected
+
+
+def described(missing: Items, extra: Items) -> str:
+    """A difference in words: at most three of each."""
+    parts = [f"{_path(path)} has {times} more: {text}" for (path, text), times in sorted(extra.items())[:3]]
+    parts += [f"{_path(path)} lacks {times}: {text}" for (path, text), times in sorted(missing.items())[:3]]
+    return "; ".join(parts)
+
+
+def _path(path: str) -> str:
+    return path.removesuffix("[]") or "the world"
