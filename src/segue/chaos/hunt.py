@@ -18,12 +18,12 @@ from ..rehearsal.cassette import Cassette, write_cassette
 from . import evidence
 from .child import DATABASE, JOURNAL, OUT
 from .processes import Zygote
-from .traps import REPEATS, read_journal
+from .traps import read_journal
 from .world import Comparison, Items, Worlds, described, difference, landed, settled
 
 FAULTS = ("kill", "duplicate", "timeout", "network", "undo")
-"""The faults by name: the process is killed around and in a call; a call is carried out again; its time is up before its
-effect; its hosts refuse connections, or do not answer; and calls are undone."""
+"""The faults by name: the process is killed around and in a call; a call is carried out again; its time is up before
+its effect; its hosts refuse connections, or do not answer; and calls are undone."""
 LANDING = 3.0
 """Seconds that an effect may take to arrive after its call."""
 MOMENTS = 3
@@ -230,7 +230,7 @@ class Hunt:
         if not missing and not extra:
             return
         if self._tools[step.name].read_only:
-            yield self._finding(run, "writes_although_read_only", f"It changes {described(missing, extra)}.")
+            yield self._finding(run, "writes_although_read_only", f"It ran, and {described(missing, extra)}.")
         if "error" in step.result and not evidence.is_unknown(step.result):
             yield self._finding(
                 run, "hidden_effect", f"It fails with {step.result['error']!r}, and {described(missing, extra)}."
@@ -296,7 +296,7 @@ class Hunt:
             yield from self._duplicated(planned, run, missing, extra)
         elif planned.fault in ("timeout", "refuse"):
             yield from self._hidden(planned, run)
-        elif (missing or extra) and repeated or (missing and run.of("check", planned.label)):
+        elif ((missing or extra) and repeated) or (missing and run.of("check", planned.label)):
             yield from self._repeated(planned, run, described(missing, extra))
         if planned.fault.startswith("kill") and not missing and not extra:
             yield from self._results(planned, run)
