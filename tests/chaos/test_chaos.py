@@ -57,7 +57,7 @@ async def test_a_double_payment_is_found_and_repeated_and_a_keyed_one_is_clean(
     code, made = _chaos(tmp_path, COMMAND)
     (found,) = made["findings"]  # type: ignore[misc]
     assert code == 1
-    assert (found["tool"], found["kind"], found["fault"]) == ("pay", "not_idempotent", "kill-after-call")  # type: ignore[index]
+    assert (found["tool"], found["kind"], found["fault"]) == ("pay", "not_idempotent", "duplicate")  # type: ignore[index]
     again = str(found["repeat"]).removeprefix("segue ") + " --yes --json"  # type: ignore[index]
     code, repeated = _chaos(tmp_path, again)
     assert (code, repeated["findings"]) == (1, [found])

@@ -86,7 +86,7 @@ class Lines:
             yield
         finally:
             sys.settrace(None)
-            threading.settrace(None)  # type: ignore[arg-type]
+            threading.settrace(None)
 
     def _frame(self, frame: FrameType, event: str, argument: Any) -> Any:
         name = frame.f_code.co_filename
