@@ -133,13 +133,13 @@ def test_the_state_is_edited_and_the_session_goes_on(travel: Service, visit: Vis
     form.get_by_role("combobox").select_option("objective")
     form.get_by_role("textbox").fill("be brief")
     form.get_by_role("button", name="Continue").click()
-    expect(page.get_by_text("This answers: be brief")).to_be_visible()
+    expect(page.get_by_role("log", name="Conversation").get_by_text("This answers: be brief")).to_be_visible()
 
 
 def test_branches_are_parallel_tracks(travel: Service, visit: Visit) -> None:
     page = visit(travel, "#/s/trip")
     page.get_by_role("button", name="Message 1 of another branch").click()
-    expect(page.get_by_text("This answers: hello")).to_be_visible()
+    expect(page.get_by_role("log", name="Conversation").get_by_text("This answers: hello")).to_be_visible()
     expect(page.get_by_role("button", name="Message 2 of another branch")).to_be_visible()
 
 

@@ -7,10 +7,10 @@ from typing import Any
 from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
 
-from segue.core.agents import tool_digest
 from segue.core.approval import PermissionRule, Verdict, settled, unfit
 from segue.core.calls import PendingCall
 from segue.core.clause import Clause
+from segue.core.digests import tool_digest
 from segue.core.errors import InvalidAnswer, listed
 from segue.core.events import ApprovalGiven, Durable, PermissionGranted
 from segue.core.tools import Tool

@@ -8,9 +8,9 @@ from typing import Any
 
 from langgraph.config import get_config
 
-from segue.core.agents import tool_digest
 from segue.core.approval import Grant, Verdict
 from segue.core.calls import UNKNOWN_OUTCOME, CallResult, CallStatus, Execution, Executor, PendingCall
+from segue.core.digests import tool_digest
 from segue.core.events import CallPermitted, Durable, Phase, ToolCall, ToolResult
 from segue.core.tools import CallKey, Ledger, Tool
 from segue.prompts.catalogue import phrase

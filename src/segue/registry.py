@@ -10,9 +10,10 @@ from typing import Any
 
 from segue.core.context import Memory
 
-from .core.agents import Agent, agent_digest
+from .core.agents import Agent
 from .core.calls import Executor
 from .core.context import Ids, Services
+from .core.digests import agent_digest
 from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLanguage
 from .core.events import Event
 from .core.flows import FlowConfig

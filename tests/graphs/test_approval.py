@@ -12,8 +12,9 @@ from segue.checkpoints.ports import Database
 from segue.checkpoints.sqlite.database import open_database
 from segue.checkpoints.tables.leases import Lease
 from segue.checkpoints.tables.ledger import ToolLedger
-from segue.core.agents import Budget, tool_digest
+from segue.core.agents import Budget
 from segue.core.calls import CallResult
+from segue.core.digests import tool_digest
 from segue.core.errors import InvalidAnswer
 from segue.core.tools import CallKey
 from segue.graphs.plan import build_plan

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import segue
-from segue.core.agents import tool_digest
+from segue.core.digests import tool_digest
 from segue.core.errors import InvalidAnswer, TaskError
 from segue.tools.registry import as_tool
 from tests.modes import CALLING, agent_that

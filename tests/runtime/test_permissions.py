@@ -8,7 +8,8 @@ import pytest
 import segue
 from segue import tool
 from segue.app import App
-from segue.core.agents import Agent, tool_digest
+from segue.core.agents import Agent
+from segue.core.digests import tool_digest
 from segue.core.errors import InvalidAnswer, UnknownThread
 from segue.tools.registry import as_tool
 from tests.fakes import ScriptedChatModel, answer, call_tool

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from langgraph.types import StateSnapshot
 
 from ..checkpoints.storage import Storage
-from ..core.agents import agent_changes, load_agents, tool_digest
+from ..core.agents import load_agents
+from ..core.digests import agent_changes, tool_digest
 from ..core.errors import SegueError, listed
 from ..core.plan import NO_TOOL
 from ..core.records import OnUpgrade, Public, Task

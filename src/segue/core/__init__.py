@@ -3,7 +3,7 @@
 - Tasks and their records: `task_status`, `records`, `row_validators`, `result`, `usage`, `timeline`, `attachments`,
   `reply_options`, `origin`, `search`, `session_filter`, `workers`
 - Events: `events`, `deltas`
-- Agents and their protocols: `agents`, `models`, `tools`, `calls`, `context`
+- Agents and their protocols: `agents`, `digests`, `models`, `tools`, `calls`, `context`
 - Decisions of a model: `decision`, `plan`
 - A person's answers: `approval`, `question`
 - Graphs with a configuration of their own: `flows`, `lifecycle`, `conversation`, `participants`
