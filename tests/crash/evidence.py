@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-Row = dict[str, Any]
+from segue.chaos.evidence import Row, is_unknown, opened, rows
+
 Rows = dict[str, list[str]]
 """The rows of each table, as text."""
 
@@ -36,35 +37,20 @@ def read(folder: Path, database: str = "segue.db") -> Evidence:
     """Read a run's folder: effects.jsonl, the database and history.json."""
     effects = Path(folder, "effects.jsonl")
     lines = effects.read_text(encoding="utf-8").splitlines() if effects.exists() else []
-    with closing(_opened(folder / database)) as db:
-        db.row_factory = sqlite3.Row
-        tasks = _rows(db, "SELECT * FROM tasks ORDER BY position")
+    with closing(opened(folder / database)) as db:
+        tasks = rows(db, "SELECT * FROM tasks ORDER BY position")
         events: dict[str, list[Row]] = {task["task_id"]: [] for task in tasks}
-        for row in _rows(db, "SELECT task_id, seq, source, event FROM event_log ORDER BY task_id, seq"):
+        for row in rows(db, "SELECT task_id, seq, source, event FROM event_log ORDER BY task_id, seq"):
             form = json.loads(row["event"])
             own = row["source"] is None and form["type"] in OWN
             events.setdefault(row["task_id"], []).append({**form, "seq": row["seq"], "own": own})
-        calls = _rows(db, "SELECT * FROM calls ORDER BY position")
+        calls = rows(db, "SELECT * FROM calls ORDER BY position")
     history = json.loads(Path(folder, "history.json").read_text(encoding="utf-8"))
     return Evidence([json.loads(line) for line in lines], tasks, events, calls, history)
 
 
-def _opened(database: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{database}?mode=ro", uri=True)
-
-
-def _rows(db: sqlite3.Connection, query: str) -> list[Row]:
-    parsed = ("arguments", "outcome", "result")
-    rows = [dict(row) for row in db.execute(query)]
-    return [{n: json.loads(v) if n in parsed and v is not None else v for n, v in row.items()} for row in rows]
-
-
 def label_of(call: Row) -> str:
     return str(call["arguments"].get("label", ""))
-
-
-def is_unknown(result: Mapping[str, Any] | None) -> bool:
-    return bool(result) and str((result or {}).get("error", "")).startswith("unknown_outcome")
 
 
 def unknown_labels(run: Evidence) -> frozenset[str]:
@@ -78,20 +64,20 @@ def counted(run: Evidence, moment: str) -> Counter[str]:
 
 def contents(folder: Path) -> dict[str, list[Any]]:
     """All rows of all tables."""
-    with closing(_opened(folder / "segue.db")) as db:
+    with closing(opened(folder / "segue.db")) as db:
         tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         return {table: sorted(map(repr, db.execute(f"SELECT * FROM {table}"))) for table in tables}
 
 
 def is_leased(folder: Path, session: str) -> bool:
     """Whether an owner has the session's lease, expired or not, and did not release it."""
-    with closing(_opened(folder / "segue.db")) as db:
+    with closing(opened(folder / "segue.db")) as db:
         return bool(db.execute("SELECT 1 FROM leases WHERE thread_id = ? AND owner != ''", (session,)).fetchone())
 
 
 def has_unfinished(folder: Path, session: str) -> bool:
     """Whether a task of the session has not ended."""
-    with closing(_opened(folder / "segue.db")) as db:
+    with closing(opened(folder / "segue.db")) as db:
         query = "SELECT 1 FROM tasks WHERE thread_id = ? AND status NOT IN ('done', 'cancelled')"
         return bool(db.execute(query, (session,)).fetchone())
 
@@ -114,7 +100,7 @@ def pages(database: Path) -> int:
     """How many pages a database has; none where it is not there."""
     if not database.exists():
         return 0
-    with closing(_opened(database)) as db:
+    with closing(opened(database)) as db:
         return int(db.execute("PRAGMA page_count").fetchone()[0])
 
 

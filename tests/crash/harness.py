@@ -7,10 +7,7 @@ import os
 import queue
 import shutil
 import signal
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,18 +15,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from segue.chaos.processes import Status, Zygote
+
 from . import evidence, judge, power
 from .judge import Finding
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 60.0
-"""A child that takes longer hangs."""
 AHEAD = 600
 """Seconds by which clocks jump: less than a task may take."""
 SHORT = 0.15
 """Seconds that a lease lives whose renewals fail: they are tried each 10 ms from 0.05 s on."""
 
-Status = int | str
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -39,50 +35,6 @@ def environment() -> dict[str, str]:
     ours = ("OPENAI_", "SEGUE_", "LANGSMITH_", "LANGCHAIN_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return {**kept, "LANGSMITH_TRACING": "false"}
-
-
-class Zygote:
-    """The process that children are forked from."""
-
-    def __enter__(self) -> Self:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.zygote"],
-            cwd=ROOT,
-            env=environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        assert self._process.stdin and self._process.stdout
-        self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
-
-    def fork(self, orders: dict[str, Any]) -> int:
-        return int(self._ask({"fork": orders})["pid"])
-
-    def wait(self, pid: int, seconds: float = SECONDS) -> Status:
-        """The exit code, a negative signal, 'stopped' or 'hung'."""
-        status: Status = self._ask({"wait": pid, "seconds": seconds})["status"]
-        return status
-
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        assert self._process.stdin and self._process.stdout
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        reply: dict[str, Any] = json.loads(self._process.stdout.readline())
-        return reply
-
-    def run(self, orders: dict[str, Any], kill_after: float | None = None) -> Status:
-        """Run a child to its end, or for so many seconds."""
-        pid = self.fork(orders)
-        if kill_after is not None:
-            time.sleep(kill_after)
-            os.kill(pid, signal.SIGKILL)  # a child that has ended is a zombie until it is waited for
-        return self.wait(pid)
 
 
 @dataclass(frozen=True)
@@ -159,7 +111,7 @@ class Harness:
 
     def __enter__(self) -> Self:
         for _ in range(self._workers):
-            self._zygotes.put(self._opened.enter_context(Zygote()))
+            self._zygotes.put(self._opened.enter_context(Zygote("tests.crash.zygote", ROOT, environment())))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:

@@ -1,4 +1,4 @@
-"""Say what went wrong in a run, from the file of effects and the database alone: nothing of Segue is imported here."""
+"""Say what went wrong in a run, from the file of effects and the database alone: Segue itself is not imported here."""
 
 import json
 from collections import Counter

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from segue import NOT_DONE, CallContext, tool
+from segue.chaos.traps import append_line
 
 Reach = Callable[[str], None]
 Linger = Callable[[str], Awaitable[None]]
@@ -46,13 +47,8 @@ class Effects:
 
     def _write(self, moment: str, kind: str, name: str, label: str, key: str = "") -> None:
         about = {"key": key} if key else {}
-        line = json.dumps({"moment": moment, "kind": kind, "tool": name, "label": label, "pid": os.getpid(), **about})
-        handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        try:
-            os.write(handle, line.encode() + b"\n")
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        line = {"moment": moment, "kind": kind, "tool": name, "label": label, "pid": os.getpid(), **about}
+        append_line(self._path, line)
 
 
 async def a_moment(_: str) -> None:

@@ -6,16 +6,14 @@ of a memory file, after it was written) or 'turn:1' (before the second message i
 """
 
 import itertools
-import os
 import re
-import signal
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from segue.chaos.traps import kill, stop
 from segue.checkpoints.sqlite import database
 from segue.core.context import MemoryEntry
 from segue.memory.files import MemoryFiles
@@ -67,10 +65,9 @@ class Traps:
         """Carry out the order for this point, if there is one."""
         match self._orders.get(point):
             case "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-                time.sleep(60)  # the signal comes before that
+                kill()
             case "stop":
-                _stop()
+                stop()
             case "pause":
                 self.on_pause()
             case "+600" | "-600" as seconds:
@@ -122,7 +119,7 @@ class Traps:
             self.reach(f"write:{place}")
         if self._stop_at == found[1]:
             self._stop_at = ""
-            _stop()
+            stop()
 
     def _bound(self, connection: sqlite3.Connection, more: int) -> None:
         """Let the file grow by `more` pages from what it has when this process first opens it."""
@@ -130,8 +127,3 @@ class Traps:
         if file not in self._most_pages:
             self._most_pages[file] = max(1, int(connection.execute("PRAGMA page_count").fetchone()[0]) + more)
         connection.execute(f"PRAGMA max_page_count = {self._most_pages[file]}")
-
-
-def _stop() -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
-    time.sleep(0.1)  # it stops in here: another thread may get the signal, and a moment later

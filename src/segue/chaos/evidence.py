@@ -2,23 +2,36 @@
 
 import json
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+Row = dict[str, Any]
 
-def calls(database: Path) -> dict[str, dict[str, Any]]:
-    """The calls by "task/scope/index": {"name", "outcome"}; none where the database was not made."""
+_PARSED = ("arguments", "outcome", "result")
+
+
+def opened(database: Path) -> sqlite3.Connection:
+    """Open a database for reading only."""
+    return sqlite3.connect(f"file:{database}?mode=ro", uri=True)
+
+
+def rows(db: sqlite3.Connection, query: str) -> list[Row]:
+    """The rows of a query; columns of JSON are parsed."""
+    db.row_factory = sqlite3.Row
+    found = [dict(row) for row in db.execute(query)]
+    return [{n: json.loads(v) if n in _PARSED and v is not None else v for n, v in row.items()} for row in found]
+
+
+def calls(database: Path) -> dict[str, Row]:
+    """The calls of the ledger by "task/scope/index"; none where the database was not made."""
     if not database.exists():
         return {}
-    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as db:
-        rows = db.execute("SELECT task_id, scope, idx, name, outcome FROM calls").fetchall()
-    return {
-        f"{task}/{scope}/{index}": {"name": name, "outcome": json.loads(outcome) if outcome else None}
-        for task, scope, index, name, outcome in rows
-    }
+    with closing(opened(database)) as db:
+        return {f"{row['task_id']}/{row['scope']}/{row['idx']}": row for row in rows(db, "SELECT * FROM calls")}
 
 
-def is_unknown(outcome: dict[str, Any] | None) -> bool:
+def is_unknown(outcome: Mapping[str, Any] | None) -> bool:
     """Whether a call is flagged: it may or may not have taken effect."""
     return bool(outcome) and str((outcome or {}).get("error", "")).startswith("unknown_outcome")

@@ -8,7 +8,7 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -30,12 +30,7 @@ class Journal:
         """Append a line."""
         line = {"moment": moment, "at": time.monotonic(), **fields}
         self.lines.append(line)
-        handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        try:
-            os.write(handle, json.dumps(line, default=str).encode() + b"\n")
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        append_line(self._path, line)
 
     def label(self, key: str, name: str) -> str:
         """The call's name with its number among those of its tool; the same in each process of the run."""
@@ -44,6 +39,16 @@ class Journal:
             self.write("intent", key=key, name=name)
             known[key] = None
         return f"{name}#{[*known].index(key) + 1}"
+
+
+def append_line(path: Path, line: Mapping[str, Any]) -> None:
+    """Append a line of JSON, which is on the disk when this returns."""
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(handle, json.dumps(line, default=str).encode() + b"\n")
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def read_journal(path: Path) -> list[dict[str, Any]]:
@@ -60,7 +65,7 @@ def kill() -> None:
 def stop() -> None:
     """Stop this process until it is continued."""
     os.kill(os.getpid(), signal.SIGSTOP)
-    time.sleep(0.05)  # it stops in here: another thread may get the signal, and a moment later
+    time.sleep(0.1)  # it stops in here: another thread may get the signal, and a moment later
 
 
 _FOREIGN = tuple(

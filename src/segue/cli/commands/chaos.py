@@ -16,7 +16,7 @@ from ..views.sanitize import printable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...chaos import Hunted
+    from ...chaos.hunt import Hunted
     from ...core.tools import Tool
     from ...rehearsal.cassette import Cassette
 
@@ -68,7 +68,7 @@ def chaos(
 
 
 def _faults(text: str) -> list[str]:
-    from ...chaos import FAULTS
+    from ...chaos.hunt import FAULTS
     from ...core.errors import UnknownOption
 
     chosen = [name.strip() for name in text.split(",") if name.strip()] or [*FAULTS]
@@ -89,7 +89,8 @@ def _hunted(
     yes: bool,
 ) -> "Hunted":
     from ...backtest.recording import age
-    from ...chaos import Hunt, Hunted, load
+    from ...chaos.hunt import Hunt, Hunted
+    from ...chaos.world import load
     from ...core.agents import is_production
     from ...core.errors import ConfigurationError
 
