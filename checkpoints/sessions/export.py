@@ -73,7 +73,8 @@ class Import:
 def read_import(portable: Any) -> Import:
     """What is stored of a document, completed with `messages` and `messages_full`.
 
-    A task that had not ended is paused, or waits if a question interrupted it; without its state it is cancelled.
+    A task that had not ended is paused, or waits if a question interrupted it or which version of its agent continues
+    it is open; without its state it is cancelled.
     What the document says that a person answered or approved is dropped: it is asked again.
 
     Raises:
@@ -188,7 +189,8 @@ def _task_rows(document: Document, renaming: Renaming, now: float) -> Iterator[t
         row = _stored(task, renaming) | {"copy_of": task.task_id, "answer": None}
         last = task is document.tasks[-1]
         if last and document.state and task.status not in ENDED:
-            status = _S.WAITING if has_question(document.state) else _S.PAUSED
+            asks = task.asks_for_version or has_question(document.state)
+            status = _S.WAITING if asks else _S.PAUSED
             requested = "pause" if status is _S.PAUSED else None  # only a person resumes it
             row |= {"status": status.value, "requested": requested, "copy_of": None, "result": None, "error": None}
         elif task.status in OPEN:

@@ -30,9 +30,6 @@ _LOCAL: Final[Mapping[str, Any]] = {
     "requested": None,
     "copy_of": None,
     "agents_file": None,
-    "agent_version": None,
-    "on_upgrade": None,
-    "offered_version": None,
     "fence": 0,
 }
 """The columns that a document leaves out, with what they hold until a thread is imported."""

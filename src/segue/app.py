@@ -1,6 +1,6 @@
 """The public API: an `App` over one database, which `segue.open()` gives."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
@@ -440,15 +440,19 @@ class App:
 
         return await backtest(self._storage, self.agents, {**self._modes, **UNLISTED}, session_ids, options)
 
-    async def check_unfinished(self, language: Language = "en") -> "list[UnfinishedTask]":
-        """What every unfinished task would meet with this app's agents, oldest first, with reasons in a language.
+    async def check_unfinished(
+        self, task_ids: Sequence[str] | None = None, *, language: Language = "en"
+    ) -> "list[UnfinishedTask]":
+        """What these tasks, else all unfinished ones, would meet with this app's agents, with reasons in a language.
 
         Nothing runs and nothing is stored: open the database with the agents that are to be rolled out. Raises
-        ToolServerUnavailable or MissingExtra where an agent's tools cannot be listed.
+        UnknownTask, TaskError where a task has ended, and ToolServerUnavailable or MissingExtra where an agent's tools
+        cannot be listed.
         """
         from .backtest import check_unfinished
 
-        return await check_unfinished(self._storage, {**self._modes, **UNLISTED}, self.agents, language)
+        modes = {**self._modes, **UNLISTED}
+        return await check_unfinished(self._storage, modes, self.agents, task_ids, language)
 
     async def preferences(self, user_id: str) -> Json:
         """{"default_mode", "mode_history": [{"query", "mode", "rating"}]}, the latest first."""

@@ -153,7 +153,7 @@ async def test_every_task_comes_with_its_trace(here: World, elsewhere: World) ->
     assert old["calls"] == new["calls"]
     renamed = json.loads(json.dumps(old["events"]).replace(original["task_id"], row["task_id"]))
     assert new["events"] == renamed
-    expected = {"thread_id": "t", "task_id": row["task_id"], "copy_of": original["task_id"], "agent_version": None}
+    expected = {"thread_id": "t", "task_id": row["task_id"], "copy_of": original["task_id"]}
     assert {**old["task"], **expected} == {
         **new["task"],
         "updated_at": old["task"]["updated_at"],

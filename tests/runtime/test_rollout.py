@@ -188,3 +188,77 @@ async def test_a_fork_of_a_task_that_waits_for_a_version_asks_what_is_open(tmp_p
         await app.tasks.set_on_upgrade(fork, "continue")
         assert (await app.resume(fork))["question"] == (await app.question(fork))
         assert (await app.answer(fork, "shown"))["answer"] == "by 2"
+
+
+async def question_of_version(file: Path, **options: Any) -> tuple[str, Agent]:
+    """A task that waits for the answer which version continues it, and the agent of version 2."""
+    task_id = await waiting(file, asks("1"))
+    new = support("2", answer("by 2"), on_upgrade="ask", **options)
+    async with segue.open(file, agents=[new]) as app:
+        assert (await app.answer(task_id, "shown"))["question"]["choices"] == ["continue", "pin"]
+    return task_id, new
+
+
+async def test_continue_answers_the_question_which_version_a_task_waits_with(tmp_path: Path) -> None:
+    task_id, new = await question_of_version(tmp_path / "s.db")
+    async with segue.open(tmp_path / "s.db") as elsewhere:  # without the agent
+        assert (await elsewhere.tasks.set_on_upgrade(task_id, "continue")).status == "running"
+        assert not await elsewhere.waiting()
+    async with segue.open(tmp_path / "s.db", agents=[new]) as app:
+        assert [each.task.task_id for each in await app.tasks.resumable()] == [task_id]
+        assert (await app.resume(task_id))["answer"] == "by 2"
+
+
+async def test_pin_answers_the_question_which_version_a_task_waits_with(tmp_path: Path) -> None:
+    task_id, new = await question_of_version(tmp_path / "s.db")
+    async with segue.open(tmp_path / "s.db", agents=[new]) as app:
+        assert (await app.tasks.set_on_upgrade(task_id, "ask")).status == "waiting"
+        assert (await app.tasks.set_on_upgrade(task_id, "pin")).status == "paused"
+    async with segue.open(tmp_path / "s.db", agents=[support("1", answer("by 1"))]) as app:
+        assert (await app.resume(task_id))["answer"] == "by 1"
+
+
+async def test_a_worker_goes_on_with_a_task_once_it_may(database: Path) -> None:
+    async with segue.open(database, agents=[support("1")], dispatch="always") as sender:
+        task_id = (await sender.start("look", agent="a", session_id="s"))["task_id"]
+        async with working(database, support("2", answer("by 2"), on_upgrade="ask")):
+            [_ async for _ in sender.follow(task_id)]
+            assert (await sender.task(task_id))["status"] == "waiting"
+            await sender.tasks.set_on_upgrade(task_id, "continue")
+            [_ async for _ in sender.follow(task_id)]
+    async with segue.open(database, agents=[]) as app:
+        assert (await app.task(task_id))["result"]["answer"] == "by 2"
+
+
+@pytest.mark.parametrize(("choice", "changed"), [("continue", True), ("pin", False)])
+async def test_the_event_says_whether_the_agent_is_another_one(tmp_path: Path, choice: str, changed: bool) -> None:
+    task_id, new = await question_of_version(tmp_path / "s.db", older=[support("3")])
+    both = new.model_copy(update={"older": (support("1", answer("by 1")),)})
+    async with segue.open(tmp_path / "s.db", agents=[new if changed else both]) as app:
+        await app.answer(task_id, choice)
+        events = await app.events(task_id)
+    assert [event["data"]["agent_changed"] for event in events if event["type"] == "resumed"] == [changed]
+
+
+async def test_an_imported_task_keeps_its_version_and_the_question_about_it(tmp_path: Path) -> None:
+    task_id, new = await question_of_version(tmp_path / "s.db")
+    async with segue.open(tmp_path / "s.db", agents=[new]) as app:
+        document, asked = await app.export("s"), await app.question(task_id)
+    async with segue.open(tmp_path / "t.db", agents=[new]) as app:
+        row = await app.import_(document, session_id="t")
+        assert (row["status"], row["agent_version"], row["offered_version"]) == ("waiting", "1", "2")
+        assert (await app.question(row["task_id"]))["question"] == asked["question"]
+        again = await app.answer(row["task_id"], "continue")
+        assert again["question"]["client_calls"]  # an import drops answers, so this one is asked for again
+        assert (await app.answer(row["task_id"], "shown"))["answer"] == "by 2"
+
+
+async def test_an_imported_task_stays_pinned(tmp_path: Path) -> None:
+    task_id = await waiting(tmp_path / "s.db", asks("1"))
+    async with segue.open(tmp_path / "s.db", agents=[support("1")]) as app:
+        await app.tasks.set_on_upgrade(task_id, "pin")
+        document = await app.export("s")
+    async with segue.open(tmp_path / "t.db", agents=[support("2")]) as app:
+        row = await app.import_(document, session_id="t")
+        with pytest.raises(TaskPinned, match="keeps version 1"):
+            await app.answer(row["task_id"], "shown")

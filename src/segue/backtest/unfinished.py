@@ -12,7 +12,7 @@ from langgraph.types import StateSnapshot
 from ..checkpoints.storage import Storage
 from ..core.agents import load_agents
 from ..core.digests import agent_changes, tool_digest
-from ..core.errors import SegueError, listed
+from ..core.errors import SegueError, TaskError, listed
 from ..core.plan import NO_TOOL
 from ..core.records import OnUpgrade, Public, Task
 from ..core.tools import Tool
@@ -66,17 +66,27 @@ class UnfinishedTask(Public):
 
 
 async def check_unfinished(
-    storage: Storage, modes: Mapping[str, ModeGraph], registry: Registry, language: Language = "en"
+    storage: Storage,
+    modes: Mapping[str, ModeGraph],
+    registry: Registry,
+    task_ids: Sequence[str] | None = None,
+    language: Language = "en",
 ) -> list[UnfinishedTask]:
-    """Restore every unfinished task under the agents of a registry, oldest first. Nothing runs and nothing is stored.
+    """Restore these tasks, else every unfinished one, oldest first, under the agents of a registry.
 
-    What its agent was is looked up in the agents file that the task was started with.
+    Nothing runs and nothing is stored. What its agent was is looked up in the agents file that a task was started with.
 
     Raises:
+        UnknownTask.
+        TaskError: a task has ended.
         ToolServerUnavailable, MissingExtra: an agent's tools cannot be listed.
     """
+    if task_ids is None:
+        rows = [row for row, _ in await storage.tasks.unended()]
+    else:
+        rows = [await storage.tasks.get(task_id) for task_id in task_ids]
     check = _Check(storage, modes, registry, language)
-    return [await check.task(row) for row, _ in await storage.tasks.unended()]
+    return [await check.task(row) for row in rows]
 
 
 class _Reason(NamedTuple):
@@ -102,6 +112,12 @@ class _Check:
         self._files: dict[str, Registry | None] = {}
 
     async def task(self, row: Task) -> UnfinishedTask:
+        if row.is_over:
+            raise TaskError(
+                "Task {task_id} is {status}: only an unfinished task is checked.",
+                task_id=row.task_id,
+                status=row.status,
+            )
         reasons = [reason async for reason in self._reasons(row)]
         is_here = row.agent_id in self._registry
         on_upgrade = self._registry.on_upgrade(row) if is_here else None

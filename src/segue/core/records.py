@@ -153,6 +153,11 @@ class Task(NewTask):
         return self.status in ENDED or (self.status == TaskStatus.ERROR and self.result is not None)
 
     @property
+    def asks_for_version(self) -> bool:
+        """Whether it waits until a person decides which version of its agent continues it."""
+        return self.status == TaskStatus.WAITING and self.offered_version is not None
+
+    @property
     def resumes_itself(self) -> bool:
         """Whether its process paused it, and no person: it continues once a process takes it up."""
         return self.status == TaskStatus.PAUSED and self.requested is None

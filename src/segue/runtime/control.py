@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 from ..checkpoints.storage import Storage
@@ -18,7 +19,7 @@ from ..core.errors import (
     ThreadBusy,
 )
 from ..core.events import Paused, Resumed
-from ..core.records import Json, KnownRequest, RequestKey, Task
+from ..core.records import Json, KnownRequest, OnUpgrade, RequestKey, Task
 from ..core.reply_options import ReplyOptions
 from ..core.result import Result
 from ..core.task_status import ACTIVE, ENDED, TaskStatus
@@ -32,7 +33,7 @@ from .relay import POLL_SECONDS
 from .run import question_of, state_at, stopped, stored_answer
 from .runner import Begin, Runner, thread_config
 from .sessions import unfinished_conversation
-from .upgrades import ask_about_version, decided_version, version_answer, version_question
+from .upgrades import CONTINUE, PIN, ask_about_version, decided_version, version_answer, version_question
 from .worker import Dispatching
 
 ATTEMPTS = 5
@@ -160,13 +161,19 @@ class Control:
             if reply_options is not None:
                 changes["reply_options"] = _renewed(row, reply_options, agent).json()
             changes["agents_file"] = self.registry.agents_file or row.agents_file
+            known = row.agent_version
             if checked and row.offered_version:
                 row, decided = decided_version(row, checked["value"])
                 changes |= {**decided, "answer": row.answer}
-            return await self._continue(row, begin, key, changes)
+            return await self._continue(row, known, begin, key, changes)
 
-    async def _continue(self, row: Task, begin: Begin, key: RequestKey | None, changes: Json) -> Started:
-        """Continue a task whose lease is held, here or by a worker, unless a person is to be asked first."""
+    async def _continue(
+        self, row: Task, known: str | None, begin: Begin, key: RequestKey | None, changes: Json
+    ) -> Started:
+        """Continue a task whose lease is held, here or by a worker, unless a person is to be asked first.
+
+        `known` is the version of its agent until now.
+        """
         try:
             leaves, version = await self._place(row)
         except TaskPinned as error:
@@ -178,11 +185,38 @@ class Control:
             return await ask_about_version(self._runner, row, ours, key=key, **changes), None
         began = row.status == TaskStatus.PENDING
         status = None if began else TaskStatus.RUNNING
-        changed = row.agent_version not in (None, version)
+        changed = known not in (None, version)
         events = [] if began else [Resumed(task_id=row.task_id, agent_changed=changed)]
         changes |= {"agent_version": version, "offered_version": None}  # a fork may be of a task with that question
         row = await self._runner.move(row, status, events=events, key=key, release=leaves, **changes)
         return self.submit_to_worker(row) if leaves else (row, begin(row))
+
+    async def set_on_upgrade(self, task_id: str, on_upgrade: OnUpgrade | None) -> Task:
+        """Choose what becomes of a task whose version is not here; the question which one it is answers as well.
+
+        Raises:
+            UnknownTask.
+            TaskError: it has ended.
+            ThreadBusy: it is being answered in this moment.
+        """
+        row = await self._runner.tasks.get(task_id)
+        if row.is_over:
+            raise TaskError("Task {task_id} is {status}: it keeps no version.", task_id=task_id, status=row.status)
+        if on_upgrade in (CONTINUE, PIN) and row.asks_for_version:
+            async with self._runner.leased(row.thread_id):
+                row = await self._runner.tasks.get(task_id)
+                if row.asks_for_version:
+                    return await self._decide_version(row, on_upgrade)
+        return await self._runner.move(row, None, on_upgrade=on_upgrade)
+
+    async def _decide_version(self, row: Task, on_upgrade: OnUpgrade) -> Task:
+        """Leave a task that asks for its version to whoever has what it needs, as if its process had ended."""
+        changes: Json = {"on_upgrade": on_upgrade, "offered_version": None}
+        if self.registry.keeps_version(replace(row, **changes)):
+            pinned = TaskPinned(row.task_id, row.agent_id, row.agent_version)
+            return (await self._keep_version(row, pinned, None, changes))[0]
+        row = await self._runner.move(row, TaskStatus.RUNNING, release=True, **changes)
+        return self.submit_to_worker(row)[0]
 
     async def _keep_version(self, row: Task, error: TaskPinned, key: RequestKey | None, changes: Json) -> Started:
         """Leave a task that a person just pinned to a worker that has its version, or paused where there are none."""
@@ -246,7 +280,7 @@ class Control:
             UnknownTask, TaskError.
         """
         row = await self._runner.tasks.get(task_id)
-        if row.status == TaskStatus.WAITING and row.offered_version:
+        if row.asks_for_version:
             return version_question(row)
         state = await state_at(self._runner.graph, thread_config(row.thread_id))
         asked = question_of(state.interrupts)

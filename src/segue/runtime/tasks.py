@@ -389,14 +389,15 @@ class Tasks:
     async def set_on_upgrade(self, task_id: str, on_upgrade: OnUpgrade | None) -> Task:
         """Choose what becomes of a task whose version of its agent is not there; None: what its agent says.
 
+        Where a person is being asked about its version, `continue` and `pin` are the answer: the task does not wait any
+        more, and whichever process has what it needs goes on with it.
+
         Raises:
             UnknownTask.
             TaskError: it has ended.
+            ThreadBusy: it is being answered in this moment.
         """
-        row = await self._runner.tasks.get(task_id)
-        if row.is_over:
-            raise TaskError("Task {task_id} is {status}: it keeps no version.", task_id=task_id, status=row.status)
-        return await self._runner.move(row, None, on_upgrade=on_upgrade)
+        return await self._control.set_on_upgrade(task_id, on_upgrade)
 
     async def check_writable(self) -> None:
         """Make sure that the database can be written.

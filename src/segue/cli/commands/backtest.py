@@ -103,7 +103,7 @@ def backtest(
     """
     settings = Settings(db, agents)
     if unfinished:
-        found = ask(settings, lambda app: app.check_unfinished(settings.ui_language))
+        found = ask(settings, lambda app: app.check_unfinished(language=settings.ui_language))
         raise typer.Exit(print_check(found, settings, as_json=as_json))
     given: BacktestOptions = {"since": since, "seed": seed, "model": model, "steps": steps}
     given |= {"live_reads": live_reads, "effects": effects, "judge": judge}

@@ -63,18 +63,20 @@ def rollout(
         raise typer.BadParameter("give one of --pin, --continue, --ask, --reset and --check", param_hint="--pin")
     if chosen and bool(task_ids) == every:
         raise typer.BadParameter("give TASK_IDs, or --all", param_hint="TASK_ID")
+
+    async def checked(app: "App") -> "list[UnfinishedTask]":
+        tasks = await _selected(app, task_ids or (), agent, version)
+        return await app.check_unfinished([task.task_id for task in tasks], language=settings.ui_language)
+
     if check:
-        raise typer.Exit(
-            print_check(
-                ask(settings, lambda app: app.check_unfinished(settings.ui_language)), settings, as_json=as_json
-            )
-        )
+        raise typer.Exit(print_check(ask(settings, checked), settings, as_json=as_json))
 
     async def shown(app: "App") -> "tuple[list[Json], int]":
         tasks = await _selected(app, task_ids or (), agent, version)
         for task in tasks if chosen else ():
             await app.tasks.set_on_upgrade(task.task_id, chosen[0])
-        return await _versions(app, await _selected(app, (), agent, version)), len(tasks)
+        changed = await _selected(app, task_ids or (), agent, version) if chosen else tasks
+        return await _versions(app, changed), len(tasks)
 
     rows, changed = ask(settings, shown)
     if as_json:
@@ -87,10 +89,9 @@ def rollout(
 
 
 async def _selected(app: "App", task_ids: "Sequence[str]", agent: str, version: str) -> "list[Task]":
-    if task_ids:
-        named = {await find_task(app, text) for text in task_ids}
-        return [await app.tasks.get(task_id) for task_id in named]
-    tasks = await app.tasks.unfinished()
+    """The tasks of these ids, else the unfinished ones, as far as they are of the agent and version."""
+    named = dict.fromkeys([await find_task(app, text) for text in task_ids])
+    tasks = [await app.tasks.get(task_id) for task_id in named] if named else await app.tasks.unfinished()
     return [task for task in tasks if agent in ("", task.agent_id) and version in ("", task.agent_version)]
 
 
