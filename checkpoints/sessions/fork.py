@@ -13,7 +13,8 @@ from segue.core.context import Ids
 from segue.core.conversation import bot_session
 from segue.core.errors import TaskError, ThreadBusy, ThreadExists
 from segue.core.events import Paused, StateChanged, Steered
-from segue.core.records import FORK_MARK, Json, RequestKey
+from segue.core.origin import FORK_MARK
+from segue.core.records import Json, RequestKey
 from segue.core.task_status import OPEN, TaskStatus
 
 from ..ports import CheckpointRow, Connection, WriteRow

@@ -8,3 +8,6 @@ MessageOrigin = Literal[
 """`api` is Segue's own HTTP API; `conversation` sends messages to its bot."""
 PEOPLE: Final = ("page", "terminal")
 """The origins of what a person writes."""
+
+FORK_MARK = "↳ "
+"""What the title of a fork begins with."""

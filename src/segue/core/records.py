@@ -181,10 +181,6 @@ class StatusTally(Record):
     oldest: Moment
 
 
-FORK_MARK = "↳ "
-"""What the title of a fork begins with."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Thread(Record):
     """A thread with the fields of its newest task; `turns` is the number of its tasks.

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...core.conversation import PREFIXES, Role, Utterance, spoken
-from ...core.records import FORK_MARK
+from ...core.origin import FORK_MARK
 from ...prompts.catalogue import sentence
 from ...prompts.words import word
 from ..settings import task_command
