@@ -91,7 +91,7 @@ def test_a_fork_from_the_second_step_is_resumed_and_compared(show: Show) -> None
     page = show("Timeline", "trip")
     together = re.compile(r"^Steps [123], [123], [123]$")  # in the order in which they ended
     expect(page.locator(".snapshot .place b")).to_have_text(["Message sent", "Plan made", together, "Answered"])
-    page.locator(".snapshot", has_text="Plan made").get_by_role("button", name="Fork from here").click()
+    page.locator(".snapshot", has_text="Plan made").get_by_role("button", name="Fork to a new session").click()
     expect(page.get_by_text("Paused. Finished work is kept.")).to_be_visible()
     page.get_by_role("button", name="Compare with the original").click()
     differing = page.locator(".difference table tbody tr").first

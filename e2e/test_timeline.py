@@ -121,8 +121,9 @@ def test_two_points_are_compared_with_the_shift_key(travel: Service, visit: Visi
     expect(page.locator(".difference .only summary", has_text='book {"city":"Chengdu"}')).to_be_visible()
 
 
-def test_the_state_is_edited_and_the_session_goes_on(travel: Service, visit: Visit) -> None:
-    page = visit(travel, "#/s/trip")
+def test_the_state_is_edited_in_a_branch_of_the_conversation(travel: Service, visit: Visit) -> None:
+    chat(travel, "edited", "book a room")
+    page = visit(travel, "#/s/edited")
     page.locator(".timeline-point").nth(1).click()
     page.get_by_role("button", name="Edit and continue").click()
     form = page.get_by_role("form", name="Edit and continue")
@@ -133,7 +134,16 @@ def test_the_state_is_edited_and_the_session_goes_on(travel: Service, visit: Vis
     form.get_by_role("combobox").select_option("objective")
     form.get_by_role("textbox").fill("be brief")
     form.get_by_role("button", name="Continue").click()
-    expect(page.get_by_role("log", name="Conversation").get_by_text("This answers: be brief")).to_be_visible()
+    expect(form.get_by_role("alert")).to_contain_text("These calls have taken effect")
+    form.get_by_role("button", name="Undo, then continue").click()
+    conversation = page.get_by_role("log", name="Conversation")
+    expect(conversation.get_by_text("This answers: be brief")).to_be_visible()
+    expect(conversation.get_by_role("group", name="Versions of this message")).to_contain_text("2 of 2")
+    conversation.get_by_role("button", name="Previous version").click()
+    expect(conversation.get_by_text("This answers: book a room")).to_be_visible()
+    rows = travel.api.get("/api/sessions").json()["items"]
+    assert len([row for row in rows if row["root"] == "edited"]) == 1
+    expect(page.locator(".timeline-legend")).to_contain_text("Undone 1")
 
 
 def test_branches_are_parallel_tracks(travel: Service, visit: Visit) -> None:

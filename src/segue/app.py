@@ -367,17 +367,25 @@ class App:
         return (await self.rewind.diff(session_id, a, b, other_session)).json()
 
     async def edit(
-        self, from_session: str, checkpoint_id: str, *, session_id: str, message: str = "", state: Json | None = None
+        self,
+        from_session: str,
+        checkpoint_id: str,
+        *,
+        session_id: str = "",
+        message: str = "",
+        state: Json | None = None,
     ) -> Json:
-        """Continue from a snapshot in a new session with another message or with changes to its state.
+        """Continue from a snapshot in a new branch of the conversation, with another message or a changed state.
 
         A `message` takes the place of the one that began the snapshot's turn, which starts again; `state` has the
-        fields that change. Returns the new session's task, which runs in the background.
+        fields that change. The branch is a session, by default with a name of its own; the one before it stays as it
+        is. Returns the branch's task, which runs in the background.
 
         Raises:
             InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, DamagedSession, TaskError for a bad state.
         """
-        return (await self.rewind.edit(from_session, checkpoint_id, session_id, message, state)).json()
+        new = session_id or self.sessions.new_id()
+        return (await self.rewind.edit(from_session, checkpoint_id, new, message, state)).json()
 
     async def prune(
         self, retention: Retention | str | int, *, session_id: str | None = None, dry_run: bool = False

@@ -110,7 +110,7 @@ def test_a_limit_lists_the_newest_and_says_that_there_are_older_ones() -> None:
     assert run("timeline", "s", "--limit", "0").exit_code == 2
 
 
-def test_an_edited_message_continues_in_a_new_session() -> None:
+def test_an_edited_message_continues_in_a_session_of_its_own() -> None:
     edited = run("edit", f"s/{first_id()}", "--message", "hello", "--to", "e", "--undo")
     assert edited.exit_code == 0
     assert "Undone: parcel()" in edited.stderr
@@ -118,10 +118,16 @@ def test_an_edited_message_continues_in_a_new_session() -> None:
     assert "you: send a parcel" in run("history", "s").stdout
 
 
-def test_an_edit_whose_output_is_piped_names_the_session_that_it_began() -> None:
-    edited = run("edit", f"s/{first_id()}", "--message", "hello")
-    (name,) = re.findall(r"The new session is (\S+)\.", edited.stderr)
+def test_an_edit_is_a_branch_and_names_it() -> None:
+    after_call = json.loads(run("timeline", "s", "--json").stdout)[1]["id"]
+    edited = run("edit", f"s/{after_call}", "--message", "hello")
+    (name,) = re.findall(r"The new branch is session (\S+)\. Session s stays as it is\.", edited.stderr)
+    assert "These calls were made after the snapshot, and their effects stay:\n  parcel()\n" in edited.stderr
     assert "you: hello" in run("history", name).stdout
+    (row,) = json.loads(run("sessions", "--json").stdout)
+    assert row["thread_id"] == name and row["root"] == "s"
+    listed = run("timeline", name).stdout
+    assert listed.endswith("Other branches of this conversation:\n  segue timeline s  from message 1\n")
 
 
 def test_a_failed_undo_ends_the_command_and_may_be_repeated(tmp_path: Path) -> None:

@@ -153,6 +153,22 @@ async def test_an_edited_plan_is_carried_out() -> None:
         assert hotel.effects == ["book 1", "book 2", "book 7"]
 
 
+async def test_every_edit_is_a_branch_of_one_conversation() -> None:
+    async with booked("react", [answer("brief"), answer("again"), answer("forked")]) as (app, _, timeline):
+        place = after_call(timeline, 2)["id"]
+        for changes in ({"state": {"objective": "be brief"}}, {"message": "book none"}):
+            task = await ended(app, await app.edit("s", place, **changes))
+            assert task["status"] == "done"
+        branches = await app.sessions.branches("s")
+        assert [(each.parent, each.turn) for each in branches] == [("", 1), ("s", 1), ("s", 1)]
+        again = (await app.timeline(branches[1].thread_id))[0]
+        nested = await ended(app, await app.edit(branches[1].thread_id, again["id"], message="a branch of a branch"))
+        assert (await app.sessions.branches(nested["thread_id"]))[-1].root == "s"
+        assert [row.thread_id for row in await app.sessions.list()] == [nested["thread_id"]]
+        await app.fork("s", place, session_id="f")
+        assert len(await app.sessions.list()) == 2 and not await app.sessions.branches("f")
+
+
 async def test_an_edited_step_that_was_dispatched_runs_with_its_new_parameters() -> None:
     async with booked("plan", ["booked"]) as (app, hotel, _):
         first = [place for place in await app.snapshots("s") if place["next"] == ["EXECUTE_STEP"]][-1]

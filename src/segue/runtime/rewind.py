@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from langgraph.types import StateSnapshot
 
@@ -220,7 +220,7 @@ class Rewind:
         changes: Mapping[str, Any] | None,
         key: RequestKey | None = None,
     ) -> Task:
-        """Continue from a snapshot in a new session, with another message or with changes to its state.
+        """Continue from a snapshot in a new branch, with another message or with changes to its state.
 
         Raises:
             InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, DamagedSession.
@@ -231,16 +231,10 @@ class Rewind:
         if changes:
             task, _ = await self._edit_state(session_id, checkpoint_id, new_session, changes, key)
         else:
-            task, _ = await self._edit_message(session_id, checkpoint_id, new_session, message, key)
+            snapshot = await self._snapshot(session_id, checkpoint_id)
+            tasks, turn = await self._turn_at(session_id, snapshot)
+            task, _ = await self._again(tasks, turn, new_session, message, key)
         return task
-
-    async def _edit_message(
-        self, session_id: str, checkpoint_id: str, new_session: str, message: str, key: RequestKey | None
-    ) -> Started:
-        """Start the snapshot's turn again with another message."""
-        snapshot = await self._snapshot(session_id, checkpoint_id)
-        tasks = await self._storage.tasks.since(session_id, None, 0.0)
-        return await self._again(tasks, _turn_of(snapshot, tasks, session_id), new_session, message, key)
 
     async def _again(
         self,
@@ -249,11 +243,11 @@ class Rewind:
         new_session: str,
         message: str,
         key: RequestKey | None,
-        branch: Branch | None = None,
     ) -> Started:
-        """Start a turn of these tasks' session again, in a new one, with a message."""
+        """Start a turn of these tasks' session again, in a new branch, with a message."""
         session_id = tasks[turn].thread_id
         check_session(new_session)
+        branch = await self._branch_of(session_id, new_session, turn)
         request = replace(_request(tasks[turn], new_session, message), key=key)
         if turn == 0:
             if await self._storage.tasks.list(thread_id=new_session, limit=1):
@@ -261,9 +255,9 @@ class Rewind:
             async with _recorded(self._storage.sessions, branch):
                 return await self._starter.start(request)
         before = await self._end_of(session_id, tasks[turn - 1])
-        if branch and await _is_begun(self._storage, branch):
+        if await _is_begun(self._storage, branch):
             return await self._starter.start(request)
-        async with _forked(self._sessions, session_id, before.checkpoint_id, new_session, branch=branch):
+        async with _forked(self._sessions, session_id, before.checkpoint_id, branch):
             return await self._starter.start(request)
 
     # Branches.
@@ -276,11 +270,13 @@ class Rewind:
             TaskError: the snapshots before the turn were pruned.
         """
         tasks, turn = await self._turn(task_id)
-        session_id = tasks[turn].thread_id
-        others = await self._storage.sessions.branches(session_id)
-        branch = Branch(new_session, others[0].root if others else session_id, session_id, turn + 1)
-        task, _ = await self._again(tasks, turn, new_session, message or tasks[turn].message, key, branch)
+        task, _ = await self._again(tasks, turn, new_session, message or tasks[turn].message, key)
         return task
+
+    async def _branch_of(self, session_id: str, new_session: str, turn: int) -> Branch:
+        """The new branch of a session's conversation that differs from it from a turn on, counted from 0."""
+        others = await self._storage.sessions.branches(session_id)
+        return Branch(new_session, others[0].root if others else session_id, session_id, turn + 1)
 
     async def before_turn(self, task_id: str) -> Snapshot:
         """The snapshot that a task's turn began from; that of a first turn is the oldest of its session.
@@ -289,7 +285,19 @@ class Rewind:
             UnknownTask.
             TaskError: the snapshots before the turn were pruned.
         """
-        tasks, turn = await self._turn(task_id)
+        return await self._before(*await self._turn(task_id))
+
+    async def before_turn_of(self, place: Place) -> Snapshot:
+        """The snapshot that the turn of a snapshot began from.
+
+        Raises:
+            UnknownSnapshot.
+            TaskError: the snapshot belongs to no message, or those before its turn were pruned.
+        """
+        snapshot = await self._snapshot(place.thread_id, place.checkpoint_id)
+        return await self._before(*await self._turn_at(place.thread_id, snapshot))
+
+    async def _before(self, tasks: Sequence[Task], turn: int) -> Snapshot:
         if turn:
             return await self._end_of(tasks[turn].thread_id, tasks[turn - 1])
         every, _ = await self._snapshots(tasks[turn].thread_id)
@@ -300,6 +308,18 @@ class Rewind:
         task = await self._storage.tasks.get(task_id)
         tasks = await self._storage.tasks.since(task.thread_id, None, 0.0)
         return tasks, next(place for place, each in enumerate(tasks) if each.task_id == task_id)
+
+    async def _turn_at(self, session_id: str, snapshot: Snapshot) -> tuple[Sequence[Task], int]:
+        """The tasks of a session, oldest first, and the place among them of a snapshot's."""
+        tasks = await self._storage.tasks.since(session_id, None, 0.0)
+        for turn, task in enumerate(tasks):
+            if task.task_id == snapshot.task_id:
+                return tasks, turn
+        raise TaskError(
+            "Snapshot '{checkpoint_id}' belongs to no message of session '{thread_id}': choose one of a turn.",
+            checkpoint_id=snapshot.checkpoint_id,
+            thread_id=session_id,
+        )
 
     async def _end_of(self, session_id: str, task: Task) -> Snapshot:
         every, _ = await self._snapshots(session_id)
@@ -339,31 +359,16 @@ class Rewind:
     ) -> Started:
         place, values = await self.check_edit(session_id, checkpoint_id, changes)
         snapshot = await self._snapshot(session_id, place.checkpoint_id)
+        _, turn = await self._turn_at(session_id, snapshot)
+        branch = await self._branch_of(session_id, new_session, turn)
         copy = Place(new_session, place.inside, place.checkpoint_id)
         # Blocked until the update is stored: if the process dies before that, nobody continues without the changes.
-        async with _forked(self._sessions, session_id, place.checkpoint_id, new_session, blocked=True) as task:
-            if task is None:
-                raise _no_turn(snapshot, session_id)
+        async with _forked(self._sessions, session_id, place.checkpoint_id, branch, blocked=True) as task:
             async with self._runner.leased(new_session):
                 as_node = snapshot.nodes[0] if snapshot.nodes else None
                 await self._runner.graph.aupdate_state(config_of(copy), values, as_node=as_node)
                 await self._runner.move(task, None, requested=None)
             return await self._starter.control.resume(task.task_id, key=key)
-
-
-def _turn_of(snapshot: Snapshot, tasks: Sequence[Task], session_id: str) -> int:
-    for turn, task in enumerate(tasks):
-        if task.task_id == snapshot.task_id:
-            return turn
-    raise _no_turn(snapshot, session_id)
-
-
-def _no_turn(snapshot: Snapshot, session_id: str) -> TaskError:
-    return TaskError(
-        "Snapshot '{checkpoint_id}' belongs to no message of session '{thread_id}': choose one of a turn.",
-        checkpoint_id=snapshot.checkpoint_id,
-        thread_id=session_id,
-    )
 
 
 def _request(task: Task, session_id: str, message: str) -> Request:
@@ -383,30 +388,22 @@ def _request(task: Task, session_id: str, message: str) -> Request:
 
 @asynccontextmanager
 async def _forked(
-    sessions: Sessions,
-    session_id: str,
-    checkpoint_id: str,
-    new_session: str,
-    *,
-    blocked: bool = False,
-    branch: Branch | None = None,
-) -> AsyncGenerator[Task | None, None]:
-    """A fork's newest task; the fork alone is deleted if what is done with it fails."""
-    task = await sessions.fork(session_id, checkpoint_id, new_session, blocked=blocked, branch=branch)
+    sessions: Sessions, session_id: str, checkpoint_id: str, branch: Branch, *, blocked: bool = False
+) -> AsyncGenerator[Task, None]:
+    """A branch's newest task; the branch alone is deleted if what is done with it fails."""
+    name = branch.thread_id
+    task = await sessions.fork(session_id, checkpoint_id, name, blocked=blocked, branch=branch)
     try:
-        yield task
+        yield cast(Task, task)  # the turn's own, or the one before it
     except BaseException:
         with suppress(SegueError):  # the first error says more
-            await sessions.discard(new_session)
+            await sessions.discard(name)
         raise
 
 
 @asynccontextmanager
-async def _recorded(threads: Threads, branch: Branch | None) -> AsyncGenerator[None, None]:
+async def _recorded(threads: Threads, branch: Branch) -> AsyncGenerator[None, None]:
     """Record a branch that repeats no turn before its first message is stored."""
-    if branch is None:
-        yield
-        return
     await threads.add_branch(branch)
     try:
         yield

@@ -20,7 +20,7 @@ from ..settings import Settings
 from ..views.consoles import print_error
 from ..views.lines import header, print_heading, usage_parts
 from ..views.tables import print_history, print_pairs, print_sessions
-from ..views.timeline import Reverted, effect_lines, print_timeline, undo_lines
+from ..views.timeline import Reverted, effect_lines, print_branches, print_timeline, undo_lines
 from .inspect import list_sessions, print_trace, read_trace
 from .rewind import list_snapshots, revert
 
@@ -215,8 +215,9 @@ class ChatCommands:
     def _timeline(self, _: str) -> bool:
         if self._latest():
             listing = list_snapshots(self._talk.app, self._settings, self._talk.session, MOST_OFFERED)
-            _, entries = self._loop.run(listing)
+            found, entries, branches = self._loop.run(listing)
             print_timeline(self._talk.console, entries, self._settings, "/fork {}".format)
+            print_branches(self._talk.console, branches, found, self._settings, "/session {}".format)
         return True
 
     def _fork(self, snapshot: str) -> bool:

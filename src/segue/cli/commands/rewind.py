@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ...core.timeline import SHORT
 from .. import options
 from ..exits import FAILED, USAGE, report_errors, sentence_of
 from ..lookup import ask, find_session, for_session, for_snapshot, named
@@ -14,9 +15,11 @@ from ..settings import DEFAULT_DATABASE, Settings, task_command
 from ..views.consoles import output, print_error, print_note, write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...app import App
     from ...core.records import Json, Task
-    from ...core.timeline import SnapshotDifference, TimelineEntry
+    from ...core.timeline import Branch, SnapshotDifference, TimelineEntry
     from ..views.timeline import Reverted
 
 Snapshot = Annotated[
@@ -37,24 +40,28 @@ def timeline(
     as_json: options.JsonOfList = False,
 ) -> None:
     """List a session's snapshots: turns, recursions, steps."""
-    from ..views.timeline import print_timeline
+    from ..views.timeline import print_branches, print_timeline
 
     name = named(session, last, "SESSION")
     settings = for_session(Settings(db, agents), name, required=False)
 
-    found, entries = ask(settings, partial(list_snapshots, settings=settings, name=name, limit=limit))
+    listing = partial(list_snapshots, settings=settings, name=name, limit=limit)
+    found, entries, branches = ask(settings, listing)
     if as_json:
         return write_json([entry.json() for entry in entries], indent=2)
     print_timeline(output(), entries, settings, lambda place: task_command(settings, "fork", f"{found}/{place}"))
+    print_branches(output(), branches, found, settings, lambda other: task_command(settings, "timeline", other))
 
 
-async def list_snapshots(app: "App", settings: Settings, name: str, limit: int) -> "tuple[str, list[TimelineEntry]]":
-    """A session and its newest snapshots; a note says that there are older ones."""
+async def list_snapshots(
+    app: "App", settings: Settings, name: str, limit: int
+) -> "tuple[str, list[TimelineEntry], Sequence[Branch]]":
+    """A session, its newest snapshots, and the branches of its conversation; a note says that there are older ones."""
     found = await find_session(app, name)
     entries = await app.rewind.timeline(found, limit + 1)
     if len(entries) > limit:
         print_note(settings.say("older_snapshots"))
-    return found, entries[-limit:]
+    return found, entries[-limit:], await app.sessions.branches(found)
 
 
 def diff(
@@ -145,9 +152,10 @@ def edit(
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Change a past message or state, in a new session.
+    """Change a past message or state, in a new branch.
 
-    The task continues from the snapshot with the change.
+    A turn whose message is changed starts again; with another state the task continues from the snapshot. The session
+    of the snapshot stays as it is.
     """
     if bool(message) == bool(changes):
         raise typer.BadParameter(Settings(db).say("message_or_set"), param_hint="--message")
@@ -160,15 +168,18 @@ def edit(
         async def begun(app: "App") -> "Task":
             if state:
                 await _check_state(app, snapshot, state, settings)
-            back = await revert(app, snapshot, undo)
-            _check_undone(snapshot, back, settings)
+            place = await app.rewind.find(snapshot)
+            start = place.checkpoint_id if state else (await app.rewind.before_turn_of(place)).checkpoint_id
+            begin = f"{place.thread_id}/{start[-SHORT:]}"
+            back = await revert(app, begin, undo)
+            _check_undone(begin, back, settings)
             if not as_json:
-                for line in effect_lines(back, settings, task_command(settings, "undo", snapshot)):
+                for line in effect_lines(back, settings, task_command(settings, "undo", begin)):
                     typer.echo(line, err=True)
             new = to or app.sessions.new_id()
-            task = await app.rewind.edit(back.place.thread_id, back.place.checkpoint_id, new, message, state)
-            if not (to or as_json or output().is_terminal):
-                typer.echo(settings.say("forked", session=new), err=True)
+            task = await app.rewind.edit(place.thread_id, place.checkpoint_id, new, message, state)
+            if not as_json:
+                typer.echo(settings.say("branched", session=new, other=place.thread_id), err=True)
             return task
 
         raise typer.Exit(edited(settings, begun, as_json=as_json))

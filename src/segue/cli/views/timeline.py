@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ...core.records import Json, Task
 from ...core.task_status import OPEN
-from ...core.timeline import Effect, Place, SnapshotDifference, TimelineEntry
+from ...core.timeline import Branch, Effect, Place, SnapshotDifference, TimelineEntry
 from ...prompts.catalogue import sentence
 from ...prompts.words import label, word
 from ..settings import continue_command, task_command
@@ -67,6 +67,18 @@ def print_timeline(
     if entries:
         command = printable(fork(entries[-2:][0].short_id))
         console.print(Text(f"\n{sentence('fork_from', language)}\n  {command}", style="dim"), soft_wrap=True)
+
+
+def print_branches(
+    console: Console, branches: Sequence[Branch], shown: str, settings: "Settings", show: Callable[[str], str]
+) -> None:
+    """The other branches of a session's conversation, each by the command that shows it."""
+    others = [each for each in branches if each.thread_id != shown]
+    if others:
+        console.print(Text(f"\n{settings.say('other_branches')}", style="dim"))
+    for each in others:
+        line = f"  {printable(show(each.thread_id))}  {settings.say('branch_from', n=each.turn)}"
+        console.print(Text(line, style="dim"), soft_wrap=True)
 
 
 def _place(turn: int, recursion: int, steps: Sequence[str], language: str) -> str:

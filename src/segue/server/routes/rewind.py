@@ -117,7 +117,7 @@ class SnapshotRequest(RequestBody):
 
 
 class EditRequest(SnapshotRequest):
-    """Another message for the snapshot's turn, or changes to the state's fields, and the new session's name."""
+    """Another message for the snapshot's turn, or changes to the state's fields, and the branch's session."""
 
     message: str | None = None
     state: dict[str, Any] | None = None
@@ -231,7 +231,10 @@ async def remaining_effects(service: Service, thread_id: str, checkpoint_id: str
 async def edit(
     session_id: SessionId, body: EditRequest, service: ServiceDep, tenant: TenantDep, key: KeyDep
 ) -> JsonResponse:
-    """Continue from a snapshot in a new session, with another message or state; follow its stream for the answer."""
+    """Continue from a snapshot in a new branch of the conversation, with another message or state.
+
+    Follow the new task's stream for the answer. `fork` starts a session of its own instead.
+    """
     service.refuse_while_draining()
     thread_id = await service.own_session(tenant, session_id)
     new, made = await service.new_session(tenant, body.session_id, key)
@@ -244,7 +247,7 @@ async def edit(
 
 
 class BranchRequest(RequestBody):
-    """The message of the turn in the new branch, and the new session's name."""
+    """The message of the turn in the new branch, and the name of the branch's session."""
 
     message: str | None = Field(default=None, description="By default the same: the answer is made again.")
     session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)

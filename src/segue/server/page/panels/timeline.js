@@ -59,6 +59,7 @@ function Forked({ from, session, entries }) {
     const row = store.sessions.value?.find((each) => each.session_id === from);
     return row ? titleOf(row) : from;
   }, [from]);
+  const isBranch = useRead(() => store.branches.value.some((each) => each.session_id === from), [from]);
   const toOrigin = async () => {
     const its = await attempt(() => get(`${sessionPath(from)}/timeline?limit=1`));
     if (!its) return;
@@ -68,7 +69,7 @@ function Forked({ from, session, entries }) {
     ];
   };
   return html`<p class="marked">
-    <span>${t("snapshots.from")} <a href=${sessionAddress(from)}>${title}</a></span>
+    <span>${t(isBranch ? "snapshots.branchOf" : "snapshots.from")} <a href=${sessionAddress(from)}>${title}</a></span>
     <button type="button" onClick=${toOrigin}><${Icon} name="compare" />${t("snapshots.toOrigin")}</button>
   </p>`;
 }

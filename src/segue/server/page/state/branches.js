@@ -7,7 +7,7 @@ import { requestKey } from "./message-key.js";
 import { refreshLists } from "./sessions.js";
 import { store } from "./store.js";
 
-/** @import { Branch, BranchPreview } from "./types.js" */
+/** @import { Branch, BranchPreview, Json } from "./types.js" */
 
 const sentKey = requestKey();
 
@@ -72,9 +72,23 @@ export async function undoFrom(place) {
  * @param {string} task
  * @param {string} message empty for the same
  */
-export async function branch(task, message) {
-  const path = `/api/tasks/${encodeURIComponent(task)}/branch`;
-  const body = message ? { message } : {};
+export function branch(task, message) {
+  return begin(`/api/tasks/${encodeURIComponent(task)}/branch`, message ? { message } : {});
+}
+
+/**
+ * Go on from a snapshot with another state, in a branch, and show that.
+ *
+ * @param {string} session
+ * @param {string} checkpoint
+ * @param {Json} state the fields that change
+ */
+export function editState(session, checkpoint, state) {
+  return begin(`/api/sessions/${encodeURIComponent(session)}/edit`, { checkpoint_id: checkpoint, state });
+}
+
+/** @param {string} path @param {Json} body */
+async function begin(path, body) {
   const headers = { "Idempotency-Key": sentKey.of(JSON.stringify([path, body])) };
   const row = await attempt(async () => valueOf(await request("POST", path, { body, headers })));
   if (!row) return false;

@@ -1,39 +1,42 @@
 // @ts-check
-/** Continuing from a snapshot with another message, or with a field of its state changed. */
-import { send } from "../../state/api.js";
-import { attempt } from "../../state/failures.js";
-import { goTo } from "../../state/router.js";
-import { refreshLists } from "../../state/sessions.js";
+/** Continuing from a snapshot in a branch, with another message or with a field of its state changed. */
+import { Continue, Effects, useBeginning } from "../../components/effects-stay.js";
+import { branch, editState, preview } from "../../state/branches.js";
 import { turnOf } from "../../state/store.js";
 import { t } from "../../texts/index.js";
-import { sessionPath } from "../../timeline/data.js";
 import { html, useState } from "../../vendor/htm-preact.js";
 
-/** @import { Snapshot } from "../../timeline/data.js" */
+/** @import { Effect, Snapshot } from "../../timeline/data.js" */
 /** @import { Held } from "./snapshot-state.js" */
 
 /** What stands for the turn's message among the fields. */
 const MESSAGE = "";
 
-/** @param {{ session: string, entry: Snapshot, held: Held, later: number, close: () => void }} props */
+/** @param {{ session: string, entry: Snapshot, held: Held, later: Effect[], close: () => void }} props */
 export function EditForm({ session, entry, held, later, close }) {
   const [field, setField] = useState(MESSAGE);
   const [text, setText] = useState(() => textOf(field, entry, held));
   const [problem, setProblem] = useState("");
+  const { checkpoint_id: point, task_id: task } = entry;
+  const { place, isBusy, start, look, undo, forget } = useBeginning(() =>
+    field === MESSAGE ? branch(task ?? "", text) : editState(session, point, valueIn(field, text, held) ?? {}),
+  );
   const choose = (/** @type {string} */ name) => {
     setField(name);
     setText(textOf(name, entry, held));
     setProblem("");
+    forget();
   };
-  const submit = async (/** @type {Event} */ event) => {
+  const stay = async () => ({
+    session_id: session,
+    checkpoint_id: point,
+    effects: later.filter((effect) => effect.undo !== "done"),
+  });
+  const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
-    const change = changeOf(field, text, held);
-    if (!change) return setProblem(t("edit.notJson"));
-    const body = { checkpoint_id: entry.checkpoint_id, ...change };
-    const row = await attempt(() => send("POST", `${sessionPath(session)}/edit`, body));
-    if (!row) return;
-    await refreshLists();
-    goTo(row.session_id);
+    if (field !== MESSAGE && !valueIn(field, text, held)) return setProblem(t("edit.notJson"));
+    setProblem("");
+    void (place ? start() : look(() => (field === MESSAGE ? preview(task ?? "") : stay())));
   };
   return html`<form class="form" aria-label=${t("snapshots.edit")} onSubmit=${submit}>
     <label>
@@ -52,12 +55,11 @@ export function EditForm({ session, entry, held, later, close }) {
       onInput=${(/** @type {any} */ event) => setText(event.target.value)}
     ></textarea>
     ${problem && html`<p class="warning" role="alert">${problem}</p>`}
-    <p class="about">
-      ${t(field === MESSAGE ? "edit.aboutMessage" : "edit.aboutState")}
-      ${later > 0 && ` ${t("snapshots.effectsSince", { n: later })}`}
-    </p>
+    <p class="about">${t(field === MESSAGE ? "edit.aboutMessage" : "edit.aboutState")}</p>
+    ${place && html`<${Effects} place=${place} />`}
     <div class="decisions">
-      <button type="submit" class="primary" disabled=${!text.trim()}>${t("edit.do")}</button>
+      ${isBusy && html`<span class="spinner"></span>`}
+      <${Continue} place=${place} disabled=${isBusy || !text.trim()} label=${t("edit.do")} undo=${undo} />
       <button type="button" onClick=${close}>${t("dialog.cancel")}</button>
     </div>
   </form>`;
@@ -75,12 +77,11 @@ function textOf(field, entry, held) {
   return typeof value === "string" ? value : JSON.stringify(value, null, 2);
 }
 
-/** What to send; null where the text cannot be read. @param {string} field @param {string} text @param {Held} held */
-function changeOf(field, text, held) {
-  if (field === MESSAGE) return { message: text };
-  if (typeof valueOf(field, held) === "string") return { state: { [field]: text } };
+/** A field's change; null where it cannot be read. @param {string} field @param {string} text @param {Held} held */
+function valueIn(field, text, held) {
+  if (typeof valueOf(field, held) === "string") return { [field]: text };
   try {
-    return { state: { [field]: JSON.parse(text) } };
+    return { [field]: JSON.parse(text) };
   } catch {
     return null;
   }

@@ -80,7 +80,7 @@ function Actions({ session, entry, later, held }) {
     </div>
     ${form === "edit" &&
     held &&
-    html`<${EditForm} session=${session} entry=${entry} held=${held} later=${later.length} close=${close} />`}
+    html`<${EditForm} session=${session} entry=${entry} held=${held} later=${later} close=${close} />`}
     ${form === "undo" && html`<${UndoForm} session=${session} entry=${entry} later=${later} close=${close} />`}`;
 }
 
