@@ -272,17 +272,21 @@ class Registry(Mapping[str, Agent]):
         """The registries in which the agent has each of its versions, the current one first; empty: it is not here."""
         if agent_id not in self._versions:
             agent = self._agents.get(agent_id)
-            views = [self, *map(self._with, map(self._completed, agent.older))] if agent else []
+            views = [self, *(self.changed([older]) for older in agent.older)] if agent else []
             found: dict[str, Registry] = {}
             for view in views:
                 found.setdefault(view.version(view._agents[agent_id]), view)
             self._versions[agent_id] = found
         return self._versions[agent_id]
 
-    def _with(self, agent: Agent) -> "Registry":
-        """This registry with another version of an agent."""
+    def changed(self, agents: Iterable[Agent]) -> "Registry":
+        """This registry with these agents in place of those of their ids; it shares the connections to MCP servers.
+
+        What is registered there or forgotten is so there only.
+        """
         view = copy(self)
-        view._agents = ChainMap({agent.agent_id: agent}, self._agents)
+        view._agents = ChainMap({agent.agent_id: self._completed(agent) for agent in agents}, self._agents)
+        view._executors = dict(self._executors)
         view._models, view._tools, view._digests, view._versions = {}, {}, {}, {}
         return view
 

@@ -32,9 +32,10 @@ def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, own_agents: list[Agent]) -> Iterator[Served]:
     """A service with two tenants, over a database in a file."""
-    settings = ServerSettings(keys=KEYS, chats_a_minute=10_000, requests_a_minute=100_000)
-    path = tmp_path_factory.mktemp("served") / "segue.db"
-    with Served(path, settings, agents=own_agents) as served:
+    folder = tmp_path_factory.mktemp("served")
+    room = {"chats_a_minute": 10_000, "requests_a_minute": 100_000}
+    settings = ServerSettings(keys=KEYS, backtests=folder / "backtests", **room)
+    with Served(folder / "segue.db", settings, agents=own_agents) as served:
         yield served
 
 

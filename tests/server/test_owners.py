@@ -1,6 +1,7 @@
 """Whose is whose: every route of the OpenAPI document, with ids of another tenant's and ids of nobody's."""
 
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -66,7 +67,7 @@ def query_of(operation: Json) -> Json:
 
 @pytest.fixture(scope="module")
 def ids(served: Served) -> Iterator[Json]:
-    """Ids of alpha's: a session with a task and a file, a user with preferences, a memory file, and an upload."""
+    """Ids of alpha's: a session with a task and a file, a user with preferences, a memory file, a backtest, uploads."""
     served.do(served.service.app.memory.of("alpha:default").append("logs.md", entry()))
     with served.client(headers=ALPHA) as client:
         sent, kept = (client.post("/api/attachments?name=a.txt", content=text).json() for text in (b"one", b"two"))
@@ -79,6 +80,10 @@ def ids(served: Served) -> Iterator[Json]:
         talk = client.post("/api/conversations", json={"session_id": "talk"}).json()
         [*frames_of(client.send(client.build_request("GET", f"/api/tasks/{talk['task_id']}/stream"), stream=True))]
         own["conversation_id"] = "talk"
+        client.post("/api/backtests", json={"name": "careful", "sessions": ["mine"]}).raise_for_status()
+        while client.get("/api/backtests/careful").json()["status"] == "running":
+            time.sleep(0.05)
+        own["backtest"] = "careful"
         yield {**own, "user_id": "ann", "file": "logs.md", "digest": sent["digest"], **uploads}
 
 

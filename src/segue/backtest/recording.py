@@ -64,16 +64,16 @@ class Recording:
     skipped: dict[str, str] = field(default_factory=dict)
     """The tasks that are left out, each with the reason: unfinished, cancelled, copy, no_history, damaged, no_steps."""
 
-    async def select(self, sessions: Sequence[str] = (), after: float = 0.0) -> list[str]:
-        """The sessions, or those of these, with a task that began after a moment, by name.
+    async def select(self, sessions: Sequence[str] = (), after: float = 0.0, prefix: str = "") -> list[str]:
+        """The sessions whose names begin so, or those of these, with a task that began after a moment, by name.
 
         Raises:
             UnknownThread: one of these is not there.
         """
         for name in sessions:
-            if not await self.storage.tasks.task_ids(name):
+            if not (name.startswith(prefix) and await self.storage.tasks.task_ids(name)):
                 raise UnknownThread(name)
-        tasks = await self.storage.tasks.list(limit=-1, since=after)
+        tasks = await self.storage.tasks.list(limit=-1, since=after, prefix=prefix)
         found = {task.thread_id for task in tasks if task.created_at >= after and task.mode != MODE}
         return sorted(found.intersection(sessions) if sessions else found)
 

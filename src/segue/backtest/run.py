@@ -5,6 +5,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -12,22 +13,25 @@ from typing_extensions import TypedDict
 
 from ..checkpoints.storage import Storage
 from ..core.agents import Agent
+from ..core.errors import SegueError
+from ..core.models import Model
 from ..core.records import Json
 from ..nodes.chat.run_mode import ModeGraph
 from ..registry import Registry
 from ..rehearsal.cassette.cassette import ToolCall
 from ..rehearsal.report.judge import judge_named
-from ..rehearsal.report.statistics import SIGNIFICANT, Estimate, mcnemar, rate
+from ..rehearsal.report.statistics import Estimate, rate
 from ..runtime.modes import chat_graph
 from .behaviour import Behaviour, recorded_behaviour
 from .bots import bots_of, registered
 from .comparison import CHANGED, Difference, Effects, Sides, TaskReport, Verdict, compared
+from .conclusion import Change, conclusion
 from .judge import judged
 from .recording import RecordedTurn, Recording, age
 from .stand_in import Policy, check_author, check_policy
 from .steps import decided_anew, steps_of
 from .success import by_rating, by_scenario
-from .turn import Setup, TurnRun
+from .turn import RECORDED, Setup, TurnRun
 
 CONCURRENT = 8
 """Turns that are answered at the same time."""
@@ -43,6 +47,10 @@ class BacktestOptions(TypedDict, total=False):
     Raises UnknownThread, and ConfigurationError where an option is wrong.
     """
 
+    agents: Sequence[Agent]
+    """Take the place of the app's agents of their ids, which are then known as they were."""
+    session_prefix: str
+    """Only sessions whose names begin so."""
     since: str
     """Only tasks that began in the last 7d, 12h, 30m or 2w."""
     sample: int
@@ -57,34 +65,13 @@ class BacktestOptions(TypedDict, total=False):
     effects: Policy
     """What another call without a recorded result does: `stop` ends the turn, `recorded-shape` gives it the result of
     the call of that tool whose arguments are most alike, `model` one that the judge, else the agent's model writes."""
-    judge: str
+    judge: str | Model
     """A language model that decides whether other words say the same, and whether each version does what was asked."""
     baseline: Sequence[Agent]
     """The unchanged agents, whose own changes by chance are taken into account."""
     concurrency: int
     """Turns that are answered at the same time; 8."""
     on_progress: Progress
-
-
-@dataclass(frozen=True)
-class Change:
-    """Of paired tasks, how many got worse and better, and the p-value of McNemar's exact test."""
-
-    worse: int
-    better: int
-
-    @property
-    def p_value(self) -> float:
-        return mcnemar(self.better, self.worse)
-
-    @property
-    def exceeds_noise(self) -> bool:
-        """Whether so much worse would be rare between two equal agents."""
-        return self.worse > self.better and self.p_value < SIGNIFICANT
-
-    def json(self) -> Json:
-        """{"worse", "better", "p_value", "exceeds_noise"}."""
-        return {**asdict(self), "p_value": self.p_value, "exceeds_noise": self.exceeds_noise}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +81,8 @@ class Backtest:
     tasks: Sequence[TaskReport]
     skipped: Mapping[str, str] = field(default_factory=dict)
     baseline: "Backtest | None" = None
+    models: Mapping[str, bool] = field(default_factory=dict)
+    """The models that answered, and whether they read the prompt."""
 
     @property
     def summary(self) -> dict[str, int]:
@@ -158,8 +147,12 @@ class Backtest:
             return change.exceeds_noise
         return any(task.verdict in CHANGED for task in self.tasks)
 
+    def conclusion(self, language: str = "en") -> str:
+        """What came out, in a sentence or two."""
+        return conclusion(self.summary, self.beyond_baseline, language)
+
     def json(self) -> Json:
-        """{"summary", "shares", "coverage", "agreement", "success", "baseline", "tasks", "skipped"}."""
+        """{"summary", "shares", "coverage", "agreement", "success", "baseline", "models", "tasks", "skipped"}."""
         shares = {name: asdict(share) if share else None for name, share in self.shares.items()}
         change = self.beyond_baseline
         return {
@@ -169,6 +162,7 @@ class Backtest:
             "agreement": asdict(self.agreement) if self.agreement else None,
             "success": self.success.json() if self.success else None,
             "baseline": {"summary": self.baseline.summary, **change.json()} if self.baseline and change else None,
+            "models": dict(self.models),
             "tasks": [task.json() for task in self.tasks],
             "skipped": dict(self.skipped),
         }
@@ -184,13 +178,17 @@ async def backtest(
     """Answer the messages of recorded sessions anew with the agents of a registry, and compare.
 
     Raises:
-        UnknownThread, ConfigurationError.
+        UnknownThread, UnknownTool, ConfigurationError.
     """
+    current, registry = registry, registry.changed(options.get("agents", ()))
+    for agent in options.get("agents", ()):
+        registry.tools_for(agent)
     policy = options.get("effects", "stop")
     check_policy(policy)
     recording = Recording(storage, chat_graph(modes).copy({"checkpointer": storage.saver()}))
     turns = await _turns(recording, session_ids, options)
-    judge = judge_named(options["judge"]) if options.get("judge") else None
+    named = options.get("judge")
+    judge = judge_named(named) if isinstance(named, str) and named else named or None
     setup = Setup(
         registry=registry,
         modes=modes,
@@ -201,22 +199,32 @@ async def backtest(
         shapes=_shapes(turns),
         judge=judge,
         author=judge,
+        unchanged=current if "agents" in options else None,
     )
     if policy == "model":
         for turn in {turn.task.agent_id: turn for turn in turns if turn.task.agent_id in registry}.values():
             check_author(setup.author_of(turn))
-    baseline, unchanged = None, Registry()
-    try:
-        if "baseline" in options:
-            for agent in options["baseline"]:
-                unchanged.register(agent)
-            before = replace(setup, registry=unchanged, model="", judge=None)
-            baseline = Backtest(tasks=await _tasks(before, recording, turns, {**options, "on_progress": _ignore}))
-            setup = replace(setup, unchanged=unchanged)
-        tasks = await _tasks(setup, recording, turns, options)
-    finally:
-        await unchanged.close()
-    return Backtest(tasks=tasks, skipped=recording.skipped, baseline=baseline)
+    baseline = None
+    if "baseline" in options:
+        unchanged = current.changed(options["baseline"])
+        before = replace(setup, registry=unchanged, model="", judge=None)
+        baseline = Backtest(tasks=await _tasks(before, recording, turns, {**options, "on_progress": _ignore}))
+        setup = replace(setup, unchanged=unchanged)
+    tasks = await _tasks(setup, recording, turns, options)
+    return Backtest(tasks=tasks, skipped=recording.skipped, baseline=baseline, models=_models(setup, turns))
+
+
+def _models(setup: Setup, turns: Sequence[RecordedTurn]) -> dict[str, bool]:
+    """The models that answered these turns, and whether they read the prompt."""
+    if setup.model == RECORDED:
+        return {RECORDED: False}
+    known = [turn for turn in turns if turn.task.agent_id in setup.registry]
+    found: dict[str, bool] = {}
+    for turn in {(turn.task.agent_id, setup.model_of(turn)): turn for turn in known}.values():
+        with suppress(SegueError):  # its tasks say why
+            model = setup.registry.model_for(setup.agent(turn), setup.model_of(turn))
+            found[model.name] = model.is_language_model
+    return found
 
 
 async def _tasks(
@@ -236,8 +244,11 @@ async def _tasks(
 
     on_progress(0, len(turns))
     with registered(setup.registry, await bots_of(setup.storage, setup.registry, turns)):
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(turn)) for turn in turns]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one(turn)) for turn in turns]
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
     reports = [report for task in tasks if (report := task.result())]
     return await by_scenario(setup.storage, turns, reports)
 
@@ -248,7 +259,7 @@ def _ignore(done: int, total: int) -> None:
 
 async def _turns(recording: Recording, session_ids: Sequence[str], options: BacktestOptions) -> list[RecordedTurn]:
     after = time.time() - age(options["since"]) if options.get("since") else 0.0
-    names = await recording.select(session_ids, after)
+    names = await recording.select(session_ids, after, options.get("session_prefix", ""))
     if (sample := options.get("sample")) is not None and sample < len(names):
         names = sorted(random.Random(options.get("seed", 0)).sample(names, sample))
     return [turn for name in names for turn in await recording.turns(name, after)]

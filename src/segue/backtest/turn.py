@@ -91,7 +91,7 @@ class Setup:
         """
         if self.model:
             return "" if self.model == RECORDED else self.model
-        agent = (self.unchanged or self.registry).agent(recorded.task.agent_id)
+        agent = (self.unchanged or self.registry).get(recorded.task.agent_id) or self.agent(recorded)
         environment = self.registry.environment_model(agent.model_copy(update={"model": None}))
         return "" if agent.model is None or recorded.task.model == environment else recorded.task.model
 

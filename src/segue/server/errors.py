@@ -72,6 +72,7 @@ def not_found(
         "memory",
         "file",
         "rehearsal",
+        "backtest",
         "conversation",
         "response",
         "unstored_response",

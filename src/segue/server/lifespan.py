@@ -131,9 +131,8 @@ async def _drain(service: Service) -> None:
     logger.info("draining", extra={"streams": len(service.streams)})
     for task_id in [*service.resuming]:
         service.mark_resumed(task_id)
-    for batch in service.rehearsing.values():
-        batch.cancel()
-    await asyncio.gather(*service.rehearsing.values(), return_exceptions=True)
+    await service.rehearsals.close()
+    await service.backtests.close()
     await service.app.drain(service.settings.drain_seconds)
     if service.streams:
         await asyncio.wait(service.streams, timeout=CLOSING_SECONDS)

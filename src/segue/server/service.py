@@ -15,12 +15,14 @@ from ..core.errors import TaskError, UnknownTask
 from ..core.events import Steered
 from ..core.records import Json, RequestKey, Task
 from ..core.reply_options import ReplyOptions
-from ..rehearsal.batch import BatchResult
+from ..rehearsal.batch import FILE as BATCH
 from ..rehearsal.segue_bot import ConversationExecutor
 from ..runtime.start import Request
 from ..telemetry.metrics import Metrics
+from .backtests import FILE as BACKTEST
 from .errors import Problem, not_found
 from .frames import FrameCache
+from .runs import Runs
 from .settings import ServerSettings
 from .tenants import Tenant
 from .views import task_view
@@ -55,10 +57,8 @@ class Service:
     """Tasks that are about to be resumed."""
     logins: "dict[str, tuple[asyncio.Task[None], asyncio.Future[str]]]" = field(default_factory=dict)
     """Logins at MCP servers that are under way, with the links that a person is sent to, by the servers' names."""
-    rehearsing: "dict[str, asyncio.Task[BatchResult]]" = field(default_factory=dict)
-    """The batches of rehearsals that this process ran, by their names."""
-    begins_rehearsal: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a batch is begun: one is run at a time."""
+    rehearsals: Runs = field(default_factory=lambda: Runs("rehearsal", BATCH))
+    backtests: Runs = field(default_factory=lambda: Runs("backtest", BACKTEST))
     _delivered: dict[str, float] = field(default_factory=dict)
     """When this process began to answer requests, by their names, the earliest first."""
     _open_streams: Counter[str] = field(default_factory=Counter)

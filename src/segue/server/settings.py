@@ -19,6 +19,7 @@ KEYS = "SEGUE_API_KEY"
 HASHES = "SEGUE_API_KEY_SHA256"
 RETENTION = "SEGUE_RETENTION"
 REHEARSALS = "SEGUE_REHEARSALS"
+BACKTESTS = "SEGUE_BACKTESTS"
 PARTICIPANTS = "SEGUE_PARTICIPANTS"
 API_HOSTS = "SEGUE_API_HOSTS"
 PUSH_HOSTS = "SEGUE_PUSH_HOSTS"
@@ -82,6 +83,8 @@ class ServerSettings:
     """The agent of messages that name none."""
     rehearsals: Path | None = None
     """The folder whose batches of rehearsals are shown."""
+    backtests: Path | None = None
+    """The folder in which backtests are kept, in one folder for each key; without it there are none."""
     participants: tuple[str, ...] = ()
     """The modules that configurations of conversations may name, as `module:attribute`."""
     api_hosts: tuple[str, ...] = ()
@@ -122,6 +125,7 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
         open_metrics=whole_number(environ, "SEGUE_METRICS_OPEN", 0, least=0) != 0,
         default_agent=default_agent,
         rehearsals=Path(given) if (given := environ.get(REHEARSALS, "").strip()) else None,
+        backtests=Path(given) if (given := environ.get(BACKTESTS, "").strip()) else None,
         participants=_listed(environ, PARTICIPANTS),
         api_hosts=_listed(environ, API_HOSTS),
         push_hosts=_listed(environ, PUSH_HOSTS),

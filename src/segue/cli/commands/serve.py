@@ -29,6 +29,7 @@ DATABASE = "SEGUE_DATABASE"
 AGENTS = "SEGUE_AGENTS"
 RETENTION = "SEGUE_RETENTION"
 REHEARSALS = "SEGUE_REHEARSALS"
+BACKTESTS = "SEGUE_BACKTESTS"
 METRICS = "PROMETHEUS_MULTIPROC_DIR"
 SUPERVISOR = "SEGUE_SUPERVISOR"
 """The process id that workers live as long as."""
@@ -64,6 +65,15 @@ Rehearsals = Annotated[
         help="Show the batches of `segue simulate` in this folder.",
     ),
 ]
+Backtests = Annotated[
+    str,
+    typer.Option(
+        "--backtests",
+        envvar="SEGUE_BACKTESTS",
+        metavar="FOLDER",
+        help="Run backtests over HTTP and on the page, and keep them in this folder.",
+    ),
+]
 Processes = Annotated[
     int, typer.Option("--workers", min=1, max=64, help="The number of worker processes, over one database.")
 ]
@@ -95,6 +105,7 @@ def serve(
     workers: Processes = 1,
     retention: Retention = "",
     rehearsals: Rehearsals = "",
+    backtests: Backtests = "",
     require_model: RequireModel = False,
     agents: options.Agents = "",
     db: options.Database = DEFAULT_DATABASE,
@@ -105,7 +116,13 @@ def serve(
     """
     settings = Settings(db, agents)
     with report_errors():
-        serve_http(settings, host, port, workers, retention, rehearsals, require_model=require_model)
+        for variable, option, name in (
+            (REHEARSALS, "--rehearsals", rehearsals),
+            (BACKTESTS, "--backtests", backtests),
+        ):
+            if name:
+                os.environ[variable] = _existing_folder(option, name)
+        serve_http(settings, host, port, workers, retention, require_model=require_model)
 
 
 def serve_http(
@@ -114,7 +131,6 @@ def serve_http(
     port: int,
     workers: int,
     retention: str = "",
-    rehearsals: str = "",
     *,
     require_model: bool = False,
 ) -> None:
@@ -134,8 +150,6 @@ def serve_http(
         raise ConfigurationError("Several workers need a database that they share: name a file with --db.")
     if retention:
         os.environ[RETENTION] = retention
-    if rehearsals:
-        os.environ[REHEARSALS] = _existing_folder(rehearsals)
     server_settings = from_environment()
     check_address(host, server_settings.keys)
     check_port(host, port)
@@ -153,12 +167,10 @@ def serve_http(
         run(server_settings, f"{__name__}:application", host, port, workers)
 
 
-def _existing_folder(name: str) -> str:
+def _existing_folder(option: str, name: str) -> str:
     folder = Path(name).expanduser().resolve()
     if not folder.is_dir():
-        raise ConfigurationError(
-            "There is no folder {folder}: --rehearsals names the folder of batches.", folder=folder
-        )
+        raise ConfigurationError("There is no folder {folder}: {option} names one.", folder=folder, option=option)
     return str(folder)
 
 

@@ -63,7 +63,16 @@ def judge_named(model: str) -> Model:
     Raises:
         ConfigurationError: it is no language model, or is not there.
     """
-    agent = Agent(agent_id="judge", description="The judge of a rehearsal", temperature=0.0)
+    return judge_of(Agent(agent_id="judge", description="The judge of a rehearsal"), model)
+
+
+def judge_of(agent: Agent, model: str = "") -> Model:
+    """The model of an agent, or another by its endpoint, as a judge.
+
+    Raises:
+        ConfigurationError: it is no language model, or is not there.
+    """
+    agent = agent.model_copy(update={"temperature": 0.0})
     judge = Registry((agent,)).model_for(agent, model)
     if not judge.is_language_model:
         raise ConfigurationError(

@@ -6,6 +6,7 @@ from fastapi.routing import APIRoute
 from ..errors import JsonResponse
 from . import (
     agents,
+    backtests,
     chat,
     conversations,
     files,
@@ -39,6 +40,7 @@ _ROUTERS = (
     tasks.markdown_router,
     files.router,
     rehearsals.router,
+    backtests.router,
     conversations.router,
     health.metrics_router,
     openai.router,

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+from collections.abc import Coroutine
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +12,8 @@ from fastapi import Query, Request
 from pydantic import BaseModel, Field
 
 from ...app import App
-from ...core.errors import ConfigurationError, MissingExtra, SegueError, UnknownScenario
+from ...core.errors import ConfigurationError, MissingExtra, UnknownScenario
 from ...core.records import Json
-from ...prompts.errors import render_over_http
 from ...prompts.language import Language
 from ...rehearsal import read_log
 from ...rehearsal.batch import (
@@ -34,6 +35,7 @@ from ...rehearsal.workflows import load_scenarios, load_workflow, shipped_names
 from ..errors import JsonResponse, Problem, language_of, not_found
 from ..log_config import logger
 from ..readers.conversations import Configuration
+from ..runs import unreadable
 from ..service import Service
 from ..views import Page
 from .dependencies import CONFLICT, ServiceDep, TenantDep, routes
@@ -127,23 +129,21 @@ async def start_rehearsal(body: RehearsalRequest, service: ServiceDep, _: Tenant
     if root is None:
         raise ConfigurationError("This service keeps no rehearsals: set SEGUE_REHEARSALS to a folder.")
     manifest = await _checked(body, service.app)
-    async with service.begins_rehearsal:
-        running = [name for name, task in service.rehearsing.items() if not task.done()]
-        if running and running != [body.name]:
-            raise Problem(409, "RehearsalRuns", batch=running[0])
-        if not running:
-            await asyncio.to_thread(_open, root / body.name, manifest)
-            run = _rehearse(root / body.name, manifest, language_of(request.scope))
-            service.rehearsing[body.name] = asyncio.create_task(run, name=f"rehearsal {body.name}")
-    return JsonResponse(await asyncio.to_thread(_batch, service, root / body.name, _SHOWN), 202)
+    folder = root / body.name
+    prepare = partial(_open, folder, manifest, language_of(request.scope))
+    running = await service.rehearsals.begin(folder, prepare)
+    if running and running != folder:
+        raise Problem(409, "RehearsalRuns", batch=running.name)
+    return JsonResponse(await asyncio.to_thread(_batch, service, folder, _SHOWN), 202)
 
 
-def _open(folder: Path, manifest: Manifest) -> None:
-    """Begin a batch in a folder of its own, or continue the one that is there."""
+def _open(folder: Path, manifest: Manifest, language: Language) -> Coroutine[Any, Any, BatchResult]:
+    """Begin a batch in a folder of its own, or continue the one that is there; returns what is left of it to run."""
     if (folder / FILE).is_file() and _manifest(folder).differences(manifest):
         raise Problem(409, "RehearsalExists", batch=folder.name)
     folder.mkdir(parents=True, exist_ok=True)
     open_batch(folder, manifest)
+    return _rehearse(folder, manifest, language)
 
 
 async def _checked(body: RehearsalRequest, app: App) -> Manifest:
@@ -190,9 +190,7 @@ def _report_of(folder: Path) -> Report:
 async def stop_rehearsal(name: str, service: ServiceDep, _: TenantDep) -> JsonResponse:
     """Stop a batch; its conversations that have ended are kept."""
     folder = _folder_of(service, name)
-    if running := service.rehearsing.get(name):
-        running.cancel()
-        await asyncio.wait([running])
+    await service.rehearsals.cancel(folder)
     return JsonResponse(await asyncio.to_thread(_batch, service, folder, _SHOWN))
 
 
@@ -267,7 +265,7 @@ async def rehearsal_conversation(name: str, conversation_id: str, service: Servi
 def _batches(service: Service) -> list[Json]:
     """The batches; one that cannot be read is left out, and the log says why."""
     batches = []
-    for folder in _folders(service.settings.rehearsals):
+    for folder in service.rehearsals.folders(service.settings.rehearsals):
         try:
             batches.append(_batch(service, folder, ("summary",)))
         except ConfigurationError as error:
@@ -275,22 +273,16 @@ def _batches(service: Service) -> list[Json]:
     return sorted(batches, key=lambda batch: str(batch["created_at"]), reverse=True)
 
 
-def _folders(root: Path | None) -> list[Path]:
-    return [folder for folder in root.iterdir() if (folder / FILE).is_file()] if root and root.is_dir() else []
-
-
 def _folder_of(service: Service, name: str) -> Path:
-    for folder in _folders(service.settings.rehearsals):
-        if folder.name == name:
-            return folder
+    if folder := service.rehearsals.find(service.settings.rehearsals, name):
+        return folder
     raise not_found("rehearsal", name)
 
 
 def _batch(service: Service, folder: Path, shown: tuple[str, ...]) -> Json:
     manifest = _manifest(folder)
     ended = manifest.n - len(unfinished(folder, manifest))
-    run = service.rehearsing.get(folder.name)
-    is_running = run is not None and not run.done()
+    is_running = service.rehearsals.running == folder
     return {
         "name": folder.name,
         "workflow": str(manifest.config.get("workflow", "")),
@@ -298,17 +290,14 @@ def _batch(service: Service, folder: Path, shown: tuple[str, ...]) -> Json:
         "conversations": manifest.n,
         "ended": ended,
         "running": is_running,
-        "error": _error_of(run),
+        "error": _error(service, folder),
         "report": None if is_running else _report(folder / "report.json", shown),
     }
 
 
-def _error_of(run: "asyncio.Task[BatchResult] | None") -> str:
-    if run is None or not run.done() or run.cancelled():
-        return ""
-    if error := run.exception():
-        return render_over_http(error, "en") if isinstance(error, SegueError) else type(error).__name__
-    return "\n".join(run.result().errors)
+def _error(service: Service, folder: Path) -> str:
+    result: BatchResult | None = service.rehearsals.result(folder)
+    return "\n".join(result.errors) if result else service.rehearsals.error(folder)
 
 
 def _manifest(folder: Path) -> Manifest:
@@ -320,8 +309,7 @@ def _manifest(folder: Path) -> Manifest:
     try:
         return Manifest.read(folder)
     except ConfigurationError as error:
-        reason = error.params.get("error", "")
-        raise ConfigurationError("The file {file} cannot be read: {error}.", file=FILE, error=reason) from error
+        raise unreadable(folder / FILE, error.params.get("error", "")) from error
 
 
 def _report(file: Path, shown: tuple[str, ...]) -> Json | None:
@@ -336,7 +324,7 @@ def _report(file: Path, shown: tuple[str, ...]) -> Json | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:
-        raise ConfigurationError("The file {file} cannot be read: {error}.", file=file.name, error=error) from error
+        raise unreadable(file, error) from error
 
 
 def _conversation(folder: Path, conversation_id: str) -> Json:
