@@ -7,6 +7,7 @@ regressions are planted one by one; the unchanged agent runs again and again.
 import argparse
 import asyncio
 import json
+import os
 import random
 import tempfile
 import time
@@ -39,6 +40,9 @@ SIZES = (2, 4, 6)
 """Sessions of a backtest: the smallest workflow has six."""
 DRAWS = 20
 """Samples of each size, of which a regression is found in some share."""
+PAIRS = 200
+"""Of unchanged runs."""
+SPEED_RUNS = 4
 WORDINGS = ("{}", "{} Is there anything else?", "Sure. {}", "Of course! {}")
 Noise = float
 
@@ -62,6 +66,9 @@ class WorkflowModel(BaseChatModel):
 
     def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
         return ChatResult(generations=[ChatGeneration(message=self._reply(messages))])
+
+    async def _agenerate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        return self._generate(messages)
 
     def _reply(self, messages: list[BaseMessage]) -> AIMessage:
         prompt = messages[0].text
@@ -180,6 +187,10 @@ def regressions() -> list[Change]:
     return [*random.Random(1).sample(found["sentence"], 16), *others]
 
 
+Row = tuple[Change, list[float]]
+"""A regression, and the shares in which it is found."""
+
+
 async def record(database: Path, noise: Noise) -> None:
     """Hold every scenario of the workflows with the unchanged agents."""
     async with segue.open(database, agents=agents_of(0, noise)) as app:
@@ -212,6 +223,48 @@ def found_in(made: Backtest, sessions: Sequence[str], size: int) -> float:
     return sum(of_sessions(made, {*rng.sample(sessions, size)}).is_changed for _ in range(draws)) / draws
 
 
+@dataclass(frozen=True)
+class Alarms:
+    """Changes that are found although nothing changed: of pairs of runs, and of runs without a baseline."""
+
+    of_pairs: int
+    pairs: int
+    alone: int
+    runs: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.of_pairs} of {self.pairs} pairs of {self.runs} runs, one the baseline of the other; without a "
+            f"baseline {self.alone} of {self.runs} runs"
+        )
+
+
+async def false_alarms(database: Path, noise: Noise, repeats: int, steps: bool) -> Alarms:
+    """What unchanged agents are found to have changed."""
+    unchanged = [await run(database, (), seed, noise, steps=steps) for seed in range(1, repeats + 1)]
+    every = [*combinations(unchanged, 2)]
+    pairs = random.Random(0).sample(every, min(PAIRS, len(every)))
+    of_pairs = sum(replace(new, baseline=old).is_changed for new, old in pairs)
+    return Alarms(of_pairs, len(pairs), sum(each.is_changed for each in unchanged), repeats)
+
+
+async def power(database: Path, noise: Noise, sessions: Sequence[str]) -> list[Row]:
+    """Each regression, with how often it is found in samples of sessions, in all, and in all by their steps."""
+    rows = []
+    for place, change in enumerate(regressions()):
+        own = [name for name in sessions if name.startswith(change.workflow)]
+        turns, steps = [
+            await run(
+                database, own, 2000 + place, noise, change, baseline=agents_of(1000 + place, noise), steps=by_steps
+            )
+            for by_steps in (False, True)
+        ]
+        found = [found_in(turns, own, size) for size in SIZES]
+        rows.append((change, [*found, float(turns.is_changed), float(steps.is_changed)]))
+        print(change.workflow, change.kind, change.what[:60], rows[-1][1], flush=True)
+    return rows
+
+
 async def measure(folder: Path, noise: Noise, repeats: int) -> str:
     """The report's text."""
     database = folder / "segue.db"
@@ -219,20 +272,9 @@ async def measure(folder: Path, noise: Noise, repeats: int) -> str:
     same = await run(database, (), 0, 0.0, model="recorded")
     assert {task.verdict for task in same.tasks} == {"same"}, same.summary
     sessions = sorted({task.session_id for task in same.tasks})
-    began = time.perf_counter()
-    speed = await run(database, (), 0, 0.0)
-    rate = len(speed.tasks) / (time.perf_counter() - began)
-    unchanged = [await run(database, (), seed, noise) for seed in range(1, repeats + 1)]
-    pairs = random.Random(0).sample([*combinations(unchanged, 2)], min(200, repeats * (repeats - 1) // 2))
-    alarms = sum(replace(new, baseline=old).is_changed for new, old in pairs)
-    alone = sum(each.is_changed for each in unchanged)
-    rows = []
-    for place, change in enumerate(regressions()):
-        baseline = agents_of(1000 + place, noise)
-        own = [name for name in sessions if name.startswith(change.workflow)]
-        made = await run(database, own, 2000 + place, noise, change, baseline=baseline)
-        rows.append((change, [*(found_in(made, own, size) for size in SIZES), float(made.is_changed)]))
-        print(change.workflow, change.kind, change.what[:60], rows[-1][1], flush=True)
+    rate, load = await speed(database), os.getloadavg()[0]
+    by_turns, by_steps = [await false_alarms(database, noise, repeats, steps) for steps in (False, True)]
+    rows = await power(database, noise, sessions)
     calls = sum(sum(task.answered.values()) for task in same.tasks)
     head = (
         f"{len(sessions)} sessions with {len(same.tasks)} turns and {calls} calls, recorded at a noise of {noise:.0%}."
@@ -244,26 +286,45 @@ async def measure(folder: Path, noise: Noise, repeats: int) -> str:
             f"Written by `python benchmarks/backtest.py`. {head}",
             "",
             f"- Unchanged, with the recording as the model: {len(same.tasks)} of {len(same.tasks)} turns the same.",
-            f"- False alarms of unchanged agents: {alarms} of {len(pairs)} pairs of {repeats} runs, one the baseline "
-            f"of the other; without a baseline {alone} of {repeats} runs.",
-            f"- {rate:.0f} turns a second with a scripted model, in one process.",
+            f"- False alarms of unchanged agents: {by_turns}.",
+            f"- The same with `--steps`: {by_steps}.",
+            f"- {rate:.0f} turns a second with a scripted model, in one process, at a load of {load:.1f} on "
+            f"{os.cpu_count()} processors.",
             "",
-            f"| regressions of a kind | {' | '.join(f'{size} sessions' for size in SIZES)} | all, 6 to 8 |",
-            f"| --- |{' --: |' * (len(SIZES) + 1)}",
+            f"| regressions of a kind | {' | '.join(f'{size} sessions' for size in SIZES)} | all, 6 to 8 | "
+            "all, with `--steps` |",
+            f"| --- |{' --: |' * (len(SIZES) + 2)}",
             *_table(rows),
             "",
-            "| workflow | kind | what | found in all sessions |",
-            "| --- | --- | --- | --: |",
-            *(f"| {c.workflow} | {c.kind} | {c.what} | {'yes' if shares[-1] else 'no'} |" for c, shares in rows),
+            "| workflow | kind | what | found in all sessions | with `--steps` |",
+            "| --- | --- | --- | --: | --: |",
+            *(
+                f"| {c.workflow} | {c.kind} | {c.what} | {_said(shares[-2])} | {_said(shares[-1])} |"
+                for c, shares in rows
+            ),
             "",
         ]
     )
 
 
-def _table(rows: Sequence[tuple[Change, Sequence[float]]]) -> Iterator[str]:
+async def speed(database: Path) -> float:
+    """Turns a second, the best of several runs."""
+    rates = []
+    for _ in range(SPEED_RUNS):
+        began = time.perf_counter()
+        made = await run(database, (), 0, 0.0)
+        rates.append(len(made.tasks) / (time.perf_counter() - began))
+    return max(rates)
+
+
+def _said(share: float) -> str:
+    return "yes" if share else "no"
+
+
+def _table(rows: Sequence[Row]) -> Iterator[str]:
     for kind in dict.fromkeys(change.kind for change, _ in rows):
         of_kind = [shares for change, shares in rows if change.kind == kind]
-        means = [sum(shares[place] for shares in of_kind) / len(of_kind) for place in range(len(SIZES) + 1)]
+        means = [sum(shares[place] for shares in of_kind) / len(of_kind) for place in range(len(SIZES) + 2)]
         yield f"| {kind} ({len(of_kind)}) | {' | '.join(f'{mean:.0%}' for mean in means)} |"
 
 
@@ -271,7 +332,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--noise", type=float, default=0.05)
     parser.add_argument(
-        "--repeats", type=int, default=21, help="runs of the unchanged agent; pairs of them are compared"
+        "--repeats", type=int, default=21, help=f"runs of the unchanged agent; {PAIRS} pairs of them are compared"
     )
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="segue-backtest-") as folder:

@@ -198,8 +198,10 @@ async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Sqlite
         _check_place(path)
         with translated(path):
             await asyncio.to_thread(check_log, file_of(path))
-            if is_read_only(path) and not _has_log(file_of(path)):
-                opened.callback(_remove_log, file_of(path))
+            if is_read_only(path):
+                if not _has_log(file_of(path)):
+                    opened.callback(_remove_log, file_of(path))
+                path = await asyncio.to_thread(_readable, path)
             prepare = _check if is_read_only(path) else _prepare
             await asyncio.to_thread(prepare, path, lock_timeout)
         database = SqliteDatabase(path, lock_timeout, temporary)
@@ -255,6 +257,29 @@ def _connect(path: str, timeout: float, query_only: bool) -> SqliteConnection:
 def _has_log(file: str) -> bool:
     """Whether the database has a log beside it, as it has while it is in use."""
     return Path(f"{file}-wal").exists()
+
+
+def _readable(path: str) -> str:
+    """The URI that reads a file: beside one of a folder that cannot be written, SQLite cannot create its log.
+
+    Raises:
+        DatabaseUnavailable: it has a log, so that it cannot be read without one.
+    """
+    try:
+        with contextlib.closing(sqlite3.connect(path, uri=True)) as connection:
+            connection.execute("SELECT 1 FROM sqlite_master").fetchall()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+            raise
+        file = file_of(path)
+        if _has_log(file):
+            raise DatabaseUnavailable(
+                "The database {path} was not closed, and its folder cannot be written: copy it together with "
+                "{path}-wal into another folder, and name the copy with --db.",
+                path=file,
+            ) from error
+        return f"{path}&immutable=1"
+    return path
 
 
 def _remove_log(file: str) -> None:

@@ -85,6 +85,7 @@ async def test_a_judge_decides_whether_other_words_say_the_same(tmp_path: Path) 
         patch.setenv("OPENAI_API_KEY", "none")
         async with segue.open(tmp_path / "segue.db", agents=[agent.model_copy(update={"model": model})]) as app:
             made = await app.backtest(**judge)
+    assert "one message of a customer" in str(server.requests[0].body["messages"][0])
     assert [found.verdict for found in made.tasks] == ["same", "other_words"]
     assert (made.tasks[1].success, made.tasks[1].judged) == ((True, False), "Another day.")
     assert made.success == Change(worse=1, better=0)

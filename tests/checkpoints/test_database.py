@@ -4,6 +4,7 @@ import asyncio
 import multiprocessing
 import os
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager
@@ -18,6 +19,8 @@ from segue.checkpoints.sqlite.backend import rewrite, shrink
 from segue.checkpoints.sqlite.database import open_database
 from segue.checkpoints.tables.leases import Lease
 from segue.core.errors import DatabaseTooNew, DatabaseUnavailable, ThreadBusy
+
+NOBODY = 65534
 
 
 @contextmanager
@@ -154,6 +157,42 @@ async def test_a_database_that_is_opened_to_read_refuses_writes(path: str) -> No
     async with await open_database(f"file:{path}?mode=ro") as database:
         with pytest.raises(DatabaseUnavailable, match="is read-only: make it writable, or name another file with --db"):
             await Lease(database).acquire("s", "me")
+
+
+@pytest.fixture
+def unwritable() -> Iterator[Path]:
+    """A folder that this process cannot write in, whoever runs it."""
+    user = os.geteuid()
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        yield folder
+        os.seteuid(user)
+        folder.chmod(0o755)
+
+
+def lock(folder: Path) -> None:
+    folder.chmod(0o555)
+    if os.geteuid() == 0:
+        os.seteuid(NOBODY)
+
+
+async def test_a_database_can_be_read_in_a_folder_that_cannot_be_written(unwritable: Path) -> None:
+    path = unwritable / "segue.db"
+    async with await open_database(str(path)) as database:
+        await Lease(database).acquire("s", "me")
+    lock(unwritable)
+    async with await open_database(f"file:{path}?mode=ro") as database:
+        assert await database.read(lambda connection: connection.fetched("SELECT thread_id FROM leases"))
+    assert os.listdir(unwritable) == ["segue.db"]
+
+
+async def test_a_database_with_a_log_in_a_folder_that_cannot_be_written_is_refused(unwritable: Path) -> None:
+    path = unwritable / "segue.db"
+    await (await open_database(str(path))).close()
+    overwrite(f"{path}-wal", 0, b"log")
+    lock(unwritable)
+    with pytest.raises(DatabaseUnavailable, match=r"copy it together with .*segue.db-wal into another folder"):
+        await open_database(f"file:{path}?mode=ro")
 
 
 async def test_a_locked_database_is_refused_at_opening_and_later(path: str) -> None:

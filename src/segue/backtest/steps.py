@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 
-from ..checkpoints.state.serializer import SERDE
 from ..core.decision import ActionType, Decision
 from ..core.errors import UnreadableReply
 from ..core.events import Action
@@ -20,7 +19,7 @@ from ..runtime.runner import thread_config
 from .behaviour import Behaviour, call_of
 from .comparison import Difference, Effects, Verdict, compared
 from .recording import RecordedTurn, Recording
-from .turn import Setup, TurnRun, failed
+from .turn import IN_MEMORY, Setup, TurnRun, failed
 
 _REACT = MODES["react"]
 _DECIDES = "CALL_LLM"
@@ -87,7 +86,7 @@ async def _decision(setup: Setup, recorded: RecordedTurn, step: RecordedStep) ->
     """
     run = TurnRun(setup, recorded, notes=_notes(recorded, step.action.iteration))
     await run.prepare()
-    graph = _REACT.copy({"checkpointer": InMemorySaver(serde=SERDE)})
+    graph = _REACT.copy({"checkpointer": InMemorySaver(serde=IN_MEMORY)})
     config: RunnableConfig = thread_config(recorded.task.thread_id)
     state = {name: value for name, value in step.state.items() if name != "events"}
     await graph.aupdate_state(config, state, as_node="INPUT")

@@ -10,10 +10,10 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command
 
-from ..checkpoints.state.serializer import SERDE
 from ..checkpoints.storage import Storage
 from ..core.agents import Agent
 from ..core.approval import Grant
@@ -22,6 +22,7 @@ from ..core.calls import FRESH, CallResult, Execution
 from ..core.context import AppContext, Services
 from ..core.errors import SegueError, UnknownMode, UnreadableReply
 from ..core.models import Model
+from ..core.prompt_size import Renderings
 from ..core.question import CLIENT_CALLS
 from ..core.records import Call, Json
 from ..core.reply_options import ReplyOptions
@@ -47,6 +48,8 @@ from .stand_in import Policy, nearest, written
 
 RECORDED = "recorded"
 """The name of the model that replies what was recorded."""
+IN_MEMORY = JsonPlusSerializer(allowed_msgpack_modules=[])
+"""State that nothing stores is neither compressed nor has checksums."""
 
 
 class TurnStopped(SegueError):
@@ -75,6 +78,8 @@ class Setup:
     """Writes stand-ins; None: the model of each task's agent."""
     unchanged: Registry | None = None
     """The agents as they were, where they are known."""
+    renderings: Renderings = field(default_factory=Renderings)
+    """What is sent with every turn, such as the tools, is rendered once."""
 
     def author_of(self, recorded: RecordedTurn) -> Model:
         """The model that writes stand-ins for a task.
@@ -98,7 +103,7 @@ class Setup:
     @property
     def graph(self) -> CompiledStateGraph[Any, Any, Any, Any]:
         """The chat graph with a memory of its own, for one turn."""
-        return chat_graph(self.modes).copy({"checkpointer": InMemorySaver(serde=SERDE)})
+        return chat_graph(self.modes).copy({"checkpointer": InMemorySaver(serde=IN_MEMORY)})
 
     def agent(self, recorded: RecordedTurn) -> Agent:
         """The agent of a task as it is now.
@@ -376,6 +381,7 @@ class TurnRun:
             notes=notes,
             permissions=permissions,
             files=self._setup.storage.files.get,
+            renderings=self._setup.renderings,
             client_tools=client_tools(task.client_tools, turn.language or "en"),
             reply_options=ReplyOptions.of(task.reply_options),
         )
