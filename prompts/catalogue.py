@@ -43,6 +43,7 @@ phrase = Texts("task")
 sentence = Texts("terminal")
 report_text = Texts("report")
 backtest_text = Texts("backtest")
+chaos_text = Texts("chaos")
 rehearsed = Texts("rehearsal")
 _mode_text = Texts("modes")
 

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from ..tools.bound_tool import BoundTool, Marked, current_call
 from ..tools.calls.json_values import json_value
 from ..tools.calls.run import TOOLS, unknown_outcome
 from . import processes
-from .traps import REPEAT_SECONDS, REPEATS, Journal, Lines, Network, kill, stop
+from .traps import REPEAT_SECONDS, REPEATS, Journal, Lines, Network, kill, refuse, stop
 
 OUT = "out.json"
 JOURNAL = "journal.jsonl"
@@ -43,7 +43,8 @@ class Orders:
     """What a child is told.
 
     `fault` befalls the call `label`: see `faults`. `steps`: it stops before and after each call. `undo`: at the end it
-    undoes what can be undone, and stops around each. `unknown`: the call counts as interrupted.
+    undoes what can be undone, and stops around each. `unknown`: the call counts as interrupted. The hosts `refused` are
+    never reached.
     """
 
     folder: str
@@ -56,6 +57,7 @@ class Orders:
     host: str = ""
     steps: bool = False
     undo: bool = False
+    refused: Sequence[str] = ()
 
 
 def main() -> None:
@@ -290,6 +292,7 @@ class _Talk:
 
     async def go_on(self) -> Json:
         """Carry the session to its end; returns {"statuses": […]}."""
+        refuse(self._orders.refused, self._journal)
         network = Network()
         network.install()
         executor = FaultyExecutor(self._orders, self._journal, network)

@@ -10,12 +10,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from ..core.errors import ConfigurationError
+from ..prompts.catalogue import chaos_text
 
 Items = Counter[tuple[str, str]]
 """What a snapshot holds: each value, or row of a list, by its path, as JSON; how often it is there."""
+
+Row = tuple[str, str, int]
+Snapshot = tuple[Any, str]
+"""A snapshot, and the namespace of its run."""
 
 _VARIES = "<varies>"
 _SCRUBBED = re.compile(
@@ -131,16 +136,58 @@ def landed(world: Any, before: Any, seconds: float) -> Landed:
     return Landed(world.snapshot(), 0.0)
 
 
+@dataclass(frozen=True)
+class Change:
+    """How a world differs: the rows that it lacks, and those that it has besides, as (path, text, times)."""
+
+    missing: tuple[Row, ...] = ()
+    extra: tuple[Row, ...] = ()
+
+    @classmethod
+    def between(cls, expected: Items, found: Items) -> Self:
+        """What is missing, and what is there besides."""
+        return cls.of(expected - found, found - expected)
+
+    @classmethod
+    def of(cls, missing: Items, extra: Items) -> Self:
+        return cls(_rows(missing), _rows(extra))
+
+    @classmethod
+    def read(cls, form: Mapping[str, Any]) -> Self:
+        """A change as JSON has it."""
+        return cls(*(tuple((path, text, times) for path, text, times in form[side]) for side in ("missing", "extra")))
+
+    def __bool__(self) -> bool:
+        return bool(self.missing or self.extra)
+
+    def described(self, language: str = "en") -> str:
+        """The difference in words: at most three of each."""
+        parts = [_sentence("has_more", row, language) for row in self.extra[:3]]
+        parts += [_sentence("lacks", row, language) for row in self.missing[:3]]
+        return "; ".join(parts)
+
+
+def _rows(items: Items) -> tuple[Row, ...]:
+    return tuple((path, text, times) for (path, text), times in sorted(items.items()))
+
+
+def _sentence(name: str, row: Row, language: str) -> str:
+    path, text, times = row
+    place = path.removesuffix("[]") or chaos_text("the_world", language)
+    return chaos_text(name, language, place=place, times=times, text=text)
+
+
 class Comparison:
-    """Snapshots without what differs from run to run: ids, times, and what two undisturbed runs have differently."""
+    """Snapshots without what differs from run to run: ids, times, and what undisturbed runs have differently."""
 
     def __init__(self) -> None:
         self._varying: set[str] = set()
 
-    def learn(self, one: Any, other: Any) -> None:
+    def learn(self, one: "Snapshot", other: "Snapshot") -> None:
         """Leave out what differs between two undisturbed runs."""
         for _ in range(20):
-            missing, extra = difference(self.items(one), self.items(other))
+            first, second = self.items(*one), self.items(*other)
+            missing, extra = first - second, second - first
             if not missing and not extra:
                 return
             self._varying |= _varying(list(missing), list(extra))
@@ -197,19 +244,3 @@ def _varying(missing: Sequence[tuple[str, str]], extra: Sequence[tuple[str, str]
         if others:
             return {path}
     return {(missing or extra)[0][0]}
-
-
-def difference(expected: Items, found: Items) -> tuple[Items, Items]:
-    """What is missing, and what is there besides."""
-    return expected - found, found - expected
-
-
-def described(missing: Items, extra: Items) -> str:
-    """A difference in words: at most three of each."""
-    parts = [f"{_path(path)} has {times} more: {text}" for (path, text), times in sorted(extra.items())[:3]]
-    parts += [f"{_path(path)} lacks {times}: {text}" for (path, text), times in sorted(missing.items())[:3]]
-    return "; ".join(parts)
-
-
-def _path(path: str) -> str:
-    return path.removesuffix("[]") or "the world"

@@ -164,7 +164,7 @@ _OF_TASK = ("resume", "answer", "pause", "cancel", "trace")
 
 def continue_command(settings: Settings, session_id: str) -> str:
     """Continue a session; the message is left for the person to write."""
-    command = shlex.join(["segue", "chat", "--session", session_id, *_places(settings), *_chosen(settings)])
+    command = shlex.join(["segue", "chat", "--session", session_id, *places(settings), *_chosen(settings)])
     return f'{command} "…"'
 
 
@@ -173,7 +173,7 @@ def send_command(settings: Settings, message: str, *options: str) -> str:
     message = settings.message or message
     mode = ["--mode", settings.mode] if settings.mode and settings.verb == "chat" else []
     files = [word for file in settings.files for word in ("--file", file)]
-    words = ["segue", settings.verb, *options, *_places(settings), *_chosen(settings), *mode, *files]
+    words = ["segue", settings.verb, *options, *places(settings), *_chosen(settings), *mode, *files]
     fits = message.isprintable() and 0 < len(message) <= MOST and not message.startswith("-")
     return f"{shlex.join(words)} {shlex.quote(message)}" if fits else f'{shlex.join(words)} "…"'
 
@@ -187,7 +187,7 @@ def task_command(settings: Settings, verb: str, name: str, *options: str) -> str
 def simulate_command(settings: Settings, session_id: str, log: str) -> str:
     """Continue a conversation, and its log."""
     logged = ["--log", log] if log else []
-    return shlex.join(["segue", "simulate", "--session", session_id, *logged, *_places(settings)])
+    return shlex.join(["segue", "simulate", "--session", session_id, *logged, *places(settings)])
 
 
 def doctor_command(settings: Settings) -> str:
@@ -195,7 +195,8 @@ def doctor_command(settings: Settings) -> str:
     return shlex.join(["segue", "doctor", *_database(settings)])
 
 
-def _places(settings: Settings) -> list[str]:
+def places(settings: Settings) -> list[str]:
+    """The options that name the database, without its password, and the agents file."""
     return [*_database(settings), *(["--agents", settings.agents_file] if settings.agents_file else [])]
 
 

@@ -291,6 +291,21 @@ def is_production(path: str | Path) -> bool:
     return bool(read_file(Path(path)).get("production", False))
 
 
+def refused_hosts(path: str | Path) -> list[str]:
+    """The hosts that an agents file lists as `refuse_hosts`: no test may reach them.
+
+    Raises:
+        ConfigurationError: it cannot be read, or that is not a list of names.
+    """
+    names = read_file(Path(path)).get("refuse_hosts", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise ConfigurationError(
+            '`refuse_hosts` in the agents file {file} is a list of hosts: refuse_hosts = ["api.example.com"].',
+            file=path,
+        )
+    return names
+
+
 def load_agents(path: str | Path) -> list[Agent]:
     """Read agents from a TOML file: one `[[agent]]` table each, fields as in `Agent`; `prompt_file` is read beside it.
 
@@ -357,8 +372,8 @@ def read_file(file: Path) -> dict[str, Any]:
     """
     try:
         whole = tomllib.loads(file.read_text(encoding="utf-8"))
-        if unknown := whole.keys() - {"agent", "older", "modes", "flows", "production"}:
-            may = "older, production, [[agent]], [modes] and [flows]"
+        if unknown := whole.keys() - {"agent", "older", "modes", "flows", "production", "refuse_hosts"}:
+            may = "older, production, refuse_hosts, [[agent]], [modes] and [flows]"
             raise ConfigurationError(
                 "The agents file {file} has '{unknown}'; it may have {may}.", file=file, unknown=min(unknown), may=may
             )

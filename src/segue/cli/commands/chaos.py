@@ -1,7 +1,7 @@
 """`segue chaos`: whether an agent's own tools are safe to resume."""
 
 import asyncio
-import shlex
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,18 +9,26 @@ import typer
 
 from .. import options
 from ..exits import FAILED, report_errors
-from ..settings import DEFAULT_DATABASE, Settings
-from ..views.consoles import stderr_console, write_json
+from ..settings import DEFAULT_DATABASE, Settings, places
+from ..views.consoles import print_note, stderr_console, write_json
 from ..views.sanitize import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from ...chaos.findings import Hunted
+    from ...chaos.run import Chaos, ChaosOptions
 
-    from ...chaos.hunt import Hunted
-    from ...core.tools import Tool
-    from ...rehearsal.cassette import Cassette
-
-Sessions = Annotated[list[str], typer.Argument(metavar="SESSION...", help="Recorded sessions: see `segue sessions`.")]
+Sessions = Annotated[
+    list[str] | None, typer.Argument(metavar="[SESSION]...", help="Recorded sessions: see `segue sessions`.")
+]
+Scenarios = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scenarios",
+        metavar="NAME",
+        help="A workflow whose scenarios are played, such as travel_change, or one of them, as WORKFLOW:SCENARIO; may "
+        "be repeated.",
+    ),
+]
 World = Annotated[
     str,
     typer.Option("--world", metavar="MODULE:CLASS", help="Your staging system: a class with `snapshot` and `reset`."),
@@ -28,21 +36,45 @@ World = Annotated[
 Faults = Annotated[
     str, typer.Option("--faults", metavar="NAMES", help="Some of kill,duplicate,timeout,network,undo; by default all.")
 ]
+Seed = Annotated[int, typer.Option("--seed", help="Chooses the moments of kills and the order of runs.")]
 Repeat = Annotated[str, typer.Option("--repeat", metavar="RUN", help="Only the run of a finding.")]
-Budget = Annotated[str, typer.Option("--budget", metavar="AGE", help="Begin no run after so long, such as 5m.")]
-Output = Annotated[Path, typer.Option("--output", metavar="DIR", help="The folder of the runs, and of chaos.json.")]
+Budget = Annotated[
+    str,
+    typer.Option("--budget", metavar="TIME", help="Begin no run after so long, such as 5m; the same command goes on."),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs", min=1, metavar="N", help="Runs at once, if the world takes a namespace; by default one a core."
+    ),
+]
+Refused = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--refuse-host",
+        metavar="HOST",
+        help="Stop before a tool connects to this host; may be repeated. Adds to `refuse_hosts` of the agents file.",
+    ),
+]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Start anew, instead of going on behind finished runs.")]
+Output = Annotated[
+    Path, typer.Option("--output", metavar="DIR", help="The folder of the runs, and of chaos.json, .md and .html.")
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before the tools run.")]
-PER_CALL = 50
-"""Effects that a call may have in all of its runs, repetitions of unmarked ones included."""
 
 
 def chaos(
-    sessions: Sessions,
     world: World,
+    sessions: Sessions = None,
+    scenarios: Scenarios = None,
     agents: options.Agents = "",
     faults: Faults = "",
+    seed: Seed = 0,
     repeat: Repeat = "",
     budget: Budget = "",
+    jobs: Jobs = None,
+    refuse_host: Refused = None,
+    fresh: Fresh = False,
     output: Output = Path("chaos"),
     yes: Yes = False,
     db: options.Database = DEFAULT_DATABASE,
@@ -54,80 +86,74 @@ def chaos(
     """
     settings = Settings(db, agents)
     with report_errors(settings):
-        chosen = _faults(faults)
-        hunted = _hunted(settings, sessions, world, chosen, repeat, budget, output, yes)
-    write = output / "chaos.json"
-    from json import dumps
+        from ...chaos.run import ChaosOptions
+        from ...core.errors import ConfigurationError
 
-    write.write_text(dumps(hunted.json(), ensure_ascii=False, indent=2), encoding="utf-8")
+        if not agents:
+            raise ConfigurationError("Name the agents file whose tools are run, with --agents.")
+        given = ChaosOptions(
+            agents=agents,
+            world=world,
+            faults=[name.strip() for name in faults.split(",") if name.strip()],
+            repeat=repeat,
+            seconds=_seconds(budget) if budget else float("inf"),
+            seed=seed,
+            jobs=jobs,
+            refused=refuse_host or [],
+            output=output,
+            fresh=fresh,
+        )
+        hunt = asyncio.run(_prepared(settings, sessions or [], scenarios or [], given))
+        _ask(settings, hunt, yes=yes)
+        made = _hunted(settings, hunt)
+        files = [] if repeat else _written(made, output, settings.ui_language)
     if as_json:
-        write_json(hunted.json(), indent=2)
+        write_json(made.json(), indent=2)
     else:
-        _print(hunted)
-    raise typer.Exit(0 if hunted.is_safe else FAILED)
+        _print(made, settings.ui_language)
+        typer.echo("".join(f"\n{file}" for file in files))
+    raise typer.Exit(0 if made.is_safe else FAILED)
 
 
-def _faults(text: str) -> list[str]:
-    from ...chaos.hunt import FAULTS
-    from ...core.errors import UnknownOption
-
-    chosen = [name.strip() for name in text.split(",") if name.strip()] or [*FAULTS]
-    for name in chosen:
-        if name not in FAULTS:
-            raise UnknownOption(name, FAULTS)
-    return chosen
+_UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
-def _hunted(
-    settings: Settings,
-    sessions: list[str],
-    world: str,
-    faults: list[str],
-    repeat: str,
-    budget: str,
-    output: Path,
-    yes: bool,
-) -> "Hunted":
-    from ...backtest.recording import age
-    from ...chaos.hunt import Hunt, Hunted
-    from ...chaos.world import load
-    from ...core.agents import is_production
+def _seconds(text: str) -> float:
+    """The seconds of a duration such as 5m."""
     from ...core.errors import ConfigurationError
 
-    if not settings.agents_file:
-        raise ConfigurationError("Name the agents file whose tools are run, with --agents.")
-    if is_production(settings.agents_file):
-        raise ConfigurationError(
-            "{file} says production = true: name that of a staging system.", file=settings.agents_file
-        )
-    worlds, seconds = load(world), age(budget) if budget else float("inf")
-    recorded, tools = asyncio.run(_read(settings, sessions))
-    calls = sum(len(turn.tool_calls) for cassette in recorded for turn in cassette.turns)
-    typer.echo(f"The tools run for real: up to {calls * PER_CALL} effects in {len(recorded)} session(s).", err=True)
+    if found := re.fullmatch(r"(\d{1,6})([smh])", text.strip()):
+        return float(int(found[1]) * _UNITS[found[2]])
+    raise ConfigurationError("{text} is not a duration: write one such as 30s, 5m or 2h.", text=repr(text))
+
+
+async def _prepared(settings: Settings, sessions: list[str], scenarios: list[str], given: "ChaosOptions") -> "Chaos":
+    from ...chaos.run import prepare
+    from ...core.errors import ConfigurationError
+
+    if not sessions and not scenarios:
+        raise ConfigurationError("Name sessions, or scenarios with --scenarios.")
+    if sessions:
+        async with settings.reading() as app:
+            return await prepare(app, sessions, scenarios, given, places(settings))
+    async with Settings(":memory:", settings.agents_file).opened() as app:
+        return await prepare(app, sessions, scenarios, given, ["--agents", settings.agents_file])
+
+
+def _ask(settings: Settings, hunt: "Chaos", *, yes: bool) -> None:
+    """Say how many effects there will be, and go on only if the person wants that."""
+    from ...prompts.catalogue import chaos_text
+
+    language = settings.ui_language
+    print_note(chaos_text("effects", language, n=hunt.effects, sessions=hunt.sessions))
     if not yes and stderr_console().is_terminal:
-        typer.confirm("Go on?", abort=True, err=True)
-    whole = Hunted()
-    for cassette in recorded:
-        words = [
-            "segue",
-            "chaos",
-            cassette.session,
-            "--agents",
-            settings.agents_file,
-            "--world",
-            world,
-            "--db",
-            settings.database,
-        ]
-        with Hunt(cassette, tools, settings.agents_file, worlds, output, shlex.join(words)) as hunt:
-            made = _with_progress(hunt, faults, repeat, seconds)
-        whole.runs, whole.left = whole.runs + made.runs, whole.left + made.left
-        whole.findings += made.findings
-    return whole
+        typer.confirm(chaos_text("go_on", language), abort=True, err=True)
 
 
-def _with_progress(hunt: "object", faults: list[str], repeat: str, seconds: float) -> "Hunted":
+def _hunted(settings: Settings, hunt: "Chaos") -> "Hunted":
     from rich import progress as bars
+
+    from ...prompts.catalogue import chaos_text
 
     columns = (bars.BarColumn(), bars.MofNCompleteColumn(), bars.TimeElapsedColumn())
     with bars.Progress(*columns, console=stderr_console(), transient=True) as progress:
@@ -136,28 +162,33 @@ def _with_progress(hunt: "object", faults: list[str], repeat: str, seconds: floa
         def show(done: int, total: int) -> None:
             progress.update(bar, completed=done, total=total)
 
-        return hunt.run(faults, repeat, seconds, show)  # type: ignore[attr-defined, no-any-return]
+        def resumed(count: int) -> None:
+            print_note(chaos_text("resumed", settings.ui_language, n=count))
+
+        return hunt.run(show, resumed)
 
 
-async def _read(settings: Settings, sessions: list[str]) -> "tuple[list[Cassette], Mapping[str, Tool]]":
-    from ...rehearsal.cassette.recorder import read_session
+def _written(made: "Hunted", folder: Path, language: str) -> list[Path]:
+    from ...chaos.report import write_report
 
-    async with settings.reading() as app:
-        recorded = [await read_session(app, name) for name in sessions]
-        used = {turn.agent: turn.mode for cassette in recorded for turn in cassette.turns}
-        for name in used:
-            await app.agents.prepare(app.agents.agent(name))
-        tools = {
-            name: tool
-            for agent, mode in used.items()
-            for name, tool in app.agents.tools_in(app.agents.agent(agent), mode).items()
-        }
-        return recorded, tools
+    return write_report(made, folder, language)
 
 
-def _print(hunted: "Hunted") -> None:
-    typer.echo(
-        f"{hunted.runs} runs, {len(hunted.findings)} findings" + (f", {hunted.left} runs left out" * bool(hunted.left))
-    )
-    for found in hunted.findings:
-        typer.echo(printable(f"\n{found.tool}  {found.kind}  ({found.fault})\n  {found.detail}\n  {found.repeat}"))
+def _print(made: "Hunted", language: str) -> None:
+    from ...prompts.catalogue import chaos_text
+
+    typer.echo(chaos_text("summary", language, runs=made.runs, findings=len(made.faults)))
+    if made.left:
+        typer.echo(chaos_text("left", language, n=len(made.left)))
+    if made.failed:
+        typer.echo(chaos_text("failed", language, n=len(made.failed)))
+        typer.echo("\n".join(printable(f"  {run}: {why}") for run, why in made.failed.items()))
+    for found in made.findings:
+        typer.echo(
+            printable(
+                f"\n{found.tool}: {found.title(language)} ({found.kind})\n"
+                f"  {found.happened(language)}\n"
+                f"  {found.advice(language)}\n"
+                f"  {found.repeat}"
+            )
+        )

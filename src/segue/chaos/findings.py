@@ -1,0 +1,119 @@
+"""What a hunt finds of tools: the kinds, each with its advice, and the outcome of a whole hunt."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from ..core.records import Json
+from ..prompts.catalogue import chaos_text
+from .world import Change
+
+KINDS = (
+    "not_idempotent",
+    "check_too_early",
+    "undo_incomplete",
+    "writes_although_read_only",
+    "could_be_idempotent",
+    "result_differs",
+    "no_timeout",
+    "hidden_effect",
+    "invariant",
+)
+ADVICE = "could_be_idempotent"
+"""The kind that is advice and no fault."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a tool does that is not safe; `repeat` is the command that shows it again, alone.
+
+    `sentence` is the id of a text of the catalogue, `slots` are its values; `trace` is the journal of the run.
+    """
+
+    tool: str
+    kind: str
+    fault: str
+    run: str
+    sentence: str
+    slots: Mapping[str, Any] = field(default_factory=dict)
+    change: Change = field(default_factory=Change)
+    trace: Sequence[Json] = ()
+    repeat: str = ""
+
+    @classmethod
+    def read(cls, form: Json) -> Self:
+        """A finding as `asdict` wrote it, also to JSON."""
+        return cls(**{**form, "change": Change.read(form["change"]), "trace": tuple(form["trace"])})
+
+    def detail(self, language: str = "en") -> str:
+        """What happened, in a sentence."""
+        return chaos_text(self.sentence, language, change=self.change.described(language), **self.slots)
+
+    def title(self, language: str) -> str:
+        """What its kind is called."""
+        return chaos_text(f"kind_{self.kind}", language)
+
+    def about(self, language: str) -> str:
+        """What its kind means, in a sentence."""
+        return chaos_text(f"about_{self.kind}", language)
+
+    def advice(self, language: str) -> str:
+        """What to change."""
+        return chaos_text(f"advice_{self.kind}", language)
+
+    def happened(self, language: str) -> str:
+        """The fault, and what came of it."""
+        fault = f"fault_{self.fault.replace('-', '_')}"
+        name = chaos_text(fault, language) if fault in chaos_text else self.fault
+        return chaos_text("happened", language, fault=name, detail=self.detail(language))
+
+    def json(self) -> Json:
+        """{"tool", "kind", "fault", "detail", "repeat"}."""
+        about = {"tool": self.tool, "kind": self.kind, "fault": self.fault}
+        return {**about, "detail": self.detail(), "repeat": self.repeat}
+
+    def kept(self) -> Json:
+        """All of it as JSON, which `read` reads."""
+        return asdict(self)
+
+
+@dataclass
+class Hunted:
+    """The outcome: how many runs there were, and what they found.
+
+    `left` are the runs that the budget left out, `failed` those that did not come to an end, with the reason. `resumed`
+    runs were carried out by an earlier hunt that was stopped.
+    """
+
+    runs: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    resumed: int = 0
+    seed: int = 0
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether nothing but advice was found."""
+        return not self.faults
+
+    @property
+    def faults(self) -> list[Finding]:
+        """The findings that are no mere advice."""
+        return [found for found in self.findings if found.kind != ADVICE]
+
+    def json(self) -> Json:
+        """{"runs", "findings": [{"tool", "kind", "fault", "detail", "repeat"}], "seed", "left", "failed"}."""
+        found = [finding.json() for finding in self.findings]
+        return {"runs": self.runs, "findings": found, "seed": self.seed, "left": self.left, "failed": self.failed}
+
+    def __iadd__(self, other: "Hunted") -> Self:
+        self.runs, self.resumed = self.runs + other.runs, self.resumed + other.resumed
+        self.findings = distinct([*self.findings, *other.findings])
+        self.left, self.failed = self.left + other.left, self.failed | other.failed
+        return self
+
+
+def distinct(found: Sequence[Finding]) -> list[Finding]:
+    """One finding of each kind for each tool, the first."""
+    return [*{(finding.tool, finding.kind): finding for finding in reversed(found)}.values()][::-1]

@@ -1,0 +1,111 @@
+"""Which runs a hunt needs: one fault at one call each."""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core.records import Json
+from ..core.tools import Tool
+from .traps import REPEATS
+
+FAULTS = ("kill", "duplicate", "timeout", "network", "undo")
+"""The faults by name: the process is killed around and in a call; a call is carried out again; its time is up before
+its effect; its hosts refuse connections, or do not answer; and calls are undone."""
+MOMENTS = 3
+"""Lines of a call at which the process is killed."""
+HOSTS = 3
+"""Hosts of a call whose connections are refused."""
+UNDISTURBED = 4
+"""Undisturbed runs at most: they show what differs by itself."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run: a fault at a call, such as pay#1."""
+
+    label: str
+    fault: str
+    at: int = 0
+    host: str = ""
+
+    def __str__(self) -> str:
+        name = self.tool if self.fault == "none" else self.label
+        return "/".join(filter(None, [name, self.fault, str(self.at or ""), self.host]))
+
+    @property
+    def tool(self) -> str:
+        return self.label.partition("#")[0]
+
+
+@dataclass
+class Step:
+    """A call of the undisturbed run, with the world before and after it."""
+
+    label: str
+    name: str
+    before: Any = None
+    after: Any = None
+    landing: float = 0.0
+    lines: int = 0
+    hosts: Sequence[str] = ()
+    result: Json = field(default_factory=dict)
+
+
+def planned(steps: Sequence[Step], tools: Mapping[str, Tool], faults: Sequence[str], seed: int = 0) -> list[Planned]:
+    """The runs of these calls. The seed chooses the lines at which processes are killed."""
+    return [run for step in steps if step.name in tools for run in _of_step(step, tools[step.name], faults, seed)]
+
+
+def _of_step(step: Step, tool: Tool, faults: Sequence[str], seed: int) -> Iterator[Planned]:
+    chance = random.Random(f"{seed}/{step.label}")
+    if "duplicate" in faults:
+        yield Planned(step.label, "duplicate")
+    if "undo" in faults and getattr(tool, "undo", None) is not None:
+        yield Planned(step.label, "undo")
+    if "network" in faults and step.hosts:
+        yield from (Planned(step.label, "refuse", host=host) for host in step.hosts[:HOSTS])
+        yield Planned(step.label, "hang")
+    if tool.read_only:
+        return
+    if "kill" in faults:
+        yield from (Planned(step.label, f"kill-{at}") for at in ("before-intent", "before-call", "after-call"))
+        yield from (Planned(step.label, "kill-line", at) for at in _lines(step.lines, chance))
+    if "timeout" in faults and getattr(tool, "synchronous", False) and step.lines > 1:
+        yield Planned(step.label, "timeout", step.lines)
+
+
+def _lines(count: int, chance: random.Random) -> list[int]:
+    """At most MOMENTS of the lines after the first: the second and the last one, and others by chance."""
+    if count < 2:
+        return []
+    others = range(3, count)
+    return sorted({2, count, *chance.sample(others, min(MOMENTS - 2, len(others)))})
+
+
+def most_effects(calls: Sequence[str], tools: Mapping[str, Tool], faults: Sequence[str], repeat: str = "") -> int:
+    """How many effects the runs of a session with these calls, or the one that is repeated, may have at most.
+
+    Each run makes all calls of the session again; the one that has the fault is made once more, or up to REPEATS times.
+    """
+    with_effect = [name for name in calls if name in tools and not tools[name].read_only]
+    if not with_effect:
+        return 0
+    hosts = [str(number) for number in range(HOSTS)]
+    numbers = [calls[:place].count(name) + 1 for place, name in enumerate(calls)]
+    steps = [
+        Step(f"{name}#{number}", name, lines=MOMENTS + 2, hosts=hosts)
+        for name, number in zip(calls, numbers, strict=True)
+    ]
+    runs = planned(steps, tools, faults)
+    if repeat:
+        runs = [run for run in runs if repeat.startswith(f"{run.label}/{run.fault}")][:1]
+    compared = len({run.label for run in runs}) + sum(run.fault.startswith("kill") for run in runs)
+    again = sum(len(with_effect) if run.fault == "undo" else _again(run, tools[run.tool]) for run in runs)
+    return len(with_effect) * (len(runs) + UNDISTURBED + compared) + again
+
+
+def _again(run: Planned, tool: Tool) -> int:
+    if tool.read_only:
+        return 0
+    return REPEATS if run.fault == "duplicate" and not tool.idempotent else 1

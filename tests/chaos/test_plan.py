@@ -1,0 +1,135 @@
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from segue import tool
+from segue.chaos.findings import KINDS, Finding, Hunted
+from segue.chaos.finished import FILE, Finished
+from segue.chaos.plan import FAULTS, Step, most_effects, planned
+from segue.chaos.report import write_report
+from segue.chaos.traps import REFUSED, read_journal, refused_in
+from segue.chaos.world import Change, Comparison
+from segue.core.errors import ConfigurationError
+from segue.tools.adapters.functions import bind_function
+
+ROOT = Path(__file__).parents[2]
+
+
+@tool
+def pay(order: int) -> str:
+    """Pay an order."""
+    return f"paid {order}"
+
+
+@tool(read_only=True)
+def look(order: int) -> str:
+    """Look an order up."""
+    return f"order {order}"
+
+
+def found(kind: str = "not_idempotent") -> Finding:
+    change = Change(extra=(("payments[]", '{"order": 1}', 1),))
+    trace = ({"moment": "run", "at": 1.0, "label": "pay#1"},)
+    return Finding("pay", kind, "duplicate", "pay#1/duplicate", "ran_twice", {}, change, trace, "segue chaos x")
+
+
+def test_the_same_seed_plans_the_same_runs_and_another_one_others() -> None:
+    steps, tools = [Step("pay#1", "pay", lines=60)], {"pay": bind_function(pay)}
+    first = planned(steps, tools, FAULTS, seed=1)
+    assert first == planned(steps, tools, FAULTS, seed=1)
+    assert any(planned(steps, tools, FAULTS, seed=seed) != first for seed in range(2, 5))
+
+
+def test_a_call_that_only_reads_has_no_effects_and_each_run_has_those_of_the_others() -> None:
+    tools = {"pay": bind_function(pay), "look": bind_function(look)}
+    assert most_effects(["look"], tools, FAULTS) == 0
+    assert most_effects(["pay"], tools, ["kill"]) < most_effects(["pay", "look"], tools, FAULTS)
+    assert most_effects(["pay", "pay"], tools, ["kill"]) > 2 * most_effects(["pay"], tools, ["kill"])
+
+
+def test_finished_runs_are_kept_and_those_of_another_hunt_are_not(tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    Finished(folder, "a").add("pay#1/duplicate", [found()])
+    with (folder / FILE).open("a") as file:
+        file.write('{"run": "half')
+    assert Finished(folder, "a").runs == {"pay#1/duplicate": [found()]}
+    assert Finished(folder, "b").runs == {}
+    Finished(folder, "b").add("pay#1/duplicate", [])
+    assert Finished(folder, "b", fresh=True).runs == {}
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(ConfigurationError, match="holds something else"):
+        Finished(tmp_path, "a")
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_refused"),
+    [
+        ("bank.example", True),
+        ("api.bank.example", True),
+        ("BANK.EXAMPLE", True),
+        ("https://bank.example/pay", True),
+        ("mybank.example", False),
+        ("bank.example.org", False),
+        ("bank", False),
+    ],
+)
+def test_a_refused_host_is_known_in_any_form(asked: str, is_refused: bool) -> None:
+    assert (refused_in([asked], ["bank.example"]) != "") is is_refused
+
+
+@pytest.mark.parametrize(
+    "reach",
+    [
+        "import socket; socket.create_connection(('127.0.0.1', {port}))",
+        "import subprocess; subprocess.run(['curl', 'http://127.0.0.1:{port}'])",
+        "import urllib.request; urllib.request.urlopen('http://127.0.0.1:{port}')",
+        "import asyncio; asyncio.run(asyncio.open_connection('127.0.0.1', {port}))",
+    ],
+)
+def test_a_process_ends_before_it_reaches_a_refused_host(reach: str, tmp_path: Path) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.2)
+        begin = (
+            "from pathlib import Path; from segue.chaos.traps import Journal, refuse; "
+            f"refuse(['127.0.0.1'], Journal(Path({str(tmp_path / 'j')!r}))); "
+        )
+        code = begin + reach.format(port=server.getsockname()[1])
+        ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, env={**os.environ})
+        assert ran.returncode == REFUSED
+        assert read_journal(tmp_path / "j")[-1]["host"] == "127.0.0.1"
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
+def test_what_two_undisturbed_runs_have_differently_is_left_out_but_not_their_namespaces() -> None:
+    comparison = Comparison()
+    rows = [{"rows": [{"order": 1, "nonce": nonce, "of": name}]} for nonce, name in ((7, "n1"), (9, "n2"))]
+    comparison.learn((rows[0], "n1"), (rows[1], "n2"))
+    other = {"rows": [{"order": 1, "nonce": 3, "of": "elsewhere"}]}
+    assert comparison.items(rows[0], "n1") == comparison.items(rows[1], "n2") != Counter()
+    assert comparison.items(other, "n1") != comparison.items(rows[0], "n1")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_report_explains_each_kind_and_says_what_to_do(language: str, tmp_path: Path) -> None:
+    made = Hunted(3, [found(kind) for kind in KINDS], left=["pay#1/undo"], failed={"pay#1/hang": "status 1"}, seed=7)
+    files = {file.suffix: file.read_text(encoding="utf-8") for file in write_report(made, tmp_path, language)}
+    form = json.loads(files[".json"])
+    assert [one["kind"] for one in form["findings"]] == [*KINDS]
+    assert all({*one} == {"tool", "kind", "fault", "detail", "repeat"} for one in form["findings"])
+    assert (form["runs"], form["seed"], form["left"]) == (3, 7, ["pay#1/undo"])
+    for text in (files[".md"], files[".html"]):
+        assert "pay#1/hang" in text
+        assert all(found(kind).about(language)[:15] in text for kind in KINDS)
+    assert found("could_be_idempotent") not in made.faults
