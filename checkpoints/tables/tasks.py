@@ -10,6 +10,7 @@ from segue.core.errors import AmbiguousTask, TaskError, TaskPinned, UnknownTask
 from segue.core.events import Event, StateChanged
 from segue.core.records import Json, NewTask, RequestKey, StatusTally, Task, damaged, from_row, read, to_row
 from segue.core.task_status import ACTIVE, ENDED, OPEN, TaskStatus, next_status
+from segue.core.usage_report import TaskUsage
 
 from ..ports import ALL, Connection, Database, Row, lease_clock, sql_list
 from .event_log import insert_event, share_result
@@ -24,6 +25,7 @@ Moved = tuple[Task, list[Event]]
 _Tasks = list[Task]
 _Owned = list[tuple[Task, str]]
 _Tallies = list[StatusTally]
+_Usages = list[TaskUsage]
 
 SHORTEST = 6
 """Characters that an id may be shortened to."""
@@ -88,6 +90,14 @@ _LIST = """
     SELECT * {of}
         AND (CAST(:before AS TEXT) IS NULL OR position < (SELECT position FROM tasks WHERE task_id = :before))
     ORDER BY position DESC LIMIT :limit
+"""
+# The tasks of a conversation's bot are left out, unless they are asked for: the conversation counts what they used.
+_USAGES = f"""
+    SELECT agent_id, model, created_at, result {_OF}
+        AND copy_of IS NULL AND created_at >= :begun
+        AND (CAST(:thread_id AS TEXT) IS NOT NULL
+            OR NOT EXISTS (SELECT 1 FROM tasks AS talk WHERE talk.bot_session = tasks.thread_id))
+    ORDER BY position
 """
 
 
@@ -354,6 +364,21 @@ class Tasks:
         statement = f"SELECT count(*) AS tasks {_of(statuses)}"
         (row,) = await self._database.read(lambda db: db.fetched(statement, values))
         return int(row["tasks"])
+
+    async def usages(
+        self, agent_id: str | None = None, thread_id: str | None = None, prefix: str = "", begun: float = 0.0
+    ) -> _Usages:
+        """Return what tasks used that were begun at `begun` or later, oldest first, without the copies in forks.
+
+        Those of a conversation's bot are only in the list of their own thread.
+        """
+        values = {"agent_id": agent_id, "thread_id": thread_id, "prefix": prefix, "begun": begun}
+        values |= {"since": 0.0, "until": math.inf, "any_time": True}
+
+        def usages(connection: Connection) -> _Usages:
+            return [TaskUsage(**read(TaskUsage, row)[0]) for row in connection.fetched(_USAGES, values)]
+
+        return await self._database.read(usages)
 
     async def task_ids(self, thread_id: str) -> Sequence[str]:
         """Return the ids of a thread's tasks, oldest first."""

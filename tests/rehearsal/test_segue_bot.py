@@ -42,6 +42,7 @@ async def test_the_agent_sees_the_apis_functions_and_their_errors_and_its_model_
         server.assert_spent()
         tasks = await app.tasks(session_id="talk.bot")
         session = await app.history("talk.bot")
+        used, of_bot = (await app.tasks.usage_report(1)).total, await app.tasks.usage(session_id="talk.bot")
 
     bodies = [request.body for request in server.requests]
     assert {body["seed"] for body in bodies} == {7}
@@ -51,6 +52,7 @@ async def test_the_agent_sees_the_apis_functions_and_their_errors_and_its_model_
     assert "no" in results[0] and json.loads(results[1]) == {"seen": 1}
     assert [task["status"] for task in tasks] == ["done", "done"]
     assert conversation.utterances[-2].usage["calls"] == 1
+    assert (used.tasks, used.calls, of_bot["calls"]) == (1, 4, 4)
 
 
 def fails(messages: Any) -> str:

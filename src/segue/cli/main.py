@@ -15,12 +15,13 @@ from .commands.preferences import memory, permissions, preferences
 from .commands.record import record, replay
 from .commands.rollout import rollout
 from .commands.simulate import report, simulate, workflows
+from .commands.usage import usage
 from .exits import EXIT_CODES, OutputGroup
 
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Start": ("demo", "init", "chat", "run", "doctor"),
     "Tasks": ("waiting", "answer", "pause", "resume", "cancel", "rate"),
-    "Read": ("sessions", "tasks", "history", "trace", "timeline", "diff"),
+    "Read": ("sessions", "tasks", "history", "trace", "timeline", "diff", "usage"),
     "Go back": ("fork", "edit", "undo"),
     "Sessions and databases": ("export", "import", "copy", "prune", "recover", "delete"),
     "Agents and settings": ("agents", "tools", "modes", "graph", "preferences", "permissions", "memory"),
@@ -103,6 +104,7 @@ for command in (
     inspect.trace,
     rewind.timeline,
     rewind.diff,
+    usage,
     rewind.fork,
     rewind.edit,
     rewind.undo,

@@ -1,7 +1,7 @@
 """The vocabulary that every other package imports; it needs neither LangGraph nor a model's client.
 
-- Tasks and their records: `task_status`, `records`, `row_validators`, `result`, `usage`, `timeline`, `attachments`,
-  `reply_options`, `origin`, `search`, `session_filter`, `workers`
+- Tasks and their records: `task_status`, `records`, `row_validators`, `result`, `usage`, `usage_report`, `timeline`,
+  `attachments`, `reply_options`, `origin`, `search`, `session_filter`, `workers`
 - Events: `events`, `deltas`
 - Agents and their protocols: `agents`, `digests`, `models`, `tools`, `calls`, `context`
 - Decisions of a model: `decision`, `plan`

@@ -2,9 +2,11 @@
 
 import asyncio
 import math
+import time
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import tzinfo
 from typing import Any
 
 from ..checkpoints.storage import Storage
@@ -16,6 +18,7 @@ from ..core.reply_options import ReplyOptions
 from ..core.result import Result
 from ..core.task_status import TaskStatus
 from ..core.usage import add_usages
+from ..core.usage_report import Period, UsageReport
 from ..core.workers import Worker
 from .control import Started, known_request
 from .lease_holder import is_alive
@@ -200,9 +203,25 @@ class Tasks:
 
         A cost of None is not known.
         """
-        tasks = await self._runner.tasks.list(agent_id=agent_id, thread_id=session_id, limit=-1)
-        usages = [used for task in tasks if not task.copy_of and (used := (task.result or {}).get("usage"))]
+        tasks = await self._runner.tasks.usages(agent_id, session_id)
+        usages = [task.usage for task in tasks if task.usage]
         return {"tasks": len(usages), **add_usages(usages)}
+
+    async def usage_report(
+        self,
+        days: int,
+        zone: tzinfo | None = None,
+        agent_id: str | None = None,
+        session_prefix: str = "",
+        now: float | None = None,
+    ) -> UsageReport:
+        """What the tasks that were begun in the last days used, today included: in all, by day, agent and model.
+
+        Days begin at midnight in `zone`, by default the local one.
+        """
+        period = Period.last(days, time.time() if now is None else now, zone)
+        tasks = await self._runner.tasks.usages(agent_id, None, session_prefix, period.since)
+        return await asyncio.to_thread(period.report, tasks)
 
     # Requests by their idempotency keys.
 

@@ -394,9 +394,11 @@ def _prompts(agent: Agent, language: Language) -> Finding:
         costs = prompt_costs(agent, services_of(registry, lambda event: None), language)
     except SegueError as error:
         return Finding(None, "prompts", render(error, language))
-    each = [f"{name} {cost.chars:,} ({cost.prefix_chars / cost.chars:.0%})" for name, cost in costs.items()]
-    shown = finding("prompts", language, agent=agent.agent_id, calls=CALLS, chars=f"{RESULT_CHARS:,}")
-    return Finding(True, "prompts", f"{shown} {'; '.join(each)}")
+    shares = {name: f"{cost.prefix_chars / cost.chars:.0%}" for name, cost in costs.items()}
+    sizes = {name: f"{cost.chars:,}" for name, cost in costs.items()}
+    each = [finding("prompt", language, name=name, chars=sizes[name], share=share) for name, share in shares.items()]
+    about = {"agent": agent.agent_id, "calls": CALLS, "chars": f"{RESULT_CHARS:,}", "each": "; ".join(each)}
+    return Finding(True, "prompts", finding("prompts", language, **about))
 
 
 def _offline(language: Language) -> Finding:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...core.timeline import SHORT
 from .. import options
 from ..exits import FAILED, USAGE, report_errors, sentence_of
 from ..lookup import ask, find_session, for_session, for_snapshot, named
@@ -162,6 +161,7 @@ def edit(
     settings = for_snapshot(Settings(db, agents), snapshot)
     state = dict(_field(change, settings) for change in changes or ()) or None
     with report_errors(settings):
+        from ...core.timeline import SHORT
         from ..dialog.loop import edited
         from ..views.timeline import effect_lines
 

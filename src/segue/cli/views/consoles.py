@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import select
 import sys
 from collections.abc import Callable, Iterator
@@ -79,10 +80,26 @@ def checked_output() -> Iterator[None]:
             checked.detach()
 
 
+class _TrimmedConsole(Console):
+    """Ends no line with spaces where it is not a terminal: tables and trees are padded."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        if self.is_terminal:
+            return super().print(*objects, **options)
+        with self.capture() as printed:
+            super().print(*objects, **options)
+        self.file.write(_PADDING.sub("\n", printed.get()))
+        self.file.flush()
+        return None
+
+
+_PADDING = re.compile(r" +\n")
+
+
 def _console(stream: TextIO, *, stderr: bool) -> Console:
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")
-    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    console = _TrimmedConsole(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = PIPED_WIDTH
     return console

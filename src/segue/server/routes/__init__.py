@@ -19,6 +19,7 @@ from . import (
     sessions,
     shares,
     tasks,
+    usage,
     users,
 )
 
@@ -32,6 +33,7 @@ _ROUTERS = (
     shares.router,
     shares.public_router,
     users.memory_router,
+    usage.router,
     agents.router,
     files.attachments_router,
     users.router,

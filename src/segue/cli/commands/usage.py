@@ -1,0 +1,28 @@
+"""What the tasks of the last days used."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from .. import options
+from ..lookup import ask
+from ..settings import DEFAULT_DATABASE, Settings
+from ..views.consoles import output, write_json
+
+
+def usage(
+    days: Annotated[int, typer.Option(min=1, max=366, help="How many days, today included.")] = 30,
+    by: Annotated[Literal["day", "agent", "model"], typer.Option("--by", help="What a row is about.")] = "day",
+    agent: options.OfAgent = "",
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOfList = False,
+) -> None:
+    """Show tokens and cost of the last days, by day, agent or model.
+
+    Costs are computed from tokens and prices: they are not what a provider billed.
+    """
+    from ..views.usage import print_usage
+
+    settings = Settings(db)
+    report = ask(settings, lambda app: app.tasks.usage_report(days, agent_id=agent or None))
+    write_json(report.json(), indent=2) if as_json else print_usage(output(), report, by, settings)
