@@ -1,6 +1,7 @@
 """Unfinished tasks restored under other agents: what is said of each, and that nothing runs and nothing is stored."""
 
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import segue
 from segue import tool
 from segue.backtest import Restored, UnfinishedTask
-from segue.core.agents import Agent
+from segue.core.agents import Agent, McpServer
 from tests.fakes import ScriptedChatModel, call_tool
 
 SHOW = {"name": "show", "description": "Show.", "parameters": {"type": "object", "properties": {}}}
@@ -132,3 +133,31 @@ async def test_what_differs_is_named_where_the_file_of_the_task_is_still_there(t
     found = await checked(tmp_path / "s.db", *segue.load_agents(new))
     assert found.reasons == ["Between the versions 1 and 2 these differ: prompt."]
     assert (found.version, found.new_version, found.on_upgrade) == ("1", "2", "continue")
+
+
+SERVER = """
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("till", log_level="ERROR")
+
+@server.tool()
+def pay({parameters}) -> str:
+    "Pay."
+    return "paid"
+
+server.run()
+"""
+
+
+@pytest.mark.slow
+async def test_a_tool_that_an_mcp_server_changed_is_named_though_the_agent_is_the_same(tmp_path: Path) -> None:
+    program = tmp_path / "till.py"
+    till = McpServer(name="till", command=sys.executable, args=[str(program)], needs_approval=["pay"])
+    program.write_text(SERVER.format(parameters="amount: int"), encoding="utf-8")
+    async with segue.open(tmp_path / "s.db", agents=[agent(APPROVAL, tools=(), mcp=[till])]) as app:
+        assert (await app.ask("pay", agent="a"))["status"] == "waiting"
+    assert (await checked(tmp_path / "s.db", agent(tools=(), mcp=[till]))).verdict is Restored.SAME
+    program.write_text(SERVER.format(parameters="amount: int, fee: int"), encoding="utf-8")
+    found = await checked(tmp_path / "s.db", agent(tools=(), mcp=[till]))
+    assert (found.verdict, len(found.reasons)) == (Restored.APPROVAL_INVALID, 2)
+    assert found.version == found.new_version

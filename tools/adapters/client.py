@@ -72,11 +72,16 @@ class ClientTool:
         Raises:
             BadArguments.
         """
-        from jsonschema.exceptions import best_match
+        if why := misfit(self.spec, arguments):
+            raise BadArguments(why)
 
-        error = best_match(argument_validator()(self.spec["function"]["parameters"]).iter_errors(dict(arguments)))
-        if error is not None:
-            raise BadArguments(f"{error.json_path}: {error.message[:MOST_SHOWN]}")
+
+def misfit(spec: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
+    """Why arguments do not fit the schema of a tool from elsewhere, in a line; empty if they do."""
+    from jsonschema.exceptions import best_match
+
+    error = best_match(argument_validator()(spec["function"]["parameters"]).iter_errors(dict(arguments)))
+    return f"{error.json_path}: {error.message[:MOST_SHOWN]}" if error else ""
 
 
 @lru_cache(maxsize=1)

@@ -25,7 +25,8 @@ from ..registry import Registry
 from ..runtime.modes import chat_graph
 from ..runtime.run import is_of_task, question_of, state_at
 from ..runtime.runner import thread_config
-from ..tools.adapters.client import client_tools
+from ..tools.adapters.client import client_tools, misfit
+from ..tools.bound_tool import BoundTool
 from ..tools.calls.run import argument_error
 
 reason_text = Texts("unfinished")
@@ -229,7 +230,8 @@ def _call(call: Mapping[str, Any], tools: Mapping[str, Tool], approved: str | No
         return
     if approved not in (None, tool_digest(tool)):
         yield _Reason(Restored.APPROVAL_INVALID, "approval_invalid", named)
-    if why := argument_error(tool, call["arguments"]):
+    arguments = call["arguments"]
+    if why := argument_error(tool, arguments) if isinstance(tool, BoundTool) else misfit(tool.spec, arguments):
         yield _Reason(Restored.SCHEMA_CHANGED, "schema_changed", {**named, "why": why})
 
 
