@@ -178,7 +178,7 @@ class Marks:
 
 
 class UnknownOutcome(Exception):
-    """A call may or may not have taken effect, and is not made again; the message says why."""
+    """Raised by a tool whose call may or may not have taken effect: it is not made again. The message says why."""
 
 
 class BadArguments(Exception):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .entry import ask, copy, open
     from .lifecycle import ConversationEngine
     from .runtime.modes import graph
-    from .tools.bound_tool import NOT_DONE, CallContext
+    from .tools.bound_tool import NOT_DONE, CallContext, UnknownOutcome
     from .tools.registry import tool
 
 _HOMES = {
@@ -39,6 +39,7 @@ _HOMES = {
     "Result": "core.result",
     "RunContext": "core.context",
     "SegueError": "core.errors",
+    "UnknownOutcome": "tools.bound_tool",
     "ask": "entry",
     "copy": "entry",
     "graph": "runtime.modes",
@@ -66,6 +67,7 @@ __all__ = [
     "Result",
     "RunContext",
     "SegueError",
+    "UnknownOutcome",
     "ask",
     "copy",
     "errors",

@@ -42,9 +42,9 @@ DATABASE = "segue.db"
 class Orders:
     """What a child is told.
 
-    `fault` befalls the call `label`: see `faults`. `steps`: it stops before and after each call. `undo`: at the end it
-    undoes what can be undone, and stops around each. `unknown`: the call counts as interrupted. The hosts `refused` are
-    never reached.
+    `fault` befalls the call `label`: see `faults`. `steps`: it stops before and after each call, `lines`: before each
+    of so many lines of a call. `undo`: at the end it undoes what can be undone, and stops around each. `unknown`: the
+    call counts as interrupted. The hosts `refused` are never reached.
     """
 
     folder: str
@@ -56,6 +56,7 @@ class Orders:
     at: int = 0
     host: str = ""
     steps: bool = False
+    lines: int = 0
     undo: bool = False
     refused: Sequence[str] = ()
 
@@ -221,6 +222,8 @@ class FaultyTool(Marked):
         if not isinstance(self._tool, Marked):
             return None
         answer = await self._tool.check_effect(arguments)
+        if isinstance(self._tool, BoundTool) and self._tool.effect_check is None:
+            return answer
         said = str(answer) if not _is_json(answer) else answer
         self._executor.journal.write("check", label=self._label, answer=said)
         if self._executor.orders.fault == "check-landing":
@@ -264,12 +267,12 @@ class FaultyTool(Marked):
         for fault, act in (("kill-line", kill), ("timeout", _linger)):
             if executor.is_faulty(self._label, fault):
                 executor.journal.write("fault", fault=fault)
-                return Lines(orders.at, act), ""
+                return Lines((orders.at,), act), ""
         for fault, reached in (("refuse", "refused"), ("hang", "silent")):
             if executor.is_faulty(self._label, fault):
                 executor.journal.write("fault", fault=fault)
                 return Lines(), reached
-        return Lines(), ""
+        return Lines(range(1, orders.lines + 1), stop), ""
 
 
 def _linger() -> None:

@@ -22,7 +22,7 @@ from .child import JOURNAL, OUT
 from .findings import Finding, Hunted, distinct
 from .finished import Finished
 from .judge import Judge
-from .plan import FAULTS, Planned, Step, planned
+from .plan import FAULTS, WATCHED, Planned, Step, planned
 from .processes import Zygote
 from .runs import Run
 from .traps import REFUSED, read_journal
@@ -187,6 +187,7 @@ class Hunt:
         for line in whole.journal:
             if line["moment"] == "ran":
                 self._steps[line["label"]].lines, self._steps[line["label"]].hosts = line["lines"], line["hosts"]
+        self._watch_lines()
         self._judge.learn(whole)
         self._judge.learn(again := self._carried_out(Planned("", "")))
         for step in self._steps.values():
@@ -205,6 +206,20 @@ class Hunt:
             step, tool = self._steps[label], self._tools.get(line["label"].partition("#")[0])
             found = landed(world, step.before, 0.0 if tool is None or tool.read_only else LANDING)
             step.after, step.landing, step.result = found.snapshot, found.seconds, line["result"]
+
+    def _watch_lines(self) -> None:
+        """Learn before which lines of each call the world has changed."""
+        with self._prepared("lines", {"lines": WATCHED}) as (zygote, world, _, orders):
+            pid, label, line, last = zygote.fork(orders), "", 0, None
+            while zygote.wait(pid, 120) == "stopped":
+                with _continued(pid, after=1.0):  # the world may wait for what the call has locked
+                    now = world.snapshot()
+                running = [each for each in read_journal(Path(orders["folder"], JOURNAL)) if each["moment"] == "run"]
+                label, line = running[-1]["label"], line + 1 if running[-1]["label"] == label else 1
+                if line > 1 and now != last:
+                    self._steps[label].changes.append(line)
+                last = now
+                os.kill(pid, signal.SIGCONT)
 
     def _carried_out(self, planned: Planned, *, check: bool = False) -> Run:
         """Run children until one comes to the end of the session."""
@@ -255,6 +270,17 @@ class Hunt:
                 "staging system.",
                 host=line["host"],
             )
+
+
+@contextmanager
+def _continued(pid: int, after: float) -> Iterator[None]:
+    """Continue a stopped process after so many seconds."""
+    timer = threading.Timer(after, os.kill, (pid, signal.SIGCONT))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class RunFailed(Exception):

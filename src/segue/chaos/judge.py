@@ -60,6 +60,7 @@ class Judge:
         if planned.fault == "hang":
             if tool.timeout is None and any(line["hung"] for line in run.of("ran", planned.label)):
                 yield self._finding(planned, "no_timeout", "waits_forever", NOTHING, run.journal)
+            yield from self._hidden(planned, run)
         elif planned.fault == "duplicate":
             yield from self._duplicated(planned, run, change)
         elif planned.fault in ("timeout", "refuse"):
@@ -116,8 +117,6 @@ class Judge:
 
     def _duplicated(self, planned: Planned, run: Run, change: Change) -> Iterator[Finding]:
         tool, values = self._tools[planned.tool], run.of("value", planned.label)
-        if tool.read_only:
-            return
         if tool.idempotent and change:
             yield self._finding(planned, "not_idempotent", "ran_twice", change, run.journal)
         elif tool.idempotent:
@@ -155,7 +154,7 @@ class Judge:
         outcome, tool = run.outcome(planned.label) or {}, self._tools[planned.tool]
         if "error" not in outcome or run.is_unknown(planned.label):
             return
-        if planned.fault == "timeout" and tool.idempotent:
+        if planned.fault in ("timeout", "hang") and tool.idempotent:
             return
         if change := Change.between(self._items(self._without(planned.label)), self._items(run)):
             error = repr(outcome["error"])

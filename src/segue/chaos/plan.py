@@ -14,6 +14,8 @@ FAULTS = ("kill", "duplicate", "timeout", "network", "undo")
 its effect; its hosts refuse connections, or do not answer; and calls are undone."""
 MOMENTS = 3
 """Lines of a call at which the process is killed."""
+WATCHED = 60
+"""Lines of a call before which the world is looked at, to find those that change it."""
 HOSTS = 3
 """Hosts of a call whose connections are refused."""
 UNDISTURBED = 4
@@ -48,6 +50,8 @@ class Step:
     after: Any = None
     landing: float = 0.0
     lines: int = 0
+    changes: list[int] = field(default_factory=list)
+    """Lines before which the world was another than before the previous line."""
     hosts: Sequence[str] = ()
     result: Json = field(default_factory=dict)
 
@@ -59,7 +63,7 @@ def planned(steps: Sequence[Step], tools: Mapping[str, Tool], faults: Sequence[s
 
 def _of_step(step: Step, tool: Tool, faults: Sequence[str], seed: int) -> Iterator[Planned]:
     chance = random.Random(f"{seed}/{step.label}")
-    if "duplicate" in faults:
+    if "duplicate" in faults and not tool.read_only:
         yield Planned(step.label, "duplicate")
     if "undo" in faults and getattr(tool, "undo", None) is not None:
         yield Planned(step.label, "undo")
@@ -70,17 +74,17 @@ def _of_step(step: Step, tool: Tool, faults: Sequence[str], seed: int) -> Iterat
         return
     if "kill" in faults:
         yield from (Planned(step.label, f"kill-{at}") for at in ("before-intent", "before-call", "after-call"))
-        yield from (Planned(step.label, "kill-line", at) for at in _lines(step.lines, chance))
+        yield from (Planned(step.label, "kill-line", at) for at in _lines(step, chance))
     if "timeout" in faults and getattr(tool, "synchronous", False) and step.lines > 1:
         yield Planned(step.label, "timeout", step.lines)
 
 
-def _lines(count: int, chance: random.Random) -> list[int]:
-    """At most MOMENTS of the lines after the first: the second and the last one, and others by chance."""
-    if count < 2:
+def _lines(step: Step, chance: random.Random) -> list[int]:
+    """At most MOMENTS of the lines after the first: the last one, and by chance those that the world changes before."""
+    if step.lines < 2:
         return []
-    others = range(3, count)
-    return sorted({2, count, *chance.sample(others, min(MOMENTS - 2, len(others)))})
+    others = [line for line in step.changes if line < step.lines] or range(2, step.lines)
+    return sorted({step.lines, *chance.sample(others, min(MOMENTS - 1, len(others)))})
 
 
 def most_effects(calls: Sequence[str], tools: Mapping[str, Tool], faults: Sequence[str], repeat: str = "") -> int:
@@ -102,7 +106,7 @@ def most_effects(calls: Sequence[str], tools: Mapping[str, Tool], faults: Sequen
         runs = [run for run in runs if repeat.startswith(f"{run.label}/{run.fault}")][:1]
     compared = len({run.label for run in runs}) + sum(run.fault.startswith("kill") for run in runs)
     again = sum(len(with_effect) if run.fault == "undo" else _again(run, tools[run.tool]) for run in runs)
-    return len(with_effect) * (len(runs) + UNDISTURBED + compared) + again
+    return len(with_effect) * (len(runs) + UNDISTURBED + 1 + compared) + again
 
 
 def _again(run: Planned, tool: Tool) -> int:

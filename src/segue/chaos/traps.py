@@ -9,7 +9,7 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -20,6 +20,8 @@ REFUSED = 75
 REPEATS = 40
 """How often a call is repeated that is not marked; fewer where it takes long."""
 REPEAT_SECONDS = 3.0
+SILENCE = 0.5
+"""Seconds that a socket waits for an answer that does not come, whatever its time-out."""
 
 
 class Journal:
@@ -67,8 +69,7 @@ def kill() -> None:
 
 def stop() -> None:
     """Stop this process until it is continued."""
-    os.kill(os.getpid(), signal.SIGSTOP)
-    time.sleep(0.1)  # it stops in here: another thread may get the signal, and a moment later
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # to this thread, so that it stops here
 
 
 _FOREIGN = tuple(
@@ -78,9 +79,9 @@ _FOREIGN = tuple(
 
 
 class Lines:
-    """The lines of the user's own code that a call runs; before line `at` (the first is 1), `act` is called."""
+    """The lines of the user's own code that a call runs; before each line of `at` (the first is 1), `act` is called."""
 
-    def __init__(self, at: int = 0, act: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, at: Container[int] = (), act: Callable[[], None] = lambda: None) -> None:
         self.count = 0
         self._at = at
         self._act = act
@@ -104,7 +105,7 @@ class Lines:
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "line":
             self.count += 1
-            if self.count == self._at:
+            if self.count in self._at:
                 self._act()
         return self._line
 
@@ -154,6 +155,7 @@ class Network:
                     time.sleep(0.01)
                     raise BlockingIOError(11, "no answer yet")
                 self.hung = self.hung or seconds is None
+                time.sleep(min(seconds or SILENCE, SILENCE))
                 raise TimeoutError("timed out")
             return real(sock, *arguments)
 

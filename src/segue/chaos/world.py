@@ -201,7 +201,8 @@ class Comparison:
     def _collect(self, value: Any, path: str, namespace: str, found: Items) -> None:
         if isinstance(value, dict):
             for name, inner in value.items():
-                self._collect(inner, f"{path}.{name}" if path else name, namespace, found)
+                known = _SCRUBBED.sub("<id or time>", name)
+                self._collect(inner, f"{path}.{known}" if path else known, namespace, found)
         elif isinstance(value, list):
             for inner in value:
                 found[f"{path}[]", self._text(inner, f"{path}[]", namespace)] += 1

@@ -1,0 +1,69 @@
+"""The sessions in which each tool is called once, recorded with a scripted model."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import AIMessage
+
+import segue
+from tests.fakes import ScriptedChatModel
+
+AGENTS = Path(__file__).with_name("agents.toml")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A tool, the world that it changes, and what is wrong with it; `advice` is given to it."""
+
+    tool: str
+    world: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    kind: str = ""
+    advice: str = ""
+
+    @property
+    def worlds(self) -> str:
+        """What `--world` takes."""
+        return f"tests.chaos.staging.worlds:{self.world}"
+
+
+CASES = (
+    Case("charge", "Service", {"order": 7, "amount": 20}, "not_idempotent"),
+    Case("add_note", "Files", {"customer": "Ada", "text": "called"}, "not_idempotent"),
+    Case("book_seat", "Database", {"seat": "12A"}, "not_idempotent"),
+    Case("ship", "Service", {"order": 7}, "check_too_early"),
+    Case("open_ticket", "Database", {"title": "Lamp"}, "undo_incomplete"),
+    Case("publish", "Files", {"name": "march", "text": "All is well."}, "undo_incomplete"),
+    Case("find_customer", "Database", {"name": "Ada"}, "writes_although_read_only"),
+    Case("take_number", "Database", {}, "result_differs"),
+    Case("list_payments", "Service", {}, "no_timeout"),
+    Case("send_invoice", "Service", {"customer": "ada"}, "hidden_effect"),
+    Case("order_parts", "Service", {"part": "lamp"}, "hidden_effect"),
+    Case("transfer", "Accounts", {"amount": 30}, "invariant"),
+    Case("pay", "Service", {"order": 7, "amount": 20}),
+    Case("take_stock", "Postgres", {"item": "lamp", "count": 2}),
+    Case("register", "Database", {"name": "Ada"}),
+    Case("log_visit", "Files", {"visitor": "Ada"}),
+    Case("send_mail", "Service", {"to": "ada", "text": "Hello."}),
+    Case("enqueue", "Files", {"job": "print"}),
+    Case("set_status", "Database", {"name": "Ada", "status": "gold"}, advice="could_be_idempotent"),
+    Case("dispatch", "Service", {"order": 7}),
+    Case("file_ticket", "Database", {"title": "Lamp"}),
+    Case("count_payments", "Service", {}),
+    Case("order_supplies", "Service", {"what": "paper"}),
+    Case("save_document", "Files", {"name": "plan", "text": "First."}),
+)
+
+
+async def record(database: Path, cases: "tuple[Case, ...]" = CASES) -> None:
+    """Hold the session of each case, in which the tool really runs once; its name is that of the tool."""
+    agents = {agent.agent_id: agent for agent in segue.load_agents(AGENTS)}
+    async with segue.open(database, agents=[_scripted(agents[case.tool], case) for case in cases]) as app:
+        for case in cases:
+            await app.ask(f"Please {case.tool}", session_id=case.tool, agent=case.tool)
+
+
+def _scripted(agent: segue.Agent, case: Case) -> segue.Agent:
+    call = {"name": case.tool, "args": case.arguments, "id": "1"}
+    return agent.model_copy(update={"model": ScriptedChatModel([AIMessage("", tool_calls=[call]), AIMessage("Done.")])})
