@@ -97,6 +97,7 @@ class TaskReport:
 
     session_id: str
     task_id: str
+    agent_id: str = ""
     verdict: Verdict
     difference: Difference | None = None
     effects: Effects = field(default_factory=Effects)

@@ -38,11 +38,13 @@ class Change:
 def conclusion(summary: Mapping[str, int], change: Change | None, language: str) -> str:
     """What came out: how many tasks have each verdict, and with a baseline whether that is more than chance."""
     total, found = sum(summary.values()), [verdict for verdict in Verdict if summary.get(verdict)]
+    one = "_one" if total == 1 else ""
     if not found:
         return backtest_text("nothing_compared", language)
     if found == [Verdict.SAME]:
-        head = backtest_text("all_same", language, n=total)
+        head = backtest_text(f"all_same{one}", language, n=total)
     else:
         parts = [backtest_text(f"would_{verdict}", language, n=summary[verdict]) for verdict in found]
-        head = backtest_text("of_tasks", language, n=total, parts=("，" if language == "zh" else ", ").join(parts))
+        listed = ("，" if language == "zh" else ", ").join(parts)
+        head = backtest_text(f"of_tasks{one}", language, n=total, parts=listed)
     return " ".join([head, *([change.describe(language)] if change else [])])

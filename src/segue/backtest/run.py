@@ -325,6 +325,7 @@ def _report(
     return TaskReport(
         session_id=recorded.task.thread_id,
         task_id=recorded.task.task_id,
+        agent_id=recorded.task.agent_id,
         verdict=verdict,
         difference=difference,
         effects=effects,

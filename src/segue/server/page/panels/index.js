@@ -27,6 +27,7 @@ export const panels = {
   ],
   workspace: [
     { key: "rehearsals", load: () => import("./rehearsals.js") },
+    { key: "backtests", load: () => import("./backtests.js") },
     {
       key: "memory",
       load: () => import("./memory.js"),

@@ -4,20 +4,18 @@ import { Icon } from "../components/icon.js";
 import { get, send } from "../state/api.js";
 import { attempt } from "../state/failures.js";
 import { t } from "../texts/index.js";
-import { html, useEffect, useState } from "../vendor/htm-preact.js";
+import { html, useState } from "../vendor/htm-preact.js";
 import { Pending, useLoaded } from "./parts/loaded.js";
 import { BatchComparison } from "./parts/batch-comparison.js";
 import { RehearsalForm } from "./parts/rehearsal-form.js";
 import { Rate, Report } from "./parts/report.js";
+import { Back, Ended, Progress, useRunning } from "./parts/runs.js";
 
 /** @import { ReportForm } from "./parts/report.js" */
 /**
  * @typedef {{ name: string, workflow: string, created_at: string, conversations: number, ended: number,
  *   running: boolean, error: string, report: ReportForm | null }} Batch
  */
-
-/** Milliseconds between two looks at a batch that runs. */
-const POLL = 1_500;
 
 /** @param {string} name */
 const addressOf = (name) => `/api/rehearsals/${encodeURIComponent(name)}`;
@@ -26,7 +24,8 @@ export default function Panel() {
   const [shown, show] = useState(/** @type {string[]} */ ([]));
   const back = () => show([]);
   if (shown.length === 2) {
-    return html`<${Back} close=${back} /><${BatchComparison} a=${shown[0]} b=${shown[1]} />`;
+    return html`<${Back} label=${t("rehearsals.back")} close=${back} />
+      <${BatchComparison} a=${shown[0]} b=${shown[1]} />`;
   }
   if (shown.length) return html`<${Whole} key=${shown[0]} name=${shown[0]} close=${back} />`;
   return html`<${List} show=${show} />`;
@@ -80,21 +79,12 @@ function toggled(chosen, name) {
   return chosen.includes(name) ? chosen.filter((each) => each !== name) : [...chosen, name].slice(-2);
 }
 
-/** Look again while something runs. @param {boolean} isRunning @param {() => void} reload */
-function useRunning(isRunning, reload) {
-  useEffect(() => {
-    if (!isRunning) return;
-    const timer = setInterval(reload, POLL);
-    return () => clearInterval(timer);
-  }, [isRunning]);
-}
-
 /** @param {{ batch: Batch, place: number, open: () => void, choose: false | (() => void) }} props */
 function Row({ batch, place, open, choose }) {
   return html`<li>
     <button type="button" onClick=${open}>
       <span><b>${batch.name}</b> <span class="about">${batch.workflow}</span></span>
-      <${Ended} batch=${batch} />
+      <${Ended} isRunning=${batch.running} text=${endedText(batch)} />
       ${batch.report?.summary.success && html`<${Rate} rate=${batch.report.summary.success} />`}
     </button>
     ${choose &&
@@ -110,24 +100,14 @@ function Row({ batch, place, open, choose }) {
   </li>`;
 }
 
-/** @param {{ batch: Batch }} props */
-function Ended({ batch }) {
-  return html`<span class="about">
-    ${batch.running && html`<span class="spinner"></span> `}
-    ${t("rehearsals.ended", { done: batch.ended, n: batch.conversations })}
-  </span>`;
-}
-
-/** @param {{ close: () => void }} props */
-function Back({ close }) {
-  return html`<button type="button" class="back" onClick=${close}>${t("rehearsals.back")}</button>`;
-}
+/** @param {Batch} batch */
+const endedText = (batch) => t("rehearsals.ended", { done: batch.ended, n: batch.conversations });
 
 /** @param {{ name: string, close: () => void }} props */
 function Whole({ name, close }) {
   const loaded = useLoaded(() => get(addressOf(name)), [name]);
   useRunning(Boolean(loaded.value?.running) || !loaded.value, loaded.reload);
-  return html`<${Back} close=${close} />
+  return html`<${Back} label=${t("rehearsals.back")} close=${close} />
     <h3>${name}</h3>
     ${loaded.value
       ? html`<${Shown} batch=${loaded.value} changed=${loaded.reload} />`
@@ -141,11 +121,13 @@ function Shown({ batch, changed }) {
     changed();
   };
   return html`${batch.running &&
-    html`<div class="progress" role="status">
-      <progress value=${batch.ended} max=${batch.conversations} aria-label=${t("rehearsals.progress")}></progress>
-      <${Ended} batch=${batch} />
-      <button type="button" onClick=${stop}><${Icon} name="stop" />${t("rehearsals.stop")}</button>
-    </div>`}
+    html`<${Progress}
+      done=${batch.ended}
+      total=${batch.conversations}
+      label=${t("rehearsals.progress")}
+      text=${endedText(batch)}
+      stop=${stop}
+    />`}
     ${batch.error && html`<p class="warning" role="alert">${batch.error}</p>`}
     ${batch.report
       ? html`<${Report} report=${batch.report} batch=${batch.name} />`

@@ -141,6 +141,7 @@ export default {
   "panel.rounds": "Rounds",
   "panel.memory": "Memory",
   "panel.rehearsals": "Rehearsals",
+  "panel.backtests": "Backtests",
   "panel.ratings": "Ratings",
   "connection.lost": "Connection lost. Reconnecting.",
   "error.unreachable": "The service cannot be reached. Check that segue serve is running, then try again.",

@@ -141,6 +141,7 @@ export default {
   "panel.rounds": "轮次",
   "panel.memory": "记忆",
   "panel.rehearsals": "演练",
+  "panel.backtests": "回测",
   "panel.ratings": "评分",
   "connection.lost": "连接已断开，正在重新连接。",
   "error.unreachable": "无法连接服务。请确认 segue serve 正在运行，然后重试。",

@@ -6,6 +6,7 @@ import { store } from "../../state/store.js";
 import { language, t, textOf } from "../../texts/index.js";
 import { html, useState } from "../../vendor/htm-preact.js";
 import { Pending, useLoaded } from "./loaded.js";
+import { Choice, newName } from "./runs.js";
 
 /** @typedef {{ name: string, description: string, language: string, scenarios: string[] }} Workflow */
 
@@ -18,13 +19,6 @@ export function RehearsalForm({ names, started, close }) {
   const loaded = useLoaded(() => get("/api/workflows"), []);
   if (!loaded.value) return html`<${Pending} loaded=${loaded} />`;
   return html`<${Fields} workflows=${loaded.value.items} names=${names} started=${started} close=${close} />`;
-}
-
-/** @param {string[]} names */
-function newName(names) {
-  let number = names.length + 1;
-  while (names.includes(`batch-${number}`)) number += 1;
-  return `batch-${number}`;
 }
 
 /** One in the page's language, if there is one. @param {Workflow[]} workflows */
@@ -40,7 +34,7 @@ function newForm(name, workflow) {
 
 /** @param {{ workflows: Workflow[], names: string[], started: (batch: any) => void, close: () => void }} props */
 function Fields({ workflows, names, started, close }) {
-  const [form, setForm] = useState(() => newForm(newName(names), usual(workflows).name));
+  const [form, setForm] = useState(() => newForm(newName("batch", names), usual(workflows).name));
   const [isBusy, setBusy] = useState(false);
   const workflow = workflows.find(({ name }) => name === form.workflow) ?? workflows[0];
   const set = (/** @type {object} */ change) => setForm({ ...form, ...change });
@@ -91,16 +85,6 @@ function named(keys, kind) {
 function bodyOf({ name, workflow, scenarios, n, bot, mode, user }) {
   const who = bot === "rule_bot" ? { bot_mode: bot } : { bot_mode: `segue:${mode}`, bot_agent: bot };
   return { name, workflow, scenarios, n: Number(n), user_mode: user, ...who };
-}
-
-/** @param {{ label: string, value: string, values: string[][], set: (value: string) => void }} props */
-function Choice({ label, value, values, set }) {
-  return html`<label>
-    <span>${label}</span>
-    <select value=${value} onChange=${(/** @type {any} */ event) => set(event.target.value)}>
-      ${values.map(([key, text]) => html`<option key=${key} value=${key}>${text}</option>`)}
-    </select>
-  </label>`;
 }
 
 /** @param {{ all: string[], chosen: string[], set: (change: object) => void }} props */
