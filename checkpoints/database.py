@@ -91,6 +91,7 @@ class Connections(Generic[C_co]):
         self._readers = _Readers(open_reading)
         self._waiting: deque[_Transaction] = deque()
         self._deferred: set[asyncio.Future[Any]] = set()
+        self._timers: set[asyncio.AbstractEventLoop] = set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="segue-writer")
         self._closed = False
 
@@ -114,7 +115,9 @@ class Connections(Generic[C_co]):
         if deferred:
             self._deferred.add(future)
             future.add_done_callback(self._deferred.discard)
-            loop.call_later(DEFERRAL, self._end_deferral, future)
+            if loop not in self._timers:
+                self._timers.add(loop)
+                loop.call_later(DEFERRAL, self._end_deferral, loop)
         else:
             self._thread.submit(self._drain)
         return future
@@ -148,8 +151,9 @@ class Connections(Generic[C_co]):
             self._thread.submit(self._drain)
             await asyncio.wait([*self._deferred])
 
-    def _end_deferral(self, future: "asyncio.Future[Any]") -> None:
-        if not (future.done() or self._closed):
+    def _end_deferral(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timers.discard(loop)
+        if self._waiting and not self._closed:
             self._thread.submit(self._drain)
 
     def _drain(self) -> None:

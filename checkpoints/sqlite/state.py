@@ -14,7 +14,20 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ..ports import CheckpointRow, Connection, Decoded, Place, Stored, WriteRow
 from ..state.checksums import drop_superseded_writes, sealed_checkpoint, value_checksum
-from ..state.serializer import SERDE, TEXT, Undecodable, compressed, decompressed, named, rewritten, same
+from ..state.serializer import (
+    DIGEST_BYTES,
+    SERDE,
+    TEXT,
+    Undecodable,
+    compressed,
+    decompressed,
+    deflated,
+    may_hold_digest,
+    may_hold_long_text,
+    named,
+    rewritten,
+    same,
+)
 
 Texts = dict[bytes, bytes]
 """Texts in UTF-8 by their digests."""
@@ -23,7 +36,6 @@ _REFERS = "+texts"
 """Marks the type of state that refers to texts."""
 _LEAST = 256
 """Bytes from which on a text is long."""
-_DIGEST_BYTES = 16
 
 _FIND = "SELECT text FROM texts WHERE thread_id = ? AND digest = ?"
 _FIND_ANYWHERE = "SELECT text FROM texts WHERE digest = ? LIMIT 1"
@@ -51,14 +63,14 @@ class StateWriter(SerializerProtocol):
         texts: Texts = {}
 
         def refer(text: str) -> Any:
-            plain = text.encode()
-            if len(plain) < _LEAST:
+            if len(text) < _LEAST and (text.isascii() or len(text.encode()) < _LEAST):
                 return text
-            digest = blake2b(plain, digest_size=_DIGEST_BYTES).digest()
+            plain = text.encode()
+            digest = blake2b(plain, digest_size=DIGEST_BYTES).digest()
             texts[digest] = plain
             return ormsgpack.Ext(TEXT, digest)
 
-        rest = rewritten(data, refer)
+        rest = rewritten(data, refer, among=may_hold_long_text)
         self.texts |= texts
         return (kind + _REFERS, rest) if texts else (kind, data)
 
@@ -111,7 +123,7 @@ class StateReader(SerializerProtocol):
             kind, plain = decompressed(kind, data)
             if not kind.endswith(_REFERS):
                 return kind, plain
-            return kind.removesuffix(_REFERS), rewritten(plain, same, text_of=self._text)
+            return kind.removesuffix(_REFERS), rewritten(plain, same, text_of=self._text, among=may_hold_digest)
 
     def _text(self, digest: bytes) -> str:
         if digest not in self._known:
@@ -123,7 +135,7 @@ class StateReader(SerializerProtocol):
                 text = zlib.decompress(row[0])
             except (zlib.error, TypeError) as error:
                 raise Undecodable("a text of it has changed since it was stored") from error
-            if blake2b(text, digest_size=_DIGEST_BYTES).digest() != digest:
+            if blake2b(text, digest_size=DIGEST_BYTES).digest() != digest:
                 raise Undecodable("a text of it has changed since it was stored")
             self._known[digest] = text.decode()
         return self._known[digest]
@@ -133,7 +145,7 @@ def put_texts(connection: Connection, thread_id: str, texts: Mapping[bytes, byte
     """Store the texts that the thread does not have yet."""
     for digest, text in texts.items():
         if connection.execute(_FIND, (thread_id, digest)).fetchone() is None:
-            connection.execute(_INSERT, (thread_id, digest, zlib.compress(text)))
+            connection.execute(_INSERT, (thread_id, digest, deflated(text)))
 
 
 def drop_unused_texts(connection: Connection, thread_id: str) -> None:
@@ -162,7 +174,7 @@ def _references(data: bytes) -> set[bytes]:
         found.add(digest)
         return ""
 
-    rewritten(data, same, text_of=note)
+    rewritten(data, same, text_of=note, among=may_hold_digest)
     return found
 
 

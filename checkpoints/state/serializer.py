@@ -26,15 +26,26 @@ class Undecodable(Exception):
 
 GZIP = "+gzip"
 """Ends the type of a value that is stored compressed."""
-_LEVEL = 6
 _GZIP_BITS = 31
+_GZIP = 16
+"""Added to the bits of a window, it asks zlib for gzip's format."""
+_LEVEL = 4
+_WINDOW = 13
+_MEMORY = 5
+"""zlib's default window and memory take longer to allocate than most values take to compress."""
+
+
+def deflated(data: bytes, of: int = 0) -> bytes:
+    """The data in zlib's format, or in another one `of` zlib's."""
+    compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW + of, _MEMORY)
+    return compressor.compress(data) + compressor.flush()
 
 
 def compressed(kind: str, data: bytes) -> tuple[str, bytes]:
     """The type and bytes of a value as they are stored; what is compressed already, or nothing, stays as it is."""
     if kind == "null" or kind.endswith(GZIP):
         return kind, data
-    return kind + GZIP, zlib.compress(data, _LEVEL, _GZIP_BITS)
+    return kind + GZIP, deflated(data, _GZIP)
 
 
 def decompressed(kind: str, data: bytes) -> tuple[str, bytes]:
@@ -152,32 +163,63 @@ Change = Callable[[str], Any]
 
 TEXT = 100
 """The extension type of a digest that stands for a text; LangGraph's own are small numbers, and msgpack inside."""
+DIGEST_BYTES = 16
+_DIGEST = bytes([0xD8, TEXT])
+"""How msgpack begins an extension of so many bytes and this type."""
 
 
 def same(text: str) -> str:
     return text
 
 
+def may_hold_long_text(data: bytes) -> bool:
+    """Whether msgpack may hold a text of 256 bytes or more: such a text has one of two headers."""
+    return b"\xda" in data or b"\xdb" in data
+
+
+def may_hold_digest(data: bytes) -> bool:
+    """Whether msgpack may hold a digest in place of a text."""
+    return _DIGEST in data
+
+
 def rewritten(
-    data: bytes, change: Change, of_key: Change = same, text_of: Callable[[bytes], str] | None = None
+    data: bytes,
+    change: Change,
+    of_key: Change = same,
+    text_of: Callable[[bytes], str] | None = None,
+    among: Callable[[bytes], bool] = lambda _: True,
 ) -> bytes:
-    """The data with `change` of each text in it, `of_key` of each text that is a key, and `text_of` of each digest."""
+    """The data with `change` of each text in it, `of_key` of each text that is a key, and `text_of` of each digest.
+
+    What is not `among` those that may have such a text stays as it is.
+    """
+    if not among(data):
+        return data
 
     def changed(value: Any) -> Any:
-        if isinstance(value, str):
+        kind = type(value)
+        if kind is str:
             return change(value)
-        if isinstance(value, list):
-            return [changed(part) for part in value]
-        if isinstance(value, dict):
-            return {of_key(key) if isinstance(key, str) else key: changed(part) for key, part in value.items()}
-        if isinstance(value, _Extension):
+        if kind is dict:
+            parts = {key: part if type(part) in _WITHOUT_TEXT else changed(part) for key, part in value.items()}
+            return parts if of_key is same else {_key(key, of_key): part for key, part in parts.items()}
+        if kind is list:
+            return [part if type(part) in _WITHOUT_TEXT else changed(part) for part in value]
+        if kind is _Extension:
             if value.code != TEXT:
-                return ormsgpack.Ext(value.code, rewritten(value.content, change, of_key, text_of))
+                return ormsgpack.Ext(value.code, rewritten(value.content, change, of_key, text_of, among))
             return ormsgpack.Ext(TEXT, value.content) if text_of is None else text_of(value.content)
         return value
 
     decoded = ormsgpack.unpackb(data, ext_hook=_Extension, option=ormsgpack.OPT_NON_STR_KEYS)
     return ormsgpack.packb(changed(decoded), option=ormsgpack.OPT_NON_STR_KEYS)
+
+
+_WITHOUT_TEXT = {int, float, bool, bytes, type(None)}
+
+
+def _key(key: Any, of_key: Change) -> Any:
+    return of_key(key) if isinstance(key, str) else key
 
 
 @dataclass(frozen=True)
