@@ -1,4 +1,8 @@
-"""The pytest plugin: a `*.cassette.yaml` file is a test; `segue_replay` replays one, `segue_backtest` is a backtest."""
+"""The pytest plugin: a `*.cassette.yaml` file is a test, and fixtures.
+
+`segue_replay` replays a cassette, `segue_backtest` is a backtest, `segue_chaos` finds tools that are not safe
+to resume.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,9 +15,11 @@ from .core.files import SUFFIX
 
 if TYPE_CHECKING:
     from .backtest import Backtest
+    from .chaos.findings import Hunted
 
 Replays: TypeAlias = Callable[..., None]
 Backtests: TypeAlias = "Callable[..., Backtest]"
+Hunts: TypeAlias = "Callable[..., Hunted]"
 
 
 class ReplayDiffers(AssertionError):
@@ -22,6 +28,10 @@ class ReplayDiffers(AssertionError):
 
 class BacktestDiffers(AssertionError):
     """Changed agents would call tools otherwise in recorded sessions, or fail; the message shows where."""
+
+
+class ToolsUnsafe(AssertionError):
+    """Tools are not safe to resume; the message shows what they do, what to change, and the command that repeats it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -101,6 +111,43 @@ def segue_backtest(pytestconfig: pytest.Config) -> Backtests:
     return backtests
 
 
+@pytest.fixture
+def segue_chaos(pytestconfig: pytest.Config, tmp_path: Path) -> Hunts:
+    """A function (database, *session_ids, world, scenarios=(), agents="", output="", **options).
+
+    It fails the test if a tool is not safe to resume, and else returns what was found. `world` is `module:Class`,
+    `agents` an agents file, by default that of pytest's settings; the runs are in the folder `output`, by default the
+    test's. Options are those of `ChaosOptions`.
+    """
+
+    def hunts(
+        database: str | Path,
+        *session_ids: str,
+        scenarios: Iterable[str] = (),
+        agents: str | Path = "",
+        output: str | Path = "",
+        **options: Any,
+    ) -> "Hunted":
+        __tracebackhide__ = True
+        options |= {"agents": str(agents) or _agents_path(pytestconfig), "output": Path(output or tmp_path / "chaos")}
+        made = _hunt(str(database), [*session_ids], [*scenarios], options)
+        if made.failed or not made.is_safe:
+            failed = [f"{run}: {why}" for run, why in made.failed.items()]
+            raise ToolsUnsafe("\n\n".join([*(found.described() for found in made.faults), *failed]))
+        return made
+
+    return hunts
+
+
+def _hunt(database: str, sessions: list[str], scenarios: list[str], options: Mapping[str, Any]) -> "Hunted":
+    from .chaos.run import ChaosOptions
+    from .cli.hunts import prepared
+    from .cli.settings import Settings
+
+    given = ChaosOptions(**options)
+    return asyncio.run(prepared(Settings(database, given.agents), sessions, scenarios, given)).run()
+
+
 async def _backtest(
     database: str, session_ids: Iterable[str], agents: list[Any], modes: Mapping[str, Any], options: Mapping[str, Any]
 ) -> "Backtest":
@@ -110,13 +157,18 @@ async def _backtest(
         return await app.backtest(*session_ids, **options)
 
 
-def _agents_file(config: pytest.Config) -> tuple[list[Any], Mapping[str, Any]]:
-    """The agents and modes of the file that pytest's settings name."""
-    from .cli.settings import Settings
-
+def _agents_path(config: pytest.Config) -> str:
+    """The path of the agents file that pytest's settings name; empty if they name none."""
     given = str(config.getini("segue_agents"))
     folder = config.inipath.parent if config.inipath else config.rootpath
-    settings = Settings(agents_file=str(folder / given) if given else "")
+    return str(folder / given) if given else ""
+
+
+def _agents_file(config: pytest.Config) -> tuple[list[Any], Mapping[str, Any]]:
+    """The agents and modes of that file."""
+    from .cli.settings import Settings
+
+    settings = Settings(agents_file=_agents_path(config))
     return settings.agents(), settings.modes()
 
 

@@ -24,15 +24,19 @@ COMMAND = "chaos bought --agents agents.toml --world payments:World --faults kil
 pytestmark = pytest.mark.slow
 
 
-def _chaos(folder: Path, command: str) -> tuple[int, dict[str, object]]:
-    ran = subprocess.run(
-        [sys.executable, "-m", "segue", *shlex.split(command)],
+def _run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *command],
         cwd=folder,
         env={"PATH": "", "PAYMENTS": str(folder / "payments.jsonl")},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def _chaos(folder: Path, command: str) -> tuple[int, dict[str, object]]:
+    ran = _run(folder, "segue", *shlex.split(command))
     assert ran.stdout, ran.stderr
     return ran.returncode, json.loads(ran.stdout)
 
@@ -68,3 +72,45 @@ async def test_tools_of_production_are_refused(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "agents.toml").write_text("production = true\n" + AGENTS)
     with pytest.raises(AssertionError, match="says production = true"):
         _chaos(tmp_path, COMMAND)
+
+
+async def test_a_hunt_goes_on_where_its_budget_ended_until_the_code_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _record(tmp_path, monkeypatch)
+    command = COMMAND.replace("kill,duplicate", "duplicate")
+    first = _run(tmp_path, "segue", *shlex.split(f"{command} --budget 1s"))
+    second = _run(tmp_path, "segue", *shlex.split(command))
+    assert len(json.loads(first.stdout)["left"]) == 1
+    assert "Goes on behind 1 finished runs" in second.stderr and "Goes on" not in first.stderr
+    assert [found["tool"] for found in json.loads(second.stdout)["findings"]] == ["pay"]
+
+    fixed = (tmp_path / "payments.py").read_text().replace("_add(order=order)\n", "_rows()\n")
+    (tmp_path / "payments.py").write_text(fixed)
+    (tmp_path / "test_tools.py").write_text(
+        "def test_tools(segue_chaos):\n    segue_chaos('segue.db', 'bought', agents='agents.toml', output='chaos', "
+        "world='payments:World', faults=['duplicate'])\n"
+    )
+    assert "1 passed" in _run(tmp_path, "pytest", "-p", "no:cacheprovider", "test_tools.py").stdout
+
+
+async def test_a_fixture_fails_with_what_was_found_and_a_refused_host_is_not_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _record(tmp_path, monkeypatch)
+    source = (tmp_path / "payments.py").read_text()
+    call = 'def pay(order: int) -> str:\n    """Pay an order."""\n'
+    reach = "    import socket\n    socket.create_connection(('bank.example', 443), timeout=1)\n"
+    (tmp_path / "payments.py").write_text(source.replace(call, call + reach))
+    refused = _run(tmp_path, "segue", *shlex.split(f"{COMMAND} --refuse-host bank.example"))
+    assert refused.returncode == 2
+    assert "reaches for bank.example, which is refused. No connection was made" in " ".join(refused.stderr.split())
+
+    (tmp_path / "payments.py").write_text(source)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nsegue_agents = agents.toml\n")
+    (tmp_path / "test_tools.py").write_text(
+        "def test_tools(segue_chaos):\n"
+        "    segue_chaos('segue.db', 'bought', world='payments:World', faults=['duplicate'])\n"
+    )
+    said = _run(tmp_path, "pytest", "-p", "no:cacheprovider", "test_tools.py").stdout
+    assert "ToolsUnsafe: pay: not idempotent" in said and "1 failed" in said

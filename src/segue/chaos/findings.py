@@ -67,6 +67,11 @@ class Finding:
         name = chaos_text(fault, language) if fault in chaos_text else self.fault
         return chaos_text("happened", language, fault=name, detail=self.detail(language))
 
+    def described(self, language: str = "en") -> str:
+        """All that a person needs to know of it, in lines."""
+        title = f"{self.tool}: {self.title(language)} ({self.kind})"
+        return "\n  ".join([title, self.happened(language), self.advice(language), self.repeat])
+
     def json(self) -> Json:
         """{"tool", "kind", "fault", "detail", "repeat"}."""
         about = {"tool": self.tool, "kind": self.kind, "fault": self.fault}

@@ -40,9 +40,9 @@ Progress = Callable[[int, int], None]
 class HuntOptions:
     """How a session is hunted.
 
-    `faults` are some of FAULTS, `repeat` is the one run that is carried out. No run begins after `until`, a monotonic
-    time. The `seed` chooses moments and the order; `jobs` runs go on at once; the hosts `refused` are never reached.
-    What an earlier hunt with the same `digest` found is kept, unless this one is `fresh`.
+    `faults` are some of FAULTS, `repeat` is the one run that is carried out. No run but the first begins after `until`,
+    a monotonic time. The `seed` chooses moments and the order; `jobs` runs go on at once; the hosts `refused` are never
+    reached. What an earlier hunt with the same `digest` found is kept, unless this one is `fresh`.
     """
 
     faults: Sequence[str] = FAULTS
@@ -77,6 +77,7 @@ class Hunt:
         self._judge = Judge(tools, self._carried_out, command)
         self._steps: dict[str, Step] = {}
         self._landing = 0.0
+        self._begun = False
         self._lock = threading.Lock()
         self._number = max([int(file.name[:4]) for file in self._folder.iterdir() if file.is_dir()], default=0)
         self._cassette = self._folder / "session.cassette.yaml"
@@ -137,8 +138,9 @@ class Hunt:
 
     def _one(self, run: Planned) -> str | None:
         """Carry out a run and keep what it shows; returns why it failed, or None where there is no time for it."""
-        if time.monotonic() > self._options.until:
+        if time.monotonic() > self._options.until and self._begun:
             return None
+        self._begun = True
         try:
             found = [*(self._undone(run) if run.fault == "undo" else self._judge.of_run(run, self._carried_out(run)))]
         except RunFailed as error:

@@ -156,6 +156,9 @@ async def prepare(
     for named in scenarios:
         recorded = await record_scenarios(app, named, options.seed)
         found |= {("--scenarios", name): cassette for name, cassette in recorded.items()}
+    for words, cassette in found.items():
+        if not _calls(cassette):
+            raise ConfigurationError("{session} calls no tool: name one that does.", session=words[-1])
     tools = {
         name: tool
         for cassette in found.values()

@@ -1,7 +1,7 @@
 """Scenarios of rehearsals as sessions: the scripted user and bot talk once; their calls become a model's replies."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ..app import App
@@ -13,7 +13,7 @@ from ..rehearsal.cassette import Cassette
 from ..rehearsal.cassette.cassette import FunctionCall, ModelCall, Reply, ToolCall, Turn
 from ..rehearsal.simulate import converse
 from ..rehearsal.workflows import with_workflow
-from ..rehearsal.workflows.loader import load_scenarios, load_workflow
+from ..rehearsal.workflows.loader import load_scenarios
 
 MODE = "react"
 
@@ -29,18 +29,25 @@ async def record_scenarios(app: App, named: str, seed: int) -> dict[str, Cassett
     """
     workflow, _, scenario = named.partition(":")
     names = [scenario] if scenario else [found.name for found in load_scenarios(workflow)]
-    agent = _agent_for(app, workflow)
-    return {f"{workflow}:{name}": await _recorded(app, agent, workflow, name, seed) for name in names}
+    held = {f"{workflow}:{name}": await _held(app, workflow, name, seed) for name in names}
+    agent = _agent_for(app, workflow, held.values())
+    return {name: cassette_of(conversation, agent) for name, conversation in held.items()}
 
 
-def _agent_for(app: App, workflow: str) -> Agent:
-    """The first agent that has the workflow's APIs as its tools."""
-    wanted = load_workflow(workflow).apis
-    missing: list[str] = []
+async def _held(app: App, workflow: str, scenario: str, seed: int) -> Conversation:
+    config = with_workflow(ConversationConfig(workflow=workflow, scenario=scenario, seed=seed))
+    return await converse(app, config, conversation_id=f"{Path(workflow).stem}.{scenario}")
+
+
+def _agent_for(app: App, workflow: str, conversations: Iterable[Conversation]) -> Agent:
+    """The first agent that has every tool that is called."""
+    called = {said.action: None for held in conversations for said in held.utterances if said.is_action}
+    missing = [*called]
     for agent in map(app.agents.agent, app.agents):
-        missing = [name for name in wanted if name not in app.agents.tools_for(agent)]
-        if not missing:
+        lacks = [name for name in called if name not in app.agents.tools_for(agent)]
+        if not lacks:
             return agent
+        missing = min(missing, lacks, key=len)
     raise ConfigurationError(
         "No agent has the tools that the workflow {workflow} calls; missing are: {names}. Name an agents file that "
         "has them, with --agents.",
@@ -49,20 +56,14 @@ def _agent_for(app: App, workflow: str) -> Agent:
     )
 
 
-async def _recorded(app: App, agent: Agent, workflow: str, scenario: str, seed: int) -> Cassette:
-    config = with_workflow(ConversationConfig(workflow=workflow, scenario=scenario, seed=seed))
-    name = f"{Path(workflow).stem}.{scenario}"
-    return cassette_of(await converse(app, config, conversation_id=name), agent, name)
-
-
-def cassette_of(conversation: Conversation, agent: Agent, session: str) -> Cassette:
+def cassette_of(conversation: Conversation, agent: Agent) -> Cassette:
     """The conversation as if the agent's model had decided what the bot did."""
     turns: dict[int, list[Utterance]] = {}
     for utterance in conversation.utterances:
         turns.setdefault(utterance.turn, []).append(utterance)
     answered = [said for _, said in sorted(turns.items()) if any(_is_answer(one) for one in said)]
     return Cassette(
-        session=session,
+        session=conversation.conversation_id,
         turns=tuple(_turn(said, agent, conversation.language) for said in answered),
         messages=(),
     )

@@ -9,13 +9,14 @@ import typer
 
 from .. import options
 from ..exits import FAILED, report_errors
-from ..settings import DEFAULT_DATABASE, Settings, places
+from ..hunts import prepared
+from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import print_note, stderr_console, write_json
 from ..views.sanitize import printable
 
 if TYPE_CHECKING:
     from ...chaos.findings import Hunted
-    from ...chaos.run import Chaos, ChaosOptions
+    from ...chaos.run import Chaos
 
 Sessions = Annotated[
     list[str] | None, typer.Argument(metavar="[SESSION]...", help="Recorded sessions: see `segue sessions`.")
@@ -87,10 +88,7 @@ def chaos(
     settings = Settings(db, agents)
     with report_errors(settings):
         from ...chaos.run import ChaosOptions
-        from ...core.errors import ConfigurationError
 
-        if not agents:
-            raise ConfigurationError("Name the agents file whose tools are run, with --agents.")
         given = ChaosOptions(
             agents=agents,
             world=world,
@@ -103,7 +101,7 @@ def chaos(
             output=output,
             fresh=fresh,
         )
-        hunt = asyncio.run(_prepared(settings, sessions or [], scenarios or [], given))
+        hunt = asyncio.run(prepared(settings, sessions or [], scenarios or [], given))
         _ask(settings, hunt, yes=yes)
         made = _hunted(settings, hunt)
         files = [] if repeat else _written(made, output, settings.ui_language)
@@ -125,19 +123,6 @@ def _seconds(text: str) -> float:
     if found := re.fullmatch(r"(\d{1,6})([smh])", text.strip()):
         return float(int(found[1]) * _UNITS[found[2]])
     raise ConfigurationError("{text} is not a duration: write one such as 30s, 5m or 2h.", text=repr(text))
-
-
-async def _prepared(settings: Settings, sessions: list[str], scenarios: list[str], given: "ChaosOptions") -> "Chaos":
-    from ...chaos.run import prepare
-    from ...core.errors import ConfigurationError
-
-    if not sessions and not scenarios:
-        raise ConfigurationError("Name sessions, or scenarios with --scenarios.")
-    if sessions:
-        async with settings.reading() as app:
-            return await prepare(app, sessions, scenarios, given, places(settings))
-    async with Settings(":memory:", settings.agents_file).opened() as app:
-        return await prepare(app, sessions, scenarios, given, ["--agents", settings.agents_file])
 
 
 def _ask(settings: Settings, hunt: "Chaos", *, yes: bool) -> None:
@@ -183,12 +168,7 @@ def _print(made: "Hunted", language: str) -> None:
     if made.failed:
         typer.echo(chaos_text("failed", language, n=len(made.failed)))
         typer.echo("\n".join(printable(f"  {run}: {why}") for run, why in made.failed.items()))
+    if not made.findings and not made.left and not made.failed:
+        typer.echo(chaos_text("clean", language))
     for found in made.findings:
-        typer.echo(
-            printable(
-                f"\n{found.tool}: {found.title(language)} ({found.kind})\n"
-                f"  {found.happened(language)}\n"
-                f"  {found.advice(language)}\n"
-                f"  {found.repeat}"
-            )
-        )
+        typer.echo(printable(f"\n{found.described(language)}"))
