@@ -156,3 +156,6 @@ def test_the_report_fits_a_phone_in_the_dark_and_in_chinese(panel: Open, shop: S
     assert max(edges) <= 390
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SCREENSHOTS / "backtest-phone.png")
+    page.get_by_role("link", name=MESSAGES["refund"]).click()
+    expect(page.locator(".inspector")).to_have_count(0)
+    expect(page.get_by_role("heading", name=MESSAGES["refund"]).first).to_be_visible()

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 import segue
 from segue.backtest import Backtest, TaskReport, Verdict
 from segue.backtest.comparison import Difference, Effects, Sides
+from segue.backtest.conclusion import Change, conclusion
 from segue.backtest.report import write_report
-from segue.backtest.run import Change
 from segue.core.agents import Agent
 from tests.fakes import ScriptedChatModel, answer
 from tests.loopback import LoopbackServer, Text
@@ -43,7 +44,32 @@ def test_the_files_show_effects_side_by_side(tmp_path: Path, language: str, word
         assert words in found[kind] and "order = 17" in found[kind] and "order = 71" in found[kind]
         assert "segue trace 00000001" in found[kind]
         assert re.search(r"(stand-in|替代结果).*1", found[kind]) and "refunded &lt;71" in found[kind]
+        assert found[kind].index(MADE.conclusion(language)) < found[kind].index(words)
     assert "<b>message" not in found[".html"] + found[".md"]
+
+
+def test_a_report_says_which_models_read_no_prompt(tmp_path: Path) -> None:
+    made = replace(MADE, models={"offline": False, "openai:m": True})
+    found = {file.suffix: file.read_text(encoding="utf-8") for file in write_report(made, tmp_path)}
+    for kind in (".md", ".html"):
+        assert "The model offline follows rules and reads no prompt" in found[kind] and "openai:m" not in found[kind]
+
+
+@pytest.mark.parametrize(
+    ("summary", "said"),
+    [
+        ({"same": 1}, "Nothing would change: the recorded task would go the same way."),
+        ({"same": 2, "error": 0}, "Nothing would change: all 2 recorded tasks would go the same way."),
+        ({"other_words": 1}, "Out of 1 recorded task, 1 would only be worded differently."),
+        ({"same": 7, "other_calls": 2, "error": 1},
+         "Out of 10 recorded tasks, 1 would fail, 2 would look things up or ask differently, 7 would stay the same."),
+    ],
+)  # fmt: skip
+def test_a_conclusion_begins_with_the_worst(summary: dict[str, int], said: str) -> None:
+    assert conclusion({}, Change(0, 0), "en") == "Nothing was compared: no recorded task was found."
+    assert conclusion(summary, None, "en") == said
+    assert conclusion(summary, Change(9, 0), "en").startswith(f"{said} That is more than chance")
+    assert conclusion(summary, Change(1, 2), "en").startswith(f"{said} That is no more than chance")
 
 
 def test_shares_have_intervals_and_calls_coverage() -> None:

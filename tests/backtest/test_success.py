@@ -10,7 +10,7 @@ pytest.importorskip("matplotlib")
 
 import segue
 from segue.backtest import Backtest
-from segue.backtest.run import Change
+from segue.backtest.conclusion import Change
 from segue.core.agents import Agent
 from segue.core.conversation import ConversationConfig
 from segue.rehearsal import converse

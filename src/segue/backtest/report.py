@@ -11,8 +11,9 @@ from ..nodes.shared.prompt_budget import as_text
 from ..prompts.catalogue import backtest_text
 from ..rehearsal.report.files import environment
 from ..rehearsal.text_file import replace_text
-from .comparison import TaskReport
+from .comparison import MESSAGE_CHARS, TaskReport, shortened
 from .run import Backtest
+from .turn import RECORDED
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -37,20 +38,45 @@ def _rendered(template: str, made: Backtest, language: str) -> str:
     def say(name: str, /, **slots: object) -> str:
         return backtest_text(name, language, **slots)
 
-    left_out = ", ".join(f"{say(why)} {count}" for why, count in Counter(made.skipped.values()).items())
-    shared = {"made": made, "say": say, "language": language, "left_out": left_out, "effects": [*_effects(made)]}
-    shared |= {"shown": _shown, "as_text": as_text}
+    def about(verdict: str) -> str:
+        return backtest_text(f"about_{verdict}", language)
+
+    shared = {"made": made, "say": say, "about": about, "language": language, "effects": [*_effects(made)]}
+    shared |= {"notes": notes(made, language), "shown": _shown, "as_text": as_text}
     return environment(TEMPLATES).get_template(template).render(**shared)
 
 
+def notes(made: Backtest, language: str) -> list[str]:
+    """What is to be known beside the conclusion: what was not tried, how much is known, and what was left out."""
+
+    def say(name: str, **slots: object) -> str:
+        return backtest_text(name, language, **slots)
+
+    found = [say("nothing_ran")]
+    blind = [model for model, reads_prompt in made.models.items() if not reads_prompt]
+    found += [say("recorded_replies") if model == RECORDED else say("no_prompt", model=model) for model in blind]
+    if made.coverage is not None:
+        found.append(say("coverage", share=f"{made.coverage:.0%}"))
+    if made.stand_ins:
+        found.append(say("stood_in", n=made.stand_ins))
+    if change := made.success:
+        found.append(say("successes", worse=change.worse, better=change.better, p=f"{change.p_value:.3g}"))
+    if share := made.agreement:
+        found.append(say("agreement", share=f"{share.value:.0%} ({share.low:.0%} – {share.high:.0%})"))
+    if made.skipped:
+        counts = Counter(made.skipped.values()).items()
+        found.append(say("skipped", counts=", ".join(f"{say(why)} {count}" for why, count in counts)))
+    return found
+
+
 def _effects(made: Backtest) -> Iterator[Json]:
-    """Each effect that differs: {"task", "kind", "name", "then", "now"}."""
+    """Each effect that differs: {"task", "message", "kind", "name", "then", "now"}."""
     for task in made.differing:
         yield from _of_task(task)
 
 
 def _of_task(task: TaskReport) -> Iterator[Json]:
-    about = {"task": task.task_id}
+    about = {"task": task.task_id, "message": shortened(task.message, MESSAGE_CHARS)}
     for call in task.effects.changed:
         now, then = _shown(call["now"]), _shown(call["then"])
         yield {**about, "kind": "changed_effect", "name": call["name"], "then": then, "now": now}

@@ -11,13 +11,11 @@ from .. import options
 from ..exits import FAILED, report_errors
 from ..lookup import ask
 from ..settings import DEFAULT_DATABASE, Settings
-from ..views.consoles import print_note, stderr_console, write_json
+from ..views.consoles import stderr_console, write_json
 from ..views.sanitize import printable
 from .rollout import SHOWN, print_check
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ...backtest import Backtest, BacktestOptions
 
 Sessions = Annotated[
@@ -144,29 +142,13 @@ async def _backtested(settings: Settings, sessions: list[str], given: "BacktestO
 
 
 def _print(made: "Backtest", language: str) -> None:
-    """Print the figures, and the first tasks that differ."""
-    from collections import Counter
-
+    """Print what came out, and the first tasks that differ."""
+    from ...backtest.report import notes
     from ...prompts.catalogue import backtest_text
 
-    def counted(counts: "Mapping[str, int]") -> str:
-        return ", ".join(f"{backtest_text(name, language)} {count}" for name, count in counts.items())
-
-    typer.echo(backtest_text("summary", language, n=len(made.tasks), counts=counted(made.summary)))
-    if made.coverage is not None:
-        typer.echo(backtest_text("coverage", language, share=f"{made.coverage:.0%}"))
-    if made.stand_ins:
-        typer.echo(backtest_text("stood_in", language, n=made.stand_ins))
-    noise = "exceeds_noise" if made.beyond_baseline and made.beyond_baseline.exceeds_noise else "is_noise"
-    for text, change in ((noise, made.beyond_baseline), ("successes", made.success)):
-        if change:
-            numbers = {"worse": change.worse, "better": change.better, "p": f"{change.p_value:.3g}"}
-            typer.echo(backtest_text(text, language, **numbers))
-    if share := made.agreement:
-        interval = f"{share.value:.0%} ({share.low:.0%} – {share.high:.0%})"
-        typer.echo(backtest_text("agreement", language, share=interval))
-    if made.skipped:
-        print_note(backtest_text("skipped", language, counts=counted(Counter(made.skipped.values()))))
+    typer.echo(printable(made.conclusion(language)))
+    for note in notes(made, language):
+        typer.echo(printable(note))
     for task in made.differing[:SHOWN]:
         typer.echo(printable(f"\n{task.describe(language)}"))
     if len(made.differing) > SHOWN:
