@@ -124,7 +124,9 @@ async def rollout(
         stage.start("2", 3)  # rolled out for good: what is left of version 1 waits
         carried = await _approve_twice(stage, new)
         stage.start("1", 1)
+        firing = asyncio.create_task(stage.replace(new, every))
         ended = await until_ended(url, tasks + approvals)
+        firing.cancel()
     assert ended, "tasks are stuck"
     return Rollout(judge(url, workers.payments), stage.kills, await _wrong(stage), carried)
 
