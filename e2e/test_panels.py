@@ -203,7 +203,7 @@ def test_a_session_is_saved_as_a_test(show: Show, tmp_path: Path) -> None:
 def test_the_tabs_are_reached_by_the_keyboard_at_phone_width(show: Show) -> None:
     page = show("Graph", "trip", viewport={"width": 390, "height": 800}, color_scheme="dark")
     page.keyboard.press("ArrowRight")
-    expect(page.get_by_role("tab", name="Rehearsals")).to_be_focused()
+    expect(page.get_by_role("tab", name="Usage")).to_be_focused()
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
     expect(page.get_by_role("tab", name="Trace")).to_be_focused()

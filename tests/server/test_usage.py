@@ -1,6 +1,7 @@
-"""The usage of tasks over HTTP."""
+"""The usage of tasks, and what the service says about itself, over HTTP."""
 
 from collections.abc import Sequence
+from importlib.metadata import version
 
 import httpx
 import pytest
@@ -37,3 +38,11 @@ def test_usage_by_day_agent_and_model_is_that_of_the_keys_own_tasks(client: http
         assert stranger.get("/api/usage").json()["total"]["tasks"] == 0
     for wrong in ({"days": 0}, {"days": 367}, {"utc_offset": 1440}):
         assert client.get("/api/usage", params=wrong).status_code == 422
+
+
+def test_the_service_says_what_it_is(client: httpx.Client, served: Served) -> None:
+    about = client.get("/api/service").json()
+    assert about["version"] == version("segue") and about["model"] == served.service.default_model
+    settings = served.service.settings
+    assert about["limits"]["requests_a_minute"] == settings.requests_a_minute
+    assert about["limits"]["upload_bytes"] == settings.upload_bytes

@@ -44,6 +44,7 @@ _ROUTERS = (
     rehearsals.router,
     backtests.router,
     conversations.router,
+    health.about_router,
     health.metrics_router,
     openai.router,
     responses.router,

@@ -10,8 +10,12 @@ const DeleteDialog = lazy(async () => (await import("./delete-dialog.js")).Delet
 const Inbox = lazy(async () => (await import("./inbox.js")).Inbox);
 const ShareDialog = lazy(async () => (await import("../sharing/dialog.js")).ShareDialog);
 const KeysDialog = lazy(async () => (await import("./keys-dialog.js")).KeysDialog);
+const SettingsDialog = lazy(async () => (await import("./settings-dialog.js")).SettingsDialog);
 const Palette = lazy(async () => (await import("./palette.js")).Palette);
 const KeyDialog = lazy(async () => (await import("./key-dialog.js")).KeyDialog);
+
+/** Those that are given nothing, by their kind. @type {Record<string, unknown>} */
+const PLAIN = { inbox: Inbox, keys: KeysDialog, settings: SettingsDialog, palette: Palette };
 
 export function Dialogs() {
   const dialog = useRead(() => store.dialog.value);
@@ -21,9 +25,7 @@ export function Dialogs() {
   };
   if (isRefused || dialog === "key") return html`<${KeyDialog} close=${close} />`;
   const [kind, id] = [dialog.split(":")[0], dialog.slice(dialog.indexOf(":") + 1)];
-  if (kind === "inbox") return html`<${Inbox} close=${close} />`;
-  if (kind === "keys") return html`<${KeysDialog} close=${close} />`;
-  if (kind === "palette") return html`<${Palette} key=${kind} close=${close} />`;
+  if (kind in PLAIN) return html`<${PLAIN[kind]} key=${kind} close=${close} />`;
   if (kind === "find") return html`<${Palette} key=${kind} close=${close} within=${store.session.value} />`;
   if (kind === "commands") return html`<${Palette} key=${kind} close=${close} begin="/" />`;
   if (kind === "delete") return html`<${DeleteDialog} session=${id} close=${close} />`;

@@ -157,6 +157,7 @@ function commands() {
     command("plus", "sidebar.new", startNew, "Ctrl+Shift+O"),
     command("inbox", "inbox.label", () => void (store.dialog.value = "inbox")),
     command("question", "keys.title", () => void (store.dialog.value = "keys"), "?"),
+    command("settings", "settings.title", () => void (store.dialog.value = "settings")),
     command("panel", "inspector.open", () => openPanel()),
     command("settings", dark ? "palette.light" : "palette.dark", () => {
       store.theme.value = dark ? "light" : "dark";

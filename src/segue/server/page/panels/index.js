@@ -26,6 +26,7 @@ export const panels = {
     { key: "rounds", load: () => import("./rounds.js"), fits: ({ mode }) => !NO_ROUNDS.has(mode) },
   ],
   workspace: [
+    { key: "usage", load: () => import("./usage.js") },
     { key: "rehearsals", load: () => import("./rehearsals.js") },
     { key: "backtests", load: () => import("./backtests.js") },
     {

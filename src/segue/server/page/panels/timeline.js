@@ -56,10 +56,10 @@ export default function Panel() {
 /** @param {{ from: string, session: string, entries: Snapshot[] }} props */
 function Forked({ from, session, entries }) {
   const title = useRead(() => {
+    if (store.branches.value.some((each) => each.session_id === from)) return t("snapshots.otherBranch");
     const row = store.sessions.value?.find((each) => each.session_id === from);
     return row ? titleOf(row) : from;
   }, [from]);
-  const isBranch = useRead(() => store.branches.value.some((each) => each.session_id === from), [from]);
   const toOrigin = async () => {
     const its = await attempt(() => get(`${sessionPath(from)}/timeline?limit=1`));
     if (!its) return;
@@ -69,7 +69,7 @@ function Forked({ from, session, entries }) {
     ];
   };
   return html`<p class="marked">
-    <span>${t(isBranch ? "snapshots.branchOf" : "snapshots.from")} <a href=${sessionAddress(from)}>${title}</a></span>
+    <span>${t("snapshots.from")} <a href=${sessionAddress(from)}>${title}</a></span>
     <button type="button" onClick=${toOrigin}><${Icon} name="compare" />${t("snapshots.toOrigin")}</button>
   </p>`;
 }

@@ -50,7 +50,8 @@ export const store = {
   focus: signal(""),
   /** The panel that is open; empty for none. */
   panel: signal(""),
-  /** Which dialog is open: "key", "inbox", "palette", "commands", "find", "keys", "delete:SESSION", "share:SESSION". */
+  /** Which dialog is open: "key", "inbox", "palette", "commands", "find", "keys", "settings", or with an id
+   * "delete:SESSION", "share:SESSION". */
   dialog: signal(""),
   /** Whether the sidebar is open; on a narrow screen it is a drawer. */
   sidebar: signal(window.matchMedia("(min-width: 900px)").matches),

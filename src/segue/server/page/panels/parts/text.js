@@ -41,5 +41,6 @@ export function inline(value, most = 120) {
 export function costText(cost, currency = "", unknown = t("details.costUnknown")) {
   if (!cost) return cost === 0 ? "" : unknown;
   const named = /^[A-Z]{3}$/.test(currency) ? { style: /** @type {const} */ ("currency"), currency } : {};
-  return cost.toLocaleString(document.documentElement.lang, { ...named, maximumSignificantDigits: 2 });
+  const digits = cost < 1 ? { maximumSignificantDigits: 2 } : { minimumFractionDigits: 2, maximumFractionDigits: 2 };
+  return cost.toLocaleString(document.documentElement.lang, { ...named, ...digits });
 }

@@ -1,0 +1,124 @@
+// @ts-check
+/** Tokens and cost of the last days, by day, agent or model, and what of it is not known. */
+import { get } from "../state/api.js";
+import { useRead } from "../state/signals.js";
+import { store } from "../state/store.js";
+import { t } from "../texts/index.js";
+import { html, useState } from "../vendor/htm-preact.js";
+import { Pending, useLoaded } from "./parts/loaded.js";
+import { costText } from "./parts/text.js";
+
+/**
+ * @typedef {{ tasks: number, unfinished: number, uncounted: number, unpriced: number, input: number, output: number,
+ *   calls: number, cost: number | null, currency: string, known_costs: Record<string, number>, day?: string,
+ *   agent?: string, model?: string }} Total
+ * @typedef {{ total: Total, by_day: Total[], by_agent: Total[], by_model: Total[] }} Usage
+ * @typedef {"day" | "agent" | "model"} Kind
+ */
+
+const PERIODS = [7, 30, 90, 366];
+/** @type {Kind[]} */
+const KINDS = ["day", "agent", "model"];
+
+export default function Panel() {
+  const [days, setDays] = useState(30);
+  const [kind, setKind] = useState(/** @type {Kind} */ ("day"));
+  const ended = useRead(() => store.turns.value.map(({ value }) => value.status).join());
+  const query = new URLSearchParams({ days: String(days), utc_offset: String(-new Date().getTimezoneOffset()) });
+  const loaded = useLoaded(() => get(`/api/usage?${query}`), [days, ended]);
+  if (!loaded.value) return html`<${Pending} loaded=${loaded} />`;
+  /** @type {Usage} */
+  const usage = loaded.value;
+  return html`<div class="usage">
+    <div class="usage-choices">
+      <label>
+        <span class="about">${t("usage.period")}</span>
+        <select value=${String(days)} onChange=${(/** @type {any} */ event) => setDays(Number(event.target.value))}>
+          ${PERIODS.map((n) => html`<option key=${n} value=${n}>${t("usage.days", { n })}</option>`)}
+        </select>
+      </label>
+      <label>
+        <span class="about">${t("usage.by")}</span>
+        <select value=${kind} onChange=${(/** @type {any} */ event) => setKind(event.target.value)}>
+          ${KINDS.map((each) => html`<option key=${each} value=${each}>${t(`usage.${each}`)}</option>`)}
+        </select>
+      </label>
+    </div>
+    ${usage.total.tasks > 0 && html`<${Used} usage=${usage} kind=${kind} />`}
+    ${!usage.total.tasks && html`<p class="empty">${t("usage.none")}</p>`}
+  </div>`;
+}
+
+/** @param {{ usage: Usage, kind: Kind }} props */
+function Used({ usage: { total, ...parts }, kind }) {
+  const rows = (kind === "day" ? parts.by_day.toReversed() : parts[`by_${kind}`]).filter(({ tasks }) => tasks);
+  const most = Math.max(1, ...rows.map(tokensOf));
+  return html`<dl class="totals">
+      <div><dt>${t("usage.tasks")}</dt><dd>${count(total.tasks)}</dd></div>
+      <div><dt>${t("usage.input")}</dt><dd>${count(total.input)}</dd></div>
+      <div><dt>${t("usage.output")}</dt><dd>${count(total.output)}</dd></div>
+      <div><dt>${t("usage.cost")}</dt><dd>${costOf(total)}</dd></div>
+    </dl>
+    <table>
+      <thead>
+        <tr>
+          <th scope="col">${t(`usage.${kind}`)}</th>
+          <th scope="col" class="number">${t("usage.tasks")}</th>
+          <th scope="col" class="number">${t("usage.tokens")}</th>
+          <th scope="col" class="number">${t("usage.cost")}</th>
+        </tr>
+      </thead>
+      <tbody>
+        ${rows.map((row) => html`<${Row} key=${row[kind]} name=${nameOf(row, kind)} row=${row} most=${most} />`)}
+      </tbody>
+    </table>
+    <${Notes} total=${total} />`;
+}
+
+/** @param {{ name: string, row: Total, most: number }} props */
+function Row({ name, row, most }) {
+  return html`<tr>
+    <th scope="row">
+      ${name}
+      <svg class="share" aria-hidden="true">
+        <rect width=${`${(100 * tokensOf(row)) / most}%`} height="100%" rx="2" />
+      </svg>
+    </th>
+    <td class="number">${count(row.tasks)}</td>
+    <td class="number" title=${t("details.tokensValue", { input: count(row.input), output: count(row.output) })}>
+      ${count(tokensOf(row))}
+    </td>
+    <td class="number">${costOf(row)}</td>
+  </tr>`;
+}
+
+/** What is computed, and of how many tasks something is not known. @param {{ total: Total }} props */
+function Notes({ total: { unfinished, uncounted, unpriced } }) {
+  const notes = [
+    t("usage.computed"),
+    unfinished && t("usage.unfinished", { n: unfinished }),
+    uncounted && t("usage.uncounted", { n: uncounted }),
+    unpriced > unfinished && t("usage.unpriced", { n: unpriced - unfinished }),
+  ].filter(Boolean);
+  return html`${notes.map((note) => html`<p class="about" key=${note}>${note}</p>`)}`;
+}
+
+/** @param {Total} row @param {Kind} kind */
+function nameOf(row, kind) {
+  if (kind !== "day") return row[kind] || "–";
+  const day = new Date(`${row.day}T00:00:00`);
+  return day.toLocaleDateString(document.documentElement.lang, { month: "short", day: "numeric", weekday: "short" });
+}
+
+/** @param {Total} row */
+const tokensOf = (row) => row.input + row.output;
+
+/** @param {number} n */
+const count = (n) => n.toLocaleString(document.documentElement.lang);
+
+/** The cost, or what is known of it. @param {Total} total */
+function costOf({ unpriced, known_costs: known }) {
+  const paid = Object.entries(known).map(([currency, cost]) => costText(cost, currency));
+  if (!unpriced) return paid.join(" + ") || "–";
+  return paid.length ? t("usage.atLeast", { cost: paid.join(" + ") }) : t("details.costUnknown");
+}
