@@ -53,6 +53,11 @@ _SINCE = """
         OR position >= coalesce((SELECT position FROM tasks WHERE task_id = CAST(:task_id AS TEXT)), 0)
     ) ORDER BY position
 """
+_BEGUN = """
+    SELECT DISTINCT thread_id FROM tasks
+    WHERE created_at >= :after AND coalesce(mode, '') <> :mode
+        AND (:prefix = '' OR substr(thread_id, 1, length(:prefix)) = :prefix)
+"""
 _CONVERSATION = "SELECT * FROM tasks WHERE bot_session = ? ORDER BY position DESC LIMIT 1"
 _BOT = "SELECT bot_session FROM tasks WHERE thread_id = ? AND bot_session IS NOT NULL LIMIT 1"
 _LATEST = "SELECT * FROM tasks WHERE thread_id = ? ORDER BY position DESC LIMIT 1"
@@ -384,6 +389,12 @@ class Tasks:
         """Return the ids of a thread's tasks, oldest first."""
         rows = await self._database.read(lambda db: db.fetched(_NUMBERED, (thread_id,)))
         return [str(row["task_id"]) for row in rows]
+
+    async def threads(self, after: float, prefix: str, without_mode: str) -> Sequence[str]:
+        """Return the threads, by name, with a task of another mode that was begun at a moment or later."""
+        values = {"after": after, "prefix": prefix, "mode": without_mode}
+        rows = await self._database.read(lambda db: db.fetched(_BEGUN, values))
+        return sorted(str(row["thread_id"]) for row in rows)
 
     async def since(self, thread_id: str, task_id: str | None, moment: float) -> _Tasks:
         """Return one of a thread's tasks, the later ones and those that changed since a moment, oldest first.

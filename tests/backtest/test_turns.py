@@ -48,7 +48,7 @@ AGENT = Agent(agent_id="shop", tools=(look, refund), mode="react")
 SAID = [call_tool(LOOK), call_tool(REFUND), answer("Refunded."), answer("You are welcome.")]
 
 
-async def _record(database: Path) -> None:
+async def _record(database: Path | str) -> None:
     with ScriptedChatModel(SAID) as model:
         async with segue.open(database, agents=[AGENT.model_copy(update={"model": model})]) as app:
             waiting = await app.ask("My order 17 is late", session_id="s", agent="shop")
@@ -89,6 +89,24 @@ async def test_an_agent_that_did_not_change_is_the_same(recorded: Path) -> None:
     assert made.summary == {"same": 2, "other_words": 0, "other_calls": 0, "other_effects": 0, "error": 0}
     assert (made.coverage, made.is_changed, RAN) == (1.0, False, [])
     assert made.json()["tasks"][0]["effects"] == {"added": [], "dropped": [], "changed": []}
+
+
+async def test_a_recording_in_postgres_is_the_same(postgres_url: str) -> None:
+    await _record(postgres_url)
+    RAN.clear()
+    async with segue.open(postgres_url, agents=[AGENT]) as app:
+        made = await app.backtest(model="recorded", since="1h")
+        other = await app.backtest(model="recorded", session_prefix="other")
+    assert ([task.verdict for task in made.tasks], other.tasks, RAN) == (["same", "same"], [], [])
+
+
+async def test_agents_of_one_backtest_are_not_registered(recorded: Path) -> None:
+    with ScriptedChatModel(SAID[1:]) as model:
+        async with segue.open(f"file:{recorded}?mode=ro", agents=[AGENT]) as app:
+            made = await app.backtest("s", agents=[AGENT.model_copy(update={"model": model})], concurrency=1)
+            assert app.agents["shop"].model is None
+    assert [task.verdict for task in made.tasks] == ["other_calls", "same"]
+    assert made.models == {"ScriptedChatModel": True}
 
 
 THANKS = answer("You are welcome.")

@@ -294,3 +294,17 @@ async def test_threads_show_their_last_task(database: SqliteDatabase, clock: Clo
         await threads.get("ne")
     assert [thread.title for thread in await threads.list(SessionFilter(search="late"))] == ["later"]
     assert [thread.thread_id for thread in await threads.list(EVERY, limit=1)] == ["new"]
+
+
+async def test_threads_are_those_with_a_task_of_another_mode_since_a_moment(store: Store, clock: Clock) -> None:
+    tasks = Tasks(store, clock)
+    await create(tasks, "t1", "a:old")
+    await create(tasks, "t2", "a:both")
+    clock.now += 10
+    moment = clock.now
+    await create(tasks, "t3", "a:both")
+    await create(tasks, "t4", "b:new")
+    assert await tasks.threads(0.0, "", "conversation") == ["a:both", "a:old", "b:new"]
+    assert await tasks.threads(moment, "", "conversation") == ["a:both", "b:new"]
+    assert await tasks.threads(moment, "a:", "conversation") == ["a:both"]
+    assert await tasks.threads(0.0, "", "react") == []

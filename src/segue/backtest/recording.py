@@ -73,9 +73,8 @@ class Recording:
         for name in sessions:
             if not (name.startswith(prefix) and await self.storage.tasks.task_ids(name)):
                 raise UnknownThread(name)
-        tasks = await self.storage.tasks.list(limit=-1, since=after, prefix=prefix)
-        found = {task.thread_id for task in tasks if task.created_at >= after and task.mode != MODE}
-        return sorted(found.intersection(sessions) if sessions else found)
+        found = await self.storage.tasks.threads(after, prefix, MODE)
+        return [name for name in found if name in sessions] if sessions else [*found]
 
     async def turns(self, session_id: str, after: float = 0.0) -> list[RecordedTurn]:
         """The session's turns that ended, oldest first; `skipped` says why others are left out.
