@@ -41,6 +41,7 @@ class Zygote:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,  # Ctrl-C is for the process that asks
         )
         return self
 
@@ -79,13 +80,25 @@ class Zygote:
 
 
 def serve(work: Callable[[dict[str, Any]], None]) -> None:
-    """Fork children that do the work, and wait for them, until the standard input ends."""
+    """Fork children that do the work, and wait for them, until the standard input ends.
+
+    Those that are left then are killed.
+    """
     gc.freeze()
+    left: set[int] = set()
     for line in sys.stdin:
         request = json.loads(line)
-        reply = _fork(request["fork"], work) if "fork" in request else _wait(request["wait"], request["seconds"])
+        if "fork" in request:
+            reply = _fork(request["fork"], work)
+            left.add(reply["pid"])
+        else:
+            reply = _wait(request["wait"], request["seconds"])
+            if reply["status"] != "stopped":
+                left.discard(request["wait"])
         sys.stdout.write(json.dumps(reply) + "\n")
         sys.stdout.flush()
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
 
 
 def _fork(orders: dict[str, Any], work: Callable[[dict[str, Any]], None]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import options
-from ..exits import FAILED, report_errors
+from ..exits import FAILED, PAUSED, report_errors
 from ..hunts import prepared
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import print_note, stderr_console, write_json
@@ -150,7 +150,11 @@ def _hunted(settings: Settings, hunt: "Chaos") -> "Hunted":
         def resumed(count: int) -> None:
             print_note(chaos_text("resumed", settings.ui_language, n=count))
 
-        return hunt.run(show, resumed)
+        try:
+            return hunt.run(show, resumed)
+        except KeyboardInterrupt:
+            print_note(chaos_text("stopped", settings.ui_language))
+            raise typer.Exit(PAUSED) from None
 
 
 def _written(made: "Hunted", folder: Path, language: str) -> list[Path]:
