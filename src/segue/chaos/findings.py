@@ -99,8 +99,8 @@ class Hunted:
 
     @property
     def is_safe(self) -> bool:
-        """Whether nothing but advice was found."""
-        return not self.faults
+        """Whether nothing but advice was found, and every run came to an end."""
+        return not self.faults and not self.failed
 
     @property
     def faults(self) -> list[Finding]:

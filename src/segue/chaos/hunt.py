@@ -106,7 +106,11 @@ class Hunt:
             ConfigurationError: the undisturbed run fails, no run is called so, or a tool reaches for a refused host.
         """
         on_progress(0, 1)
-        options, first = self._options, [*self._undisturbed()]
+        options = self._options
+        try:
+            first = [*self._undisturbed()]
+        except RunFailed as error:
+            raise ConfigurationError("The undisturbed run fails: {error}", error=error) from error
         plan = planned([*self._steps.values()], self._tools, options.faults, options.seed)
         if options.repeat:
             first = [finding for finding in first if finding.run == options.repeat]

@@ -83,7 +83,7 @@ def chaos(
 ) -> None:
     """Run recorded sessions with your real tools in processes that are killed, and compare your staging system.
 
-    The tools really run, many times: use a staging system. The exit code is 1 if a tool is not safe.
+    The tools really run, many times: use a staging system. The exit code is 1 if a tool is not safe, or a run fails.
     """
     settings = Settings(db, agents)
     with report_errors(settings):
