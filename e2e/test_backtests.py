@@ -12,7 +12,8 @@ from tests.fakes import answer, call_tool
 from tests.loopback import Gate, Item, Json, LoopbackServer, Text
 
 from .conftest import Visit
-from .serving import SCREENSHOTS, Service
+from .serving import Service
+from .test_page_looks import check
 
 AGENTS = """
 [[agent]]
@@ -124,8 +125,7 @@ def test_a_changed_prompt_shows_what_would_go_differently(panel: Open, shop: Ser
     expect(refund.locator("mark")).to_have_text(["20.5", "205"])
     dropped = page.locator(".differing li", has_text=MESSAGES["cancel"])
     expect(dropped.locator(".both section").nth(1)).to_contain_text("Nothing")
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SCREENSHOTS / "backtest.png")
+    check(page, "backtest")
     refund.get_by_role("link").click()
     expect(page.locator(".conversation, main").first).to_contain_text(MESSAGES["refund"])
     expect(page).to_have_url(re.compile("#/[st]/"))
@@ -154,8 +154,7 @@ def test_the_report_fits_a_phone_in_the_dark_and_in_chinese(panel: Open, shop: S
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     edges = page.locator(".differing *").evaluate_all("found => found.map(e => e.getBoundingClientRect().right)")
     assert max(edges) <= 390
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SCREENSHOTS / "backtest-phone.png")
+    check(page, "backtest-phone")
     page.get_by_role("link", name=MESSAGES["refund"]).click()
     expect(page.locator(".inspector")).to_have_count(0)
     expect(page.get_by_role("heading", name=MESSAGES["refund"]).first).to_be_visible()
