@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -39,7 +40,7 @@ class Measured:
     @property
     def alarms(self) -> list[str]:
         """Kinds that are no fault of the tool."""
-        return sorted(self.kinds.keys() - {self.case.kind, self.case.advice})
+        return sorted(self.kinds.keys() - {self.case.kind, self.case.advice, *self.case.also})
 
 
 def measure(case: Case, folder: Path) -> Measured:
@@ -69,7 +70,8 @@ def report(found: Sequence[Measured], seconds: float, left: Sequence[str]) -> st
         f"- Found: {sum(each.is_found for each in planted)} of {len(planted)} planted faults.",
         f"- False alarms: {sum(len(each.alarms) for each in found)}.",
         f"- Advice: {sum(each.case.advice in each.kinds for each in advised)} of {len(advised)}.",
-        f"- {sum(each.runs for each in found)} runs in {seconds:.0f} seconds.",
+        f"- {sum(each.runs for each in found)} runs in {seconds:.0f} seconds, {_processor():.0f} of the processor; "
+        f"the machine's load was {os.getloadavg()[2]:.0f}.",
         *(f"- Left out: {name}." for name in left),
         "",
         "| tool | planted | found | by | false alarms | runs | seconds |",
@@ -88,6 +90,11 @@ def report(found: Sequence[Measured], seconds: float, left: Sequence[str]) -> st
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
+
+
+def _processor() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:

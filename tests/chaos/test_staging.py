@@ -10,7 +10,7 @@ import pytest
 import segue
 
 from .staging import services
-from .staging.sessions import AGENTS, CASES, Case, record
+from .staging.sessions import AGENTS, CASES, FRAGILE, Case, record
 
 FAILS = {"send_invoice"}
 LATE = {"ship", "dispatch"}
@@ -51,12 +51,23 @@ async def test_each_tool_runs_and_changes_its_world_unless_it_only_reads(
             assert ("error" in call["data"]["result"]) == (case.tool in FAILS), (case, call)
 
 
+def _found(case: Case, faults: str, folder: Path) -> dict[str, str]:
+    """What a hunt finds: the faults by kind."""
+    asyncio.run(record(folder / "segue.db", (case,)))
+    words = f"chaos {case.tool} --agents {AGENTS} --world {case.worlds} --faults {faults} --yes --json"
+    words += f" --output {folder}/runs --db {folder}/segue.db"
+    ran = subprocess.run([sys.executable, "-m", "segue", *words.split()], capture_output=True, text=True, check=False)
+    assert ran.stdout, ran.stderr
+    return {found["kind"]: found["fault"] for found in json.loads(ran.stdout)["findings"]}
+
+
 @pytest.mark.parametrize("name", KILLED)
 def test_a_kill_between_two_changes_of_the_world_is_tried(name: str, staging: Path) -> None:
     (case,) = [case for case in CASES if case.tool == name]
-    asyncio.run(record(staging / "segue.db", (case,)))
-    words = f"chaos {name} --agents {AGENTS} --world {case.worlds} --faults kill --yes --json --output {staging}/runs"
-    words += f" --db {staging}/segue.db"
-    ran = subprocess.run([sys.executable, "-m", "segue", *words.split()], capture_output=True, text=True, check=False)
-    assert ran.stdout, ran.stderr
-    assert {found["kind"] for found in json.loads(ran.stdout)["findings"]} == KILLED[name]
+    assert _found(case, "kill", staging).keys() == KILLED[name]
+
+
+@pytest.mark.parametrize("fault", FRAGILE)
+def test_each_fault_finds_what_the_others_do_not(fault: str, staging: Path) -> None:
+    case = FRAGILE[fault]
+    assert _found(case, "kill,duplicate,workers,timeout,network,disk", staging) == {case.kind: fault}

@@ -26,7 +26,7 @@ SERVICE = "http://127.0.0.1:8000"
 SHIPPED = '{"order_id": 17, "status": "shipped"}'
 SERVED = ("docs/guides/openai-clients.md", "docs/guides/a2a.md")
 """Pages whose examples call the service."""
-PROCESSES = ("docs/guides/mcp.md",)
+PROCESSES = ("docs/guides/mcp.md", "docs/guides/resume-safe-tools.md")
 """Pages whose examples start processes."""
 
 

@@ -1,11 +1,14 @@
 """What one process of a run does: go on with the recorded session from wherever its database stands."""
 
 import asyncio
+import contextvars
 import json
 import os
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,11 +34,13 @@ from ..tools.bound_tool import BoundTool, Marked, current_call
 from ..tools.calls.json_values import json_value
 from ..tools.calls.run import TOOLS, unknown_outcome
 from . import processes
-from .traps import REPEAT_SECONDS, REPEATS, Journal, Lines, Network, kill, refuse, stop
+from .traps import REPEAT_SECONDS, REPEATS, Files, Journal, Lines, Network, kill, refuse, stop
 
 OUT = "out.json"
 JOURNAL = "journal.jsonl"
 DATABASE = "segue.db"
+BESIDE = 2.0
+"""Seconds that a call waits for the same call of another worker."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +167,7 @@ class FaultyExecutor:
     orders: Orders
     journal: Journal
     network: Network
+    files: Files
     real: Executor = TOOLS
 
     def needs_approval(self, tool: Tool) -> bool:
@@ -215,8 +221,10 @@ class FaultyTool(Marked):
 
     @property
     def timeout(self) -> float | None:
-        late = self._executor.is_faulty(self._label, "timeout")
-        return 0.3 if late else self._tool.timeout
+        for fault, seconds in (("timeout", 0.3), ("slow", 2.0)):
+            if self._executor.is_faulty(self._label, fault):
+                return seconds
+        return self._tool.timeout
 
     async def check_effect(self, arguments: Mapping[str, Any]) -> Any:
         if not isinstance(self._tool, Marked):
@@ -232,21 +240,21 @@ class FaultyTool(Marked):
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
         """Run the real tool, and note what it returned."""
-        journal, network, orders = self._executor.journal, self._executor.network, self._executor.orders
+        journal, network, files = self._executor.journal, self._executor.network, self._executor.files
         value: Any = None
         journal.write("run", label=self._label)
         for number in range(self._times()):
             if number and self._took_long():
                 break
-            lines, reached = self._lines()
-            network.refused = orders.host if reached == "refused" else ""
-            network.silent, network.hung = reached == "silent", False
+            lines = self._lines(arguments)
+            self._disturb(network)
             try:
-                with lines.watched():
+                with lines.watched(), files.watched():
                     value = await self._tool.call(arguments)
             finally:
-                network.refused, network.silent = "", False
-                journal.write("ran", label=self._label, lines=lines.count, hosts=network.seen, hung=network.hung)
+                network.refused, network.silent, network.reset = "", False, False
+                about = {"hosts": network.seen, "hung": network.hung, "writes": files.written}
+                journal.write("ran", label=self._label, lines=lines.count, **about)
             journal.write("value", label=self._label, value=json_value(value), key=current_call.get().idempotency_key)
         return value
 
@@ -261,18 +269,43 @@ class FaultyTool(Marked):
         lines = [line for line in self._executor.journal.lines if line.get("label") == self._label]
         return bool(lines[-1]["at"] - lines[0]["at"] > REPEAT_SECONDS)
 
-    def _lines(self) -> tuple[Lines, str]:
-        """What befalls the lines of this call, and its network."""
-        executor, orders = self._executor, self._executor.orders
-        for fault, act in (("kill-line", kill), ("timeout", _linger)):
-            if executor.is_faulty(self._label, fault):
-                executor.journal.write("fault", fault=fault)
-                return Lines((orders.at,), act), ""
-        for fault, reached in (("refuse", "refused"), ("hang", "silent")):
-            if executor.is_faulty(self._label, fault):
-                executor.journal.write("fault", fault=fault)
-                return Lines(), reached
-        return Lines(range(1, orders.lines + 1), stop), ""
+    def _befalls(self, *faults: str) -> str:
+        """The one of the faults that befalls this call, noted; empty where none does."""
+        for fault in faults:
+            if self._executor.is_faulty(self._label, fault):
+                self._executor.journal.write("fault", fault=fault)
+                return fault
+        return ""
+
+    def _lines(self, arguments: Mapping[str, Any]) -> Lines:
+        """What befalls the lines of this call."""
+        orders = self._executor.orders
+        acts: dict[str, Callable[[], None]] = {
+            "kill-line": kill,
+            "timeout": _linger,
+            "disk": self._executor.files.fill,
+            "workers": lambda: self._call_beside(arguments),
+        }
+        if fault := self._befalls(*acts):
+            return Lines((orders.at,), acts[fault])
+        return Lines(range(1, orders.lines + 1), stop)
+
+    def _disturb(self, network: Network) -> None:
+        """What befalls the network of this call."""
+        fault = self._befalls("refuse", "hang", "slow", "reset")
+        network.refused = self._executor.orders.host if fault == "refuse" else ""
+        network.silent, network.reset, network.hung = fault in ("hang", "slow"), fault == "reset", False
+
+    def _call_beside(self, arguments: Mapping[str, Any]) -> None:
+        """Make the same call in another thread, as another worker would; what it waits for, this one may hold."""
+
+        def call() -> None:
+            with suppress(Exception):  # that of a worker whose outcome nobody takes
+                asyncio.run(self._tool.call(arguments))
+
+        beside = threading.Thread(target=contextvars.copy_context().run, args=(call,), daemon=True)
+        beside.start()
+        beside.join(BESIDE)
 
 
 def _linger() -> None:
@@ -298,7 +331,9 @@ class _Talk:
         refuse(self._orders.refused, self._journal)
         network = Network()
         network.install()
-        executor = FaultyExecutor(self._orders, self._journal, network)
+        files = Files()
+        files.install()
+        executor = FaultyExecutor(self._orders, self._journal, network, files)
         registry = ChaosRegistry(self._tape, executor, self._journal if self._orders.undo else None)
         modes = {**load_modes(self._orders.agents), **load_flows(self._orders.agents)}
         agents = load_agents(self._orders.agents)

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 from ..core.errors import ConfigurationError
@@ -28,6 +29,8 @@ from .runs import Run
 from .traps import REFUSED, read_journal
 from .world import Worlds, landed, settled
 
+MEMORY = "/dev/shm"
+"""Where runs are kept that nobody looks at: what a killed process has written stays there, too."""
 LANDING = 3.0
 """Seconds that an effect may take to arrive after its call."""
 CHILDREN = 4
@@ -86,6 +89,8 @@ class Hunt:
     def __enter__(self) -> Self:
         self._zygotes: queue.Queue[Zygote] = queue.Queue()
         self._opened = ExitStack()
+        memory = TemporaryDirectory(prefix="segue-chaos-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
+        self._runs = self._folder if self._options.repeat else Path(self._opened.enter_context(memory))
         for _ in range(self._options.jobs):
             zygote = self._opened.enter_context(Zygote("segue.chaos", Path.cwd(), os.environ))
             self._zygotes.put(zygote)
@@ -162,7 +167,7 @@ class Hunt:
             self._number += 1
             number = self._number
         namespace = f"chaos{os.getpid()}x{number}"
-        folder = self._folder / f"{number:04d}-{name.replace('/', '-').replace('#', '.').replace(':', '.')}"
+        folder = self._runs / f"{number:04d}-{name.replace('/', '-').replace('#', '.').replace(':', '.')}"
         folder.mkdir()
         about: dict[str, Any] = {"folder": str(folder), "cassette": str(self._cassette), "agents": self._agents}
         zygote = self._zygotes.get()
@@ -192,7 +197,8 @@ class Hunt:
         self._namespace = namespace
         for line in whole.journal:
             if line["moment"] == "ran":
-                self._steps[line["label"]].lines, self._steps[line["label"]].hosts = line["lines"], line["hosts"]
+                step = self._steps[line["label"]]
+                step.lines, step.hosts, step.writes = line["lines"], line["hosts"], line["writes"]
         self._watch_lines()
         self._judge.learn(whole)
         self._judge.learn(again := self._carried_out(Planned("", "")))

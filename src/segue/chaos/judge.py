@@ -63,7 +63,10 @@ class Judge:
             yield from self._hidden(planned, run)
         elif planned.fault == "duplicate":
             yield from self._duplicated(planned, run, change)
-        elif planned.fault in ("timeout", "refuse"):
+        elif planned.fault == "workers":
+            if change:
+                yield self._finding(planned, "not_idempotent", "ran_at_once", change, run.journal)
+        elif planned.fault in ("timeout", "slow", "refuse", "reset", "disk"):
             yield from self._hidden(planned, run)
         elif change and (repeated or (change.missing and run.of("check", planned.label))):
             yield from self._repeated(planned, run, change)
@@ -154,7 +157,7 @@ class Judge:
         outcome, tool = run.outcome(planned.label) or {}, self._tools[planned.tool]
         if "error" not in outcome or run.is_unknown(planned.label):
             return
-        if planned.fault in ("timeout", "hang") and tool.idempotent:
+        if planned.fault in ("timeout", "slow", "hang", "reset") and tool.idempotent:
             return
         if change := Change.between(self._items(self._without(planned.label)), self._items(run)):
             error = repr(outcome["error"])

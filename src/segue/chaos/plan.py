@@ -9,9 +9,10 @@ from ..core.records import Json
 from ..core.tools import Tool
 from .traps import REPEATS
 
-FAULTS = ("kill", "duplicate", "timeout", "network", "undo")
-"""The faults by name: the process is killed around and in a call; a call is carried out again; its time is up before
-its effect; its hosts refuse connections, or do not answer; and calls are undone."""
+FAULTS = ("kill", "duplicate", "workers", "timeout", "network", "disk", "undo")
+"""The faults by name: the process is killed around and in a call; a call is carried out again, or by two workers at
+once; its time is up before its effect; its hosts refuse connections, do not answer, or lose the answer; the disk is
+full; and calls are undone."""
 MOMENTS = 3
 """Lines of a call at which the process is killed."""
 WATCHED = 60
@@ -53,6 +54,8 @@ class Step:
     changes: list[int] = field(default_factory=list)
     """Lines before which the world was another than before the previous line."""
     hosts: Sequence[str] = ()
+    writes: bool = False
+    """Whether the call opened a file for writing."""
     result: Json = field(default_factory=dict)
 
 
@@ -62,7 +65,6 @@ def planned(steps: Sequence[Step], tools: Mapping[str, Tool], faults: Sequence[s
 
 
 def _of_step(step: Step, tool: Tool, faults: Sequence[str], seed: int) -> Iterator[Planned]:
-    chance = random.Random(f"{seed}/{step.label}")
     if "duplicate" in faults and not tool.read_only:
         yield Planned(step.label, "duplicate")
     if "undo" in faults and getattr(tool, "undo", None) is not None:
@@ -70,13 +72,24 @@ def _of_step(step: Step, tool: Tool, faults: Sequence[str], seed: int) -> Iterat
     if "network" in faults and step.hosts:
         yield from (Planned(step.label, "refuse", host=host) for host in step.hosts[:HOSTS])
         yield Planned(step.label, "hang")
-    if tool.read_only:
-        return
+    if not tool.read_only:
+        yield from _of_effect(step, tool, faults, random.Random(f"{seed}/{step.label}"))
+
+
+def _of_effect(step: Step, tool: Tool, faults: Sequence[str], chance: random.Random) -> Iterator[Planned]:
     if "kill" in faults:
         yield from (Planned(step.label, f"kill-{at}") for at in ("before-intent", "before-call", "after-call"))
         yield from (Planned(step.label, "kill-line", at) for at in _lines(step, chance))
     if "timeout" in faults and getattr(tool, "synchronous", False) and step.lines > 1:
         yield Planned(step.label, "timeout", step.lines)
+    elif "timeout" in faults and step.hosts:
+        yield Planned(step.label, "slow")
+    if "network" in faults and step.hosts:
+        yield Planned(step.label, "reset")
+    if "workers" in faults and tool.idempotent and step.changes:
+        yield Planned(step.label, "workers", step.changes[0] - 1)
+    if "disk" in faults and step.writes:
+        yield from (Planned(step.label, "disk", line) for line in (1, *step.changes[:1]))
 
 
 def _lines(step: Step, chance: random.Random) -> list[int]:
@@ -98,7 +111,7 @@ def most_effects(calls: Sequence[str], tools: Mapping[str, Tool], faults: Sequen
     hosts = [str(number) for number in range(HOSTS)]
     numbers = [calls[:place].count(name) + 1 for place, name in enumerate(calls)]
     steps = [
-        Step(f"{name}#{number}", name, lines=MOMENTS + 2, hosts=hosts)
+        Step(f"{name}#{number}", name, lines=MOMENTS + 2, changes=[2, 3, 4], hosts=hosts, writes=True)
         for name, number in zip(calls, numbers, strict=True)
     ]
     runs = planned(steps, tools, faults)

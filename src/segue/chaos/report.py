@@ -13,7 +13,7 @@ from ..rehearsal.text_file import replace_text
 from .findings import Finding, Hunted
 
 TEMPLATES = Path(__file__).parent / "templates"
-_LEFT_OUT = ("moment", "at", "label", "name", "key", "lines", "hosts", "hung")
+_LEFT_OUT = ("moment", "at", "label", "name", "key", "lines", "hosts", "hung", "writes")
 
 
 def write_report(made: Hunted, folder: Path, language: str = "en") -> list[Path]:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import sys
@@ -116,17 +117,47 @@ def _module_path(frame: FrameType) -> str:
     return "/tools/" if name.startswith("segue.") else ""
 
 
+class Files:
+    """The files that this process writes: `written` is set by the first one; a full disk takes no more bytes."""
+
+    def __init__(self) -> None:
+        self.written = False
+
+    def install(self) -> None:
+        """From now on, notice each file that is opened for writing."""
+        sys.addaudithook(self._opened)
+
+    def _opened(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "sqlite3.connect" or (event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)):
+            self.written = True
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch a call, at whose end there is room again."""
+        self.written, limits = False, resource.getrlimit(resource.RLIMIT_FSIZE)
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    def fill(self) -> None:
+        """Let every further write fail, as on a full disk."""
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
 class Network:
     """The connections of this process to IPv4 and IPv6 hosts: `seen` are those that calls asked for.
 
     While it is `refused` (a host and port) connections to it fail; while it is `silent` no answer arrives: a socket
-    with a time-out runs out of it at once, and `hung` is set where one would wait for ever.
+    with a time-out runs out of it at once, and `hung` is set where one would wait for ever. While it is `reset` an
+    answer that arrives is lost with its connection.
     """
 
     def __init__(self) -> None:
         self.seen: list[str] = []
         self.refused = ""
         self.silent = False
+        self.reset = False
         self.hung = False
 
     def install(self) -> None:
@@ -157,7 +188,10 @@ class Network:
                 self.hung = self.hung or seconds is None
                 time.sleep(min(seconds or SILENCE, SILENCE))
                 raise TimeoutError("timed out")
-            return real(sock, *arguments)
+            given = real(sock, *arguments)
+            if self.reset and sock.family in (socket.AF_INET, socket.AF_INET6):
+                raise ConnectionResetError(104, "Connection reset by peer")
+            return given
 
         return receive
 

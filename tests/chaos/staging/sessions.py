@@ -14,13 +14,14 @@ AGENTS = Path(__file__).with_name("agents.toml")
 
 @dataclass(frozen=True)
 class Case:
-    """A tool, the world that it changes, and what is wrong with it; `advice` is given to it."""
+    """A tool, the world that it changes, and what is wrong with it: the `kind` first of all, and `also` others."""
 
     tool: str
     world: str
     arguments: dict[str, Any] = field(default_factory=dict)
     kind: str = ""
     advice: str = ""
+    also: tuple[str, ...] = ()
 
     @property
     def worlds(self) -> str:
@@ -28,19 +29,21 @@ class Case:
         return f"tests.chaos.staging.worlds:{self.world}"
 
 
+HALF = ("hidden_effect",)
+"""A full disk between its two changes lets a tool fail with half of its effect."""
 CASES = (
     Case("charge", "Service", {"order": 7, "amount": 20}, "not_idempotent"),
     Case("add_note", "Files", {"customer": "Ada", "text": "called"}, "not_idempotent"),
-    Case("book_seat", "Database", {"seat": "12A"}, "not_idempotent"),
+    Case("book_seat", "Database", {"seat": "12A"}, "not_idempotent", also=HALF),
     Case("ship", "Service", {"order": 7}, "check_too_early"),
     Case("open_ticket", "Database", {"title": "Lamp"}, "undo_incomplete"),
-    Case("publish", "Files", {"name": "march", "text": "All is well."}, "undo_incomplete"),
+    Case("publish", "Files", {"name": "march", "text": "All is well."}, "undo_incomplete", also=HALF),
     Case("find_customer", "Database", {"name": "Ada"}, "writes_although_read_only"),
     Case("take_number", "Database", {}, "result_differs"),
     Case("list_payments", "Service", {}, "no_timeout"),
     Case("send_invoice", "Service", {"customer": "ada"}, "hidden_effect"),
     Case("order_parts", "Service", {"part": "lamp"}, "hidden_effect"),
-    Case("transfer", "Accounts", {"amount": 30}, "invariant"),
+    Case("transfer", "Accounts", {"amount": 30}, "invariant", also=HALF),
     Case("pay", "Service", {"order": 7, "amount": 20}),
     Case("take_stock", "Postgres", {"item": "lamp", "count": 2}),
     Case("register", "Database", {"name": "Ada"}),
@@ -54,6 +57,13 @@ CASES = (
     Case("order_supplies", "Service", {"what": "paper"}),
     Case("save_document", "Files", {"name": "plan", "text": "First."}),
 )
+
+FRAGILE = {
+    "workers": Case("admit", "Database", {"name": "Ada"}, "not_idempotent"),
+    "reset": Case("order_paint", "Service", {"colour": "red"}, "hidden_effect"),
+    "disk": Case("write_twice", "Files", {"name": "a.txt", "text": "One."}, "hidden_effect"),
+}
+"""Tools that one fault shows."""
 
 
 async def record(database: Path, cases: "tuple[Case, ...]" = CASES) -> None:

@@ -35,7 +35,10 @@ World = Annotated[
     typer.Option("--world", metavar="MODULE:CLASS", help="Your staging system: a class with `snapshot` and `reset`."),
 ]
 Faults = Annotated[
-    str, typer.Option("--faults", metavar="NAMES", help="Some of kill,duplicate,timeout,network,undo; by default all.")
+    str,
+    typer.Option(
+        "--faults", metavar="NAMES", help="Some of kill,duplicate,workers,timeout,network,disk,undo; by default all."
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Chooses the moments of kills and the order of runs.")]
 Repeat = Annotated[str, typer.Option("--repeat", metavar="RUN", help="Only the run of a finding.")]
