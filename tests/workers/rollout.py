@@ -123,7 +123,7 @@ async def rollout(
         stage.kill("1", 3)
         stage.start("2", 3)  # rolled out for good: what is left of version 1 waits
         carried = await _approve_twice(stage, new)
-        stage.start("1", 1)
+        stage.start("1", 2)
         firing = asyncio.create_task(stage.replace(new, every))
         ended = await until_ended(url, tasks + approvals)
         firing.cancel()

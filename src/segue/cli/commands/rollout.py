@@ -65,8 +65,8 @@ def rollout(
         raise typer.BadParameter("give TASK_IDs, or --all", param_hint="TASK_ID")
 
     async def checked(app: "App") -> "list[UnfinishedTask]":
-        tasks = await _selected(app, task_ids or (), agent, version)
-        return await app.check_unfinished([task.task_id for task in tasks], language=settings.ui_language)
+        found = await app.check_unfinished(await _named(app, task_ids or ()), language=settings.ui_language)
+        return [task for task in found if agent in ("", task.agent_id) and version in ("", task.version)]
 
     if check:
         raise typer.Exit(print_check(ask(settings, checked), settings, as_json=as_json))
@@ -88,9 +88,14 @@ def rollout(
     print_versions(output(), rows, settings.ui_language)
 
 
+async def _named(app: "App", task_ids: "Sequence[str]") -> "list[str] | None":
+    """The ids that these are, or begin; None where there are none."""
+    return [*dict.fromkeys([await find_task(app, text) for text in task_ids])] or None
+
+
 async def _selected(app: "App", task_ids: "Sequence[str]", agent: str, version: str) -> "list[Task]":
     """The tasks of these ids, else the unfinished ones, as far as they are of the agent and version."""
-    named = dict.fromkeys([await find_task(app, text) for text in task_ids])
+    named = await _named(app, task_ids)
     tasks = [await app.tasks.get(task_id) for task_id in named] if named else await app.tasks.unfinished()
     return [task for task in tasks if agent in ("", task.agent_id) and version in ("", task.agent_version)]
 
