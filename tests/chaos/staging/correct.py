@@ -84,7 +84,10 @@ def was_accepted(call: CallContext) -> object:
 @tool(check=was_accepted)
 def dispatch(order: int, call: CallContext) -> str:
     """Ship an order. Its check asks for the key."""
-    place.post("shipments", {"order": order}, call.idempotency_key)
+    try:
+        place.post("shipments", {"order": order}, call.idempotency_key)
+    except OSError as error:
+        raise UnknownOutcome("the courier did not answer") from error
     return "accepted"
 
 

@@ -30,12 +30,12 @@ class Case:
 
 
 HALF = ("hidden_effect",)
-"""A full disk between its two changes lets a tool fail with half of its effect."""
+"""It fails after an effect where the disk is full between two changes, or where no answer arrives."""
 CASES = (
     Case("charge", "Service", {"order": 7, "amount": 20}, "not_idempotent"),
     Case("add_note", "Files", {"customer": "Ada", "text": "called"}, "not_idempotent"),
     Case("book_seat", "Database", {"seat": "12A"}, "not_idempotent", also=HALF),
-    Case("ship", "Service", {"order": 7}, "check_too_early"),
+    Case("ship", "Service", {"order": 7}, "check_too_early", also=HALF),
     Case("open_ticket", "Database", {"title": "Lamp"}, "undo_incomplete"),
     Case("publish", "Files", {"name": "march", "text": "All is well."}, "undo_incomplete", also=HALF),
     Case("find_customer", "Database", {"name": "Ada"}, "writes_although_read_only"),
@@ -51,7 +51,7 @@ CASES = (
     Case("send_mail", "Service", {"to": "ada", "text": "Hello."}),
     Case("enqueue", "Files", {"job": "print"}),
     Case("set_status", "Database", {"name": "Ada", "status": "gold"}, advice="could_be_idempotent"),
-    Case("dispatch", "Service", {"order": 7}),
+    Case("dispatch", "Service", {"order": 7}, advice="could_be_idempotent"),
     Case("file_ticket", "Database", {"title": "Lamp"}),
     Case("count_payments", "Service", {}),
     Case("order_supplies", "Service", {"what": "paper"}),
