@@ -2,13 +2,16 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from shutil import copy
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessageChunk
+from langchain_core.outputs import ChatGenerationChunk
+from pydantic import PrivateAttr
 
 import segue
 from segue.backtest import Backtest, TaskReport
@@ -107,6 +110,43 @@ async def test_agents_of_one_backtest_are_not_registered(recorded: Path) -> None
             assert app.agents["shop"].model is None
     assert [task.verdict for task in made.tasks] == ["other_calls", "same"]
     assert made.models == {"ScriptedChatModel": True}
+
+
+class Stuck(ScriptedChatModel):
+    """Never replies."""
+
+    _open: int = PrivateAttr(default=0)
+    _called: asyncio.Event = PrivateAttr(default_factory=asyncio.Event)
+
+    async def _astream(self, *given: Any, **more: Any) -> AsyncIterator[ChatGenerationChunk]:
+        self._open += 1
+        self._called.set()
+        try:
+            await asyncio.Event().wait()
+            yield ChatGenerationChunk(message=AIMessageChunk(content=""))
+        finally:
+            self._open -= 1
+
+
+@pytest.mark.parametrize("steps", [False, True])
+async def test_a_stopped_backtest_stops_the_turns_under_way(recorded: Path, steps: bool) -> None:
+    model = Stuck()
+    async with segue.open(f"file:{recorded}?mode=ro", agents=[AGENT.model_copy(update={"model": model})]) as app:
+        running = asyncio.create_task(app.backtest(steps=steps))
+        await asyncio.wait_for(model._called.wait(), 10)
+        running.cancel()
+        await asyncio.wait({running})
+    assert model._open == 0
+
+
+async def test_an_agent_answers_in_its_new_mode_where_its_own_was_recorded(recorded: Path) -> None:
+    with ScriptedChatModel([answer("You are welcome.")] * 2) as model:
+        async with segue.open(f"file:{recorded}?mode=ro", agents=[AGENT]) as app:
+            changed = AGENT.model_copy(update={"model": model, "mode": "auto", "auto": "rules"})
+            made = await app.backtest(agents=[changed], concurrency=1)
+            gone = await app.backtest(agents=[changed.model_copy(update={"mode": "gone"})])
+    assert "error" not in {task.verdict for task in made.tasks}
+    assert all(task.difference and "'gone'" in task.difference.now for task in gone.tasks)
 
 
 THANKS = answer("You are welcome.")

@@ -29,6 +29,9 @@ OPEN = TaskUsage(created_at=NOW, agent_id="a", model="m")
         ([used(), OPEN], None, {"USD": 0.5}, (2, 1, 0, 1)),
         ([used(), used(2.0, "CNY")], None, {"CNY": 2.0, "USD": 0.5}, (2, 0, 0, 0)),
         ([used(0.0, "", tokens=0), used(result={})], 0.0, {}, (2, 0, 0, 0)),
+        ([used(), used(result={"usage": "much"})], None, {"USD": 0.5}, (2, 1, 0, 1)),
+        ([used(), used(result={"usage": {"input": 1, "cost": "dear"}})], None, {"USD": 0.5}, (2, 1, 0, 1)),
+        ([used(), used(result={"usage": {"input": 1, "calls": 1}})], None, {"USD": 0.5}, (2, 0, 0, 1)),
     ],
 )
 def test_a_cost_that_is_not_known_is_none_and_what_is_known_is_beside_it(
@@ -51,6 +54,11 @@ def test_days_begin_at_the_midnight_of_the_zone_and_each_is_listed() -> None:
         "2026-03-02": 1,
     }
     assert east.since == datetime(2026, 2, 27, 16, tzinfo=UTC).timestamp()
+
+
+def test_a_task_whose_moment_is_damaged_is_on_no_day() -> None:
+    report = Period.last(2, NOW, UTC).report([used(), used(created_at=0.0)])
+    assert ([*report.by_day], report.total.tasks) == (["2026-03-01", "2026-03-02"], 1)
 
 
 def test_agents_and_models_come_with_the_most_tokens_first() -> None:

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ import httpx
 import pytest
 
 import segue
+from segue.backtest import Backtest
+from segue.backtest.run import Progress
 from segue.core.agents import Agent
-from segue.core.errors import ConfigurationError
+from segue.core.errors import ConfigurationError, UnknownThread
+from segue.server.backtests import State, begin
 from segue.server.readers.backtests import BacktestRequest, options_of
 from segue.server.tenants import Tenant
 from tests.fakes import ScriptedChatModel, answer, call_tool
@@ -182,6 +186,64 @@ def test_backtests_survive_a_restart(folder: Path, served: Served, client: httpx
         assert (found["cut"]["status"], found["cut"]["done"], found["cut"]["total"]) == ("interrupted", 3, 9)
         refused = again.get("/api/backtests/damaged", headers=ALPHA)
         assert refused.status_code == 422 and str(folder) not in refused.text
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {},
+        {"created_at": "2026", "asked": {}, "status": "lost"},
+        {"created_at": "2026", "asked": [], "status": "done"},
+        {"created_at": "2026", "asked": {}, "status": "done", "summary": {"same": "many"}},
+    ],
+)
+def test_one_that_is_damaged_is_left_out_of_the_list(client: httpx.Client, folder: Path, form: Json) -> None:
+    damaged = folder / "alpha" / "misshapen"
+    damaged.mkdir(parents=True, exist_ok=True)
+    (damaged / "state.json").write_text(json.dumps(form), "utf-8")
+    listed = client.get("/api/backtests")
+    assert listed.status_code == 200 and "misshapen" not in {each["name"] for each in listed.json()["items"]}
+    refused = client.get("/api/backtests/misshapen")
+    assert refused.status_code == 422 and "state.json" in refused.json()["error"]["message"]
+
+
+def test_a_list_reads_no_report(client: httpx.Client, folder: Path) -> None:
+    run(client, "large", model="recorded")
+    (folder / "alpha" / "large" / "backtest.json").write_text("[", "utf-8")
+    (listed,) = (each for each in client.get("/api/backtests").json()["items"] if each["name"] == "large")
+    assert listed["conclusion"].startswith("Nothing would change") and listed["report"]["summary"]["same"] == 2
+    assert client.get("/api/backtests/large").status_code == 422
+
+
+def test_one_that_ends_while_it_is_read_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = State(created_at="2026", asked={})
+    state.write(tmp_path)
+
+    def ends(folder: Path) -> bool:
+        replace(state, status="done").write(folder)
+        return False
+
+    monkeypatch.setattr("segue.server.backtests._is_held", ends)
+    assert State.read(tmp_path).status == "done"
+
+
+async def test_a_report_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
+    folder = tmp_path / "full"
+
+    async def make(on_progress: Progress) -> Backtest:
+        (folder / "backtest.json").mkdir()
+        return Backtest(tasks=[])
+
+    await begin(folder, {}, make, Tenant("alpha"))
+    assert (State.read(folder).status, State.read(folder).error) == ("failed", "IsADirectoryError")
+
+
+async def test_a_failure_names_sessions_as_the_key_knows_them(tmp_path: Path) -> None:
+    async def make(on_progress: Progress) -> Backtest:
+        raise UnknownThread("alpha:mine")
+
+    await begin(tmp_path / "new", {}, make, Tenant("alpha"))
+    assert State.read(tmp_path / "new").error.startswith("There is no session 'mine'")
 
 
 def test_without_a_folder_there_are_none() -> None:

@@ -74,7 +74,8 @@ class Recording:
             if not (name.startswith(prefix) and await self.storage.tasks.task_ids(name)):
                 raise UnknownThread(name)
         found = await self.storage.tasks.threads(after, prefix, MODE)
-        return [name for name in found if name in sessions] if sessions else [*found]
+        named = {*sessions}
+        return [name for name in found if name in named] if named else [*found]
 
     async def turns(self, session_id: str, after: float = 0.0) -> list[RecordedTurn]:
         """The session's turns that ended, oldest first; `skipped` says why others are left out.

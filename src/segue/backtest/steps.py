@@ -1,6 +1,5 @@
 """Recorded decisions made anew, each from its recorded state: one is judged although an earlier one differs."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from ..runtime.runner import thread_config
 from .behaviour import Behaviour, call_of
 from .comparison import Difference, Effects, Verdict, compared
 from .recording import RecordedTurn, Recording
-from .turn import IN_MEMORY, Setup, TurnRun, failed
+from .turn import IN_MEMORY, Setup, TurnRun, ended, failed
 
 _REACT = MODES["react"]
 _DECIDES = "CALL_LLM"
@@ -64,8 +63,7 @@ async def decided_anew(setup: Setup, recorded: RecordedTurn, step: RecordedStep)
     """What the agent decides now in a recorded state; no call is carried out."""
     tools = setup.tools(recorded)
     then = _behaviour(step.action.action_type, step.action.output, setup.tools_then(recorded))
-    deciding = asyncio.create_task(_decision(setup, recorded, step))
-    await asyncio.wait({deciding})
+    deciding = await ended(_decision(setup, recorded, step))
     if error := deciding.exception():
         now, kind = failed(error), ""
     else:

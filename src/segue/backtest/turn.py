@@ -2,10 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
@@ -45,6 +45,8 @@ from ..tools.calls.run import TOOLS, argument_error, missing
 from .behaviour import Answered, Behaviour, MadeCall, call_of, key_of
 from .recording import RecordedTurn
 from .stand_in import Policy, nearest, written
+
+T = TypeVar("T")
 
 RECORDED = "recorded"
 """The name of the model that replies what was recorded."""
@@ -100,6 +102,11 @@ class Setup:
         environment = self.registry.environment_model(agent.model_copy(update={"model": None}))
         return "" if agent.model is None or recorded.task.model == environment else recorded.task.model
 
+    def mode_of(self, recorded: RecordedTurn) -> str:
+        """The mode of a task: the one that its agent has now, where it had that of its agent as it was."""
+        before = self.unchanged.get(recorded.task.agent_id) if self.unchanged else None
+        return self.agent(recorded).mode if before and before.mode == recorded.task.mode else recorded.task.mode
+
     @property
     def graph(self) -> CompiledStateGraph[Any, Any, Any, Any]:
         """The chat graph with a memory of its own, for one turn."""
@@ -115,17 +122,15 @@ class Setup:
 
     def tools(self, recorded: RecordedTurn) -> Mapping[str, Tool]:
         """The tools that a task can call now; none where its agent is not there."""
-        own = self._tools_in(self.registry, recorded)
+        agent = self.registry.get(recorded.task.agent_id)
+        own = self.registry.tools_in(agent, self.mode_of(recorded)) if agent else {}
         return {**own, **client_tools(recorded.task.client_tools, recorded.turn.language or "en")}
 
     def tools_then(self, recorded: RecordedTurn) -> Mapping[str, Tool]:
         """The tools that a task could call then, as far as they are known: else those that it can call now."""
-        before = self._tools_in(self.unchanged, recorded) if self.unchanged else {}
+        agent = self.unchanged.get(recorded.task.agent_id) if self.unchanged else None
+        before = self.unchanged.tools_in(agent, recorded.task.mode) if self.unchanged and agent else {}
         return {**self.tools(recorded), **before}
-
-    def _tools_in(self, registry: Registry, recorded: RecordedTurn) -> Mapping[str, Tool]:
-        agent = registry.get(recorded.task.agent_id)
-        return registry.tools_in(agent, recorded.task.mode) if agent else {}
 
 
 class TurnAgents:
@@ -285,6 +290,18 @@ class TurnExecutor:
         return None, "nothing"
 
 
+async def ended(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """The task of this work, once it has ended; it is cancelled with the one that waits for it."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait({task})
+        raise
+    return task
+
+
 def failed(error: BaseException, **made: Any) -> Behaviour:
     """What a turn came to that failed."""
     text = str(error) if isinstance(error, SegueError) else f"{type(error).__name__}: {error}"
@@ -310,8 +327,7 @@ class TurnRun:
 
     async def run(self) -> Behaviour:
         """What the agent does now; a failure is a part of it."""
-        running = asyncio.create_task(self._result())
-        await asyncio.wait({running})
+        running = await ended(self._result())
         error = running.exception()
         made: Any = {"calls": self._executor.made, "seconds": round(time.monotonic() - self._began, 3)}
         if self._executor.stopped:
@@ -336,8 +352,9 @@ class TurnRun:
             SegueError: it failed, or was stopped.
         """
         task = self._recorded.task
-        if task.mode not in (*self._setup.modes, AUTO):
-            raise UnknownMode(task.mode, [*self._setup.modes, AUTO])
+        mode = self._setup.mode_of(self._recorded)
+        if mode not in (*self._setup.modes, AUTO):
+            raise UnknownMode(mode, [*self._setup.modes, AUTO])
         await self.prepare()
         message = HumanMessage(task.message, additional_kwargs=naming(task.attachments))
         given: Any = {"messages": [*self._recorded.history, message], "assignment": {"task_id": task.task_id}}
@@ -387,7 +404,7 @@ class TurnRun:
         )
         names = {
             "agent": task.agent_id,
-            "mode": task.mode,
+            "mode": self._setup.mode_of(self._recorded),
             "user_id": task.user_id,
             "model": self._setup.model_of(self._recorded),
         }

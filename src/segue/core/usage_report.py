@@ -6,9 +6,25 @@ from datetime import date, datetime, time, timedelta, tzinfo
 from itertools import groupby
 from typing import Annotated, Any
 
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
 from .records import Json, Moment, Public, Record
 from .row_validators import STORED_AS_JSON
 from .usage import Usage, add_usages
+
+
+class _Counts(TypedDict, total=False):
+    """What a task's result says that it used."""
+
+    input: int
+    output: int
+    calls: int
+    cost: float | None
+    currency: str
+
+
+_COUNTS = TypeAdapter(_Counts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,8 +38,13 @@ class TaskUsage(Record):
 
     @property
     def usage(self) -> Usage | None:
-        """What it used; empty where it called no model, None where it has not ended."""
-        return None if self.result is None else self.result.get("usage") or {}
+        """What it used; empty where it called no model, None where it has not ended, or that cannot be read."""
+        if self.result is None:
+            return None
+        try:
+            return dict(_COUNTS.validate_python(self.result.get("usage") or {}))
+        except ValidationError:
+            return None
 
     @property
     def used_model(self) -> str:
@@ -54,7 +75,7 @@ class UsageTotal(Public):
     def of(cls, tasks: Iterable[TaskUsage]) -> "UsageTotal":
         every = [task.usage for task in tasks]
         ended = [usage for usage in every if usage is not None]
-        priced = [usage for usage in ended if usage.get("cost", 0.0) is not None]
+        priced = [usage for usage in ended if not usage or usage.get("cost") is not None]
         total = add_usages(ended)
         unpriced = len(every) - len(priced)
         return cls(
@@ -113,7 +134,8 @@ class Period:
         return datetime.combine(self.first, time.min, self.zone).timestamp()
 
     def report(self, tasks: Sequence[TaskUsage]) -> UsageReport:
-        """What tasks that began in the period used."""
+        """What those of the tasks that began in the period used."""
+        tasks = [task for task in tasks if task.created_at >= self.since]  # one whose moment is damaged has 0
 
         def day_of(task: TaskUsage) -> str:
             return str(datetime.fromtimestamp(task.created_at, self.zone).date())

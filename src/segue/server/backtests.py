@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from filelock import FileLock, Timeout
+from pydantic import TypeAdapter, ValidationError
 
 from ..backtest import Backtest
+from ..backtest.conclusion import Change
 from ..backtest.run import Progress
+from ..core.errors import ConfigurationError
 from ..core.records import Json
 from ..rehearsal.text_file import replace_text
 from .log_config import logger
@@ -31,7 +34,10 @@ Make = Callable[[Progress], Awaitable[Backtest]]
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """How far a backtest is; `asked` is the request, and `done` and `total` count tasks."""
+    """How far a backtest is; `asked` is the request, and `done` and `total` count tasks.
+
+    Of one that is done `summary` and `change` are those of its report.
+    """
 
     created_at: str
     asked: Json
@@ -39,6 +45,8 @@ class State:
     done: int = 0
     total: int = 0
     error: str = ""
+    summary: dict[str, int] | None = None
+    change: Change | None = None
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -47,8 +55,20 @@ class State:
         Raises:
             ConfigurationError: it cannot be read.
         """
-        state = cls(**_read(folder / FILE))
-        return state if state.status != "running" or _is_held(folder) else replace(state, status="interrupted")
+        state = cls._stored(folder)
+        if state.status == "running" and not _is_held(folder):
+            state = cls._stored(folder)  # it may have ended meanwhile
+            return replace(state, status="interrupted") if state.status == "running" else state
+        return state
+
+    @classmethod
+    def _stored(cls, folder: Path) -> Self:
+        form = _read(folder / FILE)
+        try:
+            return TypeAdapter(cls).validate_python(form)
+        except ValidationError as error:
+            place, why = error.errors()[0]["loc"], error.errors()[0]["msg"]
+            raise unreadable(folder / FILE, f"{'.'.join(map(str, place))}: {why}") from error
 
     def write(self, folder: Path) -> None:
         """Write the state, in place of the earlier one."""
@@ -69,13 +89,13 @@ def _write(file: Path, form: Json) -> None:
     replace_text(file, json.dumps(form, ensure_ascii=False, indent=2) + "\n")
 
 
-def read_report(folder: Path) -> Json | None:
-    """The report of a backtest as `--json` prints it; None where it has none.
+def read_report(folder: Path) -> Json:
+    """The report of a backtest that is done, as `--json` prints it.
 
     Raises:
         ConfigurationError: it cannot be read.
     """
-    return _read(folder / REPORT) if (folder / REPORT).exists() else None
+    return _read(folder / REPORT)
 
 
 def folder_of(root: Path | None, tenant: Tenant) -> Path | None:
@@ -130,27 +150,34 @@ async def _run(folder: Path, lock: FileLock, state: State, make: Make, tenant: T
             elif (state.done, state.total) != counts:
                 state = replace(state, done=counts[0], total=counts[1])
                 await asyncio.to_thread(state.write, folder)
-        state = replace(state, done=counts[0], total=counts[1], **_ending(work))
-        if state.status == "done":
-            await asyncio.to_thread(_write, folder / REPORT, shown(work.result(), tenant).json())
+        state = replace(state, done=counts[0], total=counts[1], **await _ending(folder, work, tenant))
     except asyncio.CancelledError:
         state = replace(state, status="interrupted")
         work.cancel()
         await asyncio.wait({work})
         raise
     finally:
-        state.write(folder)
-        lock.release()
+        work.cancel()
+        try:
+            state.write(folder)
+        finally:
+            lock.release()
 
 
-def _ending(work: "asyncio.Future[Backtest]") -> dict[str, Any]:
-    """The status of a backtest that has ended, and why it failed."""
+async def _ending(folder: Path, work: "asyncio.Future[Backtest]", tenant: Tenant) -> dict[str, Any]:
+    """The status of a backtest that has ended, and what came out, or why it failed; its report is written."""
     if work.cancelled():
         return {"status": "stopped"}
-    if error := work.exception():
-        logger.info("a backtest failed", exc_info=error)
-        return {"status": "failed", "error": failure_of(error)}
-    return {"status": "done"}
+    error = work.exception()
+    if error is None:
+        made = shown(work.result(), tenant)
+        try:
+            await asyncio.to_thread(_write, folder / REPORT, made.json())
+            return {"status": "done", "summary": made.summary, "change": made.beyond_baseline}
+        except ConfigurationError as failure:
+            error = failure.__cause__ or failure  # the sentence names a folder of the machine
+    logger.info("a backtest failed", exc_info=error)
+    return {"status": "failed", "error": tenant.without_prefix(failure_of(error))}
 
 
 def shown(made: Backtest, tenant: Tenant) -> Backtest:

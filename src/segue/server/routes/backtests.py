@@ -9,7 +9,7 @@ from fastapi import Request
 from pydantic import BaseModel, Field
 
 from ...backtest import Backtest
-from ...backtest.conclusion import Change, conclusion
+from ...backtest.conclusion import conclusion
 from ...backtest.run import Progress
 from ...core.errors import ConfigurationError
 from ...core.records import Json
@@ -115,21 +115,18 @@ def _all(service: Service, tenant: Tenant, language: Language) -> list[Json]:
     found = []
     for folder in service.backtests.folders(folder_of(service.settings.backtests, tenant)):
         try:
-            found.append(_view(folder, language, ("summary",)))
+            found.append(_view(folder, language, whole=False))
         except ConfigurationError as error:
             logger.warning("a backtest cannot be read", extra={"backtest": folder.name, "reason": str(error)})
     return sorted(found, key=lambda view: str(view["created_at"]), reverse=True)
 
 
-def _view(folder: Path, language: Language, parts: tuple[str, ...] = ()) -> Json:
-    """A backtest as it is shown, with these parts of its report, or all of it."""
-    state, report = State.read(folder), read_report(folder)
-    said = ""
-    if report is not None:
-        baseline = report["baseline"]
-        change = Change(baseline["worse"], baseline["better"]) if baseline else None
-        said = conclusion(report["summary"], change, language)
-        report = {name: report[name] for name in parts} if parts else report
+def _view(folder: Path, language: Language, *, whole: bool = True) -> Json:
+    """A backtest as it is shown, with its report, or only the summary of that."""
+    state, said, report = State.read(folder), "", None
+    if state.summary is not None:
+        said = conclusion(state.summary, state.change, language)
+        report = read_report(folder) if whole else {"summary": state.summary}
     return {
         "name": folder.name,
         **{name: getattr(state, name) for name in ("created_at", "status", "done", "total", "error", "asked")},
