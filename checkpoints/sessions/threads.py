@@ -175,10 +175,9 @@ _SAME_TITLE = """
     INSERT INTO titles (thread_id, title) SELECT :thread_id, title FROM titles WHERE thread_id = :parent
 """
 _BRANCHES = """
-    SELECT branches.* FROM branches LEFT JOIN (SELECT thread_id, min(position) AS first FROM tasks GROUP BY thread_id)
-        AS begun USING (thread_id)
+    SELECT * FROM branches
     WHERE root = coalesce((SELECT root FROM branches WHERE thread_id = :thread_id), :thread_id)
-    ORDER BY begun.first
+    ORDER BY (SELECT min(position) FROM tasks WHERE tasks.thread_id = branches.thread_id)
 """
 _RAISE_FLOOR = """
     INSERT INTO leases (thread_id, owner, fence, expires_at) VALUES ('', '', ?, 0)

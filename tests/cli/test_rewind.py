@@ -118,6 +118,14 @@ def test_an_edited_message_continues_in_a_session_of_its_own() -> None:
     assert "you: send a parcel" in run("history", "s").stdout
 
 
+@pytest.mark.parametrize("command", [("fork",), ("edit", "--message", "hello")])
+@pytest.mark.parametrize(("name", "why"), [("s", "There is a session 's' already"), ("a b", "cannot be used")])
+def test_nothing_is_undone_for_a_session_that_cannot_begin(command: tuple[str, ...], name: str, why: str) -> None:
+    refused = run(*command, f"s/{first_id()}", "--undo", "--to", name)
+    assert refused.exit_code != 0 and why in refused.stderr
+    assert run("undo", f"s/{first_id()}").stdout == "Undone: parcel(): brought back the parcel\n"
+
+
 def test_an_edit_is_a_branch_and_names_it() -> None:
     after_call = json.loads(run("timeline", "s", "--json").stdout)[1]["id"]
     edited = run("edit", f"s/{after_call}", "--message", "hello")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date, datetime, time, timedelta, tzinfo
+from functools import cached_property
 from itertools import groupby
 from typing import Annotated, Any
 
@@ -36,7 +37,7 @@ class TaskUsage(Record):
     created_at: Moment = 0.0
     result: Annotated[Json | None, STORED_AS_JSON] = None
 
-    @property
+    @cached_property
     def usage(self) -> Usage | None:
         """What it used; empty where it called no model, None where it has not ended, or that cannot be read."""
         if self.result is None:

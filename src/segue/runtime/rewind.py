@@ -148,6 +148,16 @@ class Rewind:
                 return [*undone, (replace(effect, undo="failed"), {"error": str(error)})]
         return undone
 
+    async def check_new(self, session_id: str) -> None:
+        """Make sure that a name can be that of a new session.
+
+        Raises:
+            InvalidMessage, ThreadExists.
+        """
+        check_session(session_id)
+        if await self._storage.tasks.task_ids(session_id) or await self._sessions.choices(session_id):
+            raise ThreadExists(session_id)
+
     async def fork(
         self, from_session: str, checkpoint_id: str, session_id: str, key: RequestKey | None = None
     ) -> Task | None:
@@ -250,8 +260,7 @@ class Rewind:
         branch = await self._branch_of(session_id, new_session, turn)
         request = replace(_request(tasks[turn], new_session, message), key=key)
         if turn == 0:
-            if await self._storage.tasks.list(thread_id=new_session, limit=1):
-                raise ThreadExists(new_session)
+            await self.check_new(new_session)
             async with _recorded(self._storage.sessions, branch):
                 return await self._starter.start(request)
         before = await self._end_of(session_id, tasks[turn - 1])

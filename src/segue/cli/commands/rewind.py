@@ -103,6 +103,8 @@ def fork(
     settings = for_snapshot(Settings(db, agents), snapshot, required=undo)
 
     async def forked(app: "App") -> "tuple[Reverted, str, Task | None]":
+        if to:
+            await app.rewind.check_new(to)  # before anything is undone
         back = await revert(app, snapshot, undo)
         _check_undone(snapshot, back, settings)
         session = to or app.sessions.new_id()
@@ -166,6 +168,8 @@ def edit(
         from ..views.timeline import effect_lines
 
         async def begun(app: "App") -> "Task":
+            if to:
+                await app.rewind.check_new(to)  # before anything is undone
             if state:
                 await _check_state(app, snapshot, state, settings)
             place = await app.rewind.find(snapshot)
