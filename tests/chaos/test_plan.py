@@ -10,9 +10,10 @@ import pytest
 from segue import tool
 from segue.chaos.findings import KINDS, Finding, Hunted
 from segue.chaos.finished import FILE, Finished
-from segue.chaos.plan import FAULTS, Step, most_effects, planned
+from segue.chaos.hosts import REFUSED, refused_in
+from segue.chaos.plan import FAULTS, Planned, Step, most_effects, planned
 from segue.chaos.report import write_report
-from segue.chaos.traps import REFUSED, read_journal, refused_in
+from segue.chaos.traps import read_journal
 from segue.chaos.world import Change, Comparison
 from segue.core.errors import ConfigurationError
 from segue.tools.adapters.functions import bind_function
@@ -43,6 +44,12 @@ def test_the_same_seed_plans_the_same_runs_and_another_one_others() -> None:
     first = planned(steps, tools, FAULTS, seed=1)
     assert first == planned(steps, tools, FAULTS, seed=1)
     assert any(planned(steps, tools, FAULTS, seed=seed) != first for seed in range(2, 5))
+
+
+def test_a_run_is_known_by_its_name() -> None:
+    steps = [Step("pay#1", "pay", lines=60, changes=[3], hosts=["127.0.0.1:80", "::1:443"], writes=True)]
+    runs = planned(steps, {"pay": bind_function(pay)}, FAULTS)
+    assert [Planned.read(str(run)) for run in runs] == runs
 
 
 def test_a_call_that_only_reads_has_no_effects_and_each_run_has_those_of_the_others() -> None:
@@ -91,6 +98,9 @@ def test_a_refused_host_is_known_in_any_form(asked: str, is_refused: bool) -> No
     [
         "import socket; socket.create_connection(('127.0.0.1', {port}))",
         "import subprocess; subprocess.run(['curl', 'http://127.0.0.1:{port}'])",
+        "import os; os.system('curl http://127.0.0.1:{port}')",
+        "import os; os.execvp('curl', ['curl', 'http://127.0.0.1:{port}'])",
+        "import os; os.posix_spawnp('curl', ['curl', 'http://127.0.0.1:{port}'], os.environ)",
         "import urllib.request; urllib.request.urlopen('http://127.0.0.1:{port}')",
         "import asyncio; asyncio.run(asyncio.open_connection('127.0.0.1', {port}))",
     ],
@@ -101,7 +111,7 @@ def test_a_process_ends_before_it_reaches_a_refused_host(reach: str, tmp_path: P
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.2)
         begin = (
-            "from pathlib import Path; from segue.chaos.traps import Journal, refuse; "
+            "from pathlib import Path; from segue.chaos.hosts import refuse; from segue.chaos.traps import Journal; "
             f"refuse(['127.0.0.1'], Journal(Path({str(tmp_path / 'j')!r}))); "
         )
         code = begin + reach.format(port=server.getsockname()[1])

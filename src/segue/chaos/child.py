@@ -34,7 +34,8 @@ from ..tools.bound_tool import BoundTool, Marked, current_call
 from ..tools.calls.json_values import json_value
 from ..tools.calls.run import TOOLS, unknown_outcome
 from . import processes
-from .traps import REPEAT_SECONDS, REPEATS, Files, Journal, Lines, Network, kill, refuse, stop
+from .hosts import refuse
+from .traps import REPEAT_SECONDS, REPEATS, Files, Journal, Lines, Network, kill, stop
 
 OUT = "out.json"
 JOURNAL = "journal.jsonl"

@@ -22,12 +22,13 @@ from ..rehearsal.cassette import Cassette, write_cassette
 from .child import JOURNAL, OUT
 from .findings import Finding, Hunted, distinct
 from .finished import Finished
+from .hosts import REFUSED
 from .judge import Judge
 from .plan import FAULTS, WATCHED, Planned, Step, planned
 from .processes import Zygote
 from .runs import Run
-from .traps import REFUSED, read_journal
-from .world import Worlds, landed, settled
+from .traps import read_journal
+from .world import Worlds, is_same, landed, settled
 
 MEMORY = "/dev/shm"
 """Where runs are kept that nobody looks at: what a killed process has written stays there, too."""
@@ -88,16 +89,18 @@ class Hunt:
 
     def __enter__(self) -> Self:
         self._zygotes: queue.Queue[Zygote] = queue.Queue()
+        self._all: list[Zygote] = []
         self._opened = ExitStack()
         memory = TemporaryDirectory(prefix="segue-chaos-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
         self._runs = self._folder if self._options.repeat else Path(self._opened.enter_context(memory))
         for _ in range(self._options.jobs):
             zygote = self._opened.enter_context(Zygote("segue.chaos", Path.cwd(), os.environ))
             self._zygotes.put(zygote)
+            self._all.append(zygote)
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._opened.close()
+    def __exit__(self, *error: Any) -> None:
+        self._opened.__exit__(*error)
 
     @property
     def known(self) -> int:
@@ -119,7 +122,8 @@ class Hunt:
         plan = planned([*self._steps.values()], self._tools, options.faults, options.seed)
         if options.repeat:
             first = [finding for finding in first if finding.run == options.repeat]
-            plan = [run for run in plan if str(run) == options.repeat]
+            named = Planned.read(options.repeat)  # its moment may be another one of the same fault, by chance
+            plan = [named] if any((run.label, run.fault) == (named.label, named.fault) for run in plan) else []
             if not plan and not first:
                 raise ConfigurationError(
                     "No run is called '{name}': take one from a finding's command.", name=options.repeat
@@ -136,7 +140,7 @@ class Hunt:
         left = [run for run in plan if str(run) not in self._finished.runs]
         random.Random(self._options.seed).shuffle(left)
         hunted.runs += (done := len(plan) - len(left))
-        with ThreadPoolExecutor(self._options.jobs) as pool:
+        with ThreadPoolExecutor(self._options.jobs) as pool, self._ended_at_once(pool):
             for run, why in zip(left, pool.map(self._one, left), strict=True):
                 on_progress(done := done + 1, len(plan))
                 if why is None:
@@ -144,6 +148,17 @@ class Hunt:
                 else:
                     hunted.runs += 1
                     hunted.failed |= {str(run): why} if why else {}
+
+    @contextmanager
+    def _ended_at_once(self, pool: ThreadPoolExecutor) -> Iterator[None]:
+        """After an error, or Ctrl-C, end the runs that go on."""
+        try:
+            yield
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for zygote in self._all:
+                zygote.kill()
+            raise
 
     def _one(self, run: Planned) -> str | None:
         """Carry out a run and keep what it shows; returns why it failed, or None where there is no time for it."""
@@ -204,7 +219,7 @@ class Hunt:
         self._judge.learn(again := self._carried_out(Planned("", "")))
         for step in self._steps.values():
             yield from self._judge.of_step(step, namespace, [*whole.journal])
-        yield from self._judge.invariant(Planned("", "none"), again)
+        yield from self._judge.undisturbed([*self._steps.values()], whole, again)
 
     @property
     def _wait(self) -> float:
@@ -228,7 +243,7 @@ class Hunt:
                     now = world.snapshot()
                 running = [each for each in read_journal(Path(orders["folder"], JOURNAL)) if each["moment"] == "run"]
                 label, line = running[-1]["label"], line + 1 if running[-1]["label"] == label else 1
-                if line > 1 and now != last:
+                if line > 1 and not is_same(now, last):
                     self._steps[label].changes.append(line)
                 last = now
                 os.kill(pid, signal.SIGCONT)
@@ -305,7 +320,7 @@ def _landing(world: Any) -> float:
     found = landed(world, now, LANDING)
     if found.seconds:
         return found.seconds
-    return time.monotonic() - began if found.snapshot != now else 0.0
+    return 0.0 if is_same(found.snapshot, now) else time.monotonic() - began
 
 
 def _log(folder: Path) -> str:

@@ -1,8 +1,9 @@
 """What a run shows of the tool whose call had the fault."""
 
 import json
+import shlex
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..core.records import Json
@@ -32,6 +33,7 @@ class Judge:
         self._comparison = Comparison()
         self._undisturbed: list[Run] = []
         self._unknown: dict[str, Run] = {}
+        self._is_broken = False
         self._lock = threading.RLock()
 
     def learn(self, undisturbed: Run) -> None:
@@ -76,10 +78,15 @@ class Judge:
             yield from self._results(planned, run)
 
     def invariant(self, planned: Planned, run: Run) -> Iterator[Finding]:
-        """What the world's own check says."""
-        check = getattr(run.world, "check", None)
-        if check is not None and (said := check(run.before, run.after, run.effects)):
-            yield self._finding(planned, "invariant", "broken", NOTHING, run.journal, said=str(said))
+        """What the world's own check says, unless it says so of every run."""
+        if not self._is_broken and (said := run.world.check(run.before, run.after, run.effects)):
+            yield self._finding(planned, "invariant", "broken", NOTHING, run.journal, said=said)
+
+    def undisturbed(self, steps: Sequence[Step], first: Run, again: Run) -> Iterator[Finding]:
+        """What the world's own check says without a fault: it is the call's after which the invariant was broken."""
+        label = _breaking(steps, first) if again.world.check(again.before, again.after, again.effects) else ""
+        yield from self.invariant(Planned(label, "none"), again)
+        self._is_broken = bool(label)
 
     def undone(self, planned: Planned, step: Step, first: str, undo: tuple[Any, Any], run: Run) -> Iterator[Finding]:
         """Compare what an undo changed, from one snapshot to the other, with what its call did in another namespace."""
@@ -167,5 +174,15 @@ class Judge:
         self, planned: Planned, kind: str, sentence: str, change: Change, journal: Any, **slots: object
     ) -> Finding:
         run = str(planned)
-        repeat = f"{self._command} --repeat '{run}'"
+        repeat = f"{self._command} --repeat {shlex.quote(run)}"
         return Finding(planned.tool, kind, planned.fault, run, sentence, slots, change, tuple(journal), repeat)
+
+
+def _breaking(steps: Sequence[Step], run: Run) -> str:
+    """The last call before which the invariant held, and after which it did not; else the last one."""
+    found, was_broken = steps[-1].label, bool(run.world.check(run.before, run.before, []))
+    for number, step in enumerate(steps, start=1):
+        is_broken = bool(run.world.check(run.before, step.after, run.effects[:number]))
+        found = step.label if is_broken and not was_broken else found
+        was_broken = is_broken
+    return found

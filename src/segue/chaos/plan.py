@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from ..core.records import Json
 from ..core.tools import Tool
@@ -35,6 +35,14 @@ class Planned:
     def __str__(self) -> str:
         name = self.tool if self.fault == "none" else self.label
         return "/".join(filter(None, [name, self.fault, str(self.at or ""), self.host]))
+
+    @classmethod
+    def read(cls, name: str) -> Self:
+        """The run of this name."""
+        label, _, rest = name.partition("/")
+        fault, _, rest = rest.partition("/")
+        at, _, host = rest.partition("/")
+        return cls(label, fault, int(at), host) if at.isdecimal() else cls(label, fault, 0, rest)
 
     @property
     def tool(self) -> str:

@@ -15,6 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -47,9 +48,17 @@ class Zygote:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         assert self._process.stdin and self._process.stdout
-        self._process.stdin.close()
+        if kind is not None:
+            self.kill()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
+
+    def kill(self) -> None:
+        """End the process and all that it has started, which are a session of their own."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def fork(self, orders: Mapping[str, Any]) -> int:
         """Start a child; returns its process id."""

@@ -2,24 +2,23 @@
 
 import os
 import shlex
-import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
 from ..app import App
-from ..core.agents import is_production, refused_hosts
+from ..core.agents import production_file
 from ..core.errors import ConfigurationError, UnknownOption
 from ..core.tools import Tool
 from ..rehearsal.cassette import Cassette
 from ..rehearsal.cassette.cassette import dump
 from ..rehearsal.cassette.recorder import read_session
 from .findings import Hunted
+from .hosts import hosts_of, refusing, with_addresses
 from .hunt import Hunt, HuntOptions, Progress
 from .plan import FAULTS, most_effects
 from .scenarios import record_scenarios
@@ -73,7 +72,7 @@ class Chaos:
                 raise UnknownOption(name, FAULTS)
         self._sessions, self._tools, self._options, self._command = sessions, tools, options, command
         self._worlds = load(options.world)
-        self._refused = [*options.refused, *refused_hosts(options.agents)]
+        self._refused = hosts_of(options.refused, options.agents)
         self._jobs = _jobs(options.jobs, self._worlds)
 
     @property
@@ -106,17 +105,18 @@ class Chaos:
             until=time.monotonic() + given.seconds,
             seed=given.seed,
             jobs=self._jobs,
-            refused=[*_with_addresses(self._refused)],
+            refused=[*with_addresses(self._refused)],
             fresh=given.fresh,
         )
         whole = Hunted(seed=given.seed)
-        for words, cassette in self._sessions.items():
-            own = replace(options, digest=self._digest(cassette))
-            system, folder, command = (given.agents, self._worlds), given.output, self._repeat(words)
-            with Hunt(cassette, self._tools, *system, folder, command, own) as hunt:
-                if hunt.known:
-                    on_resumed(hunt.known)
-                whole += hunt.run(on_progress)
+        with refusing(options.refused):
+            for words, cassette in self._sessions.items():
+                own = replace(options, digest=self._digest(cassette))
+                system, folder, command = (given.agents, self._worlds), given.output, self._repeat(words)
+                with Hunt(cassette, self._tools, *system, folder, command, own) as hunt:
+                    if hunt.known:
+                        on_resumed(hunt.known)
+                    whole += hunt.run(on_progress)
         return whole
 
     def _repeat(self, session: Words) -> str:
@@ -148,8 +148,8 @@ async def prepare(
         ConfigurationError: as `Chaos`, or a tool cannot be hunted.
         UnknownThread, TaskError, UnknownWorkflow, UnknownScenario.
     """
-    if is_production(options.agents):
-        raise ConfigurationError("{file} says production = true: name that of a staging system.", file=options.agents)
+    if file := production_file(options.agents):
+        raise ConfigurationError("{file} says production = true: name that of a staging system.", file=file)
     for name in app.agents:
         await app.agents.prepare(app.agents.agent(name))
     found: dict[Words, Cassette] = {(name,): await read_session(app, name) for name in sessions}
@@ -182,14 +182,6 @@ def _jobs(given: int | None, worlds: Worlds) -> int:
 
 def _calls(cassette: Cassette) -> list[str]:
     return [call.name for turn in cassette.turns for call in turn.tool_calls]
-
-
-def _with_addresses(hosts: Sequence[str]) -> Iterator[str]:
-    """The hosts, and the addresses that their names have now."""
-    yield from hosts
-    for host in hosts:
-        with suppress(OSError):
-            yield from {str(found[4][0]) for found in socket.getaddrinfo(host, None)} - {host}
 
 
 def _own_files(*folders: Path) -> list[Path]:

@@ -9,14 +9,14 @@ from ..core.records import Json
 from . import evidence
 from .child import DATABASE, JOURNAL
 from .traps import read_journal
-from .world import Snapshot
+from .world import Outside, Snapshot
 
 
 @dataclass(frozen=True)
 class Run:
     """What a run left. `landing` is how many seconds after a check's answer an effect arrived."""
 
-    world: Any
+    world: Outside
     namespace: str
     before: Any
     after: Any
@@ -26,7 +26,7 @@ class Run:
 
     @classmethod
     def read(
-        cls, folder: Path, world: Any, namespace: str, before: Any, after: Any, landing: float | None = None
+        cls, folder: Path, world: Outside, namespace: str, before: Any, after: Any, landing: float | None = None
     ) -> "Run":
         """The run of a folder."""
         journal, calls = read_journal(folder / JOURNAL), evidence.calls(folder / DATABASE)

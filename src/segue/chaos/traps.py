@@ -2,22 +2,20 @@
 
 import json
 import os
-import re
 import resource
 import signal
 import socket
+import ssl
 import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-REFUSED = 75
-"""The exit code of a process that reached for a host that is never to be reached."""
 REPEATS = 40
 """How often a call is repeated that is not marked; fewer where it takes long."""
 REPEAT_SECONDS = 3.0
@@ -175,8 +173,8 @@ class Network:
             return connect(sock, address)
 
         real.connect = connecting
-        for name in ("recv", "recv_into"):
-            setattr(real, name, self._receiving(getattr(real, name)))
+        for kind, name in ((real, "recv"), (real, "recv_into"), (ssl.SSLSocket, "read")):
+            setattr(kind, name, self._receiving(getattr(kind, name)))
 
     def _receiving(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def receive(sock: Any, *arguments: Any) -> Any:
@@ -194,44 +192,3 @@ class Network:
             return given
 
         return receive
-
-
-def refuse(hosts: Sequence[str], journal: Journal) -> None:
-    """From now on, end this process before it connects to one of these hosts, or looks its name up.
-
-    It sees what Python code asks for, and the arguments of programs that it starts; not connections of a C library.
-    """
-    if not hosts:
-        return
-
-    def watch(event: str, arguments: tuple[Any, ...]) -> None:
-        if event in _REACHING and (host := refused_in(_asked(event, arguments), hosts)):
-            journal.write("refused", host=host)
-            os._exit(REFUSED)
-
-    sys.addaudithook(watch)
-
-
-_REACHING = (
-    *("socket.connect", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo", "socket.gethostbyname"),
-    "subprocess.Popen",
-)
-
-
-def _asked(event: str, arguments: tuple[Any, ...]) -> list[str]:
-    """The hosts that an event names, or the words of a command."""
-    if event == "subprocess.Popen":
-        words = arguments[1]
-        return [words] if isinstance(words, str) else [os.fsdecode(word) for word in words]
-    asked = arguments[0] if event in ("socket.getaddrinfo", "socket.gethostbyname") else arguments[1]
-    host = asked[0] if isinstance(asked, tuple) else asked
-    return [host.decode("ascii", "replace") if isinstance(host, bytes) else str(host)]
-
-
-def refused_in(asked: Sequence[str], hosts: Sequence[str]) -> str:
-    """The first of the hosts that is named in a text, as itself or with a subdomain; empty if none is."""
-    for host in hosts:
-        pattern = re.compile(rf"(?<![\w-]){re.escape(host)}(?![\w.-]*\w)", re.IGNORECASE)
-        if any(pattern.search(text) for text in asked):
-            return host
-    return ""

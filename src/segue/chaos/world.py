@@ -9,8 +9,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from datetime import date, timedelta
+from datetime import time as time_of_day
+from decimal import Decimal
+from pathlib import Path, PurePath
+from traceback import extract_tb
 from typing import Any, Protocol, Self
+from uuid import UUID
 
 from ..core.errors import ConfigurationError
 from ..prompts.catalogue import chaos_text
@@ -30,6 +35,8 @@ _SCRUBBED = re.compile(
 )
 _DAY = 86_400
 _POLL = 0.05
+LONGEST = 30.0
+"""Seconds that a world may go on changing after a call."""
 
 
 class World(Protocol):
@@ -52,17 +59,75 @@ class Worlds:
     build: Callable[..., Any]
     takes_namespace: bool
 
-    def of(self, namespace: str) -> Any:
-        """The world of a run, as it is before it."""
-        world = self.build(namespace=namespace) if self.takes_namespace else self.build()
-        if hasattr(world, "reset"):
-            world.reset()
+    def of(self, namespace: str) -> "Outside":
+        """The world of a run, as it is before it.
+
+        Raises:
+            ConfigurationError: it cannot be made or reset.
+        """
+        taken = {"namespace": namespace} if self.takes_namespace else {}
+        world = Outside(_asked("__init__", lambda: self.build(**taken)))
+        world.reset()
         return world
 
-    def environment(self, world: Any, namespace: str) -> dict[str, str]:
+    def environment(self, world: "Outside", namespace: str) -> dict[str, str]:
         """The environment variables of the run's processes."""
-        given = world.environment() if hasattr(world, "environment") else {}
-        return {**given, "SEGUE_CHAOS_NAMESPACE": namespace} if self.takes_namespace else dict(given)
+        given = world.environment()
+        return {**given, "SEGUE_CHAOS_NAMESPACE": namespace} if self.takes_namespace else given
+
+
+class Outside:
+    """A user's world. What is missing there does nothing, and an error says where it was raised.
+
+    Raises:
+        ConfigurationError: by each method, where the world's raises an exception.
+    """
+
+    def __init__(self, world: Any) -> None:
+        self._world = world
+
+    def reset(self) -> None:
+        if hasattr(self._world, "reset"):
+            _asked("reset", self._world.reset)
+
+    def environment(self) -> dict[str, str]:
+        given = _asked("environment", self._world.environment) if hasattr(self._world, "environment") else {}
+        return {str(name): str(value) for name, value in given.items()}
+
+    def snapshot(self) -> Any:
+        """What exists now, as JSON: a copy, since a world may return a list that it changes later."""
+        return _asked("snapshot", lambda: json.loads(json.dumps(self._world.snapshot(), default=_json)))
+
+    def check(self, before: Any, after: Any, effects: Sequence[Any]) -> str:
+        """How an invariant is broken; empty if none is."""
+        if not hasattr(self._world, "check"):
+            return ""
+        return str(_asked("check", lambda: self._world.check(before, after, effects)) or "")
+
+
+def _asked(method: str, ask: Callable[[], Any]) -> Any:
+    try:
+        return ask()
+    except ConfigurationError:
+        raise
+    except Exception as error:
+        frames = [frame for frame in extract_tb(error.__traceback__) if frame.filename != __file__]
+        own = [frame for frame in frames if "site-packages" not in frame.filename] or frames
+        raise ConfigurationError(
+            "The world's `{method}` fails at {place}: {error}.",
+            method=method,
+            place=f"{own[-1].filename}:{own[-1].lineno}" if own else "its call",
+            error=f"{type(error).__name__}: {error}".rstrip("."),
+        ) from error
+
+
+def _json(value: Any) -> Any:
+    """What JSON has not, in a form that is the same each time."""
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=repr)
+    if isinstance(value, date | time_of_day | timedelta | Decimal | UUID | PurePath | bytes):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is not JSON: return dicts, lists, texts and numbers")
 
 
 def load(text: str) -> Worlds:
@@ -105,13 +170,31 @@ def worlds_of(found: Any) -> Worlds:
 
 
 def settled(world: Any, seconds: float = 0.0) -> Any:
-    """The snapshot once it has not changed for a moment, after `seconds` at least."""
+    """The snapshot once it has not changed for a moment, after `seconds` at least.
+
+    Raises:
+        ConfigurationError: it goes on changing.
+    """
     earliest, last = time.monotonic() + seconds, world.snapshot()
     while True:
         time.sleep(_POLL)
-        if (now := world.snapshot()) == last and time.monotonic() >= earliest:
+        is_settled = is_same(now := world.snapshot(), last)
+        if is_settled and time.monotonic() >= earliest:
             return now
+        if not is_settled and time.monotonic() > earliest + LONGEST:
+            items = Comparison().items
+            raise ConfigurationError(
+                "The world does not come to rest in {seconds} seconds: leave out of its snapshot what changes by "
+                "itself. Last it was this: {change}.",
+                seconds=int(LONGEST),
+                change=Change.between(items(last), items(now)).described(),
+            )
         last = now
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two snapshots differ by times and ids at most."""
+    return bool(one == other or Comparison().items(one) == Comparison().items(other))
 
 
 @dataclass
@@ -126,11 +209,11 @@ def landed(world: Any, before: Any, seconds: float) -> Landed:
     """Wait up to `seconds` until the world differs from `before`, then until it is settled."""
     began = time.monotonic()
     now = world.snapshot()
-    if now != before:
+    if not is_same(now, before):
         return Landed(settled(world), 0.0)
     while time.monotonic() - began < seconds:
         time.sleep(_POLL)
-        if world.snapshot() != before:
+        if not is_same(world.snapshot(), before):
             took = time.monotonic() - began
             return Landed(settled(world), took)
     return Landed(world.snapshot(), 0.0)

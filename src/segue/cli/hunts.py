@@ -17,6 +17,7 @@ async def prepared(
     Raises:
         ConfigurationError: there are neither, or no agents file; or as `prepare`.
     """
+    from ..chaos.hosts import hosts_of, refusing, with_addresses
     from ..chaos.run import prepare
     from ..core.errors import ConfigurationError
 
@@ -24,8 +25,9 @@ async def prepared(
         raise ConfigurationError("Name the agents file whose tools are run, with --agents.")
     if not sessions and not scenarios:
         raise ConfigurationError("Name sessions, or scenarios with --scenarios.")
-    if sessions:
-        async with settings.reading() as app:
-            return await prepare(app, sessions, scenarios, given, places(settings))
-    async with Settings(":memory:", settings.agents_file).opened() as app:
-        return await prepare(app, sessions, scenarios, given, ["--agents", settings.agents_file])
+    with refusing([*with_addresses(hosts_of(given.refused, given.agents))]):
+        if sessions:
+            async with settings.reading() as app:
+                return await prepare(app, sessions, scenarios, given, places(settings))
+        async with Settings(":memory:", settings.agents_file).opened() as app:
+            return await prepare(app, sessions, scenarios, given, ["--agents", settings.agents_file])

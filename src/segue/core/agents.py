@@ -282,26 +282,42 @@ class Agent(BaseModel):
         return schema and check_schema(schema)
 
 
-def is_production(path: str | Path) -> bool:
-    """Whether an agents file says `production = true`: its tools have effects that no test may have.
+def production_file(path: str | Path) -> Path | None:
+    """The one of an agents file and its older ones that says `production = true`: no test may have its tools' effects.
 
     Raises:
         ConfigurationError: it cannot be read.
     """
-    return bool(read_file(Path(path)).get("production", False))
+    return next((file for file, whole in _with_older_files(Path(path)).items() if whole.get("production")), None)
 
 
 def refused_hosts(path: str | Path) -> list[str]:
-    """The hosts that an agents file lists as `refuse_hosts`: no test may reach them.
+    """The hosts that an agents file and its older ones list as `refuse_hosts`: no test may reach them.
 
     Raises:
         ConfigurationError: it cannot be read, or that is not a list of names.
     """
-    names = read_file(Path(path)).get("refuse_hosts", [])
+    return [name for file, whole in _with_older_files(Path(path)).items() for name in _hosts(whole, file)]
+
+
+def _with_older_files(path: Path) -> dict[Path, dict[str, Any]]:
+    """The tables of an agents file, of those in its list `older`, and of theirs."""
+    found: dict[Path, dict[str, Any]] = {}
+    left = [path]
+    while left:
+        file = left.pop()
+        if file.resolve() not in [known.resolve() for known in found]:
+            found[file] = read_file(file)
+            left += [file.parent / name for name in _older_files(found[file], file)]
+    return found
+
+
+def _hosts(whole: Mapping[str, Any], file: Path) -> list[str]:
+    names = whole.get("refuse_hosts", [])
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise ConfigurationError(
             '`refuse_hosts` in the agents file {file} is a list of hosts: refuse_hosts = ["api.example.com"].',
-            file=path,
+            file=file,
         )
     return names
 

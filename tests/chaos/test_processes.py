@@ -1,0 +1,41 @@
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from segue.chaos.processes import Zygote
+
+SERVER = """
+import time
+from segue.chaos import processes
+
+processes.serve(lambda orders: time.sleep(60))
+"""
+
+
+def _wait(zygote: Zygote, pid: int) -> None:
+    with pytest.raises(RuntimeError, match="ended"):
+        zygote.wait(pid)
+
+
+def _is_there(pid: int) -> bool:
+    state = Path(f"/proc/{pid}/stat")
+    return state.exists() and state.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def test_after_an_interruption_no_process_is_waited_for_and_none_is_left(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(SERVER)
+    began, pids = time.monotonic(), []
+    with pytest.raises(KeyboardInterrupt), Zygote("server", tmp_path, os.environ) as zygote:
+        pids.append(zygote.fork({"folder": str(tmp_path)}))
+        waiting = threading.Thread(target=_wait, args=(zygote, pids[0]))
+        waiting.start()
+        time.sleep(0.2)
+        raise KeyboardInterrupt
+    waiting.join()
+    assert time.monotonic() - began < 20
+    while any(map(_is_there, pids)) and time.monotonic() - began < 20:
+        time.sleep(0.02)
+    assert not any(map(_is_there, pids))
