@@ -235,7 +235,21 @@ async def test_a_report_that_cannot_be_written_is_a_failure(tmp_path: Path) -> N
         return Backtest(tasks=[])
 
     await begin(folder, {}, make, Tenant("alpha"))
-    assert (State.read(folder).status, State.read(folder).error) == ("failed", "IsADirectoryError")
+    state = State.read(folder)
+    assert (state.status, state.error) == ("failed", "The file backtest.json cannot be written: Is a directory.")
+
+
+def test_one_that_cannot_be_stored_leaves_its_name_free(
+    client: httpx.Client, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("segue.rehearsal.text_file.os.replace", full)
+        refused = client.post("/api/backtests", json={"name": "unstored"})
+    assert refused.status_code == 422 and "No space left" in refused.text and str(folder) not in refused.text
+    assert run(client, "unstored", sessions=["mine"], model="recorded")["status"] == "done"
 
 
 async def test_a_failure_names_sessions_as_the_key_knows_them(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, Literal, Self
 
 from filelock import FileLock, Timeout
@@ -86,7 +87,18 @@ def _read(file: Path) -> Json:
 
 
 def _write(file: Path, form: Json) -> None:
-    replace_text(file, json.dumps(form, ensure_ascii=False, indent=2) + "\n")
+    """Write a file.
+
+    Raises:
+        ConfigurationError: it cannot be written; the sentence names no folder of the machine.
+    """
+    try:
+        replace_text(file, json.dumps(form, ensure_ascii=False, indent=2) + "\n")
+    except ConfigurationError as error:
+        reason = error.params.get("reason", "")
+        raise ConfigurationError(
+            "The file {file} cannot be written: {reason}.", file=file.name, reason=reason
+        ) from error
 
 
 def read_report(folder: Path) -> Json:
@@ -125,12 +137,18 @@ def begin(folder: Path, asked: Json, make: Make, tenant: Tenant) -> Coroutine[An
 
     Raises:
         FileExistsError: there is one of that name.
+        ConfigurationError: its state cannot be written; there is no new folder.
     """
     folder.mkdir(parents=True)
     lock = _lock(folder)
     lock.acquire(timeout=0)
     state = State(created_at=datetime.now(UTC).isoformat(timespec="seconds"), asked=asked)
-    state.write(folder)
+    try:
+        state.write(folder)
+    except ConfigurationError:
+        lock.release()
+        rmtree(folder, ignore_errors=True)
+        raise
     return _run(folder, lock, state, make, tenant)
 
 
@@ -175,7 +193,7 @@ async def _ending(folder: Path, work: "asyncio.Future[Backtest]", tenant: Tenant
             await asyncio.to_thread(_write, folder / REPORT, made.json())
             return {"status": "done", "summary": made.summary, "change": made.beyond_baseline}
         except ConfigurationError as failure:
-            error = failure.__cause__ or failure  # the sentence names a folder of the machine
+            error = failure
     logger.info("a backtest failed", exc_info=error)
     return {"status": "failed", "error": tenant.without_prefix(failure_of(error))}
 
