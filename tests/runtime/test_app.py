@@ -1,6 +1,7 @@
 """The app over a real database: threads, tasks, events, and going on in another opening of it."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import segue
 from segue.app import App
 from segue.checkpoints.open import open_storage
+from segue.checkpoints.tables.event_log import EventLog
 from segue.core.agents import Agent, Budget
 from segue.core.errors import (
     ConfigurationError,
@@ -28,6 +30,7 @@ from segue.core.events import Event
 from segue.graphs.react import graph as react
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 from tests.loopback import LoopbackServer, RefuseResponseFormat, Status, Text
+from tests.polling import until
 
 BEIJING = "帮我规划一个北京3日游，包括景点和美食"
 
@@ -155,6 +158,30 @@ async def test_a_session_whose_task_has_ended_is_waited_for_until_its_owner_lets
     await leases.release("s", fence)
     assert (await asked).answer == "two"
     await storage.close()
+
+
+async def test_deltas_come_before_what_was_stored_after_them(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counter, pages = Counter(), EventLog.pages
+    async with segue.open(database) as app:
+        app.register(agent_of([call_tool(("add", {"number": 1}))], tools=(counter.add,)))
+        counter.gate.clear()
+        row = await app.start("go", session_id="s", agent="a")
+        await counter.entered.wait()
+        await app.pause(row["task_id"])
+
+        async def is_paused() -> bool:
+            return bool((await app.tasks())[0]["status"] == "paused")
+
+        async def late(log: EventLog, task_id: str, after: int = 0) -> AsyncIterator[list[Event]]:
+            counter.gate.set()
+            await until(is_paused)
+            async for page in pages(log, task_id, after):
+                yield page
+
+        monkeypatch.setattr(EventLog, "pages", late)
+        events = [event async for event in app.follow(row["task_id"])]
+    assert "thinking" in types(events)
+    assert types(events)[-2:] == ["state_changed", "paused"]
 
 
 async def test_a_paused_task_goes_on_elsewhere_and_nothing_runs_twice(database: Path) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import nullcontext
+from contextlib import aclosing, nullcontext
 from functools import partial
 
 from ..core.errors import DatabaseDamaged
@@ -41,10 +41,14 @@ class EventStream:
         ):
             run = runner.run_of(task_id)
             live, written = run is not None, run.partial if run and so_far else ""
-            seen = after
-            async for event in self._stored(task_id, after, notice, deltas, waits=not live, streams=streams):
-                seen = event.seq or seen
-                yield event
+            seen, newest = after, run.stored if run else 0
+            stored = self._stored(task_id, after, notice, deltas, waits=not live, streams=streams)
+            async with aclosing(stored):
+                async for event in stored:
+                    if newest and event.seq > newest:
+                        break  # it is in the queue, behind the deltas that came before it
+                    seen = event.seq or seen
+                    yield event
             if written:
                 yield Token(task_id=task_id, content=written)
             if live:
