@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -12,6 +14,17 @@ import time
 from segue.chaos import processes
 
 processes.serve(lambda orders: time.sleep(60))
+"""
+
+ASK = """
+import os
+from pathlib import Path
+from segue.chaos.processes import Zygote
+
+with Zygote("server", Path.cwd(), os.environ) as zygote:
+    pid = zygote.fork({"folder": "."})
+    print(pid, flush=True)
+    zygote.wait(pid)
 """
 
 
@@ -39,3 +52,18 @@ def test_after_an_interruption_no_process_is_waited_for_and_none_is_left(tmp_pat
     while any(map(_is_there, pids)) and time.monotonic() - began < 20:
         time.sleep(0.02)
     assert not any(map(_is_there, pids))
+
+
+def test_a_killed_process_leaves_none_that_it_waits_for(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(SERVER)
+    with subprocess.Popen(
+        [sys.executable, "-c", ASK], cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as asking:
+        assert asking.stdout
+        pid = int(asking.stdout.readline())
+        time.sleep(0.2)
+        asking.kill()
+    began = time.monotonic()
+    while _is_there(pid) and time.monotonic() - began < 20:
+        time.sleep(0.02)
+    assert not _is_there(pid)

@@ -245,7 +245,7 @@ class FaultyTool(Marked):
         value: Any = None
         journal.write("run", label=self._label)
         for number in range(self._times()):
-            if number and self._took_long():
+            if number > 1 and self._took_long():  # one repetition there is, however long it takes
                 break
             lines = self._lines(arguments)
             self._disturb(network)

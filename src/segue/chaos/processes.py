@@ -9,6 +9,7 @@ killed).
 import gc
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -95,6 +96,15 @@ def serve(work: Callable[[dict[str, Any]], None]) -> None:
     """
     gc.freeze()
     left: set[int] = set()
+    try:
+        _answer(work, left)
+    finally:
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+
+
+def _answer(work: Callable[[dict[str, Any]], None], left: set[int]) -> None:
+    """Answer each request; `left` are the children that have not ended."""
     for line in sys.stdin:
         request = json.loads(line)
         if "fork" in request:
@@ -106,8 +116,6 @@ def serve(work: Callable[[dict[str, Any]], None]) -> None:
                 left.discard(request["wait"])
         sys.stdout.write(json.dumps(reply) + "\n")
         sys.stdout.flush()
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
 
 
 def _fork(orders: dict[str, Any], work: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
@@ -137,7 +145,11 @@ def _redirect(log: Path) -> None:
 
 def _wait(pid: int, seconds: float) -> dict[str, Any]:
     deadline = time.monotonic() + seconds
+    asking = select.poll()
+    asking.register(sys.stdin.fileno(), 0)
     while True:
+        if asking.poll(0):
+            sys.exit("The process that asks has ended.")
         found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
         if found and os.WIFSTOPPED(status):
             return {"status": "stopped"}
