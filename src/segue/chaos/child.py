@@ -216,6 +216,7 @@ class FaultyTool(Marked):
         self._tool = tool
         self._executor = executor
         self._label = label
+        self._beside: threading.Thread | None = None
         self.name, self.spec = tool.name, tool.spec
         if isinstance(tool, Marked):
             self.marks = tool.marks
@@ -253,6 +254,8 @@ class FaultyTool(Marked):
                 with lines.watched(), files.watched():
                     value = await self._tool.call(arguments)
             finally:
+                if self._beside is not None:  # it may have waited for what this call held
+                    await asyncio.to_thread(self._beside.join, BESIDE)
                 network.refused, network.silent, network.reset = "", False, False
                 about = {"hosts": network.seen, "hung": network.hung, "writes": files.written}
                 journal.write("ran", label=self._label, lines=lines.count, **about)
@@ -304,9 +307,9 @@ class FaultyTool(Marked):
             with suppress(Exception):  # that of a worker whose outcome nobody takes
                 asyncio.run(self._tool.call(arguments))
 
-        beside = threading.Thread(target=contextvars.copy_context().run, args=(call,), daemon=True)
-        beside.start()
-        beside.join(BESIDE)
+        self._beside = threading.Thread(target=contextvars.copy_context().run, args=(call,), daemon=True)
+        self._beside.start()
+        self._beside.join(BESIDE)
 
 
 def _linger() -> None:

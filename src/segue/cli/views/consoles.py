@@ -93,7 +93,7 @@ class _TrimmedConsole(Console):
         return None
 
 
-_PADDING = re.compile(r" +\n")
+_PADDING = re.compile(r"(?<! ) +\n")
 
 
 def _console(stream: TextIO, *, stderr: bool) -> Console:
