@@ -105,10 +105,10 @@ def test_a_backtest_says_what_changed_agents_would_do_otherwise(folder: Path, mo
     at = ["--db", "segue.db", "--agents"]
     assert "the recorded task would go the same way" in run("backtest", "s1", *at, "agents.toml")
     assert '"coverage": 1.0' in run("backtest", "--since", "1d", "--json", *at, "agents.toml")
-    (folder / "agents.toml").write_text(AGENTS.replace("find_order", "look_order"), encoding="utf-8")
-    tools = TOOLS.replace("find_order", "look_order")
+    (folder / "agents.toml").write_text(AGENTS.replace("find_order", "look_up_order"), encoding="utf-8")
+    tools = TOOLS.replace("find_order", "look_up_order")
     (folder / "replayed_shop.py").write_text(tools, encoding="utf-8")
     monkeypatch.delitem(sys.modules, "replayed_shop")
     said = run("backtest", "s1", *at, "agents.toml", code=1)
-    assert "other effects: Where is order 17?" in said and 'now:  look_order({"number": 17' in said
+    assert "other effects: Where is order 17?" in said and 'now:  look_up_order({"number": 17' in said
     assert (folder / "effects").read_text(encoding="utf-8") == "17\n"
