@@ -278,7 +278,7 @@ class Comparison:
     def items(self, snapshot: Any, namespace: str = "") -> Items:
         """What the snapshot holds."""
         found: Items = Counter()
-        self._collect(json.loads(json.dumps(snapshot, default=str)), "", namespace, found)
+        self._collect(snapshot, "", namespace, found)
         return found
 
     def _collect(self, value: Any, path: str, namespace: str, found: Items) -> None:

@@ -31,6 +31,7 @@ WITHOUT_KEYS = "without.keys"
 TICK_SECONDS = 0.5
 
 Make = Callable[[Progress], Awaitable[Backtest]]
+Status = Literal["running", "done", "stopped", "failed", "interrupted"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,7 @@ class State:
 
     created_at: str
     asked: Json
-    status: Literal["running", "done", "stopped", "failed", "interrupted"] = "running"
+    status: Status = "running"
     done: int = 0
     total: int = 0
     error: str = ""

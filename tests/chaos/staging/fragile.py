@@ -32,17 +32,6 @@ async def order_paint(colour: str) -> str:
     return str(answer.json()["accepted"])
 
 
-@tool(timeout=20)
-async def order_glass(size: int) -> str:
-    """Order glass. It does not say what it means that it is cancelled while it waits."""
-    async with httpx.AsyncClient(timeout=3) as client:
-        try:
-            answer = await client.post(place.url("orders"), json={"glass": size})
-        except (httpx.ReadTimeout, httpx.ReadError) as error:
-            raise UnknownOutcome("the supplier did not answer") from error
-    return str(answer.json()["accepted"])
-
-
 @tool
 def write_twice(name: str, text: str) -> str:
     """Write a file, then list it: the disk is full between the two."""

@@ -3,7 +3,7 @@
 import asyncio
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from fastapi import Request
 from pydantic import BaseModel, Field
@@ -14,7 +14,7 @@ from ...backtest.run import Progress
 from ...core.errors import ConfigurationError
 from ...core.records import Json
 from ...prompts.language import Language
-from ..backtests import State, begin, folder_of, read_report, request_stop
+from ..backtests import State, Status, begin, folder_of, read_report, request_stop
 from ..errors import JsonResponse, LongJsonResponse, Problem, language_of, not_found
 from ..log_config import logger
 from ..readers.backtests import BacktestRequest, options_of
@@ -34,9 +34,7 @@ class BacktestView(BaseModel):
 
     name: str = Field(examples=["brief"])
     created_at: str
-    status: Literal["running", "done", "stopped", "failed", "interrupted"] = Field(
-        description="interrupted: its process ended meanwhile"
-    )
+    status: Status = Field(description="interrupted: its process ended meanwhile")
     done: int = Field(description="tasks that were answered anew")
     total: int = Field(description="tasks; 0 while they are looked for")
     error: str = Field(description="why it failed")
