@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 TYPES := build/types
 DB := segue.db
 TASKS := 2000
+SECONDS := 150
 PARALLEL := --dist loadfile --no-loadscope-reorder
 # Processes and browsers depend on the machine: a test that fails is tried once more, and shown. A finding stays a failure.
 RETRY := --reruns 1 --rerun-except FINDING --rerun-show-tracebacks -raR
@@ -18,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo docs test test-slow test-whole test-postgres crash mutants check e2e types studio bench bench-serve bench-scale bench-storage bench-workers lock clean
+.PHONY: help demo docs test test-slow test-whole test-postgres crash mutants check e2e types studio bench bench-quick bench-serve bench-scale bench-storage bench-workers lock clean
 
 help: ## list these targets
 	@awk -F ':.* ## ' '/^[a-z0-9-]+:.* ## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +79,9 @@ studio: $(VENV)/.studio ## open the graphs in LangGraph Studio, on this machine 
 
 bench: $(VENV)/.bench ## what a round, a prompt, a task and a start cost, beside peers: writes benchmarks/costs.md
 	$(BIN)/python benchmarks/cost.py --short-tasks $(TASKS)
+
+bench-quick: $(VENV)/.bench ## what costs over 15 % more than when make bench was last committed: SECONDS=150
+	$(BIN)/python benchmarks/cost.py --quick $(SECONDS)
 
 bench-serve: $(VENV)/.dev ## a thousand clients of the service, beside the same from bare Starlette
 	$(BIN)/python benchmarks/serve.py

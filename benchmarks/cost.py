@@ -1,55 +1,101 @@
-"""What a round, a prompt, a task and a start cost, beside peers; writes costs.md and costs.svg beside this file."""
+"""What a round, a prompt, a task and a start cost, beside peers; writes costs.md, costs.svg, costs.json."""
 
 import argparse
 import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from costs.peers import PEERS
-from costs.processes import Run, Worker, endpoint, requests_of, worker
+from costs.changes import BARE, PEER, SEGUE, STARTS, changes, read, watched, write
+from costs.conversation import CALLS, RESULTS, TURNS_BEFORE
+from costs.peers import PEERS, WHOLE
+from costs.processes import TOOL, Run, Worker, endpoint, requests_of, worker
 from costs.report import Costs, write_report
-from costs.startup import first_answer, first_answer_bare
+from costs.startup import Start, first_answer
 
 HERE = Path(__file__).parent
-ROUNDS = {0: 20, 10: 5, 100: 2}
+ROWS = HERE / "costs.json"
+ROUNDS = {0: 20, 3: 20, 10: 5, 100: 2}
 """How often each peer runs a task of so many calls; all in turn, so that a busy machine slows all of them alike."""
-LONG = 1_000
-LONG_PEERS = 200
-"""Calls of the longest task: of the peers fewer, since their cost a call grows with the number."""
-SEGUE = ("Segue json", "Segue native")
-AT_ONCE = 200
-TURNS = 500
-"""Turns of a long session."""
+TOOLS = ("async-20", "sync-1000", "sync-20")
+"""The tools beside the usual one."""
+TOOL_ROUNDS = {3: 10, 10: 4, 100: 1}
+STORING = ("openai-agents + SQLite", PEER, WHOLE)
+"""Who holds the long conversation."""
+LONG = {BARE: (200, 1_000), **dict.fromkeys(SEGUE, (200, 1_000))}
+"""Calls of the longest tasks; of the other peers 200, since their cost a call grows with the number."""
+AT_ONCE, CROWDS = 200, 2
+TURNS = {PEER: (500,), "openai-agents + SQLite": (500,), "Segue native": (500, 5_000)}
+"""The turns of a long session that are measured, of the peers that store one."""
 PROMPT_CALLS = 20
+STARTED = (*list(PEERS)[:4], *STARTS)
+QUICK = {0: 3, 3: 3, 10: 1}
+QUICK_PEERS = (PEER, *SEGUE)
+
+Runs = dict[int, dict[str, list[Run]]]
 
 
-def rounds(workers: Mapping[str, Worker]) -> dict[int, dict[str, list[Run]]]:
-    """The runs of every peer by the number of calls."""
-    found: dict[int, dict[str, list[Run]]] = {}
-    for calls, times in ROUNDS.items():
-        found[calls] = {peer: [] for peer in workers}
-        for turn in range(times + 1):
-            for peer, each in workers.items():
-                run = each.run(f"{calls}-{turn}-{list(workers).index(peer)}", calls)
-                if turn:  # the first one only warms up
-                    found[calls][peer].append(run)
-        show(f"{calls} calls", found[calls])
+@contextmanager
+def workers(url: str, folder: Path, tool: str = TOOL, peers: Iterable[str] = PEERS) -> Iterator[dict[str, Worker]]:
+    """Some peers, each in a process of its own."""
+    with ExitStack() as stack:
+        yield {
+            peer: stack.enter_context(worker(peer, url, folder / f"{tool}-{place}", tool))
+            for place, peer in enumerate(peers)
+        }
+
+
+def in_turn(running: Mapping[str, Worker], calls: int, times: int, prefix: str = "") -> dict[str, list[Run]]:
+    """So many tasks of each peer, in turn."""
+    found: dict[str, list[Run]] = {peer: [] for peer in running}
+    for turn in range(times):
+        for place, (peer, each) in enumerate(running.items()):
+            found[peer].append(each.run(f"{prefix}{calls}-{turn}-{place}", calls))
     return found
 
 
-def long_tasks(workers: Mapping[str, Worker]) -> dict[str, Run]:
-    """One long task of each peer, and of Segue in both protocols."""
+def rounds(running: Mapping[str, Worker], times: Mapping[int, int], prefix: str = "") -> Runs:
+    """The runs of every peer by the number of calls."""
+    warm_up(running, prefix)
     found = {}
-    for place, (peer, each) in enumerate(workers.items()):
-        if peer in SEGUE or not peer.startswith("Segue"):
-            found[peer] = each.run(f"long-{place}", LONG if peer in SEGUE else LONG_PEERS)
-            show("a long task", {peer: [found[peer]]})
+    for calls, most in times.items():
+        found[calls] = in_turn(running, calls, most, prefix)
+        show(f"{prefix}{calls} calls", found[calls])
+    return found
+
+
+def warm_up(running: Mapping[str, Worker], prefix: str = "") -> None:
+    in_turn(running, 3, 2, f"{prefix}warm-")
+
+
+def long_tasks(running: Mapping[str, Worker]) -> list[tuple[str, int, Run]]:
+    """A long task or two of each peer."""
+    found = []
+    for place, peer in enumerate(several(running)):
+        for calls in LONG.get(peer, (200,)):
+            found.append((peer, calls, running[peer].run(f"long-{place}-{calls}", calls)))
+            show(f"{calls} calls", {peer: [found[-1][-1]]})
+    return found
+
+
+def several(running: Mapping[str, Worker]) -> list[str]:
+    """The peers without the one that only differs in its tool."""
+    return [peer for peer in running if "read-only" not in peer]
+
+
+def crowds(running: Mapping[str, Worker]) -> dict[str, list[Run]]:
+    """Many tasks of three calls at once."""
+    found: dict[str, list[Run]] = {peer: [] for peer in several(running)}
+    for turn in range(CROWDS):
+        for place, (peer, runs) in enumerate(found.items()):
+            runs.append(running[peer].run(f"crowd-{place}-{turn}", 3, AT_ONCE, AT_ONCE))
+    show(f"{AT_ONCE} tasks", found)
     return found
 
 
@@ -59,64 +105,109 @@ def show(what: str, runs: Mapping[str, Sequence[Run]]) -> None:
     sys.stdout.flush()
 
 
-def prompts(url: str, workers: Mapping[str, Worker]) -> dict[str, Mapping[str, int]]:
+def prompts(url: str, running: Mapping[str, Worker]) -> dict[str, Mapping[str, int]]:
     """Characters of the prompts of a task, by peer."""
     found = {}
-    for place, (peer, each) in enumerate(workers.items()):
-        if peer in SEGUE or not peer.startswith("Segue"):
-            each.run(f"kept-{place}", PROMPT_CALLS)
-            found[peer] = requests_of(url, f"kept-{place}-0")
+    for place, peer in enumerate(several(running)):
+        running[peer].run(f"kept-{place}", PROMPT_CALLS)
+        found[peer] = requests_of(url, f"kept-{place}-0")
+    return found
+
+
+def starts(url: str, folder: Path, times: int, what: Sequence[str] = STARTED) -> dict[str, list[Start]]:
+    """New processes until their first answer, in turn."""
+    found: dict[str, list[Start]] = {each: [] for each in what}
+    for turn in range(times):
+        for each, runs in found.items():
+            runs.append(first_answer(each, url, folder / "starts", f"start-{turn}-{len(each)}"))
     return found
 
 
 def measure(url: str, folder: Path, short_tasks: int) -> Costs:
     """Everything, one peer a process."""
-    with ExitStack() as stack:
-        workers = {
-            peer: stack.enter_context(worker(peer, url, folder / str(place))) for place, peer in enumerate(PEERS)
-        }
-        by_calls, sent = rounds(workers), prompts(url, workers)
-        crowd = {peer: workers[peer].run(f"crowd-{peer[:5]}", 3, AT_ONCE, AT_ONCE) for peer in CROWD}
-        show(f"{AT_ONCE} tasks", {peer: [run] for peer, run in crowd.items()})
-        long = long_tasks(workers)
+    with workers(url, folder) as running:
+        by_calls = rounds(running, ROUNDS)
+        sent, crowd, long = prompts(url, running), crowds(running), long_tasks(running)
+    by_tool = {TOOL: by_calls}
+    for tool in TOOLS:
+        with workers(url, folder, tool, [peer for peer in PEERS if peer != SEGUE[0]]) as running:
+            by_tool[tool] = rounds(running, TOOL_ROUNDS, f"{tool}-")
     with worker(SEGUE[0], url, folder / "short") as each:
         batches = [each.run(f"short-{n}", 0, short_tasks // 10, 8) for n in range(10)]
     show("short tasks", {SEGUE[0]: batches})
-    starts = {
-        "openai script": [first_answer_bare(url, f"bare-{n}") for n in range(5)],
-        "segue chat --mode direct": [first_answer(url, folder, f"direct-{n}", "direct") for n in range(5)],
-        "segue chat --mode react": [first_answer(url, folder, f"react-{n}", "react") for n in range(5)],
-    }
     return Costs(
-        by_calls=by_calls,
+        by_tool=by_tool,
         prompts=sent,
         crowd=crowd,
-        long={peer: (LONG if peer in SEGUE else LONG_PEERS, run) for peer, run in long.items()},
+        long=long,
         short=(short_tasks, batches),
-        starts=starts,
+        starts=starts(url, folder, 5),
         plans=printed("plans", url, folder),
-        turns=printed("turns", url, folder / "turns", str(TURNS)),
+        turns={
+            peer: printed("turns", peer, url, folder / "turns" / peer, *map(str, marks))
+            for peer, marks in TURNS.items()
+        },
         shares=printed("shares", url, folder),
+        conversations=conversations(url, folder),
+        resumed=printed("conversation", url, folder / "resumed"),
     )
 
 
-def printed(module: str, url: str, folder: Path, *options: str) -> Any:
+def conversations(url: str, folder: Path) -> dict[str, tuple[Run, Mapping[str, int]]]:
+    """A turn of a hundred calls that each send a long conversation."""
+    found = {}
+    for place, peer in enumerate(STORING):
+        with worker(peer, url, folder / f"conversation-{place}", RESULTS) as each:
+            run = each.run(f"kept-whole-{place}", CALLS, earlier=TURNS_BEFORE)
+            found[peer] = (run, requests_of(url, f"kept-whole-{place}-0"))
+            show("a long conversation", {peer: [run]})
+    return found
+
+
+def printed(module: str, *options: str | Path) -> Any:
     """What a module of the benchmark prints, in a process of its own."""
-    folder.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", f"costs.{module}", url, str(folder), *options]
-    return json.loads(subprocess.run(command, cwd=HERE, stdout=subprocess.PIPE, check=True).stdout)
+    for folder in options:
+        if isinstance(folder, Path):
+            folder.mkdir(parents=True, exist_ok=True)
+    start, command = time.monotonic(), [sys.executable, "-m", f"costs.{module}", *map(str, options)]
+    found = json.loads(subprocess.run(command, cwd=HERE, stdout=subprocess.PIPE, check=True).stdout)
+    print(f"{module}: {time.monotonic() - start:.0f} s", flush=True)
+    return found
 
 
-CROWD = ("create_agent + SQLite", "Segue json")
+def quick(url: str, folder: Path, seconds: float) -> dict[str, float]:
+    """The watched rows, from as many rounds as there is time for."""
+    end = time.monotonic() + seconds
+    by_calls: Runs = {calls: {peer: [] for peer in QUICK_PEERS} for calls in QUICK}
+    begun: dict[str, list[Start]] = {what: [] for what in (BARE, *STARTS)}
+    with workers(url, folder, peers=QUICK_PEERS) as running:
+        warm_up(running)
+        turn = 0
+        while not turn or time.monotonic() < end:
+            for calls, times in QUICK.items():
+                for peer, runs in in_turn(running, calls, times, f"quick-{turn}-").items():
+                    by_calls[calls][peer] += runs
+            for what, each in starts(url, folder, 1, (BARE, *STARTS)).items():
+                begun[what] += each
+            turn += 1
+    return watched(by_calls, begun)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--short-tasks", type=int, default=2_000, help="tasks over which the memory is watched")
+    parser.add_argument("--quick", type=float, metavar="SECONDS", help="only compare some rows with costs.json")
     arguments = parser.parse_args()
     with endpoint() as url, tempfile.TemporaryDirectory(prefix="segue-bench-") as folder:
-        costs = measure(url, Path(folder), arguments.short_tasks)
-    print(write_report(costs, HERE))
+        if arguments.quick:
+            rows = quick(url, Path(folder), arguments.quick)
+        else:
+            costs = measure(url, Path(folder), arguments.short_tasks)
+            rows = watched(costs.by_tool[TOOL], costs.starts)
+            print(write_report(costs, HERE))
+    print(*changes(rows, read(ROWS)), sep="\n")
+    if not arguments.quick:
+        write(rows, ROWS)
 
 
 if __name__ == "__main__":

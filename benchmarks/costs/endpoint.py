@@ -1,7 +1,8 @@
 """An OpenAI-compatible endpoint without latency: `python -m costs.endpoint` prints its port.
 
-The user's message says what to answer: `[bench KIND CALLS NAME]`, where KIND is native, json or plan. The first CALLS
-requests of that message get a tool call, the next one the answer. What is known of a message's requests is at
+The newest message of the user says what to answer: `[bench KIND CALLS NAME]`, where KIND is native, json or plan. The
+first CALLS requests of that message get a tool call, the next one the answer. Where `whole` is in NAME, the request has
+all results, and they are counted in place of the requests. Where `kept` is in it, what is known of the requests is at
 `GET /requests/NAME`.
 """
 
@@ -18,6 +19,7 @@ PIECE = 12
 """Characters in a streamed piece."""
 
 _ASKED = re.compile(rb"\[bench (\w+) (\d+) ([\w-]+)\]")
+_RESULT = re.compile(rb'"role": ?"tool"')
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _counts: dict[bytes, int] = defaultdict(int)
 _bodies: dict[str, list[bytes]] = defaultdict(list)
@@ -47,14 +49,13 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 def chunks(body: bytes) -> Iterator[str]:
     """The reply to a request, as the data of its events."""
-    asked = _ASKED.search(body)
-    if asked is None:
-        raise ValueError("the request holds no [bench …]")
+    *_, asked = _ASKED.finditer(body)
     kind, calls, name = asked[1].decode(), int(asked[2]), asked[3].decode()
-    if name.startswith("kept"):
+    if "kept" in name:
         _bodies[name].append(body)
     _counts[asked[0]] += 1
-    for delta in deltas(kind, calls, _counts[asked[0]]):
+    turn = len(_RESULT.findall(body)) + 1 if "whole" in name else _counts[asked[0]]
+    for delta in deltas(kind, calls, turn):
         yield json.dumps({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"} | delta)
     yield "[DONE]"
 

@@ -8,20 +8,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 HERE = Path(__file__).parent
+TOOL = "async-1000"
+"""The tool where none is named: asynchronous, with results of 1,000 characters."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What some tasks of one peer took; sizes in bytes, times in seconds."""
+    """What some tasks of one peer took: seconds, bytes, turns of the event loop and hops to it from threads."""
 
     seconds: float
     cpu: float
     first: float
     first_cpu: float
     worst: float
+    turns: int
+    hops: int
     stored: int
     resident: int
     peak: int
@@ -47,22 +50,24 @@ class Worker:
     def __init__(self, process: "subprocess.Popen[str]", kind: str) -> None:
         self._process = process
         self._kind = kind
+        self._ready = False
 
-    def run(self, name: str, calls: int, tasks: int = 1, at_once: int = 1, kind: str = "") -> Run:
+    def run(self, name: str, calls: int, tasks: int = 1, at_once: int = 1, earlier: int = 0) -> Run:
         """Run tasks with so many calls each, and wait for their end."""
-        asked: dict[str, Any] = {"kind": kind or self._kind, "calls": calls, "name": name}
+        if not self._ready:  # so that several start at once
+            self._ready = bool(_line(self._process))
+        asked = {"tasks": tasks, "at_once": at_once, "earlier": earlier}
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(asked | {"tasks": tasks, "at_once": at_once}) + "\n")
+        self._process.stdin.write(json.dumps(asked | {"kind": self._kind, "calls": calls, "name": name}) + "\n")
         self._process.stdin.flush()
         return Run(**json.loads(_line(self._process)))
 
 
 @contextmanager
-def worker(peer: str, url: str, folder: Path) -> Iterator[Worker]:
+def worker(peer: str, url: str, folder: Path, tool: str = TOOL) -> Iterator[Worker]:
     """A peer in a process of its own, with its database in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    with _started("worker", peer, url, str(folder)) as process:
-        _line(process)
+    with _started("worker", peer, url, str(folder), tool) as process:
         yield Worker(process, "json" if "json" in peer else "native")
 
 

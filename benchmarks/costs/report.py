@@ -9,26 +9,34 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from .processes import Run
+from .changes import BARE, PEER, SEGUE, STARTS, ratio
+from .conversation import CALLS, KILLED_AT
+from .processes import TOOL, Run
 from .startup import Start
 
-BARE, PEER = "openai loop", "create_agent + SQLite"
 KB, MB = 1_000, 1_000_000
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What was measured: runs by calls and peer, prompts by peer, and the rest by its name."""
+    """What was measured: runs by tool, calls and peer, prompts by peer, and the rest by its name."""
 
-    by_calls: Mapping[int, Mapping[str, Sequence[Run]]]
+    by_tool: Mapping[str, Mapping[int, Mapping[str, Sequence[Run]]]]
     prompts: Mapping[str, Mapping[str, int]]
-    crowd: Mapping[str, Run]
-    long: Mapping[str, tuple[int, Run]]
+    crowd: Mapping[str, Sequence[Run]]
+    long: Sequence[tuple[str, int, Run]]
     short: tuple[int, Sequence[Run]]
     starts: Mapping[str, Sequence[Start]]
     plans: Mapping[str, Any]
-    turns: Mapping[str, float]
+    turns: Mapping[str, Mapping[str, Mapping[str, float]]]
     shares: Mapping[str, Mapping[str, float]]
+    conversations: Mapping[str, tuple[Run, Mapping[str, int]]]
+    resumed: Mapping[str, Any]
+
+    @property
+    def by_calls(self) -> Mapping[int, Mapping[str, Sequence[Run]]]:
+        """The runs with the usual tool."""
+        return self.by_tool[TOOL]
 
 
 def write_report(costs: Costs, folder: Path) -> str:
@@ -40,11 +48,20 @@ def write_report(costs: Costs, folder: Path) -> str:
         f"Written by `make bench`: {where}. Every peer runs the same task against the same endpoint without latency, "
         "in turn, each in a process of its own; a call is one request to the model and, but for the last, one run of "
         "an asynchronous tool whose result has 1,000 characters. `wall` and `CPU` are medians in ms a call; `×` are "
-        "the medians of the ratios of the runs that stood side by side.",
+        "the medians of the ratios of the runs that stood side by side. A thread hop is a result that another thread "
+        "hands to the event loop.",
+        aims_table(costs),
+        rounds_table(costs, 3, PEER),
         rounds_table(costs, 10, PEER),
         rounds_table(costs, 100, BARE),
+        tools_table(costs),
         long_table(costs),
+        crowd_table(costs),
         first_table(costs),
+        starts_table(costs),
+        turns_table(costs),
+        conversation_table(costs),
+        resumption(costs),
         prompts_table(costs),
         others(costs),
         shares_table(costs),
@@ -66,25 +83,92 @@ def per_call(runs: Sequence[Run], calls: int, name: str) -> float:
     return median(getattr(run, name) for run in runs) * 1000 / (calls + 1)
 
 
-def ratio(runs: Sequence[Run], beside: Sequence[Run], name: str) -> str:
-    pairs = zip(runs, beside, strict=True)
-    return f"{median(getattr(run, name) / getattr(other, name) for run, other in pairs):.2f}"
+def middle(runs: Sequence[Any], name: str) -> float:
+    return median(getattr(run, name) for run in runs)
+
+
+def aims_table(costs: Costs) -> str:
+    """What is aimed at, for both protocols."""
+    runs, long = costs.by_calls, {(peer, calls): run for peer, calls, run in costs.long}
+    most = max(calls for _, calls in long)
+
+    def beside(calls: int, other: str, name: str = "cpu") -> list[float]:
+        return [ratio(runs[calls][peer], runs[calls][other], name) for peer in SEGUE]
+
+    def growth(peer: str) -> float:
+        return long[peer, most].cpu * 1000 / most / per_call(runs[10][peer], 10, "cpu")
+
+    turns = list(costs.turns[SEGUE[1]].items())[1:]
+    found: list[tuple[str, float, Sequence[float]]] = [
+        (f"CPU of a task of 3 calls × {PEER}", 1.0, beside(3, PEER)),
+        (f"CPU of a task of 10 calls × {PEER}", 1.0, beside(10, PEER)),
+        (f"CPU of a task of 100 calls × {BARE}", 0.85, beside(100, BARE)),
+        (f"CPU of a call of a task of {most:,} × one of 10", 1.2, [growth(peer) for peer in SEGUE]),
+        (f"200 tasks at once, time × {PEER}", 1.0, [crowd_ratio(costs, peer) for peer in SEGUE]),
+        (f"the first token, CPU × {PEER}", 1.2, beside(0, PEER, "first_cpu")),
+        ("the first answer of `segue chat`, s", 1.0, [middle(costs.starts[STARTS[1]], "wall")]),
+        ("resident memory after tasks of up to 100 calls, MB", 110, [runs[100][p][-1].resident / MB for p in SEGUE]),
+        *((f"CPU of turn {int(turn):,} of a session × turn 5", 1.2, [each["ratio"]]) for turn, each in turns),
+        ("stored, 200 calls with results of 1 kB, MB", 2.5, [long[peer, 200].stored / MB for peer in SEGUE]),
+        (
+            f"characters of 20 calls × {PEER}",
+            1.0,
+            [costs.prompts[p]["sent"] / costs.prompts[PEER]["sent"] for p in SEGUE],
+        ),
+    ]
+    head = ["aim", "at most", " / ".join(SEGUE), ""]
+    rows = [
+        [
+            what,
+            f"{aim:g}",
+            " / ".join(f"{value:.3g}" for value in values),
+            "reached" if max(values) <= aim else "missed",
+        ]
+        for what, aim, values in found
+    ]
+    return table(head, rows)
+
+
+def crowd_ratio(costs: Costs, peer: str) -> float:
+    return ratio(costs.crowd[peer], costs.crowd[PEER], "seconds")
 
 
 def rounds_table(costs: Costs, calls: int, beside: str) -> str:
     runs = costs.by_calls[calls]
-    head = [f"{calls} calls", "wall", "CPU", f"wall × {beside}", f"CPU × {beside}", "stored, kB", "memory, MB"]
+    head = [f"{calls} calls", "wall", "CPU", "CPU, ms a task", f"wall × {beside}", f"CPU × {beside}"]
     rows = [
         [
             peer,
             f"{per_call(each, calls, 'seconds'):.1f}",
             f"{per_call(each, calls, 'cpu'):.1f}",
-            ratio(each, runs[beside], "seconds"),
-            ratio(each, runs[beside], "cpu"),
-            f"{median(run.stored for run in each) / KB:.0f}",
+            f"{middle(each, 'cpu') * 1000:.0f}",
+            f"{ratio(each, runs[beside], 'seconds'):.2f}",
+            f"{ratio(each, runs[beside], 'cpu'):.2f}",
+            f"{middle(each, 'hops') / (calls + 1):.1f}",
+            f"{middle(each, 'turns') / (calls + 1):.0f}",
+            f"{middle(each, 'stored') / KB:.0f}",
             f"{each[-1].resident / MB:.0f}",
         ]
         for peer, each in runs.items()
+    ]
+    return table([*head, "thread hops a call", "loop turns a call", "stored, kB", "memory, MB"], rows)
+
+
+def tools_table(costs: Costs) -> str:
+    """The CPU beside the peer's, by what the tool is."""
+    counts = (3, 10, 100)
+    head = [f"CPU × {PEER}, {' / '.join(map(str, counts))} calls", *(tool.replace("-", ", ") for tool in costs.by_tool)]
+    rows = [
+        [
+            peer,
+            *(
+                " / ".join(f"{ratio(by_calls[n][peer], by_calls[n][PEER], 'cpu'):.2f}" for n in counts)
+                if peer in by_calls[3]
+                else "–"
+                for by_calls in costs.by_tool.values()
+            ),
+        ]
+        for peer in costs.by_calls[3]
     ]
     return table(head, rows)
 
@@ -101,7 +185,30 @@ def long_table(costs: Costs) -> str:
             f"{run.stored / KB:,.0f}",
             f"{run.peak / MB:.0f}",
         ]
-        for peer, (calls, run) in costs.long.items()
+        for peer, calls, run in costs.long
+    ]
+    return table(head, rows)
+
+
+def crowd_table(costs: Costs) -> str:
+    head = [
+        "200 tasks of 3 calls at once",
+        "tasks/s",
+        f"time × {PEER}",
+        "CPU, ms a task",
+        "the slowest, s",
+        "memory, MB",
+    ]
+    rows = [
+        [
+            peer,
+            f"{200 / middle(runs, 'seconds'):.1f}",
+            f"{crowd_ratio(costs, peer):.2f}",
+            f"{middle(runs, 'cpu') * 1000 / 200:.1f}",
+            f"{middle(runs, 'worst'):.1f}",
+            f"{runs[-1].resident / MB:.0f}",
+        ]
+        for peer, runs in costs.crowd.items()
     ]
     return table(head, rows)
 
@@ -111,14 +218,68 @@ def first_table(costs: Costs) -> str:
     rows = [
         [
             peer,
-            f"{median(run.first for run in each) * 1000:.1f}",
-            ratio(each, runs[BARE], "first"),
-            f"{median(run.first_cpu for run in each) * 1000:.1f}",
-            ratio(each, runs[BARE], "first_cpu"),
+            f"{middle(each, 'first') * 1000:.1f}",
+            f"{ratio(each, runs[BARE], 'first'):.2f}",
+            f"{ratio(each, runs[PEER], 'first'):.2f}",
+            f"{middle(each, 'first_cpu') * 1000:.1f}",
+            f"{ratio(each, runs[BARE], 'first_cpu'):.2f}",
+            f"{ratio(each, runs[PEER], 'first_cpu'):.2f}",
         ]
         for peer, each in runs.items()
     ]
-    return table(["first token of an answer", "wall, ms", f"× {BARE}", "CPU, ms", f"× {BARE}"], rows)
+    beside = [f"× {BARE}", f"× {PEER}"]
+    return table(["first token of an answer", "wall, ms", *beside, "CPU, ms", *beside], rows)
+
+
+def starts_table(costs: Costs) -> str:
+    rows = [[what, f"{middle(each, 'wall'):.2f}", f"{middle(each, 'cpu'):.2f}"] for what, each in costs.starts.items()]
+    return table(["first answer of a new process", "wall, s", "CPU, s"], rows)
+
+
+def turns_table(costs: Costs) -> str:
+    rows = [
+        [peer, f"{int(turn):,}", f"{each['cpu']:.0f}", f"{each['ratio']:.2f}"]
+        for peer, found in costs.turns.items()
+        for turn, each in found.items()
+    ]
+    return table(["a turn without calls", "its number in the session", "CPU, ms", "× turn 5"], rows)
+
+
+def conversation_table(costs: Costs) -> str:
+    head = [
+        "a turn of 100 calls in a long conversation",
+        "wall, s",
+        "CPU, s",
+        "sent, MB",
+        "stored, MB",
+        "peak memory, MB",
+    ]
+    rows = [
+        [
+            peer,
+            f"{run.seconds:.1f}",
+            f"{run.cpu:.1f}",
+            f"{sent['sent'] / MB:.0f}",
+            f"{run.stored / MB:.1f}",
+            f"{run.peak / MB:.0f}",
+        ]
+        for peer, (run, sent) in costs.conversations.items()
+    ]
+    return table(head, rows)
+
+
+def resumption(costs: Costs) -> str:
+    """The end of the same turn after its process was killed."""
+    found = costs.resumed
+    return (
+        "The conversation has 837,000 characters (209,000 tokens of four), each result 5,000 that hardly compress; "
+        f"each call sends all of it. Killed with −9 when call {KILLED_AT} of {CALLS} was due, Segue had stored "
+        f"{found['stored_before'] / MB:.1f} MB. A new process made its first call {found['first']:.1f} s after it "
+        f"began to open the database (CPU {found['first_cpu']:.1f} s), and ended the turn after "
+        f"{found['seconds']:.1f} s (CPU {found['cpu']:.1f} s), {found['status']}: {found['calls']} calls were made and "
+        f"{found['repeated']} of them repeated, with {found['requests']['requests']} requests to the model, "
+        f"{found['stored'] / MB:.1f} MB stored and {found['peak'] / MB:.0f} MB of peak memory."
+    )
 
 
 def prompts_table(costs: Costs) -> str:
@@ -142,22 +303,10 @@ def others(costs: Costs) -> str:
     tasks, batches = costs.short
     plans = costs.plans
     rows = [
-        *(
-            [f"200 tasks of 3 calls at once, {peer}", f"{200 / run.seconds:.1f} tasks/s, the slowest {run.worst:.1f} s"]
-            for peer, run in costs.crowd.items()
-        ),
         [
             f"memory over {tasks:,} short tasks",
             f"{batches[0].resident / MB:.0f} MB after a tenth, {batches[-1].resident / MB:.0f} MB at the end",
         ],
-        *(
-            [
-                f"first answer in a new process, {name}",
-                f"{median(start.wall for start in each):.2f} s, {median(start.cpu for start in each):.2f} s CPU",
-            ]
-            for name, each in costs.starts.items()
-        ),
-        *([f"a turn, the session's number {turn}", f"{cpu:.0f} ms CPU"] for turn, cpu in costs.turns.items()),
         *(
             [f"a plan's {n} independent steps beside one", f"× {seconds / plans['seconds']['1']:.2f}"]
             for n, seconds in plans["seconds"].items()
@@ -181,11 +330,10 @@ def draw(costs: Costs, file: Path) -> None:
 
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
+    counts = [calls for calls in costs.by_calls if calls]
     for peer in costs.by_calls[10]:
-        points = [(calls, per_call(costs.by_calls[calls][peer], calls, "cpu")) for calls in (10, 100)]
-        if peer in costs.long:
-            calls, run = costs.long[peer]
-            points.append((calls, run.cpu * 1000 / calls))
+        points = [(calls, per_call(costs.by_calls[calls][peer], calls, "cpu")) for calls in counts]
+        points += [(calls, run.cpu * 1000 / calls) for name, calls, run in costs.long if name == peer]
         axes.plot(*zip(*points, strict=True), marker="o", label=peer)
     axes.set(xscale="log", yscale="log", xlabel="calls in the task", ylabel="CPU, ms a call")
     axes.legend(fontsize="small")

@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .peers import segue
+from .peers import page_tool, segue
+from .processes import TOOL
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "LangGraph": ("langgraph", "langgraph_sdk", "langchain_protocol", "websockets"),
@@ -80,7 +81,7 @@ def _of_all(found: Counter[str]) -> dict[str, float]:
 async def profiled(protocol: str, calls: int, url: str, folder: Path) -> dict[str, float]:
     """The shares of tasks of so many calls; without calls, until the first token."""
     profile = cProfile.Profile(time.thread_time)
-    async with segue(protocol, read_only=True)(url, folder) as ask:
+    async with segue(protocol, read_only=True)(url, folder, page_tool(TOOL)) as ask:
         for number in range(TASKS[calls] + 1):
             async for _ in ask(f"[bench {protocol} {calls} share-{protocol}-{calls}-{number}]", f"{calls}-{number}"):
                 if not calls:

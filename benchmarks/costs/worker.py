@@ -1,4 +1,7 @@
-"""One peer in a process of its own: `python -m costs.worker PEER URL FOLDER` answers a line of JSON with another."""
+"""One peer in a process of its own.
+
+`python -m costs.worker PEER URL FOLDER TOOL` answers a line of JSON with another.
+"""
 
 import asyncio
 import contextlib
@@ -11,21 +14,47 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from .peers import PEERS, Ask
+from .peers import PEERS, UNTRIMMED, WHOLE, Ask, page_tool, random_text, segue
+
+EARLIER = 31_000
+"""Characters of a message in a long conversation."""
 
 
-async def serve(name: str, url: str, folder: Path) -> None:
+class CountingLoop(asyncio.SelectorEventLoop):
+    """An event loop that counts its turns, and how often another thread hands something back to it."""
+
+    turns = hops = 0
+
+    def _run_once(self) -> None:
+        self.turns += 1
+        super()._run_once()  # type: ignore[misc]
+
+    def call_soon_threadsafe(self, *arguments: Any, **options: Any) -> asyncio.Handle:
+        self.hops += 1
+        return super().call_soon_threadsafe(*arguments, **options)
+
+
+async def serve(name: str, url: str, folder: Path, tool: str) -> None:
     """Carry out the runs that are asked for on stdin."""
-    async with PEERS[name](url, folder) as ask:
+    peer = segue("native", **UNTRIMMED) if name == WHOLE else PEERS[name]
+    async with peer(url, folder, page_tool(tool)) as ask:
         print("ready", flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
             print(json.dumps(await run(ask, folder, **json.loads(line))), flush=True)
 
 
-async def run(ask: Ask, folder: Path, kind: str, calls: int, name: str, tasks: int, at_once: int) -> dict[str, Any]:
-    """Run `tasks` tasks, `at_once` at a time, and say what they took."""
-    bytes_before, cpu, start = stored(folder), time.process_time(), time.perf_counter()
-    room, took = asyncio.Semaphore(at_once), []
+async def run(
+    ask: Ask, folder: Path, kind: str, calls: int, name: str, tasks: int, at_once: int, earlier: int
+) -> dict[str, Any]:
+    """Run `tasks` tasks, `at_once` at a time, and say what they took.
+
+    The first one has so many `earlier` turns, which only count in what is stored.
+    """
+    loop: Any = asyncio.get_running_loop()
+    turns, hops, room, took = loop.turns, loop.hops, asyncio.Semaphore(at_once), []
+    bytes_before = stored(folder)
+    await converse(ask, f"{name}-0", earlier)
+    cpu, start = time.process_time(), time.perf_counter()
 
     async def one(number: int) -> None:
         async with room:
@@ -40,10 +69,19 @@ async def run(ask: Ask, folder: Path, kind: str, calls: int, name: str, tasks: i
         "first": min(first for first, _, _ in took),
         "first_cpu": min(cpu for _, cpu, _ in took),
         "worst": max(whole for _, _, whole in took),
+        "turns": loop.turns - turns,
+        "hops": loop.hops - hops,
         "stored": stored(folder) - bytes_before,
         "resident": resident(),
         "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
+
+
+async def converse(ask: Ask, session: str, turns: int) -> None:
+    """So many turns of a session, with long messages and short answers."""
+    for turn in range(turns):
+        async for _ in ask(f"{random_text(turn, EARLIER)} [bench native 0 {session}-early-{turn}]", session):
+            pass
 
 
 async def timed(pieces: AsyncIterator[str]) -> tuple[float, float, float]:
@@ -72,4 +110,5 @@ def resident() -> int:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1], sys.argv[2], Path(sys.argv[3])))
+    with asyncio.Runner(loop_factory=CountingLoop) as runner:
+        runner.run(serve(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4]))
