@@ -1,5 +1,6 @@
 """What holds for every test: no network beyond this machine, no settings of the person who runs it."""
 
+import dis
 import gc
 import ipaddress
 import os
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import certifi
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 RECORDED = "SEGUE_RECORDED_DATA"
 SLOW = (
-    *("crash/", "recorded/", "test_studio.py", "test_wheel.py"),
+    *("crash/", "recorded/", "test_studio.py", "test_wheel.py", "test_pytest_plugin.py"),
     *("models/test_openai_faults.py", "models/test_ordinary_requests.py"),
     *("checkpoints/test_damaged", "checkpoints/test_checksums.py"),
     *("checkpoints/test_forking.py", "lifecycle/test_interruption.py"),
@@ -170,6 +172,17 @@ def commands() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.testing, "_get_command", cache(typer.main.get_command))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def graphs() -> Iterator[None]:
+    """Take a function apart once for all the graphs whose nodes are it: LangGraph does so for each that it compiles."""
+    from langgraph.pregel import _utils
+
+    once = SimpleNamespace(get_instructions=cache(lambda code: (*dis.get_instructions(code),)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_utils, "dis", once)
         yield
 
 

@@ -39,10 +39,10 @@ class Cluster:
                 connection.execute(statement.encode())
 
     @contextmanager
-    def database(self) -> Iterator[str]:
-        """Create an empty database, give its URL, and drop it at the end, whoever is still connected to it."""
+    def database(self, template: str = "template1") -> Iterator[str]:
+        """Create a copy of a database, by default an empty one; give its URL; drop it at the end, whoever is in it."""
         name = f"test_{next(self._numbers)}"
-        self.execute(f"CREATE DATABASE {name} STRATEGY file_copy")
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
         try:
             yield self.url(name)
         finally:

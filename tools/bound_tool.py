@@ -260,8 +260,8 @@ class Marked:
 class BoundTool(Marked):
     """A LangChain tool with its marks; `spec` is the OpenAI function format plus the key `segue`.
 
-    `origin` is what it was made of: each `as_tool` of one function gives another LangChain tool. `context_parameter`
-    is the name of the parameter that gets the `CallContext`.
+    `origin` is what it was made of: each `as_tool` of one method gives another LangChain tool. `context_parameter` is
+    the name of the parameter that gets the `CallContext`.
     """
 
     inner: "BaseTool"

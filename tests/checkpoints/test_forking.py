@@ -60,12 +60,12 @@ async def check_whole(here: World, thread_id: str, task_id: str) -> None:
 
 
 async def fork_everywhere(here: World, original: str, numbers: set[int]) -> int:
-    """Fork at each snapshot of an unfinished or finished task that has `numbers` noted in the end; resume each."""
+    """Fork at each chosen snapshot of a task that has `numbers` noted in the end, and resume each; how many it has."""
     before = here.rows("s")
     found = await taken(here)
     newest = {snapshot["inside"]: snapshot["checkpoint_id"] for snapshot in reversed(found)}
     ran = list(here.effects)
-    for place, snapshot in enumerate(found):
+    for place, snapshot in enumerate(here.chosen(found)):
         had = {number for number, at in ran if at < snapshot["created_at"]}
         if snapshot["checkpoint_id"] == newest[snapshot["inside"]]:
             had = {number for number, _ in ran}  # the thread still stands there
@@ -151,7 +151,7 @@ async def test_a_thread_of_three_turns_is_forked_at_every_snapshot(here: World) 
     originals = [await here.run(f"turn {turn}", agent="a") for turn in (1, 2, 3)]
     found, before = await taken(here), here.rows("s")
     assert len(found) == 45
-    for place, snapshot in enumerate(found):
+    for place, snapshot in enumerate(here.chosen(found)):
         had = here.noted_before(snapshot["created_at"])
         turn = originals.index(snapshot["task_id"]) + 1
         effects, here.effects = here.effects, []
@@ -354,7 +354,7 @@ async def test_a_task_that_went_over_to_another_mode_is_forked_at_every_snapshot
     await here.run_to(2, "note three numbers", agent="a")
     assert {snapshot["inside"] for snapshot in await taken(here)} == {"", "plan", "react"}
     before = here.rows("s")
-    for place, snapshot in enumerate(await taken(here)):
+    for place, snapshot in enumerate(here.chosen(await taken(here))):
         here.effects.clear()
         forked = str(await fork(here.database, "s", snapshot["checkpoint_id"], f"fork-{place}"))
         assert (await here.app.resume(forked))["answer"] == "all noted"

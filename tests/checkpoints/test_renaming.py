@@ -42,6 +42,7 @@ def test_an_id_is_changed_wherever_it_stands_and_others_are_not() -> None:
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.floats(allow_nan=False) | st.text() | st.just(OLD),
     lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.just(OLD), inner),
+    max_leaves=10,
 )
 
 

@@ -1,6 +1,8 @@
 """Batches of rehearsals over HTTP: what is in the folder, and nothing beside it."""
 
+import asyncio
 import json
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -18,10 +20,10 @@ from .serving import Served, ServerSettings
 REPORT = {"batch": {"agents": "/home/ann/agents.toml"}, "judge": "", "missing": 1, "summary": {"calls": 5}}
 
 
-@pytest.fixture
-async def batches(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two batches of two conversations: of one, one conversation ended and a report was written."""
-    root = tmp_path / "rehearsals"
+    root = tmp_path_factory.mktemp("made")
     config = ConversationConfig(
         workflow="travel_change", user_mode="rule_user", bot_mode="rule_bot", api_mode="backend"
     )
@@ -29,12 +31,22 @@ async def batches(tmp_path: Path) -> Path:
         (root / name / "logs").mkdir(parents=True)
         batch_of(config, n=2).write(root / name)
     first = next(batch_of(config, n=2).conversations())
-    async with segue.open(":memory:") as app:
-        write_log(await converse(app, first.config, conversation_id="talk"), log_file(root / "begun", first))
+
+    async def talk() -> None:
+        async with segue.open(":memory:") as app:
+            write_log(await converse(app, first.config, conversation_id="talk"), log_file(root / "begun", first))
+
+    asyncio.run(talk())
     (root / "begun" / "report.json").write_text(json.dumps(REPORT), encoding="utf-8")
-    (tmp_path / "manifest.json").write_text("{}", encoding="utf-8")
     (root / "notes.txt").write_text("no batch", encoding="utf-8")
     return root
+
+
+@pytest.fixture
+def batches(made: Path, tmp_path: Path) -> Path:
+    """The same in a folder of one's own, beside a file that is none of theirs."""
+    (tmp_path / "manifest.json").write_text("{}", encoding="utf-8")
+    return Path(shutil.copytree(made, tmp_path / "rehearsals"))
 
 
 @pytest.fixture
@@ -60,11 +72,9 @@ def test_batches_and_a_conversation_of_one(viewer: httpx.Client, batches: Path) 
     assert talk["ending"] == "user_ended"
 
 
-@pytest.mark.parametrize(
-    "path", ["none", "..", "%2e%2e", "notes.txt", "begun/none", "begun/..%2f..%2fmanifest", "empty/x"]
-)
-def test_nothing_beside_the_batches_is_read(viewer: httpx.Client, path: str) -> None:
-    assert viewer.get(f"/api/rehearsals/{path}").status_code == 404
+def test_nothing_beside_the_batches_is_read(viewer: httpx.Client) -> None:
+    for path in ("none", "..", "%2e%2e", "notes.txt", "begun/none", "begun/..%2f..%2fmanifest", "empty/x"):
+        assert viewer.get(f"/api/rehearsals/{path}").status_code == 404, path
 
 
 def test_a_damaged_report_is_named(viewer: httpx.Client, batches: Path) -> None:
@@ -86,6 +96,7 @@ def test_without_a_folder_there_are_none(client: httpx.Client) -> None:
     assert client.get("/api/rehearsals/any").json()["error"]["message"] == "There is no rehearsal 'any'."
 
 
+@pytest.mark.slow
 def test_a_batch_is_run_and_compared_with_another(viewer: httpx.Client) -> None:
     (travel,) = [each for each in viewer.get("/api/workflows").json()["items"] if each["name"] == "travel_change"]
     scenario, other = travel["scenarios"][:2]

@@ -127,6 +127,7 @@ def test_only_ones_own_session_is_shared_and_for_a_year_at_most(client: httpx.Cl
     assert client.post("/api/sessions/unused/share", json={}).status_code == 404
 
 
+@pytest.mark.slow
 def test_long_conversations_are_shown_page_by_page(client: httpx.Client, stranger: httpx.Client) -> None:
     chat(client, "m0", session_id="long", agent_id="a")
     early = shared(client, "long")["token"]

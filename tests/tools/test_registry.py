@@ -70,6 +70,17 @@ def test_the_same_tool_twice_is_once(wanted: list[Any]) -> None:
     assert len(ToolSets({"sums": [add]}).resolve(wanted)) == 1
 
 
+def test_a_function_is_bound_once_and_anew_once_it_is_marked() -> None:
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    bound = as_tool(pay)
+    assert as_tool(pay) is bound
+    tool(needs_approval=True)(pay)
+    assert as_tool(pay) is not bound and as_tool(pay).marks.needs_approval
+
+
 def test_a_set_that_is_a_function_is_made_when_it_is_asked_for() -> None:
     made: list[str] = []
 

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -22,6 +22,7 @@ from segue.core.json_schema import UnusableSchema, inlined
 from ..bound_tool import MARKS, BadArguments, BoundTool, CallContext, Marks, explained, refuse_unknown
 
 Function = Callable[..., Any]
+UNMARKED = Marks()
 
 
 class FunctionTool(BaseTool):
@@ -84,9 +85,15 @@ class CallSignature:
 def bind_function(source: Function) -> BoundTool:
     """Make a tool of a function, a method of an object, a partial, or an object with `__call__` and `__name__`.
 
+    A plain function is bound once: for its agent, for that agent's version, and for each app of the process.
+
     Raises:
         ConfigurationError: its name, one of its parameters or what it gives cannot be a tool's.
     """
+    return _bound_once(source, id(_marks_of(source))) if inspect.isfunction(source) else _bind(source)
+
+
+def _bind(source: Function) -> BoundTool:
     name, marks = _name_of(source), _marks_of(source)
     root = _root(source)
     if inspect.isgeneratorfunction(root) or inspect.isasyncgenfunction(root):
@@ -113,6 +120,12 @@ def bind_function(source: Function) -> BoundTool:
         undo=bind_companion("undo", marks.undo, name, parameters),
         context_parameter=shape.context,
     )
+
+
+@lru_cache(maxsize=256)
+def _bound_once(source: Function, marks: int) -> BoundTool:
+    """As `_bind`, once for a function and the marks that it has; its tool keeps them, so their id stays theirs."""
+    return _bind(source)
 
 
 def _shown(marks: Marks, name: str, shape: CallSignature) -> dict[str, Any]:
@@ -167,7 +180,7 @@ def _marks_of(source: Function) -> Marks:
     """The marks, also those under a partial: it must not lose an approval."""
     while not hasattr(source, MARKS) and isinstance(source, partial):
         source = source.func
-    marks: Marks = getattr(source, MARKS, Marks())
+    marks: Marks = getattr(source, MARKS, UNMARKED)
     return marks
 
 
