@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -198,6 +199,7 @@ def main() -> None:
     parser.add_argument("--short-tasks", type=int, default=2_000, help="tasks over which the memory is watched")
     parser.add_argument("--quick", type=float, metavar="SECONDS", help="only compare some rows with costs.json")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the processes of the benchmark end, too
     with endpoint() as url, tempfile.TemporaryDirectory(prefix="segue-bench-") as folder:
         if arguments.quick:
             rows = quick(url, Path(folder), arguments.quick)

@@ -25,10 +25,9 @@ def watched(
 ) -> dict[str, float]:
     """The rows that are compared with those of the last commit."""
     found = {}
-    for calls, name in ((3, "cpu"), (10, "cpu"), (0, "first_cpu")):
-        what = f"CPU of a task of {calls} calls" if calls else "CPU until the first token"
+    for calls, runs in by_calls.items():
+        what, name = (f"CPU of a task of {calls} calls", "cpu") if calls else ("CPU until the first token", "first_cpu")
         for peer in SEGUE:
-            runs = by_calls[calls]
             found[f"{what}, {peer} × {PEER}"] = ratio(runs[peer], runs[PEER], name)
     for what in STARTS:
         pairs = zip(starts[what], starts[BARE], strict=True)

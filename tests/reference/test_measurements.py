@@ -1,5 +1,6 @@
 """The numbers that the README and the guides quote are those of the measurements."""
 
+import json
 import re
 
 from .blocks import ROOT
@@ -7,6 +8,7 @@ from .blocks import ROOT
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 RELIABILITY = (ROOT / "docs/reliability.md").read_text(encoding="utf-8")
 COSTS = (ROOT / "benchmarks/costs.md").read_text(encoding="utf-8")
+RATIOS = json.loads((ROOT / "benchmarks/costs.json").read_text(encoding="utf-8"))
 
 
 def cells(text: str, row: str) -> list[str]:
@@ -36,7 +38,18 @@ def test_the_readmes_races_are_those_of_make_crash() -> None:
     assert {race[3] for race in races} == {"0"}
 
 
-def test_the_costs_are_those_of_make_bench() -> None:
+def test_the_readmes_costs_are_those_of_make_bench() -> None:
+    short, ten, hundred, first = (
+        f"{RATIOS[f'CPU {what}, Segue native × create_agent + SQLite']:.2f} times"
+        for what in ("of a task of 3 calls", "of a task of 10 calls", "of a task of 100 calls", "until the first token")
+    )
+    text = " ".join(README.split())
+    assert (
+        f"{short} for a task of 3 calls, {ten} for 10 and {hundred} for 100, and {first} until the first token" in text
+    )
+
+
+def test_the_prompts_are_those_of_make_bench() -> None:
     sent = COSTS[COSTS.index("| characters sent in 20 calls") :]
     json, native = (cells(sent, row) for row in ("Segue json", "Segue native"))
     assert f"the native protocol sends {native[-1]} times" in README
