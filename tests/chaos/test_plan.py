@@ -11,7 +11,7 @@ from segue import tool
 from segue.chaos.findings import KINDS, Finding, Hunted
 from segue.chaos.finished import FILE, Finished
 from segue.chaos.hosts import REFUSED, refused_in
-from segue.chaos.plan import FAULTS, Planned, Step, most_effects, planned
+from segue.chaos.plan import FAULTS, Planned, Step, most_effects, notes, planned
 from segue.chaos.report import write_report
 from segue.chaos.traps import read_journal
 from segue.chaos.world import Change, Comparison
@@ -57,6 +57,16 @@ def test_a_call_that_only_reads_has_no_effects_and_each_run_has_those_of_the_oth
     assert most_effects(["look"], tools, FAULTS) == 0
     assert most_effects(["pay"], tools, ["kill"]) < most_effects(["pay", "look"], tools, FAULTS)
     assert most_effects(["pay", "pay"], tools, ["kill"]) > 2 * most_effects(["pay"], tools, ["kill"])
+
+
+def test_a_tool_that_is_tried_less_or_changed_nothing_is_named_in_both_languages() -> None:
+    tools = {"pay": bind_function(pay), "look": bind_function(look)}
+    seen, unseen = Step("pay#1", "pay", 0, 1, lines=2), Step("pay#1", "pay", 0, 0, result={"success": "paid"})
+    assert notes([seen, Step("look#1", "look")], tools, FAULTS) == {}
+    made = Hunted(notes=notes([unseen], tools, FAULTS))
+    made += Hunted(notes={"note_lines": ["pay", "ship"]})
+    assert [note.partition(":")[0] for note in made.noted()] == ["Fewer faults befall pay, ship", "pay"]
+    assert made.json()["notes"] == made.noted() != made.noted("zh")
 
 
 def test_finished_runs_are_kept_and_those_of_another_hunt_are_not(tmp_path: Path) -> None:

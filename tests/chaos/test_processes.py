@@ -1,4 +1,5 @@
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -26,6 +27,13 @@ with Zygote("server", Path.cwd(), os.environ) as zygote:
     print(pid, flush=True)
     zygote.wait(pid)
 """
+
+
+def _until_gone(pid: int) -> None:
+    began = time.monotonic()
+    while _is_there(pid) and time.monotonic() - began < 20:
+        time.sleep(0.02)
+    assert not _is_there(pid)
 
 
 def _wait(zygote: Zygote, pid: int) -> None:
@@ -63,7 +71,13 @@ def test_a_killed_process_leaves_none_that_it_waits_for(tmp_path: Path) -> None:
         pid = int(asking.stdout.readline())
         time.sleep(0.2)
         asking.kill()
-    began = time.monotonic()
-    while _is_there(pid) and time.monotonic() - began < 20:
-        time.sleep(0.02)
-    assert not _is_there(pid)
+    _until_gone(pid)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="its kernel ends a process with its parent")
+def test_a_process_to_fork_from_that_is_killed_leaves_no_child(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(SERVER)
+    with Zygote("server", tmp_path, os.environ) as zygote:
+        pid = zygote.fork({"folder": str(tmp_path)})
+        os.kill(int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1]), signal.SIGKILL)
+        _until_gone(pid)

@@ -1,4 +1,5 @@
 import sqlite3
+import time
 from collections.abc import Callable
 from datetime import date
 from typing import Any
@@ -6,7 +7,7 @@ from typing import Any
 import pytest
 
 from segue.chaos import world as worlds
-from segue.chaos.world import Outside, Worlds, settled
+from segue.chaos.world import Outside, Worlds, landed, settled
 from segue.core.errors import ConfigurationError
 
 
@@ -58,3 +59,14 @@ def test_a_world_that_never_comes_to_rest_is_named_and_one_with_the_time_is_at_r
     assert settled(at_rest)["now"].startswith("2026")
     with pytest.raises(ConfigurationError, match=r"does not come to rest in 0 seconds.*load has 1 more"):
         settled(Outside(Rows(lambda: {"load": next(ticks)})))
+
+
+def test_an_effect_that_takes_longer_than_usual_is_awaited_where_the_world_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worlds, "LANDING", 0.1)
+    began = time.monotonic()
+    late = Rows(lambda: [time.monotonic() - began > 0.4])
+    assert landed(Outside(late), [False], Outside(late).landing).seconds == 0
+    late.landing = 20  # type: ignore[attr-defined]
+    assert landed(Outside(late), [False], Outside(late).landing).seconds > 0

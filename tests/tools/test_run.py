@@ -20,7 +20,7 @@ from segue.checkpoints.tables.leases import Lease
 from segue.checkpoints.tables.ledger import ToolLedger
 from segue.core.errors import UnknownAgent
 from segue.core.tools import CallKey
-from segue.tools.bound_tool import abandoned
+from segue.tools.bound_tool import CallContext, abandoned
 from segue.tools.calls import run as calls_run
 from segue.tools.calls.run import STACK_CHARS, argument_error
 from segue.tools.registry import as_tool, tool
@@ -525,3 +525,17 @@ def test_arguments_are_checked_without_a_call() -> None:
         return load
 
     assert argument_error(as_tool(weigh), {"load": 1}) == "RuntimeError: never"
+
+
+async def test_a_call_is_not_abandoned_that_is_made_again_since_its_check_took_too_long() -> None:
+    async def hangs() -> None:
+        await asyncio.sleep(SECONDS)
+
+    @tool(idempotent=True, timeout=BRIEF, check=hangs)
+    def look(call: CallContext) -> bool:
+        """Whether the call is abandoned."""
+        return call.abandoned.is_set()
+
+    ledger = MemoryLedger()
+    await ledger.claim(KEY, "look", {})
+    assert (await run(look, ledger)).result == {"success": False}

@@ -106,6 +106,7 @@ class ToolExecutor:
         repeatable = is_repeatable(tool)
         if claim.state == "interrupted":
             settled = None if claim.moved else await _ask_check(tool, execution)
+            current_call.set(_context_of(execution))  # a check that took too long has left its own as abandoned
             if settled is not NOT_DONE and not (settled is None and repeatable):
                 return settled or _interrupted(execution)
         if tool.needs_approval and not execution.approved:

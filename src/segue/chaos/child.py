@@ -34,8 +34,12 @@ from ..tools.bound_tool import BoundTool, Marked, current_call
 from ..tools.calls.json_values import json_value
 from ..tools.calls.run import TOOLS, unknown_outcome
 from . import processes
+from .clock import HOURS, move
+from .faulty_check import FaultyCheck, has_check, said
 from .hosts import refuse
-from .traps import REPEAT_SECONDS, REPEATS, Files, Journal, Lines, Network, kill, stop
+from .lines import Lines, fail
+from .plan import AFTER_CALL
+from .traps import REPEAT_SECONDS, REPEATS, Files, Journal, Network, kill, stop
 
 OUT = "out.json"
 JOURNAL = "journal.jsonl"
@@ -138,15 +142,15 @@ class FaultyLedger:
 
     async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
         label = self.executor.label(key, name)
-        self.executor.reach("kill-before-intent", label)
+        self.executor.reach(label, "kill-before-intent")
         claim = await self.real.claim(key, name, arguments)
-        self.executor.reach("kill-before-call", label)
+        self.executor.reach(label, "kill-before-call")
         return claim
 
     async def settle(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
         known = [line for line in self.executor.journal.lines if line.get("key") == _text(key)]
         if known:
-            self.executor.reach("kill-after-call", self.executor.label(key, known[0]["name"]))
+            self.executor.reach(self.executor.label(key, known[0]["name"]), *AFTER_CALL)
         await self.real.settle(key, outcome)
         self.executor.journal.write("outcome", key=_text(key), outcome=dict(outcome))
 
@@ -186,11 +190,22 @@ class FaultyExecutor:
             return False
         return not any(line["moment"] == "fault" for line in self.journal.lines)
 
-    def reach(self, fault: str, label: str) -> None:
-        """Kill the process where that is the fault."""
-        if self.is_faulty(label, fault):
-            self.journal.write("fault", fault=fault)
+    def befallen(self, label: str) -> str:
+        """The fault that has befallen the call in another process; empty where none has."""
+        has = self.orders.label == label and any(line["moment"] == "fault" for line in self.journal.lines)
+        return self.orders.fault if has else ""
+
+    def reach(self, label: str, *faults: str) -> None:
+        """Kill the process where one of these is the fault."""
+        if self.befalls(label, *faults):
             kill()
+
+    def befalls(self, label: str, *faults: str) -> str:
+        """The one of the faults that befalls the call now, noted; empty where none does."""
+        found = next((fault for fault in faults if self.is_faulty(label, fault)), "")
+        if found:
+            self.journal.write("fault", fault=found)
+        return found
 
     async def execute(self, execution: Execution) -> CallResult:
         label, tool = self.label(execution.key, execution.name), execution.tool
@@ -217,6 +232,7 @@ class FaultyTool(Marked):
         self._executor = executor
         self._label = label
         self._beside: threading.Thread | None = None
+        self._check = FaultyCheck(tool, executor.befallen(label), label)
         self.name, self.spec = tool.name, tool.spec
         if isinstance(tool, Marked):
             self.marks = tool.marks
@@ -226,17 +242,15 @@ class FaultyTool(Marked):
         for fault, seconds in (("timeout", 0.3), ("slow", 2.0)):
             if self._executor.is_faulty(self._label, fault):
                 return seconds
-        return self._tool.timeout
+        return self._check.timeout or self._tool.timeout
 
     async def check_effect(self, arguments: Mapping[str, Any]) -> Any:
-        if not isinstance(self._tool, Marked):
+        if not has_check(self._tool):
             return None
-        answer = await self._tool.check_effect(arguments)
-        if isinstance(self._tool, BoundTool) and self._tool.effect_check is None:
-            return answer
-        said = str(answer) if not _is_json(answer) else answer
-        self._executor.journal.write("check", label=self._label, answer=said)
-        if self._executor.orders.fault == "check-landing":
+        executor = self._executor
+        answer = await self._check.ask(arguments, executor.journal, executor.network, executor.files)
+        executor.journal.write("check", label=self._label, answer=said(answer))
+        if executor.orders.fault == "check-landing":
             stop()
         return answer
 
@@ -244,6 +258,8 @@ class FaultyTool(Marked):
         """Run the real tool, and note what it returned."""
         journal, network, files = self._executor.journal, self._executor.network, self._executor.files
         value: Any = None
+        if self._executor.is_faulty(self._label, "check-stale"):
+            await self._check.keep(arguments, journal)
         journal.write("run", label=self._label)
         for number in range(self._times()):
             if number > 1 and self._took_long():  # one repetition there is, however long it takes
@@ -258,7 +274,7 @@ class FaultyTool(Marked):
                     await asyncio.to_thread(self._beside.join, BESIDE)
                 network.refused, network.silent, network.reset = "", False, False
                 about = {"hosts": network.seen, "hung": network.hung, "writes": files.written}
-                journal.write("ran", label=self._label, lines=lines.count, **about)
+                journal.write("ran", label=self._label, lines=lines.count, calling=lines.calling, **about)
             journal.write("value", label=self._label, value=json_value(value), key=current_call.get().idempotency_key)
         return value
 
@@ -273,32 +289,26 @@ class FaultyTool(Marked):
         lines = [line for line in self._executor.journal.lines if line.get("label") == self._label]
         return bool(lines[-1]["at"] - lines[0]["at"] > REPEAT_SECONDS)
 
-    def _befalls(self, *faults: str) -> str:
-        """The one of the faults that befalls this call, noted; empty where none does."""
-        for fault in faults:
-            if self._executor.is_faulty(self._label, fault):
-                self._executor.journal.write("fault", fault=fault)
-                return fault
-        return ""
-
     def _lines(self, arguments: Mapping[str, Any]) -> Lines:
         """What befalls the lines of this call."""
         orders = self._executor.orders
-        acts: dict[str, Callable[[], None]] = {
-            "kill-line": kill,
-            "timeout": _linger,
-            "disk": self._executor.files.fill,
-            "workers": lambda: self._call_beside(arguments),
+        acts: dict[str, Callable[[str], None]] = {
+            "kill-line": lambda _: kill(),
+            "timeout": lambda _: _linger(),
+            "disk": lambda _: self._executor.files.fill(),
+            "workers": lambda _: self._call_beside(arguments),
+            "exception": fail,
         }
-        if fault := self._befalls(*acts):
+        if fault := self._executor.befalls(self._label, *acts):
             return Lines((orders.at,), acts[fault])
-        return Lines(range(1, orders.lines + 1), stop)
+        return Lines(range(1, orders.lines + 1), lambda _: stop())
 
     def _disturb(self, network: Network) -> None:
         """What befalls the network of this call."""
-        fault = self._befalls("refuse", "hang", "slow", "reset")
+        fault = self._executor.befalls(self._label, "refuse", "hang", "slow", "reset")
+        network.watch()
         network.refused = self._executor.orders.host if fault == "refuse" else ""
-        network.silent, network.reset, network.hung = fault in ("hang", "slow"), fault == "reset", False
+        network.silent, network.reset = fault in ("hang", "slow"), fault == "reset"
 
     def _call_beside(self, arguments: Mapping[str, Any]) -> None:
         """Make the same call in another thread, as another worker would; what it waits for, this one may hold."""
@@ -317,10 +327,6 @@ def _linger() -> None:
     time.sleep(0.6)
 
 
-def _is_json(value: Any) -> bool:
-    return value is None or isinstance(value, dict | list | str | int | float | bool)
-
-
 class _Talk:
     """One process's part of the session."""
 
@@ -332,6 +338,8 @@ class _Talk:
 
     async def go_on(self) -> Json:
         """Carry the session to its end; returns {"statuses": […]}."""
+        if self._orders.fault in HOURS and self._journal.lines:  # another process was killed
+            move(HOURS[self._orders.fault])
         refuse(self._orders.refused, self._journal)
         network = Network()
         network.install()

@@ -87,7 +87,8 @@ class Hunted:
     """The outcome: how many runs there were, and what they found.
 
     `left` are the runs that the budget left out, `failed` those that did not come to an end, with the reason. `resumed`
-    runs were carried out by an earlier hunt that was stopped.
+    runs were carried out by an earlier hunt that was stopped. `notes` say by the id of a sentence what could not be
+    tried, and of which tools.
     """
 
     runs: int = 0
@@ -96,6 +97,7 @@ class Hunted:
     failed: dict[str, str] = field(default_factory=dict)
     resumed: int = 0
     seed: int = 0
+    notes: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def is_safe(self) -> bool:
@@ -108,14 +110,21 @@ class Hunted:
         return [found for found in self.findings if found.kind != ADVICE]
 
     def json(self) -> Json:
-        """{"runs", "findings": [{"tool", "kind", "fault", "detail", "repeat"}], "seed", "left", "failed"}."""
+        """{"runs", "findings": [{"tool", "kind", "fault", "detail", "repeat"}], "seed", "left", "failed", "notes"}."""
         found = [finding.json() for finding in self.findings]
-        return {"runs": self.runs, "findings": found, "seed": self.seed, "left": self.left, "failed": self.failed}
+        about = {"seed": self.seed, "left": self.left, "failed": self.failed, "notes": self.noted()}
+        return {"runs": self.runs, "findings": found, **about}
+
+    def noted(self, language: str = "en") -> list[str]:
+        """What could not be tried, in sentences."""
+        return [chaos_text(name, language, tools=", ".join(tools)) for name, tools in self.notes.items()]
 
     def __iadd__(self, other: "Hunted") -> Self:
         self.runs, self.resumed = self.runs + other.runs, self.resumed + other.resumed
         self.findings = distinct([*self.findings, *other.findings])
         self.left, self.failed = self.left + other.left, self.failed | other.failed
+        for name, tools in other.notes.items():
+            self.notes[name] = [*dict.fromkeys([*self.notes.get(name, ()), *tools])]
         return self
 
 

@@ -1,7 +1,6 @@
 """The runs of one recorded session, with one fault at one call each."""
 
 import os
-import queue
 import random
 import shutil
 import signal
@@ -9,9 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from secrets import token_hex
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
@@ -24,16 +24,14 @@ from .findings import Finding, Hunted, distinct
 from .finished import Finished
 from .hosts import REFUSED
 from .judge import Judge
-from .plan import FAULTS, WATCHED, Planned, Step, planned
-from .processes import Zygote
+from .plan import FAULTS, WATCHED, Planned, Step, notes, planned
+from .processes import Zygote, Zygotes
 from .runs import Run
 from .traps import read_journal
 from .world import Worlds, is_same, landed, settled
 
 MEMORY = "/dev/shm"
 """Where runs are kept that nobody looks at: what a killed process has written stays there, too."""
-LANDING = 3.0
-"""Seconds that an effect may take to arrive after its call."""
 CHILDREN = 4
 """Processes of a run at most: each but the last one is killed."""
 
@@ -70,11 +68,13 @@ class Hunt:
         worlds: Worlds,
         folder: Path,
         command: str,
+        zygotes: Zygotes,
         options: HuntOptions,
     ) -> None:
         self._tools = tools
         self._agents = str(Path(agents).resolve())
         self._worlds = worlds
+        self._zygotes = zygotes
         self._options = options
         self._folder = folder.resolve() / cassette.session / ("repeated" if options.repeat else "runs")
         self._finished = Finished(self._folder, options.digest, fresh=options.fresh or bool(options.repeat))
@@ -88,19 +88,12 @@ class Hunt:
         write_cassette(cassette, self._cassette)
 
     def __enter__(self) -> Self:
-        self._zygotes: queue.Queue[Zygote] = queue.Queue()
-        self._all: list[Zygote] = []
-        self._opened = ExitStack()
-        memory = TemporaryDirectory(prefix="segue-chaos-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
-        self._runs = self._folder if self._options.repeat else Path(self._opened.enter_context(memory))
-        for _ in range(self._options.jobs):
-            zygote = self._opened.enter_context(Zygote("segue.chaos", Path.cwd(), os.environ))
-            self._zygotes.put(zygote)
-            self._all.append(zygote)
+        self._memory = TemporaryDirectory(prefix="segue-chaos-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
+        self._runs = self._folder if self._options.repeat else Path(self._memory.name)
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._opened.__exit__(*error)
+        self._memory.cleanup()
 
     @property
     def known(self) -> int:
@@ -128,7 +121,7 @@ class Hunt:
                 raise ConfigurationError(
                     "No run is called '{name}': take one from a finding's command.", name=options.repeat
                 )
-        hunted = Hunted(2, seed=options.seed)
+        hunted = Hunted(2, seed=options.seed, notes=notes([*self._steps.values()], self._tools, options.faults))
         hunted.resumed = sum(str(run) in self._finished.runs for run in plan)
         self._carry_out_all(plan, hunted, on_progress)
         found = [finding for run in plan for finding in self._finished.runs.get(str(run), ())]
@@ -156,8 +149,7 @@ class Hunt:
             yield
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for zygote in self._all:
-                zygote.kill()
+            self._zygotes.kill()
             raise
 
     def _one(self, run: Planned) -> str | None:
@@ -181,18 +173,15 @@ class Hunt:
         with self._lock:
             self._number += 1
             number = self._number
-        namespace = f"chaos{os.getpid()}x{number}"
+        namespace = f"chaos{token_hex(6)}"
         folder = self._runs / f"{number:04d}-{name.replace('/', '-').replace('#', '.').replace(':', '.')}"
         folder.mkdir()
         about: dict[str, Any] = {"folder": str(folder), "cassette": str(self._cassette), "agents": self._agents}
-        zygote = self._zygotes.get()
-        try:
+        with self._zygotes.taken() as zygote:
             world = self._worlds.of(namespace)
             environment = self._worlds.environment(world, namespace)
             about |= {"environment": environment, "refused": [*self._options.refused]}
             yield zygote, world, namespace, {**about, **orders}
-        finally:
-            self._zygotes.put(zygote)
         if not self._options.repeat:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -213,7 +202,8 @@ class Hunt:
         for line in whole.journal:
             if line["moment"] == "ran":
                 step = self._steps[line["label"]]
-                step.lines, step.hosts, step.writes = line["lines"], line["hosts"], line["writes"]
+                step.lines, step.calling = line["lines"], line["calling"]
+                step.hosts, step.writes = line["hosts"], line["writes"]
         self._watch_lines()
         self._judge.learn(whole)
         self._judge.learn(again := self._carried_out(Planned("", "")))
@@ -231,7 +221,7 @@ class Hunt:
             self._steps[label] = Step(label, line["name"], settled(world))
         else:
             step, tool = self._steps[label], self._tools.get(line["label"].partition("#")[0])
-            found = landed(world, step.before, 0.0 if tool is None or tool.read_only else LANDING)
+            found = landed(world, step.before, 0.0 if tool is None or tool.read_only else world.landing)
             step.after, step.landing, step.result = found.snapshot, found.seconds, line["result"]
 
     def _watch_lines(self) -> None:
@@ -317,7 +307,7 @@ class RunFailed(Exception):
 def _landing(world: Any) -> float:
     """How many seconds it takes until an effect lands; 0 where there is none."""
     began, now = time.monotonic(), world.snapshot()
-    found = landed(world, now, LANDING)
+    found = landed(world, now, world.landing)
     if found.seconds:
         return found.seconds
     return 0.0 if is_same(found.snapshot, now) else time.monotonic() - began

@@ -10,7 +10,7 @@ from ..core.records import Json
 from ..core.tools import Tool
 from . import evidence
 from .findings import Finding
-from .plan import UNDISTURBED, Planned, Step
+from .plan import CHECKS, UNDISTURBED, Planned, Step
 from .runs import Run
 from .world import Change, Comparison, Items
 
@@ -68,13 +68,13 @@ class Judge:
         elif planned.fault == "workers":
             if change:
                 yield self._finding(planned, "not_idempotent", "ran_at_once", change, run.journal)
-        elif planned.fault in ("timeout", "slow", "refuse", "reset", "disk"):
+        elif planned.fault in ("timeout", "slow", "refuse", "reset", "disk", "exception"):
             yield from self._hidden(planned, run)
         elif change and (repeated or (change.missing and run.of("check", planned.label))):
             yield from self._repeated(planned, run, change)
         elif change:
             yield self._finding(planned, "invariant", "differs_after_kill", change, run.journal)
-        if planned.fault.startswith("kill") and not change:
+        if planned.fault.startswith(("kill", "check", "clock")) and not change:
             yield from self._results(planned, run)
 
     def invariant(self, planned: Planned, run: Run) -> Iterator[Finding]:
@@ -137,7 +137,12 @@ class Judge:
 
     def _repeated(self, planned: Planned, run: Run, change: Change) -> Iterator[Finding]:
         checks = run.of("check", planned.label)
-        if checks:
+        if checks and planned.fault in CHECKS:
+            answer = json.dumps(checks[0]["answer"], ensure_ascii=False)
+            kind = "not_idempotent" if checks[0]["answer"] is None else "check_too_early"
+            sentence = "check_not_done" if "NOT_DONE" in answer else "check_answers"
+            yield self._finding(planned, kind, sentence, change, run.journal, answer=answer)
+        elif checks:
             late = self._carry_out(planned, check=True).landing
             said = checks[0]["answer"]
             kind = "not_idempotent" if said is None else "check_too_early"

@@ -7,12 +7,19 @@ from typing import Any, Self
 
 from ..core.records import Json
 from ..core.tools import Tool
+from .clock import HOURS, can_move
+from .faulty_check import has_check
 from .traps import REPEATS
+from .world import is_same
 
-FAULTS = ("kill", "duplicate", "workers", "timeout", "network", "disk", "undo")
+FAULTS = ("kill", "duplicate", "workers", "timeout", "network", "disk", "exception", "check", "clock", "undo")
 """The faults by name: the process is killed around and in a call; a call is carried out again, or by two workers at
 once; its time is up before its effect; its hosts refuse connections, do not answer, or lose the answer; the disk is
-full; and calls are undone."""
+full; what it calls after its effect raises an exception; its check fails, hangs, or answers from before the effect; the
+clock has moved when it is resumed; and calls are undone."""
+CHECKS = ("check-fails", "check-hangs", "check-stale")
+AFTER_CALL = ("kill-after-call", *CHECKS, *HOURS)
+"""Faults that begin with a kill after the call, before its outcome is stored."""
 MOMENTS = 3
 """Lines of a call at which the process is killed."""
 WATCHED = 60
@@ -61,6 +68,8 @@ class Step:
     lines: int = 0
     changes: list[int] = field(default_factory=list)
     """Lines before which the world was another than before the previous line."""
+    calling: Sequence[int] = ()
+    """Lines of the tool itself that call something which may fail."""
     hosts: Sequence[str] = ()
     writes: bool = False
     """Whether the call opened a file for writing."""
@@ -70,6 +79,19 @@ class Step:
 def planned(steps: Sequence[Step], tools: Mapping[str, Tool], faults: Sequence[str], seed: int = 0) -> list[Planned]:
     """The runs of these calls. The seed chooses the lines at which processes are killed."""
     return [run for step in steps if step.name in tools for run in _of_step(step, tools[step.name], faults, seed)]
+
+
+def notes(steps: Sequence[Step], tools: Mapping[str, Tool], faults: Sequence[str]) -> dict[str, list[str]]:
+    """What cannot be tried: the ids of sentences, with the tools that they are about."""
+    effects = [step for step in steps if step.name in tools and not tools[step.name].read_only]
+    changing = {step.name for step in effects if not is_same(step.before, step.after)}
+    found = {
+        "note_lines": {step.name: None for step in effects if not step.lines},
+        "note_unchanged": {s.name: None for s in effects if s.name not in changing and "success" in s.result},
+    }
+    if "clock" in faults and not can_move():
+        found["note_clock"] = {step.name: None for step in effects}
+    return {name: [*about] for name, about in found.items() if about}
 
 
 def _of_step(step: Step, tool: Tool, faults: Sequence[str], seed: int) -> Iterator[Planned]:
@@ -98,6 +120,12 @@ def _of_effect(step: Step, tool: Tool, faults: Sequence[str], chance: random.Ran
         yield Planned(step.label, "workers", step.changes[0] - 1)
     if "disk" in faults and step.writes:
         yield from (Planned(step.label, "disk", line) for line in (1, *step.changes[:1]))
+    if "exception" in faults and not tool.idempotent and step.changes:
+        yield from [Planned(step.label, "exception", n) for n in step.calling if n >= step.changes[0]][:1]
+    if "check" in faults and has_check(tool):
+        yield from (Planned(step.label, fault) for fault in CHECKS)
+    if "clock" in faults and (tool.idempotent or has_check(tool)) and can_move():
+        yield from (Planned(step.label, fault) for fault in HOURS)
 
 
 def _lines(step: Step, chance: random.Random) -> list[int]:
@@ -119,7 +147,7 @@ def most_effects(calls: Sequence[str], tools: Mapping[str, Tool], faults: Sequen
     hosts = [str(number) for number in range(HOSTS)]
     numbers = [calls[:place].count(name) + 1 for place, name in enumerate(calls)]
     steps = [
-        Step(f"{name}#{number}", name, lines=MOMENTS + 2, changes=[2, 3, 4], hosts=hosts, writes=True)
+        Step(f"{name}#{number}", name, lines=MOMENTS + 2, changes=[2, 3, 4], calling=[4], hosts=hosts, writes=True)
         for name, number in zip(calls, numbers, strict=True)
     ]
     runs = planned(steps, tools, faults)

@@ -6,23 +6,27 @@ It reads requests from its standard input and writes replies to its standard out
 killed).
 """
 
+import ctypes
 import gc
 import json
 import os
+import queue
 import select
 import signal
 import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 SECONDS = 60.0
 """A child that takes longer hangs."""
+
+_PR_SET_PDEATHSIG = 1
 
 Status = int | str
 
@@ -89,6 +93,39 @@ class Zygote:
         return reply
 
 
+class Zygotes:
+    """So many processes that children are forked from; each is taken by one run at a time."""
+
+    def __init__(self, module: str, count: int) -> None:
+        self._all = [Zygote(module, Path.cwd(), os.environ) for _ in range(count)]
+        self._free: queue.Queue[Zygote] = queue.Queue()
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as opened:
+            for zygote in self._all:
+                self._free.put(opened.enter_context(zygote))
+            self._opened = opened.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._opened.__exit__(*error)
+
+    def kill(self) -> None:
+        """End all of them, and what they have started."""
+        for zygote in self._all:
+            zygote.kill()
+
+    @contextmanager
+    def taken(self) -> Iterator[Zygote]:
+        """Wait for one that is free."""
+        zygote = self._free.get()
+        try:
+            yield zygote
+        finally:
+            self._free.put(zygote)
+
+
 def serve(work: Callable[[dict[str, Any]], None]) -> None:
     """Fork children that do the work, and wait for them, until the standard input ends.
 
@@ -119,11 +156,13 @@ def _answer(work: Callable[[dict[str, Any]], None], left: set[int]) -> None:
 
 
 def _fork(orders: dict[str, Any], work: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    parent = os.getpid()
     pid = os.fork()
     if pid:
         return {"pid": pid}
     code = 1
     try:
+        _end_with(parent)
         _redirect(Path(orders["folder"], "log.txt"))
         work(orders)
         code = 0
@@ -132,6 +171,14 @@ def _fork(orders: dict[str, Any], work: Callable[[dict[str, Any]], None]) -> dic
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def _end_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends, however that does; Linux can."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _redirect(log: Path) -> None:

@@ -21,6 +21,7 @@ from .findings import Hunted
 from .hosts import hosts_of, refusing, with_addresses
 from .hunt import Hunt, HuntOptions, Progress
 from .plan import FAULTS, most_effects
+from .processes import Zygotes
 from .scenarios import record_scenarios
 from .world import Worlds, load
 
@@ -109,11 +110,11 @@ class Chaos:
             fresh=given.fresh,
         )
         whole = Hunted(seed=given.seed)
-        with refusing(options.refused):
+        with refusing(options.refused), Zygotes("segue.chaos", self._jobs) as zygotes:
             for words, cassette in self._sessions.items():
                 own = replace(options, digest=self._digest(cassette))
                 system, folder, command = (given.agents, self._worlds), given.output, self._repeat(words)
-                with Hunt(cassette, self._tools, *system, folder, command, own) as hunt:
+                with Hunt(cassette, self._tools, *system, folder, command, zygotes, own) as hunt:
                     if hunt.known:
                         on_resumed(hunt.known)
                     whole += hunt.run(on_progress)

@@ -1,24 +1,26 @@
 """What befalls a call in a child: the process is killed or stopped, its network fails, or its call is made again."""
 
+import asyncio
 import json
 import os
 import resource
 import signal
 import socket
+import sqlite3
 import ssl
 import sys
-import sysconfig
 import threading
 import time
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 REPEATS = 40
 """How often a call is repeated that is not marked; fewer where it takes long."""
 REPEAT_SECONDS = 3.0
+ANY = "any host"
 SILENCE = 0.5
 """Seconds that a socket waits for an answer that does not come, whatever its time-out."""
 
@@ -71,55 +73,16 @@ def stop() -> None:
     signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # to this thread, so that it stops here
 
 
-_FOREIGN = tuple(
-    os.path.realpath(path) + os.sep
-    for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), Path(__file__).parents[1])
-)
-
-
-class Lines:
-    """The lines of the user's own code that a call runs; before each line of `at` (the first is 1), `act` is called."""
-
-    def __init__(self, at: Container[int] = (), act: Callable[[], None] = lambda: None) -> None:
-        self.count = 0
-        self._at = at
-        self._act = act
-
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Watch what runs in this thread, and in those that begin meanwhile."""
-        sys.settrace(self._frame)
-        threading.settrace(self._frame)
-        try:
-            yield
-        finally:
-            sys.settrace(None)
-            threading.settrace(None)
-
-    def _frame(self, frame: FrameType, event: str, argument: Any) -> Any:
-        name = frame.f_code.co_filename
-        own = not name.startswith("<") and not os.path.realpath(name).startswith(_FOREIGN)
-        return self._line if own and "/tools/" not in _module_path(frame) else None
-
-    def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if event == "line":
-            self.count += 1
-            if self.count in self._at:
-                self._act()
-        return self._line
-
-
-def _module_path(frame: FrameType) -> str:
-    """The module's name as a path, where it is one of Segue's that lies elsewhere."""
-    name = str(frame.f_globals.get("__name__", ""))
-    return "/tools/" if name.startswith("segue.") else ""
-
-
 class Files:
-    """The files that this process writes: `written` is set by the first one; a full disk takes no more bytes."""
+    """The files that this process writes: `written` is set by the first one; a full disk takes no more bytes.
+
+    Where they are `is_lost`, no SQLite database can be opened, and `was_asked` is set by one who tries.
+    """
 
     def __init__(self) -> None:
         self.written = False
+        self.is_lost: ContextVar[bool] = ContextVar("is_lost", default=False)
+        self.was_asked = False
 
     def install(self) -> None:
         """From now on, notice each file that is opened for writing."""
@@ -128,6 +91,9 @@ class Files:
     def _opened(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event == "sqlite3.connect" or (event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)):
             self.written = True
+        if event == "sqlite3.connect" and self.is_lost.get():
+            self.was_asked = True
+            raise sqlite3.OperationalError("unable to open database file")
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -146,9 +112,9 @@ class Files:
 class Network:
     """The connections of this process to IPv4 and IPv6 hosts: `seen` are those that calls asked for.
 
-    While it is `refused` (a host and port) connections to it fail; while it is `silent` no answer arrives: a socket
-    with a time-out runs out of it at once, and `hung` is set where one would wait for ever. While it is `reset` an
-    answer that arrives is lost with its connection.
+    While it is `refused` (a host and port, or ANY) connections to it fail, and `was_asked` is set by each one. While it
+    is `silent` no answer arrives: a socket with a time-out runs out of it at once, and `hung` is set where one would
+    wait for ever. While it is `reset` an answer that arrives is lost with its connection.
     """
 
     def __init__(self) -> None:
@@ -157,6 +123,13 @@ class Network:
         self.silent = False
         self.reset = False
         self.hung = False
+        self.was_asked = False
+        self._timers: list[Any] = []
+
+    def watch(self) -> None:
+        """Forget what was asked for. Timers of the running loop that begin from now on are those of a call."""
+        self.hung = self.was_asked = False
+        self._timers = _timers() or []
 
     def install(self) -> None:
         """From now on, every connection of this process is watched."""
@@ -166,9 +139,10 @@ class Network:
         def connecting(sock: Any, address: Any) -> Any:
             if sock.family in (socket.AF_INET, socket.AF_INET6):
                 host = f"{address[0]}:{address[1]}"
+                network.was_asked = True
                 if host not in network.seen:
                     network.seen.append(host)
-                if host == network.refused:
+                if network.refused in (host, ANY):
                     raise ConnectionRefusedError(111, "Connection refused")
             return connect(sock, address)
 
@@ -182,7 +156,9 @@ class Network:
                 seconds = sock.gettimeout()
                 if seconds == 0:
                     time.sleep(0.01)
-                    raise BlockingIOError(11, "no answer yet")
+                    if not self._waits_forever():
+                        raise BlockingIOError(11, "no answer yet")
+                    seconds = None
                 self.hung = self.hung or seconds is None
                 time.sleep(min(seconds or SILENCE, SILENCE))
                 raise TimeoutError("timed out")
@@ -192,3 +168,17 @@ class Network:
             return given
 
         return receive
+
+    def _waits_forever(self) -> bool:
+        """Whether the call waits in a loop that has no timer to end the wait."""
+        now = _timers()
+        return now is not None and all(any(timer is known for known in self._timers) for timer in now)
+
+
+def _timers() -> list[Any] | None:
+    """What the running loop does later, such as the end of a wait; None where there is no loop that says so."""
+    try:
+        scheduled = getattr(asyncio.get_running_loop(), "_scheduled", None)
+    except RuntimeError:
+        return None
+    return None if scheduled is None else [timer for timer in scheduled if not timer.cancelled()]

@@ -35,6 +35,8 @@ _SCRUBBED = re.compile(
 )
 _DAY = 86_400
 _POLL = 0.05
+LANDING = 3.0
+"""Seconds that an effect may take to arrive after its call, unless the world says otherwise."""
 LONGEST = 30.0
 """Seconds that a world may go on changing after a call."""
 
@@ -45,6 +47,7 @@ class World(Protocol):
     `reset()` makes it as it was at first. A class whose constructor takes `namespace` has a world of its own for each
     run; `environment()`, where there is one, gives the environment variables of the processes whose tools use it, and
     SEGUE_CHAOS_NAMESPACE is set there. `check(before, after, effects)` gives a sentence where an invariant is broken.
+    `landing` is how many seconds an effect may take to arrive after its call, by default LANDING.
     """
 
     def snapshot(self) -> object:
@@ -85,6 +88,11 @@ class Outside:
 
     def __init__(self, world: Any) -> None:
         self._world = world
+
+    @property
+    def landing(self) -> float:
+        """Seconds that an effect may take to arrive after its call."""
+        return float(_asked("landing", lambda: getattr(self._world, "landing", LANDING)))
 
     def reset(self) -> None:
         if hasattr(self._world, "reset"):

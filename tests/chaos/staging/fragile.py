@@ -1,10 +1,11 @@
 """Tools that are right but for one fault each, which no kill shows."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import httpx
 
-from segue import CallContext, UnknownOutcome, tool
+from segue import NOT_DONE, CallContext, UnknownOutcome, tool
 
 from . import place
 
@@ -39,3 +40,71 @@ def write_twice(name: str, text: str) -> str:
     with (place.folder() / "list.txt").open("a") as file:
         file.write(f"{name}\n")
     return f"wrote {name}"
+
+
+@tool
+def order_ink(colour: str) -> str:
+    """Order ink. It knows what a lost answer means, and not what one without a number does."""
+    try:
+        answer = place.post("orders", {"ink": colour})
+    except OSError as error:
+        raise UnknownOutcome("the supplier did not answer") from error
+    return f"order {int(answer['number'])}"
+
+
+def was_ordered(what: str) -> object:
+    """Whether the supplier has the order, which it has at once. It takes no answer for a no."""
+    try:
+        return "ordered" if {"what": what} in place.get("orders") else NOT_DONE
+    except OSError:
+        return NOT_DONE
+
+
+@tool(check=was_ordered)
+def order_lamp(what: str) -> str:
+    """Order a lamp."""
+    return _ordered(what)
+
+
+def was_listed(what: str) -> object:
+    """Whether the supplier has the order."""
+    return "ordered" if {"what": what} in place.get("orders") else NOT_DONE
+
+
+@tool(check=was_listed)
+def order_desk(what: str) -> str:
+    """Order a desk, without a key: a worker that was slow orders it, too."""
+    return _ordered(what)
+
+
+def _ordered(what: str) -> str:
+    try:
+        place.post("orders", {"what": what})
+    except OSError as error:
+        raise UnknownOutcome("the supplier did not answer") from error
+    return "ordered"
+
+
+@tool(idempotent=True)
+def order_lunch(dish: str) -> str:
+    """Order lunch. Its key is the dish and the day, which is another one when it is resumed."""
+    place.post("payments", {"dish": dish}, f"{dish}-{datetime.now(UTC):%Y-%m-%d}")
+    return "ordered"
+
+
+@tool
+async def order_glue(kind: str) -> str:
+    """Order glue. It knows what no answer means, and not that its own time may be up."""
+    async with httpx.AsyncClient(timeout=5) as client:
+        try:
+            answer = await client.post(place.url("orders"), json={"glue": kind})
+            return str(answer.json()["accepted"])
+        except (httpx.HTTPError, ValueError) as error:
+            raise UnknownOutcome("the supplier did not answer") from error
+
+
+@tool(read_only=True)
+async def list_orders() -> str:
+    """List the orders. It waits for the service for ever."""
+    async with httpx.AsyncClient(timeout=None) as client:
+        return (await client.get(place.url("orders"))).text

@@ -62,6 +62,12 @@ FRAGILE = {
     "workers": Case("admit", "Database", {"name": "Ada"}, "not_idempotent"),
     "reset": Case("order_paint", "Service", {"colour": "red"}, "hidden_effect"),
     "disk": Case("write_twice", "Files", {"name": "a.txt", "text": "One."}, "hidden_effect"),
+    "exception": Case("order_ink", "Service", {"colour": "black"}, "hidden_effect"),
+    "check-fails": Case("order_lamp", "Service", {"what": "lamp"}, "check_too_early"),
+    "check-stale": Case("order_desk", "Service", {"what": "desk"}, "check_too_early"),
+    "clock-forward": Case("order_lunch", "Service", {"dish": "soup"}, "not_idempotent"),
+    "slow": Case("order_glue", "Service", {"kind": "hot"}, "hidden_effect"),
+    "hang": Case("list_orders", "Service", {}, "no_timeout"),
 }
 """Tools that one fault shows."""
 

@@ -16,7 +16,7 @@ class Files:
         self._folder = place.folder(namespace)
 
     def snapshot(self) -> object:
-        files = sorted(path for path in self._folder.rglob("*") if path.is_file())
+        files = sorted(path for path in self._folder.rglob("*") if path.is_file() and ".db" not in path.name)
         return {path.relative_to(self._folder).as_posix(): path.read_text().splitlines() for path in files}
 
 
@@ -28,7 +28,7 @@ class Database:
         with closing(sqlite3.connect(self._file)) as db:
             db.executescript(place.TABLES)
 
-    def snapshot(self) -> object:
+    def snapshot(self) -> dict[str, Any]:
         with closing(sqlite3.connect(f"file:{self._file}?mode=ro", uri=True)) as db:
             db.row_factory = sqlite3.Row
             names = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
@@ -54,6 +54,18 @@ class Service:
 
     def snapshot(self) -> object:
         return place.get("state", self._namespace)
+
+
+class Everything(Accounts):
+    """Files, rows and what the services have."""
+
+    def __init__(self, namespace: str) -> None:
+        super().__init__(namespace)
+        self._others = {"files": Files(namespace), "services": Service(namespace)}
+
+    def snapshot(self) -> object:
+        others = {name: world.snapshot() for name, world in self._others.items()}
+        return {**super().snapshot(), **others}
 
 
 class Postgres:

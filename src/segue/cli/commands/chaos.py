@@ -37,7 +37,9 @@ World = Annotated[
 Faults = Annotated[
     str,
     typer.Option(
-        "--faults", metavar="NAMES", help="Some of kill,duplicate,workers,timeout,network,disk,undo; by default all."
+        "--faults",
+        metavar="NAMES",
+        help="Some of kill,duplicate,workers,timeout,network,disk,exception,check,clock,undo; by default all.",
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Chooses the moments of kills and the order of runs.")]
@@ -170,6 +172,8 @@ def _print(made: "Hunted", language: str) -> None:
     from ...prompts.catalogue import chaos_text
 
     typer.echo(chaos_text("summary", language, runs=made.runs, findings=len(made.faults)))
+    for note in made.noted(language):
+        typer.echo(printable(note))
     if made.left:
         typer.echo(chaos_text("left", language, n=len(made.left)))
     if made.failed:
