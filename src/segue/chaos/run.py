@@ -5,6 +5,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib.metadata import version
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from ..app import App
 from ..core.agents import production_file
-from ..core.errors import ConfigurationError, UnknownOption
+from ..core.errors import ConfigurationError, MissingExtra, UnknownOption
 from ..core.tools import Tool
 from ..rehearsal.cassette import Cassette
 from ..rehearsal.cassette.cassette import dump
@@ -152,7 +153,8 @@ async def prepare(
     if file := production_file(options.agents):
         raise ConfigurationError("{file} says production = true: name that of a staging system.", file=file)
     for name in app.agents:
-        await app.agents.prepare(app.agents.agent(name))
+        with suppress(MissingExtra):  # it says so below, if a session is of this agent
+            await app.agents.prepare(app.agents.agent(name))
     found: dict[Words, Cassette] = {(name,): await read_session(app, name) for name in sessions}
     for named in scenarios:
         recorded = await record_scenarios(app, named, options.seed)

@@ -7,7 +7,7 @@ from pathlib import Path
 from ..app import App
 from ..core.agents import Agent
 from ..core.conversation import Conversation, ConversationConfig, Role, Utterance
-from ..core.errors import ConfigurationError
+from ..core.errors import ConfigurationError, MissingExtra
 from ..core.records import Json
 from ..rehearsal.cassette import Cassette
 from ..rehearsal.cassette.cassette import FunctionCall, ModelCall, Reply, ToolCall, Turn
@@ -44,7 +44,10 @@ def _agent_for(app: App, workflow: str, conversations: Iterable[Conversation]) -
     called = {said.action: None for held in conversations for said in held.utterances if said.is_action}
     missing = [*called]
     for agent in map(app.agents.agent, app.agents):
-        lacks = [name for name in called if name not in app.agents.tools_for(agent)]
+        try:
+            lacks = [name for name in called if name not in app.agents.tools_for(agent)]
+        except MissingExtra:
+            continue
         if not lacks:
             return agent
         missing = min(missing, lacks, key=len)
