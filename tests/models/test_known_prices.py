@@ -25,6 +25,7 @@ async def test_a_model_costs_what_is_known_of_it_at_its_endpoint() -> None:
     ("name", "address", "usage"),
     [
         ("gpt-4.1-mini", "http://127.0.0.1:8085/v1", USAGE),
+        ("gpt-4.1-mini", "http://localhost/api.openai.com/v1", USAGE),
         ("no-such-model", OPENAI, USAGE),
         ("gpt-4.1-mini", OPENAI, {}),
         ("gpt-4.1-mini", OPENAI, {**USAGE, "cached": 1001}),

@@ -57,17 +57,28 @@ app = typer.Typer(
 )
 
 GC_THRESHOLD = 10_000
-"""New objects before a garbage collection: the imports at startup create many, which all stay."""
+"""New objects before a garbage collection."""
+GC_STARTUP = 1_000_000
+"""The same for the first one: the imports at startup create up to so many, which all stay."""
 
 
 def main() -> None:
     """The entry point of the console script."""
-    gc.set_threshold(GC_THRESHOLD)
+    gc.set_threshold(GC_STARTUP)
+    gc.callbacks.append(_after_collection)
     try:
         app(prog_name="segue")
     finally:
         if "duckdb" not in sys.modules:  # it reports objects that are not collected as leaked
             gc.freeze()  # otherwise the exit begins with a collection of everything that was imported
+
+
+def _after_collection(phase: str, _: Mapping[str, int]) -> None:
+    """After the first collection, collect at the usual threshold, and leave out what the imports created."""
+    if phase == "stop":
+        gc.callbacks.remove(_after_collection)
+        gc.freeze()
+        gc.set_threshold(GC_THRESHOLD)
 
 
 def _print_version(requested: bool) -> None:

@@ -131,7 +131,7 @@ class McpServer(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(pattern=r"^[\w.-]{1,64}$")
+    name: str = Field(pattern=r"^[\w.-]+$", max_length=64)
     """How errors and `segue doctor` call it."""
     command: str = ""
     """The program to start; it communicates over stdin and stdout."""
@@ -170,7 +170,7 @@ class RemoteAgent(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(pattern=r"^[\w-]{1,64}$")
+    name: str = Field(pattern=r"^[\w-]+$", max_length=64)
     """What the tool is called."""
     url: str = Field(pattern=r"^https?://.+$")
     """Its address; its card is at `.well-known/agent-card.json` below it."""
@@ -194,9 +194,9 @@ class Agent(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
-    agent_id: str = Field(pattern=r"^[\w.-]{1,64}$")
+    agent_id: str = Field(pattern=r"^[\w.-]+$", max_length=64)
     """Its name in commands, requests and lists."""
-    version: str = Field(default="", pattern=r"^[\w.+-]{0,64}$")
+    version: str = Field(default="", pattern=r"^[\w.+-]*$", max_length=64)
     """Its version, which each task remembers; empty: a digest of its prompt, model, tools, mode and options."""
     on_upgrade: Literal["continue", "pin", "ask"] = "continue"
     """What becomes of unfinished tasks of a version that is not here: they continue with this one, keep theirs and wait

@@ -229,7 +229,7 @@ DEFAULT_TOPOLOGY: Final = tuple(
 class FlowConfig(_Frozen):
     """A controller–executor flow with memory."""
 
-    name: str = Field(default="flow", pattern=r"^[\w.-]{1,64}$")
+    name: str = Field(default="flow", pattern=r"^[\w.-]+$", max_length=64)
     description: str = ""
     max_round: int | None = Field(default=30, ge=1)
     """The most rounds; None: as many as the agent's budget allows. In a file, 0 stands for None."""

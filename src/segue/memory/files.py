@@ -8,8 +8,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from ..core.clause import Clause
 from ..core.context import MemoryEntry
 from ..core.errors import InvalidMemory, MemoryUnavailable, UnknownMemory
@@ -170,6 +168,8 @@ class MemoryFiles:
     @contextmanager
     def _writing(self, name: str) -> Iterator[Path]:
         """Hold the folder's lock, and give the file's path."""
+        from filelock import FileLock, Timeout
+
         with _explained(name):
             self._path(name)
             self._folder.mkdir(parents=True, exist_ok=True)

@@ -8,8 +8,10 @@ NAME = r"^[\w.:@-]+$"
 """What sessions and users may be called."""
 LONGEST = 95
 """Characters of such a name: with a tenant's in front it is not too long to be stored."""
-MODEL = r"(offline|openai:[\w./:@-]{1,200})"
+MODEL = r"(offline|openai:[\w./:@-]+)"
 """The models that a client may name; what else a model may be, such as a file, belongs to the service."""
+LONGEST_MODEL = 207
+"""Characters of such a name, 200 of them after `openai:`. In a pattern, a repetition up to a number takes megabytes."""
 MOST_FIELDS = 1000
 """Fields of a request that has only some: each of the others would be an error of its own."""
 

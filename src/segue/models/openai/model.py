@@ -21,13 +21,16 @@ from ..chat_object import messages_with_parts
 from .faults import ATTEMPTS, MAX_RETRY_AFTER, AttemptFailed, Fault, Redactor, RetryPolicy
 from .transport import Transport
 
+_DOMAIN = re.compile(r"//[^/]*\.[a-z][a-z0-9-]+(:\d+)?(/|$)", re.IGNORECASE)
+"""An address whose host has a domain name. Others have no listed price, and the list takes 10 MB."""
+
 
 async def known_cost(name: str, address: str, usage: Mapping[str, int]) -> float | None:
     """What a call of the model at an endpoint's address cost, in US dollars; None where that is not known.
 
     `usage` counts tokens as {"input", "output", "cached"}; `cached` is a part of the input.
     """
-    if "input" not in usage or "output" not in usage:
+    if "input" not in usage or "output" not in usage or not _DOMAIN.search(address):
         return None
     return await asyncio.to_thread(_cost, name, address, usage)
 

@@ -43,7 +43,7 @@ class ChangedAgent(RequestBody):
     temperature: float | None = Field(default=None, ge=0, le=2)
     seed: int | None = Field(default=None, ge=0, lt=2**31)
     max_tokens: int | None = Field(default=None, ge=1, le=1_000_000)
-    reasoning_effort: str | None = Field(default=None, pattern=r"^\w{1,20}$")
+    reasoning_effort: str | None = Field(default=None, pattern=r"^\w+$", max_length=20)
     max_iteration: int | None = Field(default=None, ge=1, le=1000)
 
 

@@ -18,7 +18,7 @@ from ..frames import position
 from ..protocols.ag_ui import frames
 from ..readers import conversations
 from ..readers.ag_ui import RunInput, begin
-from ..request_body import LONGEST, MODEL, NAME, Items, RequestBody
+from ..request_body import LONGEST, LONGEST_MODEL, MODEL, NAME, Items, RequestBody
 from ..service import Begun, Service
 from ..stream import EventStream, task_frames
 from ..tenants import Tenant
@@ -64,7 +64,7 @@ class ChatRequest(RequestBody):
     """
     agent_id: str | None = Field(default=None, max_length=64)
     user_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
-    model: str | None = Field(default=None, pattern=f"^{MODEL}$")
+    model: str | None = Field(default=None, pattern=f"^{MODEL}$", max_length=LONGEST_MODEL)
     """Another model for this task, by the agent's own endpoint."""
     wait: float = Field(default=0.0, ge=0, le=60)
     """Waits up to this many seconds if the session is busy."""

@@ -12,7 +12,7 @@ from ...core.records import Json, Session
 from ...core.session_filter import Sender, SessionFilter
 from ...core.timeline import Branch
 from ..errors import JsonResponse, LongJsonResponse
-from ..request_body import LONGEST, MODEL, NAME, RequestBody
+from ..request_body import LONGEST, LONGEST_MODEL, MODEL, NAME, RequestBody
 from ..service import Service
 from ..tenants import Tenant
 from ..views import (
@@ -63,7 +63,7 @@ class Choices(RequestBody):
 
     title: str | None = Field(default=None, max_length=200)
     agent_id: str | None = Field(default=None, max_length=64)
-    model: str | None = Field(default=None, pattern=f"^{MODEL}?$")
+    model: str | None = Field(default=None, pattern=f"^{MODEL}?$", max_length=LONGEST_MODEL)
 
 
 class SessionChange(Choices):

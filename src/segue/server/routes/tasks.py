@@ -14,7 +14,7 @@ from ...core.records import Json
 from ...core.task_status import TaskStatus
 from ..errors import JsonResponse, LongJsonResponse
 from ..markdown import render
-from ..request_body import MODEL, Items, RequestBody
+from ..request_body import LONGEST_MODEL, MODEL, Items, RequestBody
 from ..service import Service
 from ..tenants import Tenant
 from ..views import (
@@ -124,7 +124,7 @@ control_router = routes("control")
 class ResumeRequest(RequestBody):
     """How to resume."""
 
-    model: str | None = Field(default=None, pattern=f"^{MODEL}$")
+    model: str | None = Field(default=None, pattern=f"^{MODEL}$", max_length=LONGEST_MODEL)
 
 
 class AnswerRequest(RequestBody):
