@@ -28,6 +28,7 @@ from segue.core.errors import (
 )
 from segue.core.events import Event
 from segue.graphs.react import graph as react
+from segue.runtime import run
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 from tests.loopback import LoopbackServer, RefuseResponseFormat, Status, Text
 from tests.polling import until
@@ -126,6 +127,34 @@ async def test_a_listener_that_leaves_does_not_stop_the_task(app: App) -> None:
     assert counter.effects == [1]
     replay = [event async for event in app.follow(task_id)]
     assert [event.seq for event in replay] == list(range(1, len(replay) + 1))
+
+
+@pytest.mark.parametrize("kept", [256, 3])
+async def test_who_comes_later_gets_what_is_stored_without_the_log_being_read(
+    app: App, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    monkeypatch.setattr(run, "MOST_PUBLISHED", kept)
+    counter, reads = Counter(), Counter()
+    counter.gate.clear()
+    app.register(agent_of([call_tool(("add", {"number": 1})), answer("ok")], tools=(counter.add,)))
+    row = await app.start("go", session_id="s", agent="a")
+    await counter.entered.wait()
+    pages = EventLog.pages
+
+    def counted(self: EventLog, *given: Any) -> Any:
+        reads.effects.append(1)
+        return pages(self, *given)
+
+    monkeypatch.setattr(EventLog, "pages", counted)
+    streams = [app.follow(row["task_id"], after) for after in (0, 2)]
+    firsts = [await anext(stream) for stream in streams]
+    assert [event.seq for event in firsts] == [1, 3]
+    assert len(reads.effects) == (0 if kept == 256 else 2)
+    counter.gate.set()
+    rests = [[event.seq async for event in stream if event.seq] for stream in streams]
+    assert rests[0] == list(range(2, rests[0][-1] + 1))
+    assert rests[1] == list(range(4, rests[0][-1] + 1))
+    assert types([event async for event in app.follow(row["task_id"])])[-1] == "state_changed"
 
 
 async def test_one_running_task_a_thread(app: App, database: Path) -> None:

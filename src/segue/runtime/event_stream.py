@@ -42,7 +42,11 @@ class EventStream:
             run = runner.run_of(task_id)
             live, written = run is not None, run.partial if run and so_far else ""
             seen, newest = after, run.stored if run else 0
-            stored = self._stored(task_id, after, notice, deltas, waits=not live, streams=streams)
+            published = run.published_after(after) if run else None
+            if published is None:
+                stored = self._stored(task_id, after, notice, deltas, waits=not live, streams=streams)
+            else:
+                stored = _given(published)
             async with aclosing(stored):
                 async for event in stored:
                     if newest and event.seq > newest:
@@ -95,6 +99,11 @@ class EventStream:
         """End the streams of tasks that other processes run."""
         self._closing = True
         self._runner.notices.notify_all()
+
+
+async def _given(events: Iterable[Event]) -> AsyncGenerator[Event, None]:
+    for event in events:
+        yield event
 
 
 Read = Callable[[int, int], Awaitable[Iterable[Event]]]

@@ -22,7 +22,7 @@ from segue.prompts.catalogue import phrase
 from ..core.agents import Agent, Budget
 from ..core.attachments import naming
 from ..core.errors import DamagedCheckpoint, SegueError, TooManyTasks
-from ..core.events import PauseReason
+from ..core.events import Event, PauseReason
 from ..core.question import CLIENT_CALLS, PAUSE, read_answer, read_results
 from ..core.records import Call, Json, Task
 from ..core.timeline import Place
@@ -93,6 +93,10 @@ class Capacity:
                 following.set_result(True)
 
 
+MOST_PUBLISHED = 256
+"""Events that a run keeps for who comes later; a longer one is read from the log."""
+
+
 @dataclass
 class Run:
     """A task's row, the fence that it writes under, and what was streamed of its answer so far.
@@ -112,8 +116,20 @@ class Run:
     reply: ReplyText = field(default_factory=ReplyText)
     stored: int = 0
     """The number of its last stored event, as far as this process stored any."""
+    published: list[Event] = field(default_factory=list)
+    """Its stored events from the first one on, without a gap, and not more than `MOST_PUBLISHED`."""
     streamed: dict[tuple[str, str], int] = field(default_factory=dict)
     """Characters that were streamed, by the type of the event and by the model call."""
+
+    def note(self, event: Event) -> None:
+        """Note an event that was stored."""
+        self.stored = max(self.stored, event.seq)
+        if event.seq == len(self.published) + 1 <= MOST_PUBLISHED:
+            self.published.append(event)
+
+    def published_after(self, number: int) -> Sequence[Event] | None:
+        """All stored events after that number, for who comes later; None where only the log has them."""
+        return self.published[number:] if 0 < self.stored == len(self.published) else None
 
     @property
     def partial(self) -> str:

@@ -110,7 +110,7 @@ class Runner:
         for event in stored:
             self.hub.publish(event)
             if run := self.run_of(event.task_id):
-                run.stored = max(run.stored, event.seq)
+                run.note(event)
                 for observer in self.observers:
                     observer.stored(run.row, event)
 
