@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from segue.core.errors import DatabaseTooNew, DatabaseUnavailable
@@ -30,6 +30,8 @@ DEFERRAL = 0.005
 
 READERS = 4
 """Reads that may be under way at once."""
+
+NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
 class _Readers(Generic[C_co]):
@@ -57,14 +59,24 @@ class _Readers(Generic[C_co]):
         return session.read(work)
 
 
-@dataclass(frozen=True, eq=False)
-class _Transaction:
+@dataclass(frozen=True)
+class _Part:
     """`work` may be run again where the group that it was in was rolled back."""
 
     work: Callable[[Any], Any]
-    synced: bool
     failed: Failed | None
     future: "asyncio.Future[Any]"
+
+
+@dataclass(frozen=True, eq=False)
+class _Transaction:
+    """Its parts are stored together or not at all."""
+
+    parts: Sequence[_Part]
+    synced: bool
+
+    def run(self, connection: Any) -> list[Any]:
+        return [part.work(connection) for part in self.parts]
 
 
 class Connections(Generic[C_co]):
@@ -90,7 +102,7 @@ class Connections(Generic[C_co]):
         self._session = writing
         self._readers = _Readers(open_reading)
         self._waiting: deque[_Transaction] = deque()
-        self._deferred: set[asyncio.Future[Any]] = set()
+        self._deferred: dict[asyncio.Future[Any], _Transaction] = {}
         self._timers: set[asyncio.AbstractEventLoop] = set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="segue-writer")
         self._closed = False
@@ -106,21 +118,30 @@ class Connections(Generic[C_co]):
         synced: bool = False,
         failed: Failed | None = None,
         deferred: bool = False,
+        joined: Mapping["asyncio.Future[Any]", Callable[[C_co], Any]] = NONE,
     ) -> "asyncio.Future[T]":
         if self._closed:
             raise RuntimeError(f"The database {self.url} is closed.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._waiting.append(_Transaction(work, synced, failed, future))
+        transaction = _Transaction([*self._withdrawn(joined), _Part(work, failed, future)], synced)
+        self._waiting.append(transaction)
         if deferred:
-            self._deferred.add(future)
-            future.add_done_callback(self._deferred.discard)
+            self._deferred[future] = transaction
+            future.add_done_callback(self._deferred.pop)
             if loop not in self._timers:
                 self._timers.add(loop)
                 loop.call_later(DEFERRAL, self._end_deferral, loop)
         else:
             self._thread.submit(self._drain)
         return future
+
+    def _withdrawn(self, joined: Mapping["asyncio.Future[Any]", Callable[[C_co], Any]]) -> Iterator[_Part]:
+        """The deferred transactions of these futures that have not begun, taken back, each with its new work."""
+        for future, work in joined.items():
+            with contextlib.suppress(KeyError, ValueError):  # the writer's thread has it already
+                self._waiting.remove(self._deferred[future])
+                yield from (replace(part, work=work) for part in self._deferred[future].parts)
 
     async def write(self, work: Callable[[C_co], T], *, synced: bool = False) -> T:
         return await asyncio.shield(self.submit(work, synced=synced))
@@ -157,8 +178,19 @@ class Connections(Generic[C_co]):
             self._thread.submit(self._drain)
 
     def _drain(self) -> None:
-        while self._waiting:
-            self._write([self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))])
+        """Carry out what waits now: what comes meanwhile is deferred, or has a call of its own."""
+        left = len(self._waiting)
+        while left > 0 and (group := self._taken(min(GROUP, left))):
+            left -= len(group)
+            self._write(group)
+
+    def _taken(self, most: int) -> list[_Transaction]:
+        """So many of the transactions that wait, or fewer where some became parts of others meanwhile."""
+        group: list[_Transaction] = []
+        with contextlib.suppress(IndexError):
+            while len(group) < most:
+                group.append(self._waiting.popleft())
+        return group
 
     def _write(self, group: Sequence[_Transaction]) -> None:
         """Carry out a group as one transaction; where one of it fails, each by itself."""
@@ -168,7 +200,7 @@ class Connections(Generic[C_co]):
             _fail(group, error)
             return
         try:
-            results = self._session.commit([each.work for each in group])
+            results = self._session.commit([each.run for each in group])
         except NotRepeatable as failure:
             _fail(group, failure.error)
         except BaseException as error:  # noqa: BLE001 - who waits for it gets it
@@ -179,17 +211,19 @@ class Connections(Generic[C_co]):
                     self._write([each])
         else:
             _end(
-                (each.future, partial(each.future.set_result, result))
-                for each, result in zip(group, results, strict=True)
+                (part.future, partial(part.future.set_result, result))
+                for each, own in zip(group, results, strict=True)
+                for part, result in zip(each.parts, own, strict=True)
             )
             self._session.announce()
 
 
 def _fail(group: Iterable[_Transaction], error: BaseException) -> None:
-    for each in group:
-        if each.failed is not None:
-            each.failed(error)
-    _end((each.future, partial(each.future.set_exception, error)) for each in group)
+    parts = [part for each in group for part in each.parts]
+    for part in parts:
+        if part.failed is not None:
+            part.failed(error)
+    _end((part.future, partial(part.future.set_exception, error)) for part in parts)
 
 
 def _end(ended: Iterable[Ended]) -> None:

@@ -342,12 +342,14 @@ class Database(Protocol[C_co]):
         synced: bool = False,
         failed: Failed | None = None,
         deferred: bool = False,
+        joined: Mapping["asyncio.Future[Any]", Callable[[C_co], Any]] = ...,
     ) -> "asyncio.Future[T]":
         """Begin `work` as one transaction, after those that were begun before.
 
         It may run several times, of which all but one are rolled back. `synced` puts it on the disk, and with it all
         that was written before. `failed` gets the error, before the next transaction begins. A `deferred` one waits a
-        moment for the next one, to be committed with it. Shield the future to let it end when the waiter is cancelled.
+        moment for the next one, to be committed with it. Deferred ones of `joined` that have not begun become its
+        first parts, each with another work than before. Shield the future to let it end when the waiter is cancelled.
         """
         ...
 

@@ -1,23 +1,37 @@
 """An open database as the app uses it: its tables, which are the same in every one."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from segue.core.events import Event
+from segue.core.records import Session, Task
 
-from .ports import Backend
-from .sessions.threads import Threads
+from .ports import Backend, Connection
+from .sessions.threads import Threads, chosen_for
 from .state.saver import FencedSaver
 from .tables.event_log import EventLog
 from .tables.files import Files
 from .tables.leases import Lease, Renewal
 from .tables.ledger import ToolLedger
-from .tables.preferences import Permissions, Preferences
+from .tables.preferences import Permissions, Preferences, default_mode
 from .tables.request_keys import RequestKeys
 from .tables.search import Search
 from .tables.shares import Shares
-from .tables.tasks import Tasks
+from .tables.tasks import Tasks, conversation_of
 from .tables.thread_list import ThreadList
 from .tables.webhooks import Webhooks
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What is stored before a thread's next task begins."""
+
+    chosen: Session | None
+    """What was chosen for the thread."""
+    default_mode: str
+    """The user's; empty where none is set."""
+    conversation: Task | None
+    """The newest conversation whose bot has the thread."""
 
 
 class Storage:
@@ -58,6 +72,19 @@ class Storage:
     ) -> FencedSaver:
         """A saver for this process, which holds no thread yet."""
         return FencedSaver(self.database, on_events, on_pause)
+
+    async def beginning(self, thread_id: str, user_id: str) -> Beginning:
+        """Read what the next task of a user in a thread begins with.
+
+        Raises:
+            DamagedRow: what was chosen for the thread cannot be read.
+        """
+
+        def read(connection: Connection) -> Beginning:
+            chosen = chosen_for(connection, thread_id)
+            return Beginning(chosen, default_mode(connection, user_id), conversation_of(connection, thread_id))
+
+        return await self.database.read(read)
 
     async def check_writable(self) -> None:
         """Make sure that the database can be written.

@@ -186,6 +186,16 @@ _RAISE_FLOOR = """
 """
 
 
+def chosen_for(connection: Connection, thread_id: str) -> Session | None:
+    """What was chosen for a thread, or None.
+
+    Raises:
+        DamagedRow: it cannot be read.
+    """
+    rows = connection.fetched(_GET, (thread_id,))
+    return from_row(Session, rows[0]) if rows else None
+
+
 class Threads:
     """Threads, what was chosen for each, and their snapshots, copies and documents."""
 
@@ -199,8 +209,7 @@ class Threads:
         Raises:
             DamagedRow: it cannot be read.
         """
-        rows = await self._database.read(lambda connection: connection.fetched(_GET, (thread_id,)))
-        return from_row(Session, rows[0]) if rows else None
+        return await self._database.read(lambda connection: chosen_for(connection, thread_id))
 
     async def is_imported(self, thread_id: str) -> bool:
         """Whether the thread began from a document."""

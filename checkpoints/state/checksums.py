@@ -286,8 +286,18 @@ def logs_of(metadata: str) -> Set[str]:
         form = json.loads(metadata or "{}")
     except ValueError:
         return set()
-    counted = form.get("counters_since_delta_snapshot") if isinstance(form, Mapping) else None
+    return logs_in(form) if isinstance(form, Mapping) else set()
+
+
+def logs_in(metadata: Mapping[str, Any]) -> Set[str]:
+    """As `logs_of`, of metadata that are not stored yet."""
+    counted = metadata.get("counters_since_delta_snapshot")
     return counted.keys() if isinstance(counted, Mapping) else set()
+
+
+def outlasting(writes: Sequence[tuple[str, Any]], task_id: str, logs: Collection[str]) -> Sequence[tuple[str, Any]]:
+    """What a task wrote inside a node, without what `drop_superseded_writes` deletes with the checkpoint after it."""
+    return writes if task_id == _INPUT_TASK else [each for each in writes if _is_kept(each[0], logs)]
 
 
 def _row(connection: Connection, place: Place) -> Row | None:

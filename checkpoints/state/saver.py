@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar, cast
@@ -23,13 +23,14 @@ from langgraph.checkpoint.base import (
 
 from segue.core.errors import DamagedCheckpoint, DatabaseUnavailable
 from segue.core.events import Event, PermissionGranted, from_dict
+from segue.core.task_status import TaskStatus
 
 from ..ports import Connection, Database, Place, Row
 from ..tables.event_log import put_event
 from ..tables.leases import check_fence
 from ..tables.preferences import grant
 from .checkpoint_ids import follow
-from .checksums import WRITE_KEY, check_chain, check_checkpoint, check_newest, check_row
+from .checksums import WRITE_KEY, check_chain, check_checkpoint, check_newest, check_row, logs_in, outlasting
 from .rows import copy_thread, decoded_checkpoint, delete_rows, delete_runs, keep_newest
 from .serializer import SERDE, DecodedValues, check_form, decoding, unshared
 
@@ -40,9 +41,9 @@ EVENTS = "events"
 # wrote nothing else still counts as finished, and the indexes of the other writes stay the same.
 _STAND_IN = ("__no_writes__", None)
 
-_PAUSE_REQUESTED = """
-    SELECT task_id FROM tasks WHERE thread_id = ? AND requested = 'pause' AND status IN ('running', 'pausing')
-"""
+_PAUSABLE = (TaskStatus.RUNNING, TaskStatus.PAUSING)
+# The task that runs is the thread's newest.
+_RUNNING = "SELECT task_id, status, requested, notes FROM tasks WHERE thread_id = ? ORDER BY position DESC LIMIT 1"
 
 PAGE = 20
 """Checkpoints of a listing that are read at once."""
@@ -53,12 +54,41 @@ OnEvents = Callable[[list[Event]], None]
 OnPause = Callable[[str], None]
 
 
+@dataclass(frozen=True)
+class _Step:
+    """What a task of a graph wrote upon a checkpoint, its events apart."""
+
+    config: RunnableConfig
+    writes: Sequence[tuple[str, Any]]
+    events: Sequence[EventForm]
+    task_id: str
+    task_path: str
+
+    def save(self, database: Database[Any], connection: Connection) -> list[EventForm]:
+        """Store it, and return the events that are new."""
+        stored = _insert(connection, self.config, self.task_id, self.events)
+        statements = database.statements(_thread_of(self.config))
+        statements.put_writes(self.config, self.writes, self.task_id, self.task_path)
+        statements.run(connection)
+        return stored
+
+    def outlasting(self, metadata: CheckpointMetadata) -> "_Step":
+        """What is kept of it, inside a node, once the checkpoint after it is stored, which has these metadata."""
+        return replace(self, writes=outlasting(self.writes, self.task_id, logs_in(metadata)))
+
+
 @dataclass
 class _Hold:
-    """A thread as this process writes it: under a fence, and only until a write fails; unfenced where it is 0."""
+    """A thread as this process writes it: under a fence, and only until a write fails; unfenced where it is 0.
+
+    `deferred` has the steps that wait for the checkpoint after them, `running` the row of the thread's newest task, as
+    it was when a checkpoint was saved last.
+    """
 
     thread_id: str
     fence: int = 0
+    deferred: "dict[asyncio.Future[list[EventForm]], _Step]" = field(default_factory=dict)
+    running: Row | None = None
     _error: BaseException | None = None
 
     def check(self, connection: Connection) -> None:
@@ -138,6 +168,11 @@ class FencedSaver(BaseCheckpointSaver[str]):
         if hold := self._holds.get(thread_id):
             hold.check_no_gap()
 
+    def is_without_notes(self, thread_id: str, task_id: str) -> bool:
+        """Whether a task of a thread that is held is known to have had no notes when its last checkpoint was saved."""
+        row = hold.running if (hold := self._holds.get(thread_id)) else None
+        return row is not None and (row["task_id"], row["notes"]) == (task_id, "[]")
+
     def keep_reads(self, thread_id: str) -> None:
         """Until the next write to a thread that is held, read each of its checkpoints once."""
         self._kept_reads[thread_id] = {}
@@ -164,15 +199,21 @@ class FencedSaver(BaseCheckpointSaver[str]):
         with hold.noting_errors():
             saved = statements.put(config, checkpoint, metadata, new_versions)
 
-        def save(connection: Connection) -> list[str]:
+        def save(connection: Connection) -> Row | None:
             hold.check(connection)
             hold.check_no_gap()
             statements.run(connection)
-            return [row["task_id"] for row in connection.execute(_PAUSE_REQUESTED, (thread_id,))]
+            return next(iter(connection.fetched(_RUNNING, (thread_id,))), None)
 
-        for task_id in await asyncio.shield(self._database.submit(save, failed=hold.note)):
-            if self._on_pause is not None:
-                self._on_pause(task_id)
+        joined = {
+            future: partial(step.outlasting(metadata).save, self._database)
+            for future, step in hold.deferred.items()
+            if _key_of(step.config) == _key_of(config) and _key_of(config)[1]
+        }
+        row = await asyncio.shield(self._database.submit(save, failed=hold.note, joined=joined))
+        hold.running = row
+        if row and row["requested"] == "pause" and row["status"] in _PAUSABLE and self._on_pause is not None:
+            self._on_pause(row["task_id"])
         return saved
 
     async def aput_writes(
@@ -186,24 +227,23 @@ class FencedSaver(BaseCheckpointSaver[str]):
             StaleOwner: another owner took the thread; nothing was written.
             DatabaseUnavailable: it cannot be written, or an earlier write to the thread could not.
         """
-        thread_id = _thread_of(config)
-        hold, statements = self._hold(thread_id), self._database.statements(thread_id)
+        hold = self._hold(_thread_of(config))
         kept = [_STAND_IN if channel == EVENTS else (channel, value) for channel, value in writes]
         events = [event for channel, value in writes if channel == EVENTS for event in value]
         deferred = hold.fence > 0 and not any(channel in WRITES_IDX_MAP for channel, _ in kept)
-        with hold.noting_errors():
-            statements.put_writes(config, kept, task_id, task_path)
+        step = _Step(config, kept, events, task_id, task_path)
 
         def save(connection: Connection) -> list[EventForm]:
             hold.check(connection)
             hold.check_no_gap()
-            stored = _insert(connection, config, task_id, events)
-            statements.run(connection)
-            return stored
+            return step.save(self._database, connection)
 
         writing = self._database.submit(save, failed=hold.note, deferred=deferred)
         writing.add_done_callback(self._publish)  # in the order of the transactions, also when the caller is cancelled
-        if not deferred:
+        if deferred:
+            hold.deferred[writing] = step
+            writing.add_done_callback(hold.deferred.pop)
+        else:
             await asyncio.shield(writing)
 
     def _publish(self, writing: "asyncio.Future[list[EventForm]]") -> None:

@@ -173,8 +173,19 @@ def same(text: str) -> str:
 
 
 def may_hold_long_text(data: bytes) -> bool:
-    """Whether msgpack may hold a text of 256 bytes or more: such a text has one of two headers."""
-    return b"\xda" in data or b"\xdb" in data
+    """Whether msgpack may hold a text of 256 bytes or more: such a text has one of two headers, with its length."""
+    return _may_hold_text(data, b"\xda", 2, 1 << 8) or _may_hold_text(data, b"\xdb", 4, 1 << 16)
+
+
+def _may_hold_text(data: bytes, header: bytes, width: int, least: int) -> bool:
+    """Whether a text of at least so many bytes fits after one of the places that look like its header."""
+    place = data.find(header)
+    while place >= 0:
+        begin = place + 1 + width
+        if least <= int.from_bytes(data[place + 1 : begin]) <= len(data) - begin:
+            return True
+        place = data.find(header, place + 1)
+    return False
 
 
 def may_hold_digest(data: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from segue.core.errors import DatabaseUnavailable, StaleOwner, StorageError, ThreadBusy
 
@@ -57,6 +58,18 @@ def renew(connection: Connection, thread_id: str, fence: int, expires_at: float)
     return connection.execute(_RENEW, (expires_at, thread_id, fence)).rowcount == 1
 
 
+@dataclass(frozen=True)
+class Found:
+    """How a thread's lease was found: the `fence` where it could be taken at once, else 0.
+
+    `owner` is who had it and did not release it, or empty; it lasts `left` seconds, or negative ones since it expired.
+    """
+
+    fence: int
+    owner: str
+    left: float
+
+
 class Lease:
     """The right to run a task on a thread. `clock` gives Unix time in seconds, in place of the database's."""
 
@@ -73,28 +86,46 @@ class Lease:
             ThreadBusy: a live owner holds it, be it the same one, or others came first.
         """
         values = {"thread_id": thread_id, "owner": owner, "ttl": ttl}
-
-        def take(connection: Connection) -> int | None:
-            now = self._now(connection)
-            first = connection.execute(_BEFORE, (thread_id, now, ALL if place is None else place)).fetchone() is None
-            if connection.for_key_share:  # its deletion may be under way
-                connection.execute(_FLOOR + connection.for_key_share)
-            row = connection.execute(_ACQUIRE, {**values, "now": now}).fetchone() if first else None
-            if row is None and place is not None:
-                connection.execute(_STAY, (now + QUEUE_TTL, place))
-            return None if row is None else int(row["fence"])
-
-        taken = self._database.submit(take)
-        try:
-            fence = await asyncio.shield(taken)
-        except asyncio.CancelledError:
-            await asyncio.wait([taken])
-            if taken.exception() is None and taken.result() is not None:
-                await self.release(thread_id, taken.result() or 0)
-            raise
-        if fence is None:
+        found = await self._taken(thread_id, lambda connection: Found(self._take(connection, values, place), "", 0.0))
+        if not found.fence:
             raise ThreadBusy(thread_id)
-        return fence
+        return found.fence
+
+    async def acquire_released(self, thread_id: str, owner: str, ttl: float = TTL, place: int | None = None) -> Found:
+        """As `acquire`, only where the last owner released the thread; returns how the lease was found."""
+        values = {"thread_id": thread_id, "owner": owner, "ttl": ttl}
+
+        def take(connection: Connection) -> Found:
+            last, left = self._last_owner(connection, thread_id)
+            if not last:
+                return Found(self._take(connection, values, place), last, left)
+            if place is not None:
+                connection.execute(_STAY, (self._now(connection) + QUEUE_TTL, place))
+            return Found(0, last, left)
+
+        return await self._taken(thread_id, take)
+
+    def _take(self, connection: Connection, values: Mapping[str, object], place: int | None) -> int:
+        """Take a thread that is free, and return the fence; 0 where it is not, or others came first."""
+        now, thread_id = self._now(connection), values["thread_id"]
+        first = connection.execute(_BEFORE, (thread_id, now, ALL if place is None else place)).fetchone() is None
+        if connection.for_key_share:  # its deletion may be under way
+            connection.execute(_FLOOR + connection.for_key_share)
+        row = connection.execute(_ACQUIRE, {**values, "now": now}).fetchone() if first else None
+        if row is None and place is not None:
+            connection.execute(_STAY, (now + QUEUE_TTL, place))
+        return 0 if row is None else int(row["fence"])
+
+    async def _taken(self, thread_id: str, take: Callable[[Connection], Found]) -> Found:
+        """Carry out `take`; a caller that is cancelled meanwhile keeps no lease."""
+        taking = self._database.submit(take)
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            await asyncio.wait([taking])
+            if taking.exception() is None and taking.result().fence:
+                await self.release(thread_id, taking.result().fence)
+            raise
 
     async def join_queue(self, thread_id: str) -> int:
         """Join the thread's queue and return the position; `acquire` with it keeps the position."""
@@ -124,13 +155,13 @@ class Lease:
         ("", 0) where it was released.
         """
 
-        def read(connection: Connection) -> tuple[str, float]:
-            row = connection.execute(_LAST_OWNER, (thread_id,)).fetchone()
-            if row is None or not row["owner"]:
-                return "", 0.0
-            return str(row["owner"]), float(row["expires_at"]) - self._now(connection)
+        return await self._database.read(lambda connection: self._last_owner(connection, thread_id))
 
-        return await self._database.read(read)
+    def _last_owner(self, connection: Connection, thread_id: str) -> tuple[str, float]:
+        row = connection.execute(_LAST_OWNER, (thread_id,)).fetchone()
+        if row is None or not row["owner"]:
+            return "", 0.0
+        return str(row["owner"]), float(row["expires_at"]) - self._now(connection)
 
     async def holder(self, thread_id: str) -> str | None:
         """Return the live owner, or None: then a task with the status `running` was interrupted."""

@@ -91,6 +91,12 @@ _PUT = """
 _RATE = "UPDATE tasks SET rating = ? WHERE task_id = ?"
 
 
+def default_mode(connection: Connection, user_id: str) -> str:
+    """The user's default mode; empty where none is set."""
+    row = connection.execute(_DEFAULT, (user_id,)).fetchone()
+    return "" if row is None else str(row["default_mode"])
+
+
 class Preferences:
     """The preferences of every user."""
 
@@ -99,8 +105,7 @@ class Preferences:
 
     async def default_mode(self, user_id: str) -> str:
         """The user's default mode; empty where none is set."""
-        row = await self._database.read(lambda connection: connection.execute(_DEFAULT, (user_id,)).fetchone())
-        return "" if row is None else str(row["default_mode"])
+        return await self._database.read(lambda connection: default_mode(connection, user_id))
 
     async def get(self, user_id: str, limit: int = 50) -> Json:
         """{"default_mode", "mode_history": [{"query", "mode", "rating"}]}, the newest first.

@@ -123,6 +123,12 @@ def shown(row: Row) -> Task:
     return Task(**values)
 
 
+def conversation_of(connection: Connection, thread_id: str) -> Task | None:
+    """The newest conversation whose bot has this thread, as lists show it, or None."""
+    rows = connection.fetched(_CONVERSATION, (thread_id,))
+    return shown(rows[0]) if rows else None
+
+
 class Tasks:
     """The tasks of a database.
 
@@ -325,8 +331,7 @@ class Tasks:
 
     async def conversation_of(self, thread_id: str) -> Task | None:
         """Return the newest conversation whose bot has this thread, as lists show it, or None."""
-        rows = await self._database.read(lambda connection: connection.fetched(_CONVERSATION, (thread_id,)))
-        return shown(rows[0]) if rows else None
+        return await self._database.read(lambda connection: conversation_of(connection, thread_id))
 
     async def bot_of(self, thread_id: str) -> str:
         """Return the thread of the bot of a conversation; empty where the thread is none with an agent."""

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from segue.checkpoints.sqlite.database import open_database
-from segue.checkpoints.tables.leases import Lease, Renewal, renew
+from segue.checkpoints.tables.leases import Found, Lease, Renewal, renew
 from segue.core.errors import DatabaseUnavailable, ThreadBusy
 
 from .conftest import Clock, Store, locked
@@ -29,6 +29,17 @@ async def test_the_fence_grows_with_every_owner(store: Store, clock: Clock) -> N
     third = await lease.acquire("s", "her")
     assert first < second < third
     assert await lease.holder("s") == "her"
+
+
+async def test_a_released_thread_is_taken_at_once_and_another_one_only_looked_at(store: Store, clock: Clock) -> None:
+    lease = Lease(store, clock)
+    fence = (await lease.acquire_released("s", "me")).fence
+    assert fence == 1
+    assert await lease.acquire_released("s", "you") == Found(0, "me", 15.0)
+    clock.now += 16
+    assert await lease.acquire_released("s", "you") == Found(0, "me", -1.0)
+    await lease.release("s", fence)
+    assert (await lease.acquire_released("s", "you")).fence > fence
 
 
 async def test_a_lease_ends_at_its_time_unless_renewed(store: Store, second: Store, clock: Clock) -> None:

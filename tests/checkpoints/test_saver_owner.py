@@ -150,3 +150,34 @@ async def test_no_checkpoint_passes_a_step_that_could_not_be_saved(held: Place) 
     await run(wired, None)
     assert await held.texts() == ["first 0", "first 1", "last 0", "last 1"]
     assert steps.ran == ["first", "first", "last"]
+
+
+def nested(steps: Steps, held: Place) -> Any:
+    async def first(state: Talk) -> Any:
+        await asyncio.sleep(0.3)  # LangGraph runs it while the checkpoint that it begins from is being saved
+        return await steps.node("first")(state)
+
+    inner = chain(StateGraph(Talk, output_schema=Said), first=first, last=steps.node("last")).compile()
+    return chain(StateGraph(Talk), inner=inner).compile(checkpointer=held.saver)
+
+
+async def test_what_the_next_checkpoint_supersedes_is_not_stored(held: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("segue.checkpoints.database.DEFERRAL", 3.0)
+    nodes = "NEW.checkpoint_ns <> '' AND NEW.task_path <> '~__pregel_pull, __start__'"
+    await held.database.write(refuse("writes", f"NEW.channel = 'done' AND {nodes}"))
+    await run(nested(Steps(), held), HELLO)
+    assert await held.texts() == ["first 0", "first 1", "last 0", "last 1"]
+
+
+async def test_a_step_that_goes_with_its_checkpoint_is_stored_whole_or_not_at_all(held: Place) -> None:
+    steps = Steps()
+    wired = nested(steps, held)
+    await held.database.write(refuse("events"))
+    with pytest.raises((DatabaseUnavailable, sqlite3.IntegrityError, psycopg.Error), match="refused"):
+        await run(wired, HELLO)
+    assert (steps.ran, held.told) == (["first"], [])
+    await held.database.write(allow("events"))
+    held.saver.hold("s", held.saver.fence("s"))
+    await run(wired, None)
+    assert steps.ran == ["first", "first", "last"]
+    assert await held.texts() == ["first 0", "first 1", "last 0", "last 1"]

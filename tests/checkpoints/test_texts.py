@@ -16,7 +16,7 @@ from segue import Agent
 from segue.checkpoints.sqlite.connection import SqliteConnection
 from segue.checkpoints.sqlite.state import StateReader, StateWriter, put_texts
 from segue.checkpoints.state.checksums import RETAINED
-from segue.checkpoints.state.serializer import SERDE, decompressed
+from segue.checkpoints.state.serializer import SERDE, decompressed, may_hold_long_text
 from segue.core.errors import DamagedCheckpoint
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
@@ -164,3 +164,10 @@ async def test_of_old_turns_only_the_writes_stay_that_state_is_rebuilt_from(tmp_
     newest = [checkpoint for (checkpoint,) in rows(path, outer)]
     written = {each for (each,) in rows(path, "SELECT checkpoint_id FROM writes WHERE channel = 'result'")}
     assert written and written <= set(newest[: RETAINED + 1])
+
+
+def test_bytes_that_only_look_like_the_header_of_a_long_text_are_told_apart() -> None:
+    looks = b"\xda\x7f\xff \xdb\xff\xff\xff\xff \xda"
+    assert not may_hold_long_text(SERDE.plain_typed({"bytes": looks, "text": "a" * 255})[1])
+    for size in (256, 65_535, 65_536):
+        assert may_hold_long_text(SERDE.plain_typed({"bytes": looks, "text": "a" * size})[1])

@@ -144,6 +144,29 @@ async def test_a_deferred_one_is_seen_by_a_read_and_needs_no_other(database: Dat
     assert log.commits() == 2
 
 
+async def test_a_deferred_one_that_is_joined_is_a_part_of_the_next(database: Database, log: Log) -> None:
+    deferred = database.submit(insert("whole"), deferred=True)
+    assert await database.submit(insert("second"), joined={deferred: insert("part")}) == 1
+    assert (await deferred, log.commits()) == (1, 1)
+    assert await database.submit(insert("third"), joined={deferred: insert("too late")}) == 1
+    assert await names(database) == ["part", "second", "third"]
+
+
+async def test_what_is_joined_fails_with_the_whole(database: Database) -> None:
+    noted: list[BaseException] = []
+    deferred = database.submit(insert("first"), deferred=True, failed=noted.append)
+
+    def refuse(_: sqlite3.Connection) -> None:
+        raise KeyError("refused")
+
+    with pytest.raises(KeyError):
+        await database.submit(refuse, joined={deferred: insert("part")})
+    with pytest.raises(KeyError):
+        await deferred
+    assert len(noted) == 1
+    assert await names(database) == []
+
+
 async def test_what_was_submitted_is_written_before_it_closes(path: str) -> None:
     database = await open_database(path)
     waiting = [database.submit(insert(f"s{n}"), deferred=n % 2 == 0) for n in range(4)]

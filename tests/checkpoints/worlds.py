@@ -118,8 +118,11 @@ class World:
     def rows(self, thread_id: str) -> dict[str, list[tuple[Any, ...]]]:
         """Everything that is stored of a thread."""
         with closing(self.connect()) as connection:
-            tables, statement = [*TABLES, self._beside], "SELECT * FROM {} WHERE thread_id = '{}' ORDER BY 1, 2, 3"
-            return {table: connection.execute(statement.format(table, thread_id)).fetchall() for table in tables}
+            tables, statement = [*TABLES, self._beside], "SELECT * FROM {} WHERE thread_id = '{}'"
+            return {
+                table: sorted(connection.execute(statement.format(table, thread_id)).fetchall(), key=repr)
+                for table in tables
+            }
 
     @property
     def _beside(self) -> str:

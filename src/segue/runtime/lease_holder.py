@@ -205,7 +205,10 @@ class LeaseHolder:
         return fence
 
     async def _acquire(self, thread_id: str, place: int | None) -> int:
-        owner, left = await self._lease.last_owner(thread_id)
+        found = await self._lease.acquire_released(thread_id, self.owner, place=place, ttl=self._heartbeat.ttl)
+        if found.fence:
+            return found.fence
+        owner, left = found.owner, found.left
         if self._heartbeat.fence_of(thread_id) and owner == self.owner:
             raise ThreadBusy(thread_id)
         if owner and is_dead(owner):

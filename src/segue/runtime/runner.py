@@ -400,6 +400,8 @@ class Runner:
             self.relay.send(run, event)
 
         async def notes(task_id: str) -> list[str]:
+            if self.saver.is_without_notes(row.thread_id, task_id):
+                return []
             return list((await self.tasks.get(task_id)).notes)
 
         async def permissions(agent_id: str) -> Sequence[Grant]:

@@ -426,7 +426,11 @@ def _openai_form(message: BaseMessage) -> Json:
 
 async def unfinished_conversation(tasks: Tasks, session_id: str) -> Task | None:
     """The task of the conversation whose bot has this session, if it goes on or can be resumed."""
-    conversation = await tasks.conversation_of(session_id)
+    return unless_over(await tasks.conversation_of(session_id))
+
+
+def unless_over(conversation: Task | None) -> Task | None:
+    """The task of a conversation, if it goes on or can be resumed."""
     over = conversation is None or conversation.status in ENDED or conversation.result
     return None if over else conversation
 

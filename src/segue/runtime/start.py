@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot
 from pydantic import BaseModel
 
-from ..checkpoints.storage import Storage
+from ..checkpoints.storage import Beginning, Storage
 from ..core.agents import Agent, Prices
 from ..core.conversation import MODE, bot_session
 from ..core.decision import read_object
@@ -42,7 +42,7 @@ from .message_files import FileInput, MessageFile, MessageFiles, check_accepted,
 from .relay import POLL_SECONDS
 from .run import state_at
 from .runner import Runner, thread_config
-from .sessions import check_session, unfinished_conversation
+from .sessions import check_session, unless_over
 
 _NO_RESULT = frozenset({"__error__", "__interrupt__", "__resume__"})
 """LangGraph's channels of what a step that has not ended may write."""
@@ -192,16 +192,16 @@ class Starter:
 
     async def _start(self, request: Request, unlisted: str) -> Started:
         thread_id = request.session_id or self._ids.thread()
-        chosen = await self._storage.sessions.get(thread_id) or Session(thread_id)
+        beginning = await self._storage.beginning(thread_id, request.user_id)
+        chosen = beginning.chosen or Session(thread_id)
         request = replace(
             request, model=request.model or (chosen.model if request.agent in ("", chosen.agent_id) else "")
         )
         agent = self._registry.agent(request.agent or chosen.agent_id)
-        mode, language = unlisted or await self._mode(request, agent), self._registry.language(request.language)
+        mode, language = unlisted or self._mode(request, agent, beginning), self._registry.language(request.language)
         asked = language if unlisted and request.language else None  # a conversation's own, before its bot's agent's
         self._check(request, agent, thread_id)
-        if request.origin != "conversation":
-            await self._refuse_bot_session(thread_id)
+        _refuse_bot_session(request, beginning)
         files = await self._read_files(request, agent)
         await self._registry.prepare(agent)
         taken = {*self._registry.tools_for(agent), *CONTROL_NAMES}
@@ -256,11 +256,10 @@ class Starter:
         made, usages = await typed_answer(model, result["answer"], response_model, agent.prices)
         return Result({**result, "object": made, "usage": add_usages([result["usage"], *usages])})
 
-    async def _mode(self, request: Request, agent: Agent) -> str:
+    def _mode(self, request: Request, agent: Agent, beginning: Beginning) -> str:
         mode = request.mode
         if not mode:
-            preferred = await self._storage.preferences.default_mode(request.user_id)
-            mode = preferred if preferred in self.modes else agent.mode
+            mode = beginning.default_mode if beginning.default_mode in self.modes else agent.mode
         self.check_mode(mode)
         return mode
 
@@ -316,11 +315,6 @@ class Starter:
         elif state.tasks:  # a recovered session: else what its last steps wrote would be thrown away
             await _complete_step(self._runner, thread_id)
 
-    async def _refuse_bot_session(self, thread_id: str) -> None:
-        """Refuse a message to the bot of a conversation that goes on: it would stand for the user's."""
-        if conversation := await unfinished_conversation(self._runner.tasks, thread_id):
-            raise TaskUnfinished(conversation.thread_id, conversation.task_id, conversation.status)
-
     async def _steered(self, thread_id: str, request: Request) -> Started | None:
         """Add the message to the session's unfinished task, and continue it; None where it becomes a new task.
 
@@ -367,6 +361,13 @@ class Starter:
         while state.tasks and isinstance(inner := state.tasks[0].state, StateSnapshot) and inner.tasks:
             state = inner
         return state.next == ("FINISH",) or (state.next == ("ANSWER",) and "decision" in state.values)
+
+
+def _refuse_bot_session(request: Request, beginning: Beginning) -> None:
+    """Refuse a message to the bot of a conversation that goes on: it would stand for the user's."""
+    conversation = unless_over(beginning.conversation)
+    if conversation and request.origin != "conversation":
+        raise TaskUnfinished(conversation.thread_id, conversation.task_id, conversation.status)
 
 
 def _bot_of(conversation_id: str, message: str) -> str | None:
