@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo docs test test-slow test-whole test-postgres crash mutants check e2e types studio bench bench-quick bench-serve bench-scale bench-storage bench-workers lock clean
+.PHONY: help demo docs test test-slow test-whole test-postgres crash mutants check e2e types studio bench bench-quick bench-serve bench-scale bench-storage bench-workers bench-agentdojo lock clean
 
 help: ## list these targets
 	@awk -F ':.* ## ' '/^[a-z0-9-]+:.* ## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,6 +92,10 @@ bench-scale: $(VENV)/.dev ## what commands take over twice as many sessions, and
 bench-storage: $(VENV)/.dev ## what storing a task costs on PostgreSQL, beside SQLite
 	$(BIN)/python -m benchmarks.storage
 
+bench-agentdojo: ## what approval costs and stops on AgentDojo, in a virtual environment of its own
+	$(MAKE) VENV=.venv-agentdojo .venv-agentdojo/.agentdojo
+	.venv-agentdojo/bin/python -m benchmarks.agentdojo
+
 bench-workers: $(VENV)/.dev ## kill workers, freeze them, race them, count them: the tables of docs/scaling.md
 	$(BIN)/python -m tests.workers
 
@@ -110,9 +114,10 @@ $(VENV)/.studio: WANTED := -e '.[studio]'
 $(VENV)/.dev: WANTED := -e '.[all]' --group dev
 $(VENV)/.e2e: WANTED := -e '.[all]' --group dev --group e2e
 $(VENV)/.bench: WANTED := -e '.[all]' --group dev --group bench
+$(VENV)/.agentdojo: WANTED := -e . --group agentdojo
 $(VENV)/.docs: WANTED := -e '.[serve]' --group docs
 
-$(VENV)/.base $(VENV)/.studio $(VENV)/.dev $(VENV)/.e2e $(VENV)/.bench $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.base $(VENV)/.studio $(VENV)/.dev $(VENV)/.e2e $(VENV)/.bench $(VENV)/.agentdojo $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV): $(WANTED)"
 	@PATH="$$PATH:$(CURDIR)/$(BIN)"; \
 	uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet uv || true; \

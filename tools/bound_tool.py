@@ -8,18 +8,19 @@ import threading
 import uuid
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, get_args, overload
 
 from langchain_core.tools.base import _DirectlyInjectedToolArg
 from pydantic import ValidationError
 
 from segue.core.errors import ConfigurationError, UnknownOption
+from segue.core.provenance import Policy, SourceKind
 
 T = TypeVar("T")
 
@@ -155,6 +156,8 @@ class Marks:
     `read_only`: it changes nothing, so calls may run in parallel. `idempotent`: twice is the same as once, so it may be
     run again after a crash. `keywords`: words of any language that call for it. `timeout` in seconds.
     `check`: determines whether an interrupted call took effect. `undo`: takes the effect of a call back.
+    `approve`: when a person is asked about a call; `needs_approval` is "always". `trusted`: its results are nobody
+    else's words. `content`: arguments that are only text, such as the body of a message.
     """
 
     read_only: bool = False
@@ -165,8 +168,16 @@ class Marks:
     title: str = ""
     check: Callable[..., Any] | None = None
     undo: Callable[..., Any] | None = None
+    approve: Policy | None = None
+    trusted: bool = False
+    content: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.approve not in (None, *get_args(Policy)) or (self.needs_approval and self.approve == "never"):
+            raise ConfigurationError(
+                'A tool\'s approve is {approve}: use "always", "untrusted" or "never"; needs_approval is "always".',
+                approve=repr(self.approve),
+            )
         if self.timeout is not None and not self.timeout > 0:
             raise ConfigurationError(
                 "A tool's timeout is {timeout}: give it seconds above zero, or None.", timeout=self.timeout
@@ -196,10 +207,13 @@ def tool(
     timeout: float | None = ...,
     keywords: Iterable[str] = ...,
     title: str = ...,
+    approve: Policy | None = ...,
+    trusted: bool = ...,
+    content: Iterable[str] = ...,
     check: Callable[..., Any] | None = ...,
     undo: Callable[..., Any] | None = ...,
 ) -> Callable[[F], F]: ...
-def tool(function: Any = None, /, *, keywords: Iterable[str] = (), **marks: Any) -> Any:
+def tool(function: Any = None, /, *, keywords: Iterable[str] = (), content: Iterable[str] = (), **marks: Any) -> Any:
     """Mark a typed function as a tool; without marks `@tool` may be left out altogether.
 
     The function's signature and docstring become the schema: `Annotated[int, Field(ge=1, description="…")]` is read,
@@ -215,7 +229,7 @@ def tool(function: Any = None, /, *, keywords: Iterable[str] = (), **marks: Any)
     """
     if unknown := sorted(marks.keys() - Marks.__annotations__.keys()):
         raise UnknownOption(unknown[0], Marks.__annotations__)
-    given = Marks(keywords=words(keywords), **marks)
+    given = Marks(keywords=words(keywords), content=words(content), **marks)
 
     def mark(target: Any) -> Any:
         marked = partial(target) if inspect.ismethod(target) or inspect.isbuiltin(target) else target
@@ -245,7 +259,28 @@ class Marked:
 
     @property
     def needs_approval(self) -> bool:
-        return self.marks.needs_approval
+        """Whether a person may have to approve its calls."""
+        return self.approve != "never"
+
+    @property
+    def approve(self) -> Policy:
+        """When a person is asked about its calls."""
+        return "always" if self.marks.needs_approval else self.marks.approve or "never"
+
+    @property
+    def trusted(self) -> bool:
+        """Whether its results are nobody else's words."""
+        return self.marks.trusted
+
+    @property
+    def content(self) -> Collection[str]:
+        """The arguments that are only text."""
+        return self.marks.content
+
+    @property
+    def source_kind(self) -> SourceKind:
+        """What its results are as a source."""
+        return "tool"
 
     @property
     def timeout(self) -> float | None:

@@ -3,12 +3,13 @@
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.messages import BaseMessage, messages_from_dict
 from langgraph.checkpoint.base import empty_checkpoint
 
+from segue.core.calls import SOURCES
 from segue.core.conversation import bot_session
 from segue.core.errors import (
     DamagedCheckpoint,
@@ -177,7 +178,13 @@ def _blob(value: Stored) -> Json:
 
 
 def _stored(record: Task | StoredEvent | Call, renaming: Renaming) -> Json:
-    """The columns of a record, with the new ids in them; the ledger compares a call's arguments as text."""
+    """The columns of a record, with the new ids in them; the ledger compares a call's arguments as text.
+
+    What a document says of the sources of a result is not believed.
+    """
+    if isinstance(record, Call) and record.outcome:
+        outcome = {name: value for name, value in record.outcome.items() if name != SOURCES}
+        record = replace(record, outcome=outcome)
     row = to_row(type(record), vars(record))
     if isinstance(record, Call):
         row["arguments"] = canonical(record.arguments)

@@ -224,10 +224,12 @@ def _loaded(blob: Blob) -> Any:
 _INTERRUPT = "__interrupt__"
 _APPROVED = "approved"
 """The mark at a call that a person approved, as the nodes write it."""
+_FINDING = "finding"
+"""What was found of the sources of a call."""
 
 
 def without_approvals(blob: Blob) -> tuple[str, bytes]:
-    """The type and bytes of a stored value, without the marks of approved calls in it."""
+    """The type and bytes of a stored value, without the marks of approved calls in it, and of those cleared."""
     value = SERDE.loads_typed(blob.value())
     return SERDE.plain_typed(value) if _strip(value) else blob.value()
 
@@ -241,7 +243,7 @@ def _strip(value: Any) -> bool:
             case Send():
                 waiting.append(part.arg)
             case dict():
-                found |= "name" in part and part.pop(_APPROVED, None) is not None
+                found |= "name" in part and any([part.pop(mark, None) is not None for mark in (_APPROVED, _FINDING)])
                 waiting += part.values()
             case list() | tuple() | set():
                 waiting += part

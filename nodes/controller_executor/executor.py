@@ -25,9 +25,9 @@ def executor(config: FlowConfig) -> FlowNode:
         runner = runner_of(state, work, config)
         if call.get("awaited"):
             return {"call": runner.client_results([call])[0]}
-        if decision := await runner.decide([call]):
-            (decided,), given = decision
-            return {"call": decided, "events": announce(*given)}
+        (call,), given = await runner.decide([call])
+        if given:
+            return {"call": call, "events": announce(*given)}
         if awaiting := runner.awaiting([call]):
             return {"call": awaiting[0]}
         (ran,) = done = await runner.run([call])
@@ -61,4 +61,6 @@ def runner_of(state: FlowState, work: NodeContext, config: FlowConfig) -> CallRu
             return refused_repeat(call, rounds_of(state), state["task_id"], state["language"])
         return CallResult(status=CallStatus.OVER_BUDGET, error=phrase("spent_calls", state["language"], n=most))
 
-    return CallRunner(work, tools, state["task_id"], state["language"], ids_of(state), refuse)
+    return CallRunner(
+        work, tools, state["task_id"], state["language"], ids_of(state), refuse, memory=state.get("memory", "")
+    )

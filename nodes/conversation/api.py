@@ -94,9 +94,7 @@ async def _decide(runner: CallRunner, conversation: Conversation, call: Utteranc
     if scope := await runner.permission(pending):
         allowed = decided(pending, Verdict(index=0, verdict="approve"), conversation.task_id, runner.tools[call.action])
         return allowed, [CallPermitted(index=0, name=call.action, scope=scope, task_id=conversation.task_id)]
-    decision = await runner.decide([pending])
-    assert decision is not None
-    (answered,), given = decision
+    (answered,), given = await runner.decide([pending])
     return answered, given
 
 

@@ -14,21 +14,22 @@ from segue.prompts import errors
 from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeRuntime, announce, node_context
+from ..shared.entered import vetted_steps
 from .state import PlanState, PlanUpdate
 from .steps import referenced_steps, steps_in_doubt
 
 
 async def decompose(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     """Validate the draft; what is wrong with it goes back to MAKE_PLAN, and nothing is dropped."""
-    return _decomposed(state, runtime, answers=True)
+    return await _decomposed(state, runtime, answers=True)
 
 
 async def decompose_calls(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     """As DECOMPOSE, without a last step that writes the answer: a controller answers by a command."""
-    return _decomposed(state, runtime, answers=False)
+    return await _decomposed(state, runtime, answers=False)
 
 
-def _decomposed(state: PlanState, runtime: NodeRuntime, *, answers: bool) -> PlanUpdate:
+async def _decomposed(state: PlanState, runtime: NodeRuntime, *, answers: bool) -> PlanUpdate:
     work = node_context(runtime)
     draft = state["draft"] or {}
     goal = str(draft.get("goal") or state["objective"])
@@ -50,7 +51,8 @@ def _decomposed(state: PlanState, runtime: NodeRuntime, *, answers: bool) -> Pla
     work.emit(Phase(task_id=state["task_id"], content=banner))
     updated = PlanUpdated(task_id=state["task_id"], goal=goal, steps=steps)
     update: PlanUpdate = {"goal": goal, "plan": steps, "repaired": repaired, "draft": None, "asked": 0, "complaint": ""}
-    return {**update, "events": announce(updated)}
+    vetted = await vetted_steps(work, state["task_id"], merged, state.get("vetted", ()))
+    return {**update, "vetted": vetted, "events": announce(updated)}
 
 
 def _steps(drafted: list[Any]) -> tuple[Step, ...]:
@@ -85,7 +87,7 @@ def _without_repeats(
     Such a call is not made again without a person's approval. What needs it cannot run; the rest of the plan can.
     """
     doubtful = steps_in_doubt(state)
-    asks = {name for name, tool in tools.items() if tool.needs_approval}
+    asks = {name for name, tool in tools.items() if tool.approve == "always"}
     kept = {step.step_id: step for step in old if step.step_id in doubtful and step.action not in asks}
     repeated = {step.step_id for step in merged if step.step_id in kept and step.status is Status.PENDING}
     return tuple(kept.get(step.step_id, step) for step in merged), repeated

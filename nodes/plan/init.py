@@ -21,6 +21,7 @@ async def init(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
         "replans": 0,
         "goal": "",
         "plan": (assignment or {}).get("plan") or [],
+        "vetted": [],
         "repaired": [],
         "wave": [],
         "outcomes": replaced([]),

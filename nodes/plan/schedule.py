@@ -32,7 +32,7 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     settled = end_steps(tuple(Step(**step) for step in state["plan"]), ran)
     spent = _spent(state, work)
     left = work.agent.budget.tool_calls - _calls(state)
-    runner = runner_of(state, work)
+    runner = runner_of(state, work, state.get("vetted", ()))
     chosen = () if spent else _choose(settled, runner)[: min(left, work.agent.budget.parallel_calls)]
     before, settled = settled, _thoughts_before(chosen, settled)
     wave, broken = _wave(chosen, state)
@@ -59,18 +59,22 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     return joined(added, update)
 
 
-def runner_of(state: PlanState | StepWork, work: NodeContext) -> CallRunner:
-    """What runs the calls of a wave."""
+def runner_of(state: PlanState | StepWork, work: NodeContext, vetted: Sequence[Mapping[str, Any]] = ()) -> CallRunner:
+    """What runs the calls of a wave; `vetted` are the steps that untrusted text has no part in."""
     ids = {"task_id": state["task_id"]}
-    return CallRunner(work, work.tools, state["task_id"], state["language"], ids, shown=("step_id", "description"))
+    shown = ("step_id", "description")
+
+    def planned(call: PendingCall) -> bool:
+        fields: Mapping[str, Any] = call
+        return {name: fields[name] for name in ("action", "params")} in vetted
+
+    return CallRunner(work, work.tools, state["task_id"], state["language"], ids, planned=planned, shown=shown)
 
 
 async def _approved(wave: list[PlannedCall], runner: CallRunner) -> tuple[list[PlannedCall], list[Durable]]:
     """The wave with what a person decided about it; the graph is interrupted until they have, before any of it runs."""
     numbered = [{**call, "index": place} for place, call in enumerate(wave)]
-    if not (decision := await runner.decide(cast(list[PendingCall], numbered))):
-        return wave, []
-    calls, given = decision
+    calls, given = await runner.decide(cast(list[PendingCall], numbered))
     return [cast(PlannedCall, {**call, "index": 0}) for call in calls], given
 
 

@@ -39,6 +39,8 @@ class PlanState(TaskState, total=False):
     """DECOMPOSE."""
     plan: list[dict[str, Any]]
     """Steps. DECOMPOSE, SCHEDULE, ANSWER."""
+    vetted: list[dict[str, Any]]
+    """Steps that untrusted text has no part in: {action, params}. INIT, DECOMPOSE."""
     repaired: list[str]
     """Failed steps that the plan goes around: they stay in it as they are. DECOMPOSE."""
     wave: list[PlannedCall]

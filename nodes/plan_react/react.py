@@ -19,6 +19,7 @@ def react(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Node[PlannedTask, Pl
         """Run the react graph with the plan preloaded, and count the planning's tokens in."""
         given = state["messages"]
         inherited = {"task_id": state["task_id"], "language": state["language"], "plan": state["plan"]}
+        inherited["vetted"] = state.get("vetted", [])
         out = await graph.ainvoke({"messages": given, "assignment": inherited}, context=runtime.context)
         usage = add_usages([out["result"]["usage"], state["usage"]])
         result = {**out["result"], "mode": NAME, "usage": usage}

@@ -28,18 +28,18 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     runner = runner_of(state, work)
     if state["calls"][0].get("awaited"):
         return {"calls": runner.client_results(state["calls"])}
-    if decision := await runner.decide(state["calls"]):
-        calls, given = decision
+    calls, given = await runner.decide(state["calls"])
+    if given:
         return {"calls": calls, "events": announce(*given)}
-    if awaiting := runner.awaiting(state["calls"]):
+    if awaiting := runner.awaiting(calls):
         return {"calls": awaiting}
     spent = state["tool_calls"] >= work.agent.budget.tool_calls
-    group = state["calls"] if spent else runner.next_group(state["calls"])
+    group = calls if spent else runner.next_group(calls)
     ran = await runner.run(group)
     runner.show_results(ran)
     outcomes = [*state["outcomes"], *map(runner.entry, ran)]
     update: ReactUpdate = {
-        "calls": state["calls"][len(group) :],
+        "calls": calls[len(group) :],
         "outcomes": outcomes,
         "tool_calls": state["tool_calls"] + sum(done.ran for done in ran),
         "events": announce(*runner.events(ran)),

@@ -21,6 +21,7 @@ async def init(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         "trace_id": "",
         "spent": "",
         "plan": (assignment or {}).get("plan") or [],
+        "vetted": (assignment or {}).get("vetted") or [],
         "records": replaced([_before(done)] if done else []),
         "decision": None,
         "calls": [],

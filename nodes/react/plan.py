@@ -4,7 +4,8 @@ from segue.core.errors import InvalidPlan
 from segue.core.events import ErrorRaised, PlanUpdate
 from segue.core.plan import Plan, Status, Step, keep_finished, validate
 
-from ..shared.context import NodeRuntime, announce
+from ..shared.context import NodeRuntime, announce, node_context
+from ..shared.entered import vetted_steps
 from .records import control_exchange, decision_of, ids_of, record_of
 from .state import ReactState, ReactUpdate
 
@@ -20,8 +21,10 @@ async def plan(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         failed = record_of(state, decision.action_type.value, decision, error=str(error))
         return {"records": [failed], "events": announce(ErrorRaised(message=str(error), **ids_of(state)))}
     steps = [step.model_dump(mode="json") for step in merged]
+    vetted = await vetted_steps(node_context(runtime), state["task_id"], merged, state.get("vetted", ()))
     return {
         "plan": steps,
+        "vetted": vetted,
         "records": [record_of(state, decision.action_type.value, decision)],
         "messages": control_exchange(decision, {"success": "The plan is taken over."}),
         "events": announce(PlanUpdate(goal=state["objective"], steps=steps, **ids_of(state))),

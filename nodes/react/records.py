@@ -91,6 +91,7 @@ def runner_of(state: ReactState, work: NodeContext) -> CallRunner:
         state["language"],
         ids_of(state),
         lambda call: refusal(call, state, work.agent.budget.tool_calls),
+        planned=lambda call: {"action": call["name"], "params": call["arguments"]} in state.get("vetted", ()),
         own=tools.keys() - work.tools.keys(),
     )
 

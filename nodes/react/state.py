@@ -21,6 +21,8 @@ class ReactState(TaskState, total=False):
     """Which budget is spent, in a sentence; empty while there is some left. INPUT."""
     plan: list[dict[str, Any]]
     """Steps. INIT, CALL_LLM, CALL_TOOL, PLAN, ANSWER."""
+    vetted: list[dict[str, Any]]
+    """Its steps that untrusted text has no part in: {action, params}. INIT, PLAN."""
     records: Records
     """One a finished recursion: decision and result or error. CALL_LLM, CALL_TOOL, PLAN, REMEND."""
     decision: dict[str, Any] | None

@@ -12,6 +12,7 @@ from segue.core.approval import Grant, Verdict
 from segue.core.calls import UNKNOWN_OUTCOME, CallResult, CallStatus, Execution, Executor, PendingCall
 from segue.core.digests import tool_digest
 from segue.core.events import CallPermitted, Durable, Phase, ToolCall, ToolResult
+from segue.core.provenance import DOUBTS, Known, Source
 from segue.core.tools import CallKey, Ledger, Tool
 from segue.prompts.catalogue import phrase
 from segue.tools.adapters.client import ClientTool, Results, ask_client, client_call
@@ -29,6 +30,7 @@ from .approval import (
     reason_clause,
 )
 from .context import NodeContext
+from .entered import known_now, terms_of
 from .prompt_budget import as_json, as_text, truncate_result
 from .tool_messages import kept, recall_ref
 
@@ -56,12 +58,18 @@ def allow_all(call: PendingCall) -> CallResult | None:
     return None
 
 
+def unplanned(call: PendingCall) -> bool:
+    """No plan has any call."""
+    return False
+
+
 @dataclass(frozen=True)
 class CallRunner:
     """Takes the calls of a round, a wave or a branch from the decision to their results.
 
     `ids` are what each of its events carries. `refuse` gives the result of a call that must not run; it is not asked
-    about either. `shown` names further fields of a call that a question shows. `own` names the tools of the graph,
+    about either. `planned`: a plan that was made before untrusted text was read has the call. `memory` is what was read
+    of memory files. `shown` names further fields of a call that a question shows. `own` names the tools of the graph,
     which read its state: they run here, whatever the executor.
     """
 
@@ -71,14 +79,18 @@ class CallRunner:
     language: str
     ids: Mapping[str, Any]
     refuse: Callable[[PendingCall], CallResult | None] = allow_all
+    planned: Callable[[PendingCall], bool] = unplanned
+    memory: str = ""
     shown: Sequence[str] = ()
     own: Collection[str] = ()
 
-    async def decide(self, calls: Sequence[PendingCall]) -> tuple[list[PendingCall], list[Durable]] | None:
+    async def decide(self, calls: Sequence[PendingCall]) -> tuple[list[PendingCall], list[Durable]]:
         """Have a person decide about the calls that need it: the graph is interrupted until they have.
 
-        Returns the calls with what they decided, and the events; None if nothing has to be decided.
+        Returns the calls with what they decided and what was found of their sources, and the events of a decision, none
+        if nobody was asked.
         """
+        calls = await self._assessed(calls)
         grants = await self._grants(calls)
         permitted = await self._permitted(calls, grants)
         waiting = [
@@ -87,7 +99,7 @@ class CallRunner:
             if self.undecided(call) and place not in permitted and not self.refuse(call)
         ]
         if not waiting:
-            return None
+            return [*calls], []
         unknown = await self._unknown()
         questions = [self._question(call, unknown) for call in waiting]
         outdated = [call["name"] for call in waiting if self._is_outdated(call, grants)]
@@ -129,7 +141,36 @@ class CallRunner:
         """Whether the call's tool needs approval and has no decision yet."""
         tool = self.tools.get(call["name"])
         has_verdict = "rejected" in call or approved(call, self.task_id, tool)
-        return tool is not None and not has_verdict and self._executor.needs_approval(tool)
+        return not (tool is None or has_verdict or _cleared(call, tool)) and self._executor.needs_approval(tool)
+
+    async def _assessed(self, calls: Sequence[PendingCall]) -> Sequence[PendingCall]:
+        """The calls with the sources of their arguments, where these decide about approval and are not known yet."""
+        places = [place for place, call in enumerate(calls) if self._is_unassessed(call)]
+        if not places:
+            return calls
+        together = {calls[place]["scope"] for place in places}
+        known = await known_now(self.work, self.task_id, self.tools, self.memory, together)
+        return [self._with_sources(call, known) if place in places else call for place, call in enumerate(calls)]
+
+    def _is_unassessed(self, call: PendingCall) -> bool:
+        tool = self.tools.get(call["name"])
+        by_sources = tool is not None and tool.approve == "untrusted" and "finding" not in call
+        return by_sources and self.undecided(call) and not self.refuse(call)
+
+    def _with_sources(self, call: PendingCall, known: Known | None) -> PendingCall:
+        if known is None:
+            return {**call, "sources": {}, "finding": "unknown_sources"}
+        tool = self.tools[call["name"]]
+        found = known.assess(call["arguments"], terms_of(tool), self.planned(call))
+        return {**call, "sources": found.json(), "finding": found.finding}
+
+    async def _carried(self, call: PendingCall) -> tuple[Source, ...] | None:
+        """The untrusted sources of a call's arguments, which its trusted tool's result carries."""
+        tool = self.tools.get(call["name"])
+        if tool is None or not tool.trusted:
+            return None
+        known = await known_now(self.work, self.task_id, self.tools, self.memory)
+        return known.untrusted_sources(call["arguments"], terms_of(tool)) if known else None
 
     async def permission(self, call: PendingCall) -> str:
         """The scope of the permission that an undecided call may run under; empty where a person is to be asked."""
@@ -176,9 +217,9 @@ class CallRunner:
         self.work.emit(Phase(task_id=self.task_id, step_id=call.get("step_id", ""), content=content, call=True))
 
     def entry(self, done: FinishedCall) -> dict[str, Any]:
-        """The form of the state: the call with its `ref` and its `result`."""
+        """The form of the state: the call with its `ref` and its `result`, whose sources the ledger has."""
         key = self._key(done.call)
-        result = kept(done.result.json(), key, self.work.services.ledger)
+        result = kept(replace(done.result, sources=None).json(), key, self.work.services.ledger)
         return {**done.call, "ref": recall_ref(key), "result": result}
 
     async def _run(self, call: PendingCall, permission: str) -> FinishedCall:
@@ -194,6 +235,8 @@ class CallRunner:
             tools=with_result(self.tools, call),
             timeout=self.work.agent.budget.tool_seconds,
             approved=bool(permission) or approved(call, self.task_id, self.tools.get(name)),
+            cleared=_cleared(call, self.tools.get(name)),
+            sources=await self._carried(call),
             idempotency_key=idempotency_key(call["origin"], name, arguments),
             session_id=str(session.get("thread_id", "")),
             step_id=call.get("step_id", ""),
@@ -205,7 +248,7 @@ class CallRunner:
         services = self.work.services
         executor = (services.graph_executor or TOOLS) if name in self.own else self._executor
         result, seconds = await run_once(executor, services.ledger, execution)
-        return FinishedCall(call, result, True, seconds, permission)
+        return FinishedCall(call, result, True, seconds, permission or _clearance(call, self.tools.get(name)))
 
     def _unasked(self, refused: CallResult) -> CallResult:
         """The result of a call that would have needed a person's approval, which says that nobody was asked."""
@@ -246,6 +289,8 @@ class CallRunner:
         fields: Mapping[str, Any] = call
         asked = question_of(call["index"], call["arguments"], self.tools[call["name"]])
         asked |= {name: fields[name] for name in self.shown}
+        if "finding" in call:
+            asked |= {"sources": call["sources"], "reason": call["finding"]}
         return {**asked, UNKNOWN_OUTCOME: True} if _bare(call) in unknown else asked
 
     async def _unknown(self) -> Sequence[Mapping[str, Any]]:
@@ -271,10 +316,20 @@ async def run_once(executor: Executor, ledger: Ledger | None, execution: Executi
         if claim.state == "finished":
             return CallResult.of(claim.outcome or {}), 0.0
         execution = replace(execution, claim=claim)
-    result = await executor.execute(execution)
+    result = replace(await executor.execute(execution), sources=execution.sources)
     if ledger is not None:
         await ledger.settle(execution.key, result.json())
     return result, time.monotonic() - started
+
+
+def _cleared(call: PendingCall, tool: Tool | None) -> bool:
+    """Whether by the sources of the call nobody has to be asked."""
+    return tool is not None and tool.approve == "untrusted" and call.get("finding", "unknown_sources") not in DOUBTS
+
+
+def _clearance(call: PendingCall, tool: Tool | None) -> str:
+    """Why nobody was asked about a call that was decided after untrusted text; empty otherwise."""
+    return call["finding"] if _cleared(call, tool) and call["finding"] != "clean" else ""
 
 
 def call_events(calls: Sequence[PendingCall], waits: bool, ids: Mapping[str, Any]) -> list[ToolCall]:

@@ -32,6 +32,8 @@ class Assignment(TypedDict, total=False):
     """That of the task, which its parts inherit."""
     plan: list[dict[str, Any]]
     """Steps to begin with."""
+    vetted: list[dict[str, Any]]
+    """Those that untrusted text has no part in: {action, params}."""
     done: list[dict[str, Any]]
     """Calls that another mode made for this task: {name, arguments, result, ref}."""
     usage: dict[str, Any]
@@ -75,6 +77,7 @@ class PlannedTask(TaskState, total=False):
     """A task with its plan, for the nodes of graphs that make one first."""
 
     plan: list[dict[str, Any]]
+    vetted: list[dict[str, Any]]
 
 
 class TaskOutput(TypedDict):

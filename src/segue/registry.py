@@ -6,6 +6,7 @@ import os
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 from segue.core.context import Memory
@@ -14,7 +15,7 @@ from .core.agents import Agent
 from .core.calls import Executor
 from .core.context import Ids, Services
 from .core.digests import agent_digest
-from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLanguage
+from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLanguage, listed
 from .core.events import Event
 from .core.flows import FlowConfig
 from .core.json_schema import plain_specs
@@ -30,6 +31,7 @@ from .prompts.language import Language, language_named
 from .prompts.load import bilingual
 from .tools.adapters.a2a import RemoteAgents, RemoteAgentTool
 from .tools.adapters.mcp import McpTool, McpTools
+from .tools.bound_tool import BoundTool
 from .tools.builtin import BUILTIN
 
 EXAMPLE = Agent(
@@ -67,7 +69,7 @@ TOOLS_SHARE = 0.75
 
 
 def _usable(agent: Agent, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
-    """The tools, unless one asks for what Segue cannot do.
+    """The tools under the agent's policies, unless one asks for what Segue cannot do.
 
     Raises:
         ConfigurationError: a name means something else in a plan, or in the agent's protocol, or they leave too little
@@ -96,7 +98,38 @@ def _usable(agent: Agent, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
             size=f"{size:,}",
             most=f"{agent.budget.prompt_tokens:,}",
         )
-    return tools
+    return _under_policies(agent, tools)
+
+
+def _under_policies(agent: Agent, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
+    """The tools with what their agent says of approval and trust.
+
+    Raises:
+        ConfigurationError: it names a tool that it does not have.
+    """
+    named = agent.approve if isinstance(agent.approve, dict) else {}
+    waiting = agent.mcp and not any(isinstance(tool, McpTool) for tool in tools.values())
+    for name in (*agent.trusted, *named):
+        if name not in tools and not waiting and not agent.a2a:
+            raise ConfigurationError(
+                "The agent {agent_id} has no tool {tool}, which its `approve` or `trusted` names; use one of: {known}.",
+                agent_id=agent.agent_id,
+                tool=name,
+                known=listed(tools),
+            )
+    return {name: _marked(agent, tool) for name, tool in tools.items()}
+
+
+def _marked(agent: Agent, tool: Tool) -> Tool:
+    if not isinstance(tool, BoundTool | McpTool | RemoteAgentTool):
+        return tool
+    marks = tool.marks
+    if isinstance(agent.approve, dict):
+        approve = agent.approve.get(tool.name, marks.approve)
+    else:
+        approve = marks.approve if marks.read_only or marks.needs_approval else marks.approve or agent.approve
+    changed = replace(marks, approve=approve, trusted=marks.trusted or tool.name in agent.trusted)
+    return tool if changed == marks else replace(tool, marks=changed)
 
 
 class Registry(Mapping[str, Agent]):

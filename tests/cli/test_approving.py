@@ -130,6 +130,21 @@ def test_what_was_wrong_with_the_last_answer_and_what_may_have_happened_already_
     assert "请先核实" in printed({"kind": "approval", "calls": [call]}, "zh")
 
 
+def test_where_the_values_come_from_is_said_and_why_a_person_is_asked() -> None:
+    mail = {"kind": "tool", "name": "read_mail", "call": 3, "trusted": False}
+    mine = {"kind": "user", "name": "", "call": 0, "trusted": True}
+    sources = {"to": [mail], "amount": [mine], "text": [mine, mail, {**mail, "kind": "mcp", "call": 0}]}
+    arguments = {"to": "eve", "amount": 5, "text": "Hi", "date": "today"}
+    call = {"index": 0, "name": "pay", "arguments": arguments, "sources": sources, "reason": "values"}
+    for shown in (ask("a", calls=[call])[1], printed({"kind": "approval", "calls": [call]})):
+        said = " ".join(shown.replace("│", "").split())
+        assert "eve" in said and "from the result of read_mail in call 3, not from you" in said
+        assert "5 from you" in said
+        assert "from you, and from the result of read_mail in call 3, an earlier result of read_mail" in said
+        assert "Values of this call come from text that is not trusted." in said
+    assert "来自第 3 次调用 read_mail 的结果，并非来自您" in printed({"kind": "approval", "calls": [call]}, "zh")
+
+
 def test_a_person_who_writes_chinese_is_asked_in_chinese() -> None:
     assert "有 3 个调用等待您批准" in ask("A", language="zh")[1]
 

@@ -15,6 +15,7 @@ from segue.core.agents import RemoteAgent
 from segue.core.clause import Clause
 from segue.core.environment import need_extra
 from segue.core.errors import ToolServerUnavailable
+from segue.core.provenance import SourceKind
 
 from ..bound_tool import NOT_DONE, BadArguments, Marked, Marks, UnknownOutcome, current_call, refuse_unknown
 from .reply_limits import COMPRESSED, REFUSALS, Received
@@ -58,6 +59,10 @@ class RemoteAgentTool(Marked):
     card: "AgentCard" = field(repr=False)
     marks: Marks
     spec: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def source_kind(self) -> SourceKind:
+        return "agent-other"
 
     @property
     def name(self) -> str:

@@ -14,6 +14,7 @@ from segue.core.decision import check_storable
 from segue.core.errors import InvalidMessage
 from segue.core.json_depth import Outline
 from segue.core.plan import NO_TOOL
+from segue.core.provenance import Policy, SourceKind
 from segue.core.question import CLIENT_CALLS
 from segue.prompts.language import Language
 from segue.prompts.protocols import client_call_notice, not_carried_out
@@ -52,6 +53,10 @@ class ClientTool:
     idempotent: bool = True
     needs_approval: bool = False
     timeout: float | None = None
+    approve: Policy = "never"
+    trusted: bool = False
+    content: Collection[str] = ()
+    source_kind: SourceKind = "tool"
 
     @property
     def name(self) -> str:

@@ -17,6 +17,7 @@ from segue.core.environment import need_extra
 from segue.core.errors import ConfigurationError, LoginRequired, ToolServerUnavailable, listed
 from segue.core.json_depth import Outline
 from segue.core.json_schema import UnusableSchema, inlined
+from segue.core.provenance import SourceKind
 
 from ..bound_tool import Marked, Marks, current_call
 from .reply_limits import MOST_BYTES, MOST_VALUES, REFUSALS, TOO_LONG, TOO_MANY
@@ -335,6 +336,10 @@ class McpTool(Marked):
     session: Session = field(repr=False)
 
     @property
+    def source_kind(self) -> SourceKind:
+        return "mcp"
+
+    @property
     def owner(self) -> str:
         """Whose tool it is, in an error."""
         return f"that of the MCP server {self.session.server.name}"
@@ -392,7 +397,7 @@ class McpTools:
         except ServerDown as error:
             raise ToolServerUnavailable(server.name, REFUSALS.get(str(error), str(error))) from error
         requested = list(offered) if server.tools is None else server.tools
-        for name in (*requested, *server.read_only, *server.needs_approval):
+        for name in (*requested, *server.read_only, *server.needs_approval, *server.trusted):
             if name not in offered:
                 raise ConfigurationError(
                     'The MCP server "{name}" has no tool "{tool}"; use one of: {known}.',
@@ -421,6 +426,7 @@ def _tool(session: Session, offered: "Offered") -> McpTool:
         read_only=offered.name in server.read_only or bool(hints and hints.read_only_hint),
         idempotent=bool(hints and hints.idempotent_hint),
         needs_approval=offered.name in server.needs_approval,
+        trusted=offered.name in server.trusted,
         timeout=server.timeout,
         title=offered.title or (hints and hints.title) or offered.name,
     )

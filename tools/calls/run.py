@@ -109,7 +109,7 @@ class ToolExecutor:
             current_call.set(_context_of(execution))  # a check that took too long has left its own as abandoned
             if settled is not NOT_DONE and not (settled is None and repeatable):
                 return settled or _interrupted(execution)
-        if tool.needs_approval and not execution.approved:
+        if tool.needs_approval and not (execution.approved or execution.cleared):
             return CallResult.failed(phrase("call_not_approved", execution.language, tool=tool.name))
         if claim.state == "doubtful" and not (repeatable or execution.approved):
             return unknown_outcome("call_doubtful", execution.language, tool=tool.name)

@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from .errors import ConfigurationError, UnknownField
+from .provenance import Policy
 
 
 class ChatMode(StrEnum):
@@ -153,6 +154,8 @@ class McpServer(BaseModel):
     """Tools that change nothing, beside those that the server itself marks so."""
     needs_approval: Items[str] = ()
     """Tools that wait for a person."""
+    trusted: Items[str] = ()
+    """Tools whose results are nobody else's words; what the others return counts as untrusted."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -238,6 +241,10 @@ class Agent(BaseModel):
     """MCP servers whose tools it has as well; the app connects to them before the agent first runs."""
     a2a: Items[RemoteAgent] = ()
     """Agents elsewhere that it has as tools; their cards are read before the agent first runs."""
+    approve: Policy | dict[str, Policy] | None = None
+    """When a person is asked about calls: of its tools that may change something and say nothing of it, or by name."""
+    trusted: Items[str] = ()
+    """Tools whose results are nobody else's words, beside those that say so themselves."""
     prompt: str = ""
     """May hold `{{current_state}}` and `{{tools}}`; a missing state slot is appended."""
     arguments: dict[str, Any] | None = None

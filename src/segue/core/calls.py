@@ -7,10 +7,15 @@ from typing import Any, Literal, Protocol, Self
 
 from typing_extensions import TypedDict
 
+from .provenance import Finding, Source
 from .tools import CallKey, Claim, Tool
 
 UNKNOWN_OUTCOME = "unknown_outcome"
 """Marks the result, or the message, of a call that may or may not have taken effect."""
+
+
+SOURCES = "sources"
+"""Where the result of a trusted tool has the untrusted sources that its arguments had."""
 
 
 class PendingCall(TypedDict, total=False):
@@ -38,6 +43,10 @@ class PendingCall(TypedDict, total=False):
     """Set while the task's client has to carry it out."""
     brought: dict[str, str | None]
     """The result that the client sent, by the call's id."""
+    sources: dict[str, list[dict[str, Any]]]
+    """What each argument came from, in the form of `Source.json`, where that decides about approval."""
+    finding: Finding
+    """What was found of its sources when it was decided."""
 
 
 class CallStatus(StrEnum):
@@ -63,7 +72,8 @@ class CallStatus(StrEnum):
 class CallResult:
     """The result of a call: its `value`, or an `error` that says why there is none.
 
-    `note` is what the model is told besides. `unknown`: the call may or may not have taken effect.
+    `note` is what the model is told besides. `unknown`: the call may or may not have taken effect. `sources` are the
+    untrusted ones that a trusted tool's value carries; None where the value is the tool's, which is not trusted.
     """
 
     status: CallStatus
@@ -72,6 +82,7 @@ class CallResult:
     stack: str = ""
     note: str = ""
     unknown: bool = False
+    sources: tuple[Source, ...] | None = None
 
     @classmethod
     def done(cls, value: Any) -> Self:
@@ -116,6 +127,8 @@ class CallResult:
                 form["over_budget"] = self.status is CallStatus.OVER_BUDGET
             case CallStatus.REJECTED | CallStatus.LEFT_OPEN:
                 form[self.status] = True
+        if self.sources is not None:
+            form[SOURCES] = [source.json() for source in self.sources]
         return {**form, UNKNOWN_OUTCOME: True} if self.unknown else form
 
     @classmethod
@@ -128,6 +141,7 @@ class CallResult:
             stack=str(stored.get("stack", "")),
             note=str(stored.get("repeated", "")),
             unknown=bool(stored.get(UNKNOWN_OUTCOME)),
+            sources=tuple(map(Source.of, stored[SOURCES])) if SOURCES in stored else None,
         )
 
 
@@ -153,8 +167,10 @@ class Execution:
     """A claimed call, as an executor gets it.
 
     `tool` is None where `tools`, those of the call's graph, have none of that name. `timeout` is in seconds.
-    `approved`: a person wants it to run. `undone` is what the call returned that this one takes back. `language` is the
-    task's, for what its result says. `cancelled` says whether the task is being cancelled.
+    `approved`: a person wants it to run. `cleared`: by its sources nobody has to be asked. `sources` are the untrusted
+    ones that its result carries, None where its tool is not trusted. `undone` is what the call returned that this one
+    takes back. `language` is the task's, for what its result says. `cancelled` says whether the task is
+    being cancelled.
     """
 
     key: CallKey
@@ -164,6 +180,8 @@ class Execution:
     timeout: float
     claim: Claim = FRESH
     approved: bool = False
+    cleared: bool = False
+    sources: tuple[Source, ...] | None = None
     idempotency_key: str = ""
     session_id: str = ""
     step_id: str = ""

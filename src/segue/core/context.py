@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from .agents import Agent
 from .approval import Grant
+from .attachments import Attachment
 from .calls import Executor
 from .errors import AppClosed, ConfigurationError, FileUnavailable, listed
 from .events import Event
@@ -32,6 +33,15 @@ class MemoryEntry:
     text: str
     created_at: float
     """Unix seconds."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """A message of the session with its files; `trusted`: it is the person's own, not one that was imported."""
+
+    text: str
+    trusted: bool = True
+    files: tuple[Attachment, ...] = ()
 
 
 class Memory(Protocol):
@@ -151,6 +161,10 @@ async def _no_notes(task_id: str) -> Sequence[str]:
     return ()
 
 
+async def _nothing_known() -> Sequence[Said] | None:
+    return None
+
+
 async def _no_files(digest: str) -> bytes:
     raise FileUnavailable("missing", digest)
 
@@ -182,6 +196,8 @@ class Services:
     """When this run began, by the clock."""
     notes: Callable[[str], Awaitable[Sequence[str]]] = _no_notes
     """What a person added to the unfinished task, oldest first."""
+    said: Callable[[], Awaitable[Sequence[Said] | None]] = _nothing_known
+    """The messages of the session and what was added to them; None where nothing remembers them."""
     permissions: Callable[[str], Awaitable[Sequence[Grant]]] = _no_permissions
     """The calls of an agent that a person allowed in this task or session."""
     files: Callable[[str], Awaitable[bytes]] = _no_files

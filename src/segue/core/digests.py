@@ -17,6 +17,7 @@ LENGTH = 12
 _ELSEWHERE = {
     "a2a",
     "agent_id",
+    "approve",
     "description",
     "base_url",
     "api_key",
@@ -28,6 +29,7 @@ _ELSEWHERE = {
     "prices",
     "suggestions",
     "tools",
+    "trusted",
     "version",
 }
 """What a task does not depend on, may differ between machines, or is digested in another form."""
@@ -44,6 +46,8 @@ def agent_digest(agent: Agent, names: Iterable[str], tools: Iterable[Tool]) -> s
         "model": agent.model if isinstance(agent.model, str | None) else type(agent.model).__name__,
         "sets": sorted(names),
         "mcp": [server.model_dump(include={"name", "tools", "read_only", "needs_approval"}) for server in agent.mcp],
+        **({"approve": agent.approve} if agent.approve else {}),
+        **({"trusted": sorted(agent.trusted)} if agent.trusted else {}),
         **({"a2a": [remote.model_dump(include=_OF_REMOTE) for remote in agent.a2a]} if agent.a2a else {}),
         "tools": sorted((_described(tool) for tool in tools), key=lambda form: form["function"]["name"]),
     }
@@ -80,4 +84,5 @@ def _module_of(origin: Any) -> str:
 
 def _described(tool: Tool) -> dict[str, Any]:
     marks = {name: getattr(tool, name) for name in ("read_only", "idempotent", "needs_approval")}
-    return {"function": tool.spec["function"], **marks}
+    further = {"untrusted": tool.approve == "untrusted", "trusted": tool.trusted, "content": sorted(tool.content)}
+    return {"function": tool.spec["function"], **marks, **{name: said for name, said in further.items() if said}}

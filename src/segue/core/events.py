@@ -154,7 +154,11 @@ class PermissionGranted(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class CallPermitted(BaseEvent):
-    """A call that needs approval ran without a question: its tool is allowed in this task or session (`scope`)."""
+    """A call that needs approval ran without a question: its tool is allowed in this task or session (`scope`).
+
+    With the scope `plan` a plan from before untrusted text was read has it; with `sources` a person's message asks for
+    it, and its values are theirs or trusted.
+    """
 
     type: Literal["call_permitted"] = "call_permitted"
     index: int

@@ -1,9 +1,10 @@
 """Tools as the graphs see them, and the ledger of their calls."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from .provenance import Policy, SourceKind
 from .records import Call
 
 
@@ -21,6 +22,18 @@ class Tool(Protocol):
 
     @property
     def needs_approval(self) -> bool: ...
+
+    @property
+    def approve(self) -> Policy: ...
+
+    @property
+    def trusted(self) -> bool: ...
+
+    @property
+    def content(self) -> Collection[str]: ...
+
+    @property
+    def source_kind(self) -> SourceKind: ...
 
     @property
     def timeout(self) -> float | None: ...

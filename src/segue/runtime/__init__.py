@@ -4,5 +4,5 @@
 - Run: `runner`, `run`, `lease_holder`
 - Several processes: `worker`, `relay`
 - Read: `tasks`, `projection`, `event_stream`, `reply_stream`
-- Sessions: `sessions`, `rewind`, `effects`, `history`
+- Sessions: `sessions`, `said`, `rewind`, `effects`, `history`
 """

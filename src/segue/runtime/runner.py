@@ -65,6 +65,7 @@ from .run import (
     state_at,
     stopped,
 )
+from .said import said_in
 
 logger = logging.getLogger(__name__)
 
@@ -410,6 +411,7 @@ class Runner:
         services = services_of(
             registry,
             emit,
+            said=lambda: said_in(self.tasks, row.thread_id),
             ledger=self._storage.ledger(row.thread_id, run.fence),
             executor=registry.executor_of(row.agent_id),
             notes=notes,

@@ -18,9 +18,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ...core.approval import PermissionRule
+from ...core.provenance import DOUBTS
 from ...prompts.catalogue import sentence
 from ..views.consoles import discard_typed, print_prose, read_line
 from ..views.sanitize import json_line, visible
+from ..views.sources import origin_line
 from .verdicts import Answer, Call, Verdict, arguments_of
 
 Question = Mapping[str, Any]
@@ -48,8 +50,11 @@ def print_question(console: Console, question: Question, language: str) -> None:
             console.print(Text(f"    {sentence('no_arguments', language)}", style="dim"), soft_wrap=True)
         for name, value in call["arguments"].items():
             shown = _value(value, language).replace("\n", "\n      ")
-            console.print(Text.assemble("    ", (f"{visible(name)}: ", "dim"), shown), soft_wrap=True)
-        if warning := _warning(call, language):
+            line = Text.assemble("    ", (f"{visible(name)}: ", "dim"), shown)
+            if origin := origin_line(call, name, language):
+                line.append("  ").append(origin)
+            console.print(line, soft_wrap=True)
+        for warning in _warnings(call, language):
             console.print(Text.assemble("    ", warning), soft_wrap=True)
 
 
@@ -60,9 +65,10 @@ def call_panel(call: Call, language: str, place: str = "") -> Panel:
     rows.add_column(overflow="fold")
     for name, value in call["arguments"].items():
         rows.add_row(Text(visible(name)), Text(_value(value, language)))
+        if origin := origin_line(call, name, language):
+            rows.add_row(Text(""), origin)
     body: list[RenderableType] = [rows if rows.row_count else Text(sentence("no_arguments", language), style="dim")]
-    if warning := _warning(call, language):
-        body.append(warning)
+    body += _warnings(call, language)
     title = Text.assemble((place, "dim"), (visible(str(call["name"])), "bold"))
     return Panel(Group(*body), title=title, title_align="left", border_style="yellow")
 
@@ -76,8 +82,13 @@ def _heading(question: Question, language: str) -> Text:
     return Text.assemble((f"{visible(problem)}\n", "red"), heading) if problem else heading
 
 
-def _warning(call: Call, language: str) -> Text | None:
-    return Text(sentence("asked_unknown", language), style="bold yellow") if call.get("unknown_outcome") else None
+def _warnings(call: Call, language: str) -> list[Text]:
+    """Why the person is asked, and what to check first."""
+    reason = call.get("reason")
+    found = [Text(sentence(f"asked_{reason}", language), style="yellow")] if reason in DOUBTS else []
+    if call.get("unknown_outcome"):
+        found.append(Text(sentence("asked_unknown", language), style="bold yellow"))
+    return found
 
 
 def _title(call: Call) -> Text:

@@ -36,6 +36,7 @@ from ...runtime.projection import PlanItem, Projection
 from ...runtime.reply_stream import Approved, Part
 from .consoles import print_prose
 from .sanitize import arguments_line, one_line, printable, result_line
+from .sources import origin_line
 
 if TYPE_CHECKING:
     from ...core.models import Model
@@ -198,9 +199,14 @@ def recovered_line(event: Recovered, language: str, most: int = 160) -> Text:
     return Text(f"{went_back}{word(one_line(event.reason, most), language)}", style="yellow")
 
 
-def asked_line(call: Mapping[str, Any], signs: Symbols) -> Text:
-    """A call that a person is asked about."""
-    return Text.assemble((f"{signs.begins} ", "yellow"), _call(call["name"], call["arguments"]))
+def asked_line(call: Mapping[str, Any], signs: Symbols, language: str) -> Text:
+    """A call that a person is asked about, and what its untrusted values come from."""
+    line = Text.assemble((f"{signs.begins} ", "yellow"), _call(call["name"], call["arguments"]))
+    for name, found in call.get("sources", {}).items():
+        origin = origin_line(call, name, language)
+        if origin and not all(source["trusted"] for source in found):
+            line.append(f"\n    {one_line(name)}: ", style="dim").append(origin)
+    return line
 
 
 def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Symbols, language: str) -> Text:

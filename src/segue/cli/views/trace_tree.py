@@ -128,7 +128,7 @@ class _Drawing:
         match entry.of:
             case ApprovalRequested(calls=asked):
                 for call in asked:
-                    tree.add(lines.asked_line(call, self._signs))
+                    tree.add(lines.asked_line(call, self._signs, self._language))
             case Answered(given=ApprovalGiven(verdicts=verdicts), calls=calls):
                 for verdict, about in zip(verdicts, calls, strict=True):
                     tree.add(lines.verdict_line(verdict, about, self._signs, self._language))

@@ -1,12 +1,12 @@
 // @ts-check
 /** The arguments of a call: names and values, to read and to edit. */
 import { parse } from "../state/json.js";
-import { loadMoreTexts, t } from "../texts/index.js";
+import { loadMoreTexts, t, textOf } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
 
 await loadMoreTexts();
 
-/** @import { Json } from "../state/types.js" */
+/** @import { Json, Source } from "../state/types.js" */
 /** @typedef {Record<string, string>} Fields by the argument's name, a text as it is and any other value as JSON */
 
 /** Characters of arguments in one line. */
@@ -27,8 +27,24 @@ export function written(value, indent) {
 /** @param {unknown} value */
 const kindOf = (value) => (typeof value === "bigint" ? "number" : typeof value);
 
-/** @param {{ values: Json }} props */
-export function ArgumentList({ values }) {
+/** What an argument came from, in a line; empty where that is not known. @param {Source[]} [sources] */
+export function originOf(sources = []) {
+  const others = sources.filter(({ trusted }) => !trusted);
+  const names = [...new Set((others.length ? others : sources).map(nameOf))].join(t("list.separator"));
+  const isMixed = sources.some(({ kind, trusted }) => kind === "user" && trusted);
+  if (!names) return "";
+  return t(!others.length ? "origin.trusted" : isMixed ? "origin.othersToo" : "origin.others", { source: names });
+}
+
+/** @param {Source} source */
+function nameOf({ kind, name, call, trusted }) {
+  if (kind === "user") return t(trusted ? "source.user" : "source.imported");
+  if (kind === "tool" || kind === "mcp") return t(call ? "source.tool" : "source.toolBefore", { name, call });
+  return textOf(`source.${kind}`, kind).replace("{name}", () => name);
+}
+
+/** @param {{ values: Json, sources?: Record<string, Source[]> }} props */
+export function ArgumentList({ values, sources = {} }) {
   const entries = Object.entries(values);
   if (!entries.length) return html`<p class="about">${t("approval.noArguments")}</p>`;
   return html`<dl class="arguments">
@@ -36,6 +52,10 @@ export function ArgumentList({ values }) {
       ([name, value]) => html`<div key=${name}>
         <dt>${name}</dt>
         <dd data-type=${kindOf(value)}>${written(value, 2)}</dd>
+        ${originOf(sources[name]) &&
+        html`<dd class="origin" data-trusted=${sources[name].every(({ trusted }) => trusted)}>
+          ${originOf(sources[name])}
+        </dd>`}
       </div>`,
     )}
   </dl>`;

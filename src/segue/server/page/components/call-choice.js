@@ -9,7 +9,7 @@ import { Menu } from "./menu.js";
 
 await loadMoreTexts();
 
-/** @import { AskedCall, Verdict } from "../state/types.js" */
+/** @import { AskedCall, Json, Verdict } from "../state/types.js" */
 /** @typedef {Omit<Verdict, "index">} Decision */
 /** @typedef {(decision: Decision) => void} Decide */
 
@@ -24,7 +24,7 @@ export function CallChoice({ call, decision, opened, hasKeys, isSending, open, d
     <h4><code>${call.name}</code></h4>
     ${opened === "edit"
       ? html`<${Edit} call=${call} close=${close} decide=${decide} />`
-      : html`<${ArgumentList} values=${decision?.arguments ?? call.arguments} />`}
+      : html`<${Proposed} call=${call} edited=${decision?.arguments} />`}
     ${opened === "reject" && html`<${Reject} close=${close} decide=${decide} />`}
     ${decision && html`<${Decided} decision=${decision} disabled=${isSending} undecide=${undecide} />`}
     ${!decision &&
@@ -37,6 +37,14 @@ export function CallChoice({ call, decision, opened, hasKeys, isSending, open, d
         button=${html`${t("approval.allow")}<${Icon} name="chevron" />`} items=${allowances(call, decide)} />
     </div>`}
   </div>`;
+}
+
+/** What would run, with its sources until it is edited. @param {{ call: AskedCall, edited?: Json }} props */
+function Proposed({ call, edited }) {
+  if (edited) return html`<${ArgumentList} values=${edited} />`;
+  const why = call.reason && textOf(`approvalReason.${call.reason}`, "");
+  return html`<${ArgumentList} values=${call.arguments} sources=${call.sources} />
+    ${why && html`<p class="about">${why}</p>`}`;
 }
 
 /** What a decision allows for good. @param {Decision} decision */

@@ -26,7 +26,9 @@
  *   suggestions: string[], reads_files: boolean, error: string,
  *   tools: { name: string, title: string, description: string, needs_approval: boolean }[] }} Agent
  *
- * @typedef {{ index: number, name: string, arguments: Json }} AskedCall
+ * @typedef {{ kind: string, name: string, call: number, trusted: boolean }} Source what a value came from
+ * @typedef {{ index: number, name: string, arguments: Json, sources?: Record<string, Source[]>,
+ *   reason?: string }} AskedCall
  * @typedef {{ kind: string, interrupt_id: string, question?: string, choices?: string[], calls?: AskedCall[],
  *   problem?: string }} Question
  * @typedef {{ index: number, verdict: "approve" | "edit" | "reject", arguments?: Json, original?: Json,

@@ -1,0 +1,96 @@
+"""What entered a session before a call was decided: a person's words, the agent's prompt, and the results of calls."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from segue.core.attachments import Attachment
+from segue.core.calls import CallResult
+from segue.core.context import Said
+from segue.core.errors import FileUnavailable
+from segue.core.plan import Step
+from segue.core.provenance import CallTerms, Known, Labelled, Source
+from segue.core.records import Call
+from segue.core.tools import RECALL, Tool
+from segue.passages import text_of
+
+from .approval import all_arguments
+from .context import NodeContext
+
+
+async def known_now(
+    work: NodeContext, task_id: str, tools: Mapping[str, Tool], memory: str = "", together: Collection[str] = ()
+) -> Known | None:
+    """What entered the session until now; None where nothing remembers it.
+
+    `memory` is what was read of its files. Calls of the scopes `together` were decided at once, none of them by what
+    the others returned.
+    """
+    ledger = work.services.ledger
+    said = await work.services.said()
+    if ledger is None or said is None:
+        return None
+    finished = await ledger.finished()
+    entered = [*_of_calls(finished, task_id, tools, together)]
+    for message in said:
+        entered += await _of_message(message, work)
+    if memory:
+        entered.append(Labelled(memory, (Source("memory"),)))
+    return Known((message.text for message in said if message.trusted), work.agent.prompt, entered)
+
+
+def terms_of(tool: Tool) -> CallTerms:
+    """What the tool says of its calls: the first word of its name, and its keywords, ask for it."""
+    words = [tool.name.partition("_")[0], *tool.spec.get("segue", {}).get("keywords", ())]
+    return CallTerms(words, tool.content, all_arguments({}, tool))
+
+
+def _of_calls(
+    finished: Iterable[Call], task_id: str, tools: Mapping[str, Tool], together: Collection[str]
+) -> Iterable[Labelled]:
+    """The results of calls, each numbered in its task; 0 in another one."""
+    for _, calls in groupby(finished, key=lambda call: call.task_id):
+        for number, call in enumerate(calls, start=1):
+            if call.name != RECALL and not (call.task_id == task_id and call.scope in together):
+                yield _of_call(call, number if call.task_id == task_id else 0, tools.get(call.name))
+
+
+def _of_call(call: Call, number: int, tool: Tool | None) -> Labelled:
+    result = CallResult.of(call.outcome or {})
+    kind = tool.source_kind if tool else "tool"
+    trusted = result.sources is not None
+    return Labelled(result.content, result.sources or (Source(kind, call.name, number, trusted),))
+
+
+async def _of_message(message: Said, work: NodeContext) -> list[Labelled]:
+    """The files of a message, and its text where it is not the person's own."""
+    found = [] if message.trusted else [Labelled(message.text, (Source("user"),))]
+    for file in message.files:
+        found.append(Labelled(await _content(file, work), (Source("file", file.name),)))
+    return found
+
+
+async def _content(file: Attachment, work: NodeContext) -> str:
+    """The text of a file; of any other, and of one that is lost, its name."""
+    if file.kind != "text" or file.url:
+        return file.name
+    try:
+        return text_of(await work.services.files(file.digest))
+    except FileUnavailable:
+        return file.name
+
+
+async def vetted_steps(
+    work: NodeContext, task_id: str, steps: Iterable[Step], before: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """The steps that untrusted text has no part in, as {action, params}: all of a plan from before any was read.
+
+    Of a later plan they are those of `before`.
+    """
+    tools = work.tools
+    if not any(tool.approve == "untrusted" for tool in tools.values()):
+        return []
+    known = await known_now(work, task_id, tools)
+    if known is None or known.untrusted:
+        return [dict(step) for step in before]
+    return [{"action": step.action, "params": step.params} for step in steps if step.uses_tool]

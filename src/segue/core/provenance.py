@@ -1,0 +1,333 @@
+"""Where the values of a call come from, and whether a person has to be asked about them."""
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import Any, Final, Literal, Self
+
+from .value_forms import (
+    Day,
+    TextForms,
+    clocks,
+    days,
+    forms_of,
+    identifiers,
+    is_moment,
+    leaves,
+    number_of,
+    plain,
+    structured,
+    words_of,
+)
+
+SourceKind = Literal["user", "agent", "tool", "mcp", "memory", "file", "agent-other", "model"]
+Policy = Literal["never", "always", "untrusted"]
+"""When a person is asked about a call: never, always, or where untrusted text may have decided it."""
+
+DISTINCTIVE: Final = 4
+"""Letters of a value that is looked for in a text; a shorter one may be there by accident."""
+DIGITS: Final = 3
+"""Digits of a number that is looked for in a text."""
+NAMED: Final = 4
+"""Letters of a field by which a person names the record that it is in, if they say all of it."""
+PARTLY_NAMED: Final = 6
+"""Letters of it otherwise."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a value came from; `name` is the tool, server, file or memory, `call` the number of its call in the task.
+
+    `model` is a value that nothing which entered the task contains.
+    """
+
+    kind: SourceKind
+    name: str = ""
+    call: int = 0
+    trusted: bool = False
+
+    def json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Self:
+        """The source in the form that `json` gives."""
+        return cls(stored["kind"], str(stored["name"]), int(stored["call"]), bool(stored["trusted"]))
+
+
+USER: Final = Source("user", trusted=True)
+AGENT: Final = Source("agent", trusted=True)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A value that entered the session, with what it came from."""
+
+    value: Any
+    sources: tuple[Source, ...]
+
+    @property
+    def trusted(self) -> bool:
+        return all(source.trusted for source in self.sources)
+
+
+@dataclass(frozen=True)
+class CallTerms:
+    """What its tool says of a call: the words that ask for it, and the arguments that are only text."""
+
+    words: Collection[str] = ()
+    content: Collection[str] = ()
+    defaults: Mapping[str, Any] | None = None
+
+    def is_named_in(self, words: TextForms) -> bool:
+        """Whether a person's words ask for such a call."""
+        return any(_asks(word, words) for word in self.words)
+
+
+def _asks(word: str, said: TextForms) -> bool:
+    """Whether a word occurs, also with another ending; a Chinese one, or several, as it is."""
+    asked = plain(word)
+    if not asked.isascii() or " " in asked:
+        return asked in said.text
+    stem = asked.rstrip("e") if len(asked) > DISTINCTIVE else asked
+    return any(own == asked or (len(stem) >= DISTINCTIVE and own.startswith(stem)) for own in said.vocabulary)
+
+
+Finding = Literal["values", "unasked", "unknown_sources", "clean", "plan", "sources"]
+"""What is found of a call.
+
+A person is asked: its `values` come from untrusted text, it was `unasked` for before that was read, or what was read is
+not known (`unknown_sources`). They need not be: nothing untrusted was read (`clean`), a `plan` from before that has the
+call, or its `sources` are the person or trusted.
+"""
+DOUBTS: Final[Collection[str]] = ("values", "unasked", "unknown_sources")
+"""The findings by which a person is asked."""
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """The sources of each argument of a call, and whether a person is asked about it."""
+
+    sources: Mapping[str, tuple[Source, ...]]
+    finding: Finding
+
+    def json(self) -> dict[str, list[dict[str, Any]]]:
+        """The sources as a call keeps them."""
+        return {name: [source.json() for source in found] for name, found in self.sources.items()}
+
+
+class Known:
+    """What entered a session until now: a person's words, the agent's prompt, and labelled values."""
+
+    def __init__(self, said: Iterable[str], prompt: str, entered: Iterable[Labelled]) -> None:
+        self._said = forms_of("\n".join(said))
+        self._prompt = forms_of(prompt)
+        self._entered = [*entered]
+
+    @property
+    def untrusted(self) -> bool:
+        """Whether untrusted text was read."""
+        return not all(each.trusted for each in self._entered)
+
+    def assess(self, arguments: Mapping[str, Any], terms: CallTerms, planned: bool = False) -> Assessment:
+        """The sources of a call's arguments; `planned`: a plan from before any untrusted text was read holds it.
+
+        A call that a person's words ask for may carry untrusted text in arguments that are only text, as long as it
+        holds no link, address or account number; and numbers, dates and times that are in nothing untrusted.
+        """
+        sources = {name: self.sources(name, value, terms.defaults) for name, value in arguments.items()}
+        if planned or not self.untrusted:
+            return Assessment(sources, "plan" if self.untrusted else "clean")
+        doubted = [name for name, found in sources.items() if self._is_doubted(name, arguments[name], found, terms)]
+        if doubted:
+            return Assessment(sources, "values")
+        rooted = not arguments or any(
+            source.trusted for name, found in sources.items() if name not in terms.content for source in found
+        )
+        return Assessment(sources, "sources" if rooted and terms.is_named_in(self._said) else "unasked")
+
+    def untrusted_sources(self, arguments: Mapping[str, Any], terms: CallTerms) -> tuple[Source, ...]:
+        """The untrusted sources of a call's arguments."""
+        found = (source for name, value in arguments.items() for source in self.sources(name, value, terms.defaults))
+        return tuple(dict.fromkeys(source for source in found if not source.trusted))
+
+    def _is_doubted(self, name: str, value: Any, found: Sequence[Source], terms: CallTerms) -> bool:
+        texts = [leaf for _, leaf in leaves(value) if isinstance(leaf, str)]
+        taken = any(not source.trusted and source.kind != "model" for source in found)
+        if name in terms.content:
+            return taken and any(map(self._carries_address, texts))
+        return taken or any(_is_wording(leaf) and self._model in self._of_leaf(name, leaf) for leaf in texts)
+
+    def _carries_address(self, text: str) -> bool:
+        """Whether a text has a link, address or account number that neither the person nor the prompt has."""
+        return bool(identifiers(text) - self._said.identifiers - self._prompt.identifiers)
+
+    def sources(self, name: str, value: Any, defaults: Mapping[str, Any] | None = None) -> tuple[Source, ...]:
+        """What an argument's value came from, the sources of its parts together."""
+        if defaults and name in defaults and defaults[name] == value:
+            return (AGENT,)
+        found = dict.fromkeys(
+            source for path, leaf in leaves(value) for source in self._of_leaf((name, *path)[-1], leaf)
+        )
+        return tuple(found)
+
+    def _of_leaf(self, name: str, leaf: Any) -> Iterable[Source]:
+        if _is_in(leaf, self._said, own_words=True):
+            return (USER,)
+        if _is_in(leaf, self._prompt):
+            return (AGENT,)
+        holders = [each for each in self._entered if each.value and _holds(each.value, name, leaf)]
+        if holders:
+            return self._of_holders(name, leaf, holders)
+        if isinstance(leaf, str) and is_moment(plain(leaf)):
+            return self._of_moment(leaf)
+        return self._of_parts(leaf) if isinstance(leaf, str) else (self._model,)
+
+    def _of_holders(self, name: str, leaf: Any, holders: Sequence[Labelled]) -> Iterable[Source]:
+        """The sources that hold the whole value; one that the person named a record of is theirs to choose from."""
+        if any(each.trusted for each in holders):
+            holders = [each for each in holders if each.trusted]
+        chosen = any(self._is_named(record) for each in holders for record in _records(each.value, name, leaf))
+        return [replace(source, trusted=source.trusted or chosen) for each in holders for source in each.sources]
+
+    def _is_named(self, record: Mapping[str, Any]) -> bool:
+        """Whether the person's words name the record by one of its fields."""
+        return any(isinstance(field, str) and _names(field, self._said) for field in record.values())
+
+    def _of_moment(self, leaf: str) -> Iterable[Source]:
+        """The sources of a date with a time that no text has like this: those of the date, and of the time."""
+        text = plain(leaf)
+        mine = any(day.fits(other) for day in days(text) for other in self._said.days)
+        day = [USER] if mine else [*self._with_day(days(text))]
+        time = [USER] if clocks(text) <= self._said.clocks else [self._model]
+        return [*(day or [self._model]), *time]
+
+    def _with_day(self, wanted: Collection[Day]) -> Iterator[Source]:
+        for each in self._entered:
+            forms = forms_of(_text(each.value))
+            if any(day.fits(other) for day in wanted for other in forms.days):
+                yield from each.sources
+
+    def _of_parts(self, leaf: str) -> Iterable[Source]:
+        """The sources of the parts of a text: what shares an address or several words with it; the rest is written."""
+        words, inside = words_of(plain(leaf)), identifiers(leaf)
+        found = [USER] if self._said.shares(words) or inside & self._said.identifiers else []
+        for each in self._entered:
+            forms = forms_of(_text(each.value))
+            if forms.shares(words) or inside & forms.identifiers:
+                found += each.sources
+        return [*found, self._model]
+
+    @property
+    def _model(self) -> Source:
+        return Source("model", trusted=not self.untrusted)
+
+
+def _is_wording(leaf: str) -> bool:
+    """Whether a text is no number, date, time or short code."""
+    text = plain(leaf)
+    return not (number_of(leaf) or is_moment(text) or len(text) < DISTINCTIVE or clocks(text) == {text})
+
+
+def _is_in(leaf: Any, text: TextForms, own_words: bool = False) -> bool:
+    """Whether a text has the value; in a person's own words short ones count, and words that stand apart."""
+    if isinstance(leaf, bool):
+        return False
+    if not isinstance(leaf, str):
+        return number_of(leaf) in text.numbers and (own_words or _is_distinctive(leaf))
+    if not leaf.strip():
+        return True
+    if inside := identifiers(leaf):
+        whole = len(inside) == 1 and len(words_of(plain(leaf))) <= len(words_of(plain(next(iter(inside))))) + 1
+        return whole and (inside <= text.identifiers or (own_words and text.holds(plain(leaf))))
+    if own_words:
+        return _said_so(leaf, text)
+    return _is_distinctive(leaf) and text.holds(plain(leaf))
+
+
+def _said_so(leaf: str, text: TextForms) -> bool:
+    """Whether a person said it: in these words, as a date and a time, as a number, or in these words apart."""
+    normal = plain(leaf)
+    if is_moment(normal):
+        dated = any(day.fits(other) for day in days(normal) for other in text.days)
+        return dated and clocks(normal) <= text.clocks
+    if text.holds(normal) or ((number := number_of(leaf)) and number in text.numbers):
+        return True
+    told = [word for word in words_of(normal) if len(word) >= 3 and not word.isdigit()]
+    return bool(told) and sum(map(len, told)) >= DISTINCTIVE and text.vocabulary.issuperset(told)
+
+
+def _is_distinctive(leaf: Any) -> bool:
+    """Whether a value that two texts have is no accident."""
+    if number := number_of(leaf):
+        return len(number.strip("-0.").replace(".", "")) >= DIGITS
+    text = plain(str(leaf))
+    return len(text.replace(" ", "")) >= DISTINCTIVE and clocks(text) != {text}
+
+
+def _holds(value: Any, name: str, leaf: Any) -> bool:
+    """Whether an entered value has the leaf: as a field of its own, or distinctive in a text."""
+    if any(_same(field, inner, name, leaf) for field, inner in _fields(value)):
+        return True
+    return not isinstance(leaf, bool) and _is_distinctive(leaf) and _is_in_text(leaf, forms_of(_text(value)))
+
+
+def _is_in_text(leaf: Any, text: TextForms) -> bool:
+    if isinstance(leaf, str) and is_moment(plain(leaf)):
+        wanted = plain(leaf)
+        dated = any(day.fits(other) for day in days(wanted) for other in text.days)
+        return dated and (text.holds(wanted) or clocks(wanted) <= text.clocks)
+    if number := number_of(leaf):
+        return number in text.numbers
+    return _is_in(leaf, text)
+
+
+def _same(field: str, inner: Any, name: str, leaf: Any) -> bool:
+    """Whether a field of a result is the value; numbers and short texts are where the names resemble each other."""
+    if isinstance(inner, bool) or isinstance(leaf, bool):
+        return False
+    alike = name.strip("_").endswith(field.strip("_")) or field.strip("_").endswith(name.strip("_"))
+    if isinstance(inner, str) and isinstance(leaf, str):
+        return plain(inner) == plain(leaf) and bool(leaf.strip()) and (alike or _is_distinctive(leaf))
+    return alike and bool(number_of(leaf)) and number_of(leaf) == number_of(inner)
+
+
+def _fields(value: Any) -> Iterator[tuple[str, Any]]:
+    for path, inner in leaves(structured(value)):
+        yield (path[-1] if path else ""), inner
+
+
+def _records(value: Any, name: str, leaf: Any) -> Iterator[Mapping[str, Any]]:
+    """The innermost objects of a result that have the value as a field."""
+    value = structured(value)
+    if isinstance(value, Mapping):
+        if any(_same(field, inner, name, leaf) for field, part in value.items() for inner in _items(part)):
+            yield value
+        for part in value.values():
+            yield from _records(part, name, leaf)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _records(part, name, leaf)
+
+
+def _items(part: Any) -> Sequence[Any]:
+    return part if isinstance(part, list) else (part,)
+
+
+def _names(field: str, said: TextForms) -> bool:
+    """Whether a person's words name a short field: all of its words, a file's ending aside, or the longer half."""
+    told = [word for word in words_of(plain(field.rpartition(".")[0] or field)) if len(word) >= 3]
+    named = sum(len(word) for word in told if word in said.vocabulary)
+    whole = sum(map(len, told))
+    return len(told) <= 12 and (named >= NAMED if named == whole else named >= PARTLY_NAMED and 2 * named >= whole)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else _json_text(json.dumps(value, ensure_ascii=False, sort_keys=True))
+
+
+@lru_cache(maxsize=2_000)
+def _json_text(written: str) -> str:
+    """The texts and numbers of a JSON value, a line each."""
+    return "\n".join(str(inner) for _, inner in leaves(json.loads(written)))

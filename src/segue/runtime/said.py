@@ -1,0 +1,33 @@
+"""What a person said in a session, and whether it was here that they did."""
+
+from collections.abc import Sequence
+
+from ..checkpoints.tables.tasks import Tasks
+from ..core.attachments import read_attachment
+from ..core.context import Said
+from ..core.errors import UnknownTask
+from ..core.records import Task
+
+
+async def said_in(tasks: Tasks, thread_id: str) -> Sequence[Said]:
+    """The messages of a session with their files, and what was added to them, oldest first."""
+    rows = await tasks.list(thread_id=thread_id, limit=-1)
+    return [each for row in reversed(rows) for each in await _said(row, tasks)]
+
+
+async def _said(row: Task, tasks: Tasks) -> Sequence[Said]:
+    own, files = await _is_own(row, tasks), tuple(read_attachment(form) for form in row.attachments)
+    return [Said(row.message, own, files), *(Said(note, own) for note in row.notes)]
+
+
+async def _is_own(row: Task, tasks: Tasks) -> bool:
+    """Whether a message was sent here: a copy has its original, with the same words; that of an import has none."""
+    while row.copy_of:
+        try:
+            original = await tasks.get(row.copy_of)
+        except UnknownTask:
+            return False
+        if original.message != row.message or not set(row.notes) <= set(original.notes):
+            return False
+        row = original
+    return True
