@@ -1,6 +1,5 @@
 """What befalls a call in a child: the process is killed or stopped, its network fails, or its call is made again."""
 
-import asyncio
 import json
 import os
 import resource
@@ -124,12 +123,10 @@ class Network:
         self.reset = False
         self.hung = False
         self.was_asked = False
-        self._timers: list[Any] = []
 
     def watch(self) -> None:
-        """Forget what was asked for. Timers of the running loop that begin from now on are those of a call."""
+        """Forget what was asked for."""
         self.hung = self.was_asked = False
-        self._timers = _timers() or []
 
     def install(self) -> None:
         """From now on, every connection of this process is watched."""
@@ -156,9 +153,7 @@ class Network:
                 seconds = sock.gettimeout()
                 if seconds == 0:
                     time.sleep(0.01)
-                    if not self._waits_forever():
-                        raise BlockingIOError(11, "no answer yet")
-                    seconds = None
+                    raise BlockingIOError(11, "no answer yet")
                 self.hung = self.hung or seconds is None
                 time.sleep(min(seconds or SILENCE, SILENCE))
                 raise TimeoutError("timed out")
@@ -168,17 +163,3 @@ class Network:
             return given
 
         return receive
-
-    def _waits_forever(self) -> bool:
-        """Whether the call waits in a loop that has no timer to end the wait."""
-        now = _timers()
-        return now is not None and all(any(timer is known for known in self._timers) for timer in now)
-
-
-def _timers() -> list[Any] | None:
-    """What the running loop does later, such as the end of a wait; None where there is no loop that says so."""
-    try:
-        scheduled = getattr(asyncio.get_running_loop(), "_scheduled", None)
-    except RuntimeError:
-        return None
-    return None if scheduled is None else [timer for timer in scheduled if not timer.cancelled()]

@@ -101,10 +101,3 @@ async def order_glue(kind: str) -> str:
             return str(answer.json()["accepted"])
         except (httpx.HTTPError, ValueError) as error:
             raise UnknownOutcome("the supplier did not answer") from error
-
-
-@tool(read_only=True)
-async def list_orders() -> str:
-    """List the orders. It waits for the service for ever."""
-    async with httpx.AsyncClient(timeout=None) as client:
-        return (await client.get(place.url("orders"))).text

@@ -67,7 +67,6 @@ FRAGILE = {
     "check-stale": Case("order_desk", "Service", {"what": "desk"}, "check_too_early"),
     "clock-forward": Case("order_lunch", "Service", {"dish": "soup"}, "not_idempotent"),
     "slow": Case("order_glue", "Service", {"kind": "hot"}, "hidden_effect"),
-    "hang": Case("list_orders", "Service", {}, "no_timeout"),
 }
 """Tools that one fault shows."""
 
