@@ -38,8 +38,8 @@ test: $(VENV)/.dev ## run the fast tests
 test-slow: $(VENV)/.dev web/node_modules/.installed ## run the slow tests: processes, crashes, recordings
 	$(BIN)/python -m pytest -m slow -n 4 $(PARALLEL) $(RETRY)
 
-test-whole: $(VENV)/.dev ## run the whole of what test-slow takes a part of: crashes, hostile bodies
-	WHOLE=1 $(BIN)/python -m pytest tests/crash/test_crash.py tests/server/test_hostile_bodies.py -n 2 $(PARALLEL) $(RETRY)
+test-whole: $(VENV)/.dev ## run the whole of what test-slow takes a part of: crashes, hostile bodies, forks
+	WHOLE=1 $(BIN)/python -m pytest tests/crash/test_crash.py tests/server/test_hostile_bodies.py tests/checkpoints/test_forking.py -n 2 $(PARALLEL) $(RETRY)
 
 test-postgres: $(VENV)/.dev ## run the slow tests that need PostgreSQL, on a server of their own
 	$(BIN)/python -m pytest -m postgres -n 2 $(PARALLEL) $(RETRY)
