@@ -40,8 +40,12 @@ async def known_now(
 
 
 def terms_of(tool: Tool) -> CallTerms:
-    """What the tool says of its calls: the first word of its name, and its keywords, ask for it."""
-    words = [tool.name.partition("_")[0], *tool.spec.get("segue", {}).get("keywords", ())]
+    """What the tool says of its calls: the first word of its name, which "do" is none of, and its keywords."""
+    first = tool.name.partition("_")[0]
+    words = [
+        *([first] if len(first) > 2 or not first.isascii() else ()),
+        *tool.spec.get("segue", {}).get("keywords", ()),
+    ]
     return CallTerms(words, tool.content, all_arguments({}, tool))
 
 

@@ -1,20 +1,24 @@
 """Where the values of a call come from, and whether a person has to be asked about them."""
 
-import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import cached_property
+from itertools import islice
 from typing import Any, Final, Literal, Self
 
 from .value_forms import (
     Day,
+    Leaf,
     TextForms,
     clocks,
     days,
     forms_of,
     identifiers,
+    is_joined,
     is_moment,
     leaves,
+    letters_in,
     number_of,
     plain,
     structured,
@@ -29,10 +33,14 @@ DISTINCTIVE: Final = 4
 """Letters of a value that is looked for in a text; a shorter one may be there by accident."""
 DIGITS: Final = 3
 """Digits of a number that is looked for in a text."""
+ACCOUNT_DIGITS: Final = 8
+"""Digits of a number in a text that nobody computes."""
 NAMED: Final = 4
 """Letters of a field by which a person names the record that it is in, if they say all of it."""
 PARTLY_NAMED: Final = 6
 """Letters of it otherwise."""
+RECORDS: Final = 1_000
+"""Records with the same value of which a person may have named one."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,30 @@ class Labelled:
     value: Any
     sources: tuple[Source, ...]
 
+    @cached_property
+    def forms(self) -> TextForms:
+        return forms_of(_text(self.value))
+
+    @cached_property
+    def _fields(self) -> Mapping[str, list[Leaf]]:
+        """Its fields by their plain text, and by their number."""
+        found: dict[str, list[Leaf]] = {}
+        for leaf in leaves(structured(self.value)):
+            for form in _forms_of_field(leaf.value):
+                found.setdefault(form, []).append(leaf)
+        return found
+
+    def fields(self, name: str, value: Any) -> Iterator[Leaf]:
+        """The fields that have the value of an argument."""
+        for form in _forms_of_field(value):
+            yield from (leaf for leaf in self._fields.get(form, ()) if _same(leaf.name, leaf.value, name, value))
+
+    def holds(self, name: str, value: Any) -> bool:
+        """Whether it has the value: as a field of its own, or distinctive in a text."""
+        if any(self.fields(name, value)):
+            return True
+        return not isinstance(value, bool) and _is_distinctive(value) and _is_in_text(value, self.forms)
+
     @property
     def trusted(self) -> bool:
         return all(source.trusted for source in self.sources)
@@ -85,13 +117,18 @@ class CallTerms:
         return any(_asks(word, words) for word in self.words)
 
 
+_ENDING: Final = r"(?:e|e?s|[a-z]?e?d|[a-z]?ing|a?tions?|ions?|ments?)?"
+"""Endings of a verb, so that "share" is not in "shark"."""
+
+
 def _asks(word: str, said: TextForms) -> bool:
     """Whether a word occurs, also with another ending; a Chinese one, or several, as it is."""
     asked = plain(word)
     if not asked.isascii() or " " in asked:
         return asked in said.text
     stem = asked.rstrip("e") if len(asked) > DISTINCTIVE else asked
-    return any(own == asked or (len(stem) >= DISTINCTIVE and own.startswith(stem)) for own in said.vocabulary)
+    forms = re.compile(re.escape(stem) + _ENDING)
+    return any(own == asked or (len(stem) >= DISTINCTIVE and forms.fullmatch(own)) for own in said.vocabulary)
 
 
 Finding = Literal["values", "unasked", "unknown_sources", "clean", "plan", "sources"]
@@ -153,31 +190,36 @@ class Known:
         return tuple(dict.fromkeys(source for source in found if not source.trusted))
 
     def _is_doubted(self, name: str, value: Any, found: Sequence[Source], terms: CallTerms) -> bool:
-        texts = [leaf for _, leaf in leaves(value) if isinstance(leaf, str)]
-        taken = any(not source.trusted and source.kind != "model" for source in found)
+        texts = [leaf.value for leaf in leaves(value) if isinstance(leaf.value, str)]
         if name in terms.content:
-            return taken and any(map(self._carries_address, texts))
-        return taken or any(_is_wording(leaf) and self._model in self._of_leaf(name, leaf) for leaf in texts)
+            return any(map(self._carries_address, texts))
+        taken = any(not source.trusted and source.kind != "model" for source in found)
+        written = (leaf for leaf in texts if _is_wording(leaf) or self._is_read(leaf))
+        return taken or any(self._model in self._of_leaf(name, leaf) for leaf in written)
+
+    def _is_read(self, leaf: str) -> bool:
+        """Whether untrusted text has a short word, such as a name of three letters."""
+        word = plain(leaf)
+        return word.isalpha() and any(word in each.forms.vocabulary for each in self._entered if not each.trusted)
 
     def _carries_address(self, text: str) -> bool:
-        """Whether a text has a link, address or account number that neither the person nor the prompt has."""
-        return bool(identifiers(text) - self._said.identifiers - self._prompt.identifiers)
+        """Whether a text has a link, address or account number that neither the person nor anything trusted has."""
+        new = identifiers(text) - self._said.identifiers - self._prompt.identifiers
+        trusted = (each.forms.identifiers for each in self._entered if each.trusted) if new else ()
+        return bool(new.difference(*trusted))
 
     def sources(self, name: str, value: Any, defaults: Mapping[str, Any] | None = None) -> tuple[Source, ...]:
         """What an argument's value came from, the sources of its parts together."""
         if defaults and name in defaults and defaults[name] == value:
             return (AGENT,)
-        found = dict.fromkeys(
-            source for path, leaf in leaves(value) for source in self._of_leaf((name, *path)[-1], leaf)
-        )
-        return tuple(found)
+        return tuple(dict.fromkeys(of for leaf in leaves(value, name) for of in self._of_leaf(leaf.name, leaf.value)))
 
     def _of_leaf(self, name: str, leaf: Any) -> Iterable[Source]:
         if _is_in(leaf, self._said, own_words=True):
             return (USER,)
         if _is_in(leaf, self._prompt):
             return (AGENT,)
-        holders = [each for each in self._entered if each.value and _holds(each.value, name, leaf)]
+        holders = [each for each in self._entered if each.value and each.holds(name, leaf)]
         if holders:
             return self._of_holders(name, leaf, holders)
         if isinstance(leaf, str) and is_moment(plain(leaf)):
@@ -188,7 +230,8 @@ class Known:
         """The sources that hold the whole value; one that the person named a record of is theirs to choose from."""
         if any(each.trusted for each in holders):
             holders = [each for each in holders if each.trusted]
-        chosen = any(self._is_named(record) for each in holders for record in _records(each.value, name, leaf))
+        fields = islice((field for each in holders for field in each.fields(name, leaf)), RECORDS)
+        chosen = any(self._is_named(field.record) for field in fields if field.record is not None)
         return [replace(source, trusted=source.trusted or chosen) for each in holders for source in each.sources]
 
     def _is_named(self, record: Mapping[str, Any]) -> bool:
@@ -205,8 +248,7 @@ class Known:
 
     def _with_day(self, wanted: Collection[Day]) -> Iterator[Source]:
         for each in self._entered:
-            forms = forms_of(_text(each.value))
-            if any(day.fits(other) for day in wanted for other in forms.days):
+            if any(day.fits(other) for day in wanted for other in each.forms.days):
                 yield from each.sources
 
     def _of_parts(self, leaf: str) -> Iterable[Source]:
@@ -214,8 +256,7 @@ class Known:
         words, inside = words_of(plain(leaf)), identifiers(leaf)
         found = [USER] if self._said.shares(words) or inside & self._said.identifiers else []
         for each in self._entered:
-            forms = forms_of(_text(each.value))
-            if forms.shares(words) or inside & forms.identifiers:
+            if each.forms.shares(words) or inside & each.forms.identifiers:
                 found += each.sources
         return [*found, self._model]
 
@@ -225,9 +266,11 @@ class Known:
 
 
 def _is_wording(leaf: str) -> bool:
-    """Whether a text is no number, date, time or short code."""
-    text = plain(leaf)
-    return not (number_of(leaf) or is_moment(text) or len(text) < DISTINCTIVE or clocks(text) == {text})
+    """Whether a text is no number, date, time or short code; a long number may be an account."""
+    text, number = plain(leaf), number_of(leaf)
+    if number:
+        return len(number) >= ACCOUNT_DIGITS and not number.startswith("-") and "." not in number
+    return not (is_moment(text) or letters_in(text) < DISTINCTIVE or clocks(text) == {text})
 
 
 def _is_in(leaf: Any, text: TextForms, own_words: bool = False) -> bool:
@@ -240,7 +283,9 @@ def _is_in(leaf: Any, text: TextForms, own_words: bool = False) -> bool:
         return True
     if inside := identifiers(leaf):
         whole = len(inside) == 1 and len(words_of(plain(leaf))) <= len(words_of(plain(next(iter(inside))))) + 1
-        return whole and (inside <= text.identifiers or (own_words and text.holds(plain(leaf))))
+        return whole and inside <= text.identifiers
+    if is_joined(leaf):
+        return (own_words or _is_distinctive(leaf)) and text.quotes(plain(leaf))
     if own_words:
         return _said_so(leaf, text)
     return _is_distinctive(leaf) and text.holds(plain(leaf))
@@ -263,14 +308,7 @@ def _is_distinctive(leaf: Any) -> bool:
     if number := number_of(leaf):
         return len(number.strip("-0.").replace(".", "")) >= DIGITS
     text = plain(str(leaf))
-    return len(text.replace(" ", "")) >= DISTINCTIVE and clocks(text) != {text}
-
-
-def _holds(value: Any, name: str, leaf: Any) -> bool:
-    """Whether an entered value has the leaf: as a field of its own, or distinctive in a text."""
-    if any(_same(field, inner, name, leaf) for field, inner in _fields(value)):
-        return True
-    return not isinstance(leaf, bool) and _is_distinctive(leaf) and _is_in_text(leaf, forms_of(_text(value)))
+    return letters_in(text) >= DISTINCTIVE and clocks(text) != {text}
 
 
 def _is_in_text(leaf: Any, text: TextForms) -> bool:
@@ -293,26 +331,11 @@ def _same(field: str, inner: Any, name: str, leaf: Any) -> bool:
     return alike and bool(number_of(leaf)) and number_of(leaf) == number_of(inner)
 
 
-def _fields(value: Any) -> Iterator[tuple[str, Any]]:
-    for path, inner in leaves(structured(value)):
-        yield (path[-1] if path else ""), inner
-
-
-def _records(value: Any, name: str, leaf: Any) -> Iterator[Mapping[str, Any]]:
-    """The innermost objects of a result that have the value as a field."""
-    value = structured(value)
-    if isinstance(value, Mapping):
-        if any(_same(field, inner, name, leaf) for field, part in value.items() for inner in _items(part)):
-            yield value
-        for part in value.values():
-            yield from _records(part, name, leaf)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _records(part, name, leaf)
-
-
-def _items(part: Any) -> Sequence[Any]:
-    return part if isinstance(part, list) else (part,)
+def _forms_of_field(value: Any) -> Iterable[str]:
+    """The forms by which the fields of a result are looked up."""
+    if isinstance(value, bool):
+        return ()
+    return {plain(value), number_of(value)} - {""} if isinstance(value, str) else {number_of(value)} - {""}
 
 
 def _names(field: str, said: TextForms) -> bool:
@@ -324,10 +347,5 @@ def _names(field: str, said: TextForms) -> bool:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else _json_text(json.dumps(value, ensure_ascii=False, sort_keys=True))
-
-
-@lru_cache(maxsize=2_000)
-def _json_text(written: str) -> str:
-    """The texts and numbers of a JSON value, a line each."""
-    return "\n".join(str(inner) for _, inner in leaves(json.loads(written)))
+    """The texts and numbers of a value, a line each."""
+    return value if isinstance(value, str) else "\n".join(str(leaf.value) for leaf in leaves(value))

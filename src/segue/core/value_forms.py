@@ -13,10 +13,21 @@ MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", 
 SHINGLE = 4
 """Words in a row that two texts have in common where one is made of the other."""
 
+DIGITS_MOST = 40
+"""Digits of a number that is compared as one."""
+LONG = 20_000
+"""Characters of a text whose forms are kept for a few texts only."""
+
 _WORD = re.compile(r"[^\W_]+")
 _CHINESE = re.compile(r"[\u3400-\u9fff]")
-_MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
-_LINK = re.compile(r"(?:https?://|www\.)[^\s<>\"'，。；]+", re.IGNORECASE)
+_MAIL = re.compile(r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)+")
+_LINK = re.compile(r"(?:(?<![\w])[a-z][a-z0-9+.-]{1,20}://|www\.)[^\s<>\"'，。；)\]]+", re.IGNORECASE)
+_HOST = re.compile(
+    r"(?<![\w.@/-])(?:[\w-]{1,63}+\.){1,9}"
+    r"(?:(?:com|net|org|io|info|biz|ru|cn|xyz|dev|app|me|link|top|site|online|co|uk|de|eu)(?![\w.@-])|[^\W\d_]{2,24}(?=/))"
+    r"(?:/[^\s<>\"'，。；)\]]*)?",
+    re.IGNORECASE,
+)
 _ACCOUNT = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]){10,30}\b")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?![\w])")
 _ISO = re.compile(r"(?<!\d)(\d{4})[-/.年](\d{1,2})[-/.月](\d{1,2})(?!\d)")
@@ -42,16 +53,29 @@ def _split(word: str) -> list[str]:
     return list(word) if _CHINESE.search(word) else [word]
 
 
+def letters_in(text: str) -> int:
+    """The letters of a plain text; a Chinese character counts as two, since two of them are a name."""
+    return len(text.replace(" ", "")) + len(_CHINESE.findall(text))
+
+
+_JOINED = re.compile(r"[@/\\]|\w\.[^\W\d]")
+
+
+def is_joined(text: str) -> bool:
+    """Whether the signs between the words of a text matter, as in an address, a host or a path."""
+    return bool(_JOINED.search(text))
+
+
 def identifiers(text: str) -> frozenset[str]:
     """The e-mail addresses, links and account numbers in a text, each in one form."""
     normal = unicodedata.normalize("NFKC", text)
-    mails = {found.casefold().strip(".") for found in _MAIL.findall(normal)}
-    links = {_host_and_path(found) for found in _LINK.findall(normal)}
+    mails = {found.lower().strip(".") for found in _MAIL.findall(normal)}
+    links = {_host_and_path(found) for found in (*_LINK.findall(normal), *_HOST.findall(normal))}
     return frozenset(mails | links | {found.replace(" ", "") for found in _ACCOUNT.findall(normal)})
 
 
 def _host_and_path(link: str) -> str:
-    bare = re.sub(r"^https?://", "", link.casefold()).removeprefix("www.")
+    bare = re.sub(r"^https?://", "", link.lower()).removeprefix("www.")  # casefold would make one of ß and ss
     return "www." + bare.rstrip("/.,;:!?)")
 
 
@@ -59,11 +83,16 @@ def number_of(value: object) -> str:
     """A number in one form, as `1200` for "1,200.00"; empty if it is none."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ""
+    if isinstance(value, str) and (len(value) > DIGITS_MOST or not any(map(str.isdigit, value))):
+        return ""
     try:
         number = Decimal(str(value).replace(",", "").strip())
-    except InvalidOperation:
+    except (InvalidOperation, ValueError):  # Python writes out no whole number of more than 4,300 digits
         return ""
-    return format(number.normalize(), "f") if number.is_finite() else ""
+    if not number.is_finite() or abs(number.adjusted()) > DIGITS_MOST:
+        return ""
+    written = format(number, "f")
+    return (written.rstrip("0").rstrip(".") if "." in written else written) or "0"
 
 
 def numbers(text: str) -> frozenset[str]:
@@ -131,33 +160,55 @@ class TextForms:
         words = words_of(phrase)
         return bool(words) and f" {' '.join(words)} " in self.line
 
+    def quotes(self, phrase: str) -> bool:
+        """Whether the plain phrase occurs in it with the same signs, as whole words."""
+        whole = rf"(?<![\w@./\\-]){re.escape(phrase)}(?![\w@/\\-]|\.\w)"
+        return phrase in self.text and bool(re.search(whole, self.text))
+
     def shares(self, words: list[str]) -> bool:
         """Whether several words in a row occur in it."""
         runs = (words[start : start + SHINGLE] for start in range(len(words) - SHINGLE + 1))
         return any(f" {' '.join(run)} " in self.line for run in runs)
 
 
-@lru_cache(maxsize=2_000)
 def forms_of(text: str) -> TextForms:
     """The forms of a text."""
+    return _forms_of_short(text) if len(text) <= LONG else _forms_of_long(text)
+
+
+def _forms(text: str) -> TextForms:
     normal = plain(text)
     words = words_of(normal)
     line = f" {' '.join(words)} "
     return TextForms(normal, line, frozenset(words), identifiers(text), numbers(normal), days(normal), clocks(normal))
 
 
-def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Each text, number and truth value inside of a value, with the names that lead to it."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from leaves(inner, (*path, str(name)))
-            if identifiers(str(name)):  # an address may well be a key
-                yield (*path, "key"), str(name)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from leaves(inner, path)
-    elif value is not None:
-        yield path, value
+_forms_of_short = lru_cache(maxsize=400)(_forms)
+_forms_of_long = lru_cache(maxsize=4)(_forms)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A text, number or truth value inside of a value, with its field and the object that it is in."""
+
+    name: str
+    value: Any
+    record: Mapping[str, Any] | None = None
+
+
+def leaves(value: Any, name: str = "") -> Iterator[Leaf]:
+    """Each text, number and truth value inside of a value, however deep; `name` is that of the value itself."""
+    waiting = [Leaf(name, value)]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part.value, Mapping):
+            inner = part.value
+            waiting += [Leaf(str(key), each, inner) for key, each in reversed([*inner.items()])]
+            yield from (Leaf("key", str(key)) for key in inner if identifiers(str(key)))  # an address may be a key
+        elif isinstance(part.value, list | tuple):
+            waiting += [Leaf(part.name, each, part.record) for each in reversed(part.value)]
+        elif part.value is not None:
+            yield part
 
 
 def structured(value: Any) -> Any:
