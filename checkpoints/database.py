@@ -70,10 +70,11 @@ class _Part:
 
 @dataclass(frozen=True, eq=False)
 class _Transaction:
-    """Its parts are stored together or not at all."""
+    """Its parts are stored together or not at all. It was submitted `after` so many that were not deferred."""
 
     parts: Sequence[_Part]
     synced: bool
+    after: int
 
     def run(self, connection: Any) -> list[Any]:
         return [part.work(connection) for part in self.parts]
@@ -103,6 +104,7 @@ class Connections(Generic[C_co]):
         self._readers = _Readers(open_reading)
         self._waiting: deque[_Transaction] = deque()
         self._deferred: dict[asyncio.Future[Any], _Transaction] = {}
+        self._not_deferred = 0
         self._timers: set[asyncio.AbstractEventLoop] = set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="segue-writer")
         self._closed = False
@@ -124,7 +126,7 @@ class Connections(Generic[C_co]):
             raise RuntimeError(f"The database {self.url} is closed.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        transaction = _Transaction([*self._withdrawn(joined), _Part(work, failed, future)], synced)
+        transaction = _Transaction([*self._withdrawn(joined), _Part(work, failed, future)], synced, self._not_deferred)
         self._waiting.append(transaction)
         if deferred:
             self._deferred[future] = transaction
@@ -133,15 +135,22 @@ class Connections(Generic[C_co]):
                 self._timers.add(loop)
                 loop.call_later(DEFERRAL, self._end_deferral, loop)
         else:
+            self._not_deferred += 1
             self._thread.submit(self._drain)
         return future
 
     def _withdrawn(self, joined: Mapping["asyncio.Future[Any]", Callable[[C_co], Any]]) -> Iterator[_Part]:
-        """The deferred transactions of these futures that have not begun, taken back, each with its new work."""
+        """The deferred transactions of these futures that have not begun, taken back, each with its new work.
+
+        None passes one that was not deferred: what that one stores may build on it.
+        """
         for future, work in joined.items():
-            with contextlib.suppress(KeyError, ValueError):  # the writer's thread has it already
-                self._waiting.remove(self._deferred[future])
-                yield from (replace(part, work=work) for part in self._deferred[future].parts)
+            deferred = self._deferred.get(future)
+            if deferred is None or deferred.after != self._not_deferred:
+                continue
+            with contextlib.suppress(ValueError):  # the writer's thread has it already
+                self._waiting.remove(deferred)
+                yield from (replace(part, work=work) for part in deferred.parts)
 
     async def write(self, work: Callable[[C_co], T], *, synced: bool = False) -> T:
         return await asyncio.shield(self.submit(work, synced=synced))

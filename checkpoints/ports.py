@@ -349,7 +349,8 @@ class Database(Protocol[C_co]):
         It may run several times, of which all but one are rolled back. `synced` puts it on the disk, and with it all
         that was written before. `failed` gets the error, before the next transaction begins. A `deferred` one waits a
         moment for the next one, to be committed with it. Deferred ones of `joined` that have not begun become its
-        first parts, each with another work than before. Shield the future to let it end when the waiter is cancelled.
+        first parts, each with another work than before, where only deferred ones were begun since. Shield the future
+        to let it end when the waiter is cancelled.
         """
         ...
 

@@ -32,7 +32,7 @@ from ..tables.preferences import grant
 from .checkpoint_ids import follow
 from .checksums import WRITE_KEY, check_chain, check_checkpoint, check_newest, check_row, logs_in, outlasting
 from .rows import copy_thread, decoded_checkpoint, delete_rows, delete_runs, keep_newest
-from .serializer import SERDE, DecodedValues, check_form, decoding, unshared
+from .serializer import SERDE, DecodedValues, Encoded, check_form, decoding, unshared
 
 EVENTS = "events"
 """The channel whose writes go to the event log."""
@@ -231,7 +231,9 @@ class FencedSaver(BaseCheckpointSaver[str]):
         kept = [_STAND_IN if channel == EVENTS else (channel, value) for channel, value in writes]
         events = [event for channel, value in writes if channel == EVENTS for event in value]
         deferred = hold.fence > 0 and not any(channel in WRITES_IDX_MAP for channel, _ in kept)
-        step = _Step(config, kept, events, task_id, task_path)
+        with hold.noting_errors():  # encoded at once: nodes that run until it is stored may change its values
+            encoded = [(channel, Encoded(*SERDE.plain_typed(value))) for channel, value in kept]
+        step = _Step(config, encoded, events, task_id, task_path)
 
         def save(connection: Connection) -> list[EventForm]:
             hold.check(connection)

@@ -77,6 +77,14 @@ _BESIDE: Mapping[str, type] = {"step": int, "parents": dict, "counters_since_del
 """What LangGraph reads of a checkpoint's metadata, which have no checksum."""
 
 
+@dataclass(frozen=True)
+class Encoded:
+    """A value as it was when it was encoded, whatever becomes of it until it is stored."""
+
+    kind: str
+    data: bytes
+
+
 class CheckedSerializer(JsonPlusSerializer):
     """LangGraph's serializer, with compression that has a checksum: a changed byte would go unnoticed."""
 
@@ -85,7 +93,7 @@ class CheckedSerializer(JsonPlusSerializer):
 
     def plain_typed(self, obj: Any) -> tuple[str, bytes]:
         """As `dumps_typed`, not compressed."""
-        return super().dumps_typed(obj)
+        return (obj.kind, obj.data) if isinstance(obj, Encoded) else super().dumps_typed(obj)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """Decode what was stored; what is not compressed is decoded as it is.

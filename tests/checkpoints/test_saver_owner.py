@@ -152,6 +152,16 @@ async def test_no_checkpoint_passes_a_step_that_could_not_be_saved(held: Place) 
     assert steps.ran == ["first", "first", "last"]
 
 
+async def test_a_write_is_stored_as_it_was_when_its_node_ended(held: Place) -> None:
+    wired = chain(StateGraph(Talk), first=Steps().node("first")).compile(checkpointer=held.saver)
+    await run(wired, HELLO)
+    config, done = (await wired.aget_state(config_of())).config, ["first"]
+    await held.saver.aput_writes(config, [("done", done)], "step")
+    done.append("of a node that runs meanwhile")
+    found = await held.saver.aget_tuple(config)
+    assert found is not None and found.pending_writes == [("step", "done", ["first"])]
+
+
 def nested(steps: Steps, held: Place) -> Any:
     async def first(state: Talk) -> Any:
         await asyncio.sleep(0.3)  # LangGraph runs it while the checkpoint that it begins from is being saved

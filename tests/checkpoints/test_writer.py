@@ -152,6 +152,23 @@ async def test_a_deferred_one_that_is_joined_is_a_part_of_the_next(database: Dat
     assert await names(database) == ["part", "second", "third"]
 
 
+async def test_a_deferred_one_that_others_came_after_stays_in_its_place(database: Database) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def hold(_: sqlite3.Connection) -> None:
+        begun.set()
+        go.wait(SECONDS)
+
+    held = database.submit(hold)
+    await asyncio.to_thread(begun.wait, SECONDS)
+    deferred = database.submit(insert("whole"), deferred=True)
+    after = database.submit(insert("after"), synced=True)
+    last = database.submit(insert("last"), joined={deferred: insert("part")})
+    go.set()
+    await asyncio.gather(held, deferred, after, last)
+    assert await names(database) == ["whole", "after", "last"]
+
+
 async def test_what_is_joined_fails_with_the_whole(database: Database) -> None:
     noted: list[BaseException] = []
     deferred = database.submit(insert("first"), deferred=True, failed=noted.append)
