@@ -1,5 +1,7 @@
 """The registry: how sets of tools are resolved by name."""
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -70,8 +72,8 @@ def test_the_same_tool_twice_is_once(wanted: list[Any]) -> None:
     assert len(ToolSets({"sums": [add]}).resolve(wanted)) == 1
 
 
-def test_a_function_is_bound_once_and_anew_once_it_is_marked() -> None:
-    def pay(amount: int) -> str:
+def test_a_function_is_bound_once_and_anew_once_it_is_changed() -> None:
+    def pay(amount: int = 1) -> str:
         """Pay."""
         return f"paid {amount}"
 
@@ -79,6 +81,42 @@ def test_a_function_is_bound_once_and_anew_once_it_is_marked() -> None:
     assert as_tool(pay) is bound
     tool(needs_approval=True)(pay)
     assert as_tool(pay) is not bound and as_tool(pay).marks.needs_approval
+    pay.__doc__, pay.__defaults__, pay.__annotations__["amount"] = "Pay at once.", ("2",), str
+    assert as_tool(pay).spec["function"]["description"] == "Pay at once."
+    assert as_tool(pay).parameters["amount"] == {"type": "string", "title": "Amount", "default": "2"}
+
+
+class Held:
+    """What a closure holds."""
+
+
+def showing(held: Held) -> Any:
+    def show() -> str:
+        """Show."""
+        return repr(held)
+
+    return show
+
+
+def test_what_a_function_holds_goes_with_it() -> None:
+    held = Held()
+    gone = weakref.ref(held)
+    as_tool(showing(held))
+    del held
+    gc.collect()
+    assert gone() is None
+
+
+def test_an_annotation_in_quotes_is_looked_up_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "Amount", int)
+
+    def pay(amount: "Amount") -> str:  # type: ignore[name-defined]  # noqa: F821
+        """Pay."""
+        return ""
+
+    assert as_tool(pay).parameters["amount"]["type"] == "integer"
+    monkeypatch.setitem(globals(), "Amount", str)
+    assert as_tool(pay).parameters["amount"]["type"] == "string"
 
 
 def test_a_set_that_is_a_function_is_made_when_it_is_asked_for() -> None:

@@ -4,8 +4,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from types import SimpleNamespace
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from types import FunctionType, SimpleNamespace
+from typing import Annotated, Any, Literal, Self, TypeGuard, cast, get_args, get_origin, get_type_hints
 
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.tools import BaseTool
@@ -85,12 +85,49 @@ class CallSignature:
 def bind_function(source: Function) -> BoundTool:
     """Make a tool of a function, a method of an object, a partial, or an object with `__call__` and `__name__`.
 
-    A plain function is bound once: for its agent, for that agent's version, and for each app of the process.
+    A function that is no closure is bound once, until it is changed: for its agent, for that agent's version, and for
+    each app of the process.
 
     Raises:
         ConfigurationError: its name, one of its parameters or what it gives cannot be a tool's.
     """
-    return _bound_once(source, id(_marks_of(source))) if inspect.isfunction(source) else _bind(source)
+    return _bound_once(_Parts.of(source)) if _stays_same(source) else _bind(source)
+
+
+def _stays_same(source: Function) -> TypeGuard[FunctionType]:
+    """Whether what its tool says depends on nothing but its parts, and keeping it keeps nothing else in memory.
+
+    Annotations in quotes are looked up by name, and a closure holds what it was made with.
+    """
+    if not inspect.isfunction(source) or source.__closure__ is not None:
+        return False
+    return not any(isinstance(each, str) for each in source.__annotations__.values())
+
+
+class _Parts:
+    """A function and what its tool is made of; equal where each part is the same object."""
+
+    def __init__(self, *parts: object) -> None:
+        self._parts = parts
+
+    @classmethod
+    def of(cls, source: FunctionType) -> Self:
+        form = (source.__name__, source.__doc__, source.__code__, source.__defaults__)
+        return cls(source, _marks_of(source), *form, *source.__annotations__.values())
+
+    @property
+    def source(self) -> Function:
+        return cast(Function, self._parts[0])
+
+    @property
+    def _ids(self) -> tuple[int, ...]:
+        return tuple(map(id, self._parts))
+
+    def __hash__(self) -> int:
+        return hash(self._ids)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Parts) and self._ids == other._ids
 
 
 def _bind(source: Function) -> BoundTool:
@@ -123,9 +160,9 @@ def _bind(source: Function) -> BoundTool:
 
 
 @lru_cache(maxsize=256)
-def _bound_once(source: Function, marks: int) -> BoundTool:
-    """As `_bind`, once for a function and the marks that it has; its tool keeps them, so their id stays theirs."""
-    return _bind(source)
+def _bound_once(parts: _Parts) -> BoundTool:
+    """As `_bind`, once for a function as it is."""
+    return _bind(parts.source)
 
 
 def _shown(marks: Marks, name: str, shape: CallSignature) -> dict[str, Any]:

@@ -129,7 +129,7 @@ class Run:
 
     def published_after(self, number: int) -> Sequence[Event] | None:
         """All stored events after that number, for who comes later; None where only the log has them."""
-        return self.published[number:] if 0 < self.stored == len(self.published) else None
+        return self.published[max(number, 0) :] if 0 < self.stored == len(self.published) else None
 
     @property
     def partial(self) -> str:
