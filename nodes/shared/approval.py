@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+from langgraph.config import get_config
 from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
 
@@ -61,6 +62,10 @@ VERSIONS = "versions"
 """In a stored answer: the digests of the tools that were asked about, by the indexes of their calls."""
 
 
+_SCRATCHPAD = "__pregel_scratchpad"
+"""Where LangGraph keeps the answers for a node."""
+
+
 def ask_person(calls: Calls, tools: Mapping[str, Tool], language: str, outdated: Collection[str]) -> dict[int, Verdict]:
     """The verdicts by index. Interrupts the graph until a person has answered, and again if the answer does not fit.
 
@@ -93,6 +98,17 @@ def _outdated(calls: Calls, answer: object) -> list[str]:
     """The tools that are others than those that the answer is about."""
     known = answer.get(VERSIONS) if isinstance(answer, Mapping) else None
     return [call["name"] for call in calls if known is not None and known.get(str(call["index"])) != call["version"]]
+
+
+def answered_now() -> frozenset[int]:
+    """The indexes of the calls that the answers which this run of the node begins with are about.
+
+    They are asked about again whatever was found since, so that no answer goes unread.
+    """
+    pad = get_config().get("configurable", {}).get(_SCRATCHPAD)
+    answers = [*pad.resume, pad.get_null_resume(False)] if pad else []
+    known = (answer.get(VERSIONS) or {} for answer in answers if isinstance(answer, Mapping))
+    return frozenset(int(index) for versions in known for index in versions)
 
 
 def _changed(tools: Collection[str], language: str) -> str:

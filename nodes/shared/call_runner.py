@@ -21,6 +21,7 @@ from segue.tools.calls.run import TOOLS
 
 from .approval import (
     all_arguments,
+    answered_now,
     approval_events,
     approved,
     ask_person,
@@ -162,7 +163,8 @@ class CallRunner:
             return {**call, "sources": {}, "finding": "unknown_sources"}
         tool = self.tools[call["name"]]
         found = known.assess(call["arguments"], terms_of(tool), self.planned(call))
-        return {**call, "sources": found.json(), "finding": found.finding}
+        asked = found.finding not in DOUBTS and call["index"] in answered_now()
+        return {**call, "sources": found.json(), "finding": "unasked" if asked else found.finding}
 
     async def _carried(self, call: PendingCall) -> tuple[Source, ...] | None:
         """The untrusted sources of a call's arguments, which its trusted tool's result carries."""

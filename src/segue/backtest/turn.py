@@ -19,7 +19,7 @@ from ..core.agents import Agent
 from ..core.approval import Grant
 from ..core.attachments import naming
 from ..core.calls import FRESH, CallResult, Execution
-from ..core.context import AppContext, Services
+from ..core.context import AppContext, Said, Services
 from ..core.errors import SegueError, UnknownMode, UnreadableReply
 from ..core.models import Model
 from ..core.prompt_size import Renderings
@@ -40,6 +40,7 @@ from ..rehearsal.segue_bot import ConversationExecutor
 from ..runtime.modes import chat_graph
 from ..runtime.run import question_of, recursion_limit, stored_answer
 from ..runtime.runner import thread_config
+from ..runtime.said import said_in
 from ..tools.adapters.client import client_tools
 from ..tools.calls.run import TOOLS, argument_error, missing
 from .behaviour import Answered, Behaviour, MadeCall, call_of, key_of
@@ -383,6 +384,9 @@ class TurnRun:
                 return self._notes
             return self._tape.notes() if self._is_recorded else turn.notes
 
+        async def said() -> Sequence[Said]:
+            return await said_in(self._setup.storage.tasks, task.thread_id, until=task.created_at)
+
         async def permissions(agent_id: str) -> Sequence[Grant]:
             return [grant for grant in self._recorded.grants if grant.rule.tool in turn.permitted]
 
@@ -396,6 +400,7 @@ class TurnRun:
             ids=RecordedIds(self._tape),
             clock=self._tape.clock if self._is_recorded else self._clock,
             notes=notes,
+            said=said,
             permissions=permissions,
             files=self._setup.storage.files.get,
             renderings=self._setup.renderings,

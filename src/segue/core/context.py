@@ -18,6 +18,7 @@ from .events import Event
 from .models import Model
 from .participants import Participants
 from .prompt_size import Renderings, SentPrompts
+from .provenance import SourceKind
 from .reply_options import ReplyOptions
 from .tools import Ledger, Tool
 
@@ -37,11 +38,15 @@ class MemoryEntry:
 
 @dataclass(frozen=True)
 class Said:
-    """A message of the session with its files; `trusted`: it is the person's own, not one that was imported."""
+    """A message of the session with its files, or another text that prompts have, by its `kind`.
+
+    `trusted`: it is the person's own, not one that was imported.
+    """
 
     text: str
     trusted: bool = True
     files: tuple[Attachment, ...] = ()
+    kind: SourceKind = "user"
 
 
 class Memory(Protocol):

@@ -1,5 +1,6 @@
 """What a person said in a session, and whether it was here that they did."""
 
+import math
 from collections.abc import Sequence
 
 from ..checkpoints.tables.tasks import Tasks
@@ -9,10 +10,13 @@ from ..core.errors import UnknownTask
 from ..core.records import Task
 
 
-async def said_in(tasks: Tasks, thread_id: str) -> Sequence[Said]:
-    """The messages of a session with their files, and what was added to them, oldest first."""
+async def said_in(tasks: Tasks, thread_id: str, until: float = math.inf) -> Sequence[Said]:
+    """The messages of a session with their files, and what was added to them, oldest first.
+
+    `until` is when the last task that counts was created.
+    """
     rows = await tasks.list(thread_id=thread_id, limit=-1)
-    return [each for row in reversed(rows) for each in await _said(row, tasks)]
+    return [each for row in reversed(rows) if row.created_at <= until for each in await _said(row, tasks)]
 
 
 async def _said(row: Task, tasks: Tasks) -> Sequence[Said]:
