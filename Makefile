@@ -6,6 +6,7 @@ TYPES := build/types
 DB := segue.db
 TASKS := 2000
 SECONDS := 150
+CONSTRAINTS := -c constraints.txt
 PARALLEL := --dist loadfile --no-loadscope-reorder
 # Processes and browsers depend on the machine: a test that fails is tried once more, and shown. A finding stays a failure.
 RETRY := --reruns 1 --rerun-except FINDING --rerun-show-tracebacks -raR
@@ -115,17 +116,18 @@ $(VENV)/.dev: WANTED := -e '.[all]' --group dev
 $(VENV)/.e2e: WANTED := -e '.[all]' --group dev --group e2e
 $(VENV)/.bench: WANTED := -e '.[all]' --group dev --group bench
 $(VENV)/.agentdojo: WANTED := -e . --group agentdojo
+$(VENV)/.agentdojo: CONSTRAINTS :=
 $(VENV)/.docs: WANTED := -e '.[serve]' --group docs
 
 $(VENV)/.base $(VENV)/.studio $(VENV)/.dev $(VENV)/.e2e $(VENV)/.bench $(VENV)/.agentdojo $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV): $(WANTED)"
 	@PATH="$$PATH:$(CURDIR)/$(BIN)"; \
 	uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet uv || true; \
-	uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt $(WANTED) || { \
+	uv pip install --quiet --compile-bytecode --python $(BIN)/python $(CONSTRAINTS) $(WANTED) || { \
 	  echo 'uv did not manage it; pip tries.'; \
 	  $(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip; \
 	  $(BIN)/python -m pip install --quiet --upgrade pip && \
-	  $(BIN)/python -m pip install --quiet -c constraints.txt $(WANTED); }
+	  $(BIN)/python -m pip install --quiet $(CONSTRAINTS) $(WANTED); }
 	@touch $@ $(VENV)/.base
 
 $(BIN)/python:
