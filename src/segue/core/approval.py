@@ -137,6 +137,8 @@ def unfit(problems: Sequence[Clause]) -> InvalidAnswer:
 def _read(calls: Sequence[Mapping[str, Any]], answer: object) -> tuple[Verdict, ...]:
     if isinstance(answer, ApprovalAnswer):
         return answer.verdicts
+    if isinstance(answer, Mapping) and isinstance(answer.get("verdicts"), str):
+        answer = answer["verdicts"]
     if isinstance(answer, str):
         word = answer.strip().lower()
         if word in ("approve", "reject"):

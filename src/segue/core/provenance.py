@@ -94,10 +94,11 @@ class Labelled:
             yield from (leaf for leaf in self._fields.get(form, ()) if _same(leaf.name, leaf.value, name, value))
 
     def holds(self, name: str, value: Any) -> bool:
-        """Whether it has the value: as a field of its own, or distinctive in a text."""
-        if any(self.fields(name, value)):
-            return True
-        return not isinstance(value, bool) and _is_distinctive(value) and _is_in_text(value, self.forms)
+        """Whether it has the value: as a field of its own, or distinctive in a text; untrusted text any number in it."""
+        if isinstance(value, bool):
+            return False
+        counts = _is_distinctive(value) or (not self.trusted and number_of(value))
+        return any(self.fields(name, value)) or (bool(counts) and _is_in_text(value, self.forms))
 
     @property
     def trusted(self) -> bool:
