@@ -94,7 +94,7 @@ class Labelled:
             yield from (leaf for leaf in self._fields.get(form, ()) if _same(leaf.name, leaf.value, name, value))
 
     def holds(self, name: str, value: Any) -> bool:
-        """Whether it has the value: as a field of its own, or distinctive in a text; untrusted text any number in it."""
+        """Whether it has the value: as a field of its own, distinctive in a text, or a number of an untrusted one."""
         if isinstance(value, bool):
             return False
         counts = _is_distinctive(value) or (not self.trusted and number_of(value))
