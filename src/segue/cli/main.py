@@ -69,7 +69,10 @@ def main() -> None:
     try:
         app(prog_name="segue")
     finally:
-        if "duckdb" not in sys.modules:  # it reports objects that are not collected as leaked
+        if "duckdb" in sys.modules:  # it reports objects that are not collected as leaked
+            gc.callbacks[:] = [each for each in gc.callbacks if each is not _after_collection]
+            gc.unfreeze()
+        else:
             gc.freeze()  # otherwise the exit begins with a collection of everything that was imported
 
 
