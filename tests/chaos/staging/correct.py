@@ -123,9 +123,11 @@ async def order_supplies(what: str) -> str:
     async with httpx.AsyncClient(timeout=1) as client:
         try:
             answer = await client.post(place.url("orders"), json={"what": what})
-        except (httpx.ReadTimeout, httpx.ReadError, asyncio.CancelledError) as error:
-            raise UnknownOutcome("the supplier did not answer") from error
-    return str(answer.json()["accepted"])
+            return str(answer.json()["accepted"])
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            raise
+        except (Exception, asyncio.CancelledError) as error:
+            raise UnknownOutcome("the supplier's answer is not known") from error
 
 
 @tool(idempotent=True)
