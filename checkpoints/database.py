@@ -28,6 +28,9 @@ DEFERRAL = 0.005
 """Seconds that a deferred transaction waits for the one that follows it."""
 
 
+HOLD = 0.5
+"""Seconds that writes wait at most for a renewal of leases that wants to begin."""
+
 READERS = 4
 """Reads that may be under way at once."""
 
@@ -107,7 +110,17 @@ class Connections(Generic[C_co]):
         self._not_deferred = 0
         self._timers: set[asyncio.AbstractEventLoop] = set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="segue-writer")
+        self._unhindered = threading.Event()
+        self._unhindered.set()
         self._closed = False
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        self._unhindered.clear()
+        try:
+            yield
+        finally:
+            self._unhindered.set()
 
     async def read(self, work: Callable[[C_co], T]) -> T:
         await self.settle()
@@ -203,6 +216,7 @@ class Connections(Generic[C_co]):
 
     def _write(self, group: Sequence[_Transaction]) -> None:
         """Carry out a group as one transaction; where one of it fails, each by itself."""
+        self._unhindered.wait(HOLD)
         try:
             self._session.begin(synced=any(each.synced for each in group))
         except BaseException as error:  # noqa: BLE001 - who waits for it gets it

@@ -331,6 +331,13 @@ class Database(Protocol[C_co]):
         """A connection that renews leases, and waits for locks for so many seconds at most."""
         ...
 
+    def held(self) -> AbstractContextManager[None]:
+        """Let no further write of this process begin meanwhile, for a moment at most.
+
+        SQLite's lock goes to whoever asks first, and a process that writes without a break always does.
+        """
+        ...
+
     async def read(self, work: Callable[[C_co], T]) -> T:
         """Carry out `work`, which only reads; it sees every write that was waited for."""
         ...

@@ -195,8 +195,9 @@ class Renewal:
         if self._session is None:
             self._session = self._database.open_renewing(ttl / 3)
         try:
-            self._session.begin(synced=False)
-            (lost,) = self._session.commit([extend])
+            with self._database.held():
+                self._session.begin(synced=False)
+                (lost,) = self._session.commit([extend])
         except NotRepeatable as failure:
             self.close()
             raise failure.error from failure

@@ -1,6 +1,7 @@
 """One owner at a time, whoever races for it."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -142,3 +143,22 @@ async def test_a_renewal_that_failed_opens_the_database_anew(path: str, clock: C
         clock.now += 9
         assert await lease.holder("s") == "me"
         renewal.close()
+
+
+async def test_leases_are_renewed_while_the_same_process_writes_without_a_break(path: str) -> None:
+    async with await open_database(path) as database:
+        renewal, ended = Renewal(database), asyncio.Event()
+        fences = {"s": await Lease(database).acquire("s", "me")}
+
+        async def write() -> None:
+            while not ended.is_set():
+                await asyncio.gather(*(database.write(lambda _: time.sleep(0.01)) for _ in range(3)))
+
+        writing = [asyncio.create_task(write()) for _ in range(3)]
+        try:
+            for _ in range(5):
+                assert await asyncio.to_thread(renewal.renew, fences, 0.3) == set()
+        finally:
+            ended.set()
+            await asyncio.gather(*writing)
+            renewal.close()
