@@ -164,8 +164,12 @@ def _hunted(settings: Settings, hunt: "Chaos") -> "Hunted":
 
 def _written(made: "Hunted", folder: Path, language: str) -> list[Path]:
     from ...chaos.report import write_report
+    from ...prompts.catalogue import chaos_text
 
-    return write_report(made, folder, language)
+    files = write_report(made, folder, language)
+    if len(files) == 1:
+        print_note(chaos_text("only_json", language))
+    return files
 
 
 def _print(made: "Hunted", language: str) -> None:
