@@ -15,6 +15,7 @@ from .tables.leases import Lease, Renewal
 from .tables.ledger import ToolLedger
 from .tables.preferences import Permissions, Preferences, default_mode
 from .tables.request_keys import RequestKeys
+from .tables.schedules import Schedules
 from .tables.search import Search
 from .tables.shares import Shares
 from .tables.tasks import Tasks, conversation_of
@@ -54,6 +55,7 @@ class Storage:
         self.preferences = Preferences(database)
         self.webhooks = Webhooks(database)
         self.shares = Shares(database)
+        self.schedules = Schedules(database)
         self.sessions = Threads(backend)
         self.threads = ThreadList(database)
         self.search = Search(database)

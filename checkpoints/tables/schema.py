@@ -166,6 +166,23 @@ _TABLES = (
         PRIMARY KEY (task_id, webhook_id)
     ){clustered}""",
     "CREATE INDEX webhooks_due ON webhooks (due) WHERE due IS NOT NULL",
+    # Messages that are sent at `due`, and by the cron expression `every` again.
+    """CREATE TABLE schedules (
+        schedule_id {key} PRIMARY KEY,
+        message TEXT NOT NULL,
+        options TEXT NOT NULL,
+        every TEXT,
+        timezone TEXT NOT NULL,
+        overlap TEXT NOT NULL,
+        missed TEXT NOT NULL,
+        is_active BIGINT NOT NULL,
+        due DOUBLE PRECISION,
+        last_task TEXT,
+        problem TEXT,
+        agents_file TEXT,
+        created_at DOUBLE PRECISION NOT NULL
+    )""",
+    "CREATE INDEX schedules_due ON schedules (due) WHERE is_active = 1",
     # Contents of files that are kept though no task names them yet.
     """CREATE TABLE uploads (
         upload_id {key} PRIMARY KEY,

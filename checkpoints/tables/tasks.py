@@ -9,6 +9,7 @@ from typing import Any
 from segue.core.errors import AmbiguousTask, TaskError, TaskPinned, UnknownTask
 from segue.core.events import Event, StateChanged
 from segue.core.records import Json, NewTask, RequestKey, StatusTally, Task, damaged, from_row, read, to_row
+from segue.core.schedules import ScheduledRun
 from segue.core.task_status import ACTIVE, ENDED, OPEN, TaskStatus, next_status
 from segue.core.usage_report import TaskUsage
 
@@ -16,6 +17,7 @@ from ..ports import ALL, Connection, Database, Row, lease_clock, sql_list
 from .event_log import insert_event, share_result
 from .leases import check_fence, release_lease
 from .request_keys import add_key
+from .schedules import take_run
 from .search import index_task
 from .webhooks import mark_due
 
@@ -142,13 +144,22 @@ class Tasks:
         self._now = lease_clock(clock)
 
     async def create(
-        self, new: NewTask, *, fence: int | None = None, key: RequestKey | None = None, release: bool = False
+        self,
+        new: NewTask,
+        *,
+        fence: int | None = None,
+        key: RequestKey | None = None,
+        release: bool = False,
+        run: ScheduledRun | None = None,
     ) -> Task:
         """Store a pending task, and that the idempotency key began it; `release` ends the lease of `fence` with it.
+
+        With `run` it is a schedule's, which goes on to the next one.
 
         Raises:
             StaleOwner: `fence` is given and another owner took the thread.
             KeyUsed: the key began another task; nothing was stored.
+            RunTaken: the run has a task already; nothing was stored.
         """
         values = {**to_row(NewTask, vars(new)), "now": self._clock()}
 
@@ -156,6 +167,8 @@ class Tasks:
             if fence is not None:
                 check_fence(connection, new.thread_id, fence)
             add_key(connection, key, new.thread_id, new.task_id)
+            if run:
+                take_run(connection, run, new.task_id)
             connection.notify(new.task_id, new.thread_id)
             row: Row = connection.execute(_INSERT, values).fetchone()
             index_task(connection, row)

@@ -1,6 +1,7 @@
 """The public API: an `App` over one database, which `segue.open()` gives."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
@@ -13,7 +14,7 @@ from .core.calls import Executor
 from .core.context import Closed
 from .core.events import Event, to_dict
 from .core.models import Model
-from .core.records import Json, Task
+from .core.records import Json
 from .core.result import Result
 from .core.session_filter import SessionFilter
 from .core.timeline import Retention
@@ -25,13 +26,15 @@ from .prompts.catalogue import mode_description
 from .prompts.language import Language
 from .registry import Registry
 from .runtime.control import Control
+from .runtime.due import Due
 from .runtime.event_stream import EventStream
 from .runtime.history.retention import Pruning
 from .runtime.message_files import FileLimits, MessageFiles
 from .runtime.modes import wired_graph
-from .runtime.rewind import Rewind
+from .runtime.rewind import Rewind, newest_form
 from .runtime.run import Capacity
 from .runtime.runner import Runner
+from .runtime.schedules import Schedules, StartOptions
 from .runtime.sessions import Sessions
 from .runtime.start import MessageOptions, Request, Starter
 from .runtime.tasks import Tasks
@@ -56,6 +59,7 @@ class App:
         memory: MemoryFolder | None = None,
         dispatching: Dispatching = Dispatching.AUTO,
         limits: FileLimits | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._storage = storage
         self._modes = modes
@@ -77,6 +81,9 @@ class App:
         """The sessions, as records."""
         self.rewind = Rewind(storage, runner, registry, self._starter, self.sessions)
         """Going back in a session, as records."""
+        self._due = Due(clock)
+        self.schedules = Schedules(storage, self._starter, self._due)
+        """Messages for later and repeated ones, as records."""
 
     # Agents and modes.
 
@@ -111,18 +118,16 @@ class App:
         return self.agents.model_for(self.agents.agent(agent), model)
 
     def get_graph(self, agent: str = "") -> CompiledStateGraph[Any, Any, Any, Any]:
-        """The chat graph with this app's agents and tools, to run or to compose into a graph of your own.
-
-        It runs as LangGraph runs it, at least once: lease, ledger and event log belong to `chat` and `ask`.
-        """
+        """The chat graph with this app's agents and tools, for LangGraph: without lease, ledger and event log."""
         return wired_graph(self.agents, self.agents.agent(agent).agent_id, self._modes)
 
     # Messages. The options are those of `MessageOptions`.
 
-    async def start(self, message: str, **options: Unpack[MessageOptions]) -> Json:
+    async def start(self, message: str, **options: Unpack[StartOptions]) -> Json:
         """Run a message's task in the background; returns the task. `wait` is the seconds to wait for a busy session.
 
-        With `steer` the message joins the session's unfinished task, if there is one, which continues with it.
+        With `steer` the message joins the session's unfinished task, if there is one, which continues with it. With
+        `at` or `every` it is sent later, or again and again: this returns the schedule, as `schedules.get` does.
 
         Raises:
             InvalidMessage, UnknownAgent, UnknownMode, MissingKey, ToolServerUnavailable: nothing was stored.
@@ -132,6 +137,8 @@ class App:
             TooManyTasks: the queue of this process is full.
             KeyUsed: the idempotency key began a task with another message.
         """
+        if "at" in options or "every" in options:
+            return (await self.schedules.create(message, options)).json()
         task, _ = await self._starter.start(Request.of(message, options))
         return task.json()
 
@@ -232,9 +239,7 @@ class App:
         return await self.sessions.revoke(session_id, tool, agent_id)
 
     async def cancel(self, task_id: str) -> None:
-        """Cancel a task, wherever it runs; its session takes the next message.
-
-        What it did and wrote so far stays in the session's history, marked as interrupted.
+        """Cancel a task, wherever it runs: what it did stays in the history, and its session takes the next message.
 
         Raises:
             UnknownTask.
@@ -244,7 +249,7 @@ class App:
 
     def worker(self, concurrency: int) -> Worker:
         """What runs the tasks that other processes leave to this one; ConfigurationError over SQLite."""
-        return Worker(self._storage, self.agents, self._runner, self.modes, concurrency)
+        return Worker(self._storage, self.agents, self._runner, self.modes, concurrency, self._due)
 
     def stop_now(self, task_id: str) -> None:
         """Stop a running task without waiting for a boundary; it stays resumable."""
@@ -252,6 +257,7 @@ class App:
 
     async def drain(self, seconds: float) -> None:
         """Pause the tasks of this process, so that another one continues them; after `seconds` interrupt them."""
+        await self._due.close()
         await self._runner.drain(seconds)
 
     async def task(self, task_id: str) -> Json:
@@ -308,11 +314,7 @@ class App:
         await self.sessions.rename(session_id, title)
 
     async def snapshots(self, session_id: str, *, limit: int = 50, before: str | None = None) -> list[Json]:
-        """A session's snapshots, the latest first; `before` is the checkpoint_id that the last page ended with.
-
-        Raises:
-            UnknownThread.
-        """
+        """A session's snapshots, the latest first; `before` is the checkpoint_id that the last page ended with."""
         return [found.json() for found in await self.sessions.snapshots(session_id, limit, before)]
 
     async def fork(self, from_session: str, checkpoint_id: str, *, session_id: str) -> Json:
@@ -323,7 +325,7 @@ class App:
         Raises:
             InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, DamagedSession.
         """
-        return _newest(await self.rewind.fork(from_session, checkpoint_id, session_id), session_id)
+        return newest_form(await self.rewind.fork(from_session, checkpoint_id, session_id), session_id)
 
     # Going back. A snapshot's id may be shortened to its last six characters.
 
@@ -393,8 +395,8 @@ class App:
         """Merge the snapshots of a session, or of all, that are older than `retention`; the file shrinks.
 
         `retention` is an age such as "30d", the number of snapshots that each session keeps, or both: "30d,100".
-        History, traces and unfinished tasks stay; snapshots that are kept read as before; a `dry_run` removes none.
-        Returns {snapshots, sessions, busy}: how many were removed, from how many sessions, and those that are busy.
+        History, traces and unfinished tasks stay; a `dry_run` removes none. Returns {snapshots, sessions, busy}:
+        how many were removed, from how many sessions, and those that are busy.
 
         Raises:
             ConfigurationError: the retention is not valid.
@@ -416,7 +418,7 @@ class App:
         Raises:
             InvalidMessage, InvalidExport, ThreadExists, ThreadBusy: nothing was stored.
         """
-        return _newest(await self.sessions.import_(document, session_id, user_id), session_id)
+        return newest_form(await self.sessions.import_(document, session_id, user_id), session_id)
 
     async def recover(self, session_id: str, *, language: Language = "en") -> Json:
         """Repair a damaged session and go back to its newest readable state; first the database is copied.
@@ -451,11 +453,9 @@ class App:
     async def check_unfinished(
         self, task_ids: Sequence[str] | None = None, *, language: Language = "en"
     ) -> "list[UnfinishedTask]":
-        """What these tasks, else all unfinished ones, would meet with this app's agents, with reasons in a language.
+        """What these tasks, else all unfinished ones, would meet with this app's agents; nothing runs or is stored.
 
-        Nothing runs and nothing is stored: open the database with the agents that are to be rolled out. Raises
-        UnknownTask, TaskError where a task has ended, and ToolServerUnavailable or MissingExtra where an agent's tools
-        cannot be listed.
+        Raises UnknownTask, TaskError where a task has ended, ToolServerUnavailable and MissingExtra.
         """
         from .backtest import check_unfinished
 
@@ -486,14 +486,10 @@ class App:
 
     async def close(self) -> None:
         """Pause what runs, end the MCP servers' sessions and close the database."""
+        await self._due.close()
         await self._pruning.close()
         await self._runner.close()
         await self.agents.close()
         await self._storage.close()
         self.memory.close()
-        self.tasks = self.sessions = self.rewind = self._control = self._starter = cast(Any, Closed())
-
-
-def _newest(task: Task | None, session_id: str) -> Json:
-    """A task; only the session's id where it has none, as in a graph that ran without the app."""
-    return task.json() if task else {"thread_id": session_id, "task_id": None, "status": None}
+        self.tasks = self.sessions = self.rewind = self.schedules = self._control = self._starter = cast(Any, Closed())

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
@@ -49,6 +50,7 @@ async def open_app(
     retention: Retention | str | int | None = None,
     registry: Registry | None = None,
     dispatch: str | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> App:
     """As `open`, for a caller that ends with `App.close`; `registry` is one of its own."""
     registry = Registry() if registry is None else registry
@@ -70,7 +72,7 @@ async def open_app(
             raise ConfigurationError(
                 "SQLite has no workers: name a PostgreSQL database, or leave out dispatch='always'."
             )
-        app = App(storage, registry, graphs, capacity, folder, where, limits)
+        app = App(storage, registry, graphs, capacity, folder, where, limits, clock)
     except BaseException:
         await storage.close()
         raise
@@ -153,6 +155,7 @@ def open(
     embeddings: "Embeddings | None" = None,
     retention: Retention | str | int | None = None,
     dispatch: str | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> Opening:
     """Open the database at `path` and give the app over it.
 
@@ -168,13 +171,15 @@ def open(
     of any LangChain class, they are searched by meaning as well. `retention`, such as "30d" or 100, prunes older
     snapshots every hour, as `App.prune` does; without it all are kept. `dispatch` (SEGUE_DISPATCH) says who runs the
     tasks: with "auto" a worker if one is there that has the agent, else this process; with "always" a worker, even if
-    they have to wait for one; with "never" this process.
+    they have to wait for one; with "never" this process. By `clock`, in Unix seconds, schedules and waits are due.
 
     Raises:
         DatabaseUnavailable, DatabaseTooNew, ConfigurationError: saying what to do.
     """
     return Opening(
-        lambda: open_app(path, agents, modes, max_running, max_queued, memory, embeddings, retention, dispatch=dispatch)
+        lambda: open_app(
+            path, agents, modes, max_running, max_queued, memory, embeddings, retention, dispatch=dispatch, clock=clock
+        )
     )
 
 

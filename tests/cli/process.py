@@ -17,10 +17,10 @@ import segue.graphs.lifecycle
 
 Patches = Mapping[str, object]
 """Values of modules' names, by their whole names."""
-_SERVER = multiprocessing.get_context("forkserver")
+SERVER = multiprocessing.get_context("forkserver")
 _POSTGRES = ("segue.checkpoints.postgres.backend", "langgraph.checkpoint.postgres.aio", "procrastinate", "psycopg_pool")
 _SERVICE = ("segue.server.app", "uvicorn", "aiosqlite", "langchain_openai", "prometheus_client")
-_SERVER.set_forkserver_preload(["pytest", __name__, *_POSTGRES, *_SERVICE])
+SERVER.set_forkserver_preload(["pytest", __name__, *_POSTGRES, *_SERVICE])
 
 
 def run_elsewhere(work: Callable[..., object], *given: object) -> int:

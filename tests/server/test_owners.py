@@ -80,6 +80,8 @@ def ids(served: Served) -> Iterator[Json]:
         talk = client.post("/api/conversations", json={"session_id": "talk"}).json()
         [*frames_of(client.send(client.build_request("GET", f"/api/tasks/{talk['task_id']}/stream"), stream=True))]
         own["conversation_id"] = "talk"
+        later = client.post("/api/schedules", json={"message": "m", "every": "0 9 * * mon", "session_id": "mine"})
+        own["schedule_id"] = later.json()["schedule_id"]
         client.post("/api/backtests", json={"name": "careful", "sessions": ["mine"]}).raise_for_status()
         while client.get("/api/backtests/careful").json()["status"] == "running":
             time.sleep(0.05)

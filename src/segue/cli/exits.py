@@ -25,6 +25,7 @@ from ..core.errors import (
     UnknownTask,
     UnknownThread,
 )
+from ..core.schedules import UnknownSchedule
 from ..prompts.errors import render
 from .settings import Settings, doctor_command, task_command
 from .views.consoles import OutputFailed, ReaderGone, checked_output, print_error
@@ -49,6 +50,7 @@ _USAGE = (
     InvalidAnswer,
     InvalidMessage,
     NothingStored,
+    UnknownSchedule,
     UnknownSnapshot,
     UnknownTask,
     UnknownThread,

@@ -14,13 +14,14 @@ from .commands.mcp import mcp
 from .commands.preferences import memory, permissions, preferences
 from .commands.record import record, replay
 from .commands.rollout import rollout
+from .commands.schedules import schedules
 from .commands.simulate import report, simulate, workflows
 from .commands.usage import usage
 from .exits import EXIT_CODES, OutputGroup
 
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Start": ("demo", "init", "chat", "run", "doctor"),
-    "Tasks": ("waiting", "answer", "pause", "resume", "cancel", "rate"),
+    "Tasks": ("waiting", "answer", "pause", "resume", "cancel", "rate", "schedules"),
     "Read": ("sessions", "tasks", "history", "trace", "timeline", "diff", "usage"),
     "Go back": ("fork", "edit", "undo"),
     "Sessions and databases": ("export", "import", "copy", "prune", "recover", "delete"),
@@ -142,6 +143,7 @@ for command in (
     serve.serve,
     serve.worker,
     rollout,
+    schedules,
 ):
     app.command()(command)
 app.command(cls=tasks.AnswerCommand)(tasks.answer)

@@ -2,6 +2,7 @@
 
 - Start and control: `start`, `control`, `upgrades`, `message_files`, `modes`
 - Run: `runner`, `run`, `lease_holder`
+- Later: `schedules`, `due`
 - Several processes: `worker`, `relay`
 - Read: `tasks`, `projection`, `event_stream`, `reply_stream`
 - Sessions: `sessions`, `said`, `rewind`, `effects`, `history`

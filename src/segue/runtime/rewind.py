@@ -427,3 +427,8 @@ async def _is_begun(storage: Storage, branch: Branch) -> bool:
     if branch not in await storage.sessions.branches(branch.parent):
         return False
     return len(await storage.tasks.since(branch.thread_id, None, 0.0)) == branch.turn - 1
+
+
+def newest_form(task: Task | None, session_id: str) -> Json:
+    """The newest task of a session; only the session's id where it has none, as in a graph that ran without the app."""
+    return task.json() if task else {"thread_id": session_id, "task_id": None, "status": None}

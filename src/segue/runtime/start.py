@@ -30,6 +30,7 @@ from ..core.origin import MessageOrigin
 from ..core.records import NewTask, RequestKey, Session, Task
 from ..core.reply_options import ReplyOptions
 from ..core.result import Result
+from ..core.schedules import ScheduledRun
 from ..core.task_status import ACTIVE, ENDED, OPEN, TaskStatus
 from ..core.usage import Usage, add_usages, usage_of
 from ..nodes.conversation.init import read_config
@@ -102,6 +103,8 @@ class Request:
     client_tools: Sequence[Mapping[str, Any]] = ()
     reply_options: ReplyOptions = field(default_factory=ReplyOptions)
     origin: MessageOrigin = "python"
+    run: ScheduledRun | None = None
+    """The run of a schedule that it is."""
 
     @classmethod
     def of(cls, message: Any, options: Mapping[str, Any]) -> Self:
@@ -186,6 +189,30 @@ class Starter:
         if mode not in self.modes:
             raise UnknownMode(mode, self.modes)
 
+    def new_id(self) -> str:
+        """A part of a name that nothing has yet."""
+        return self._ids.thread().removeprefix("s-")
+
+    @property
+    def agents_file(self) -> str | None:
+        """The path of the file that the agents come from."""
+        return self._registry.agents_file or None
+
+    def has_agent(self, agent_id: str) -> bool:
+        """Whether an agent is registered here."""
+        return agent_id in self._registry
+
+    async def check(self, request: Request) -> Agent:
+        """The agent that a message would go to now, without storing it; errors as in `start`, as far as it shows."""
+        session_id = request.session_id or ""
+        beginning = await self._storage.beginning(session_id, request.user_id)
+        agent = self._registry.agent(request.agent or (beginning.chosen.agent_id if beginning.chosen else ""))
+        mode = self._mode(request, agent, beginning)
+        self._registry.language(request.language)
+        self._check(request, agent, session_id or self._ids.thread())
+        request.reply_options.check(agent.agent_id, agent.protocol, mode, ())
+        return agent
+
     async def start(self, request: Request, unlisted: str = "") -> Started:
         """Store a message as a task and run it in the background; `unlisted` is a mode that no message may ask for."""
         return await self.control.once(request.key, lambda: self._start(request, unlisted))
@@ -237,7 +264,7 @@ class Starter:
                 bot_session=_bot_of(thread_id, request.message) if unlisted == MODE else None,
             )
             fence, key = self._runner.saver.fence(thread_id), request.key
-            creating = self._runner.tasks.create(new, fence=fence, key=key, release=leaves)
+            creating = self._runner.tasks.create(new, fence=fence, key=key, release=leaves, run=request.run)
             row = await self._created(asyncio.create_task(creating), leaves)
             return self.control.submit_to_worker(row) if leaves else (row, begin(row))
 

@@ -18,6 +18,7 @@ from ..core.workers import Unowned
 from ..core.workers import Worker as WorkerRecord
 from ..prompts.errors import render
 from ..registry import Registry
+from .due import Due
 from .lease_holder import describe_owner, is_dead
 from .relay import REQUESTS, Observer
 from .run import is_inside_task
@@ -113,7 +114,13 @@ class Worker:
     """
 
     def __init__(
-        self, storage: Storage, registry: Registry, runner: Runner, modes: Iterable[str], concurrency: int
+        self,
+        storage: Storage,
+        registry: Registry,
+        runner: Runner,
+        modes: Iterable[str],
+        concurrency: int,
+        due: Due,
     ) -> None:
         if storage.workers is None:
             raise ConfigurationError("Workers need a PostgreSQL database: name one with --db postgresql://…")
@@ -121,6 +128,7 @@ class Worker:
         self._takeover = Takeover(registry, runner, modes)
         self._runner = runner
         self._concurrency = concurrency
+        self._due = due
         self._stopping = asyncio.Event()
         self._is_away = False
         runner.for_others = True
@@ -132,8 +140,10 @@ class Worker:
             asyncio.create_task(self._serve(), name="serving"),
             asyncio.create_task(self._report(), name="reporting"),
         ]
+        self._due.watch()
         with self._runner.notices.subscribe(REQUESTS):  # so that it knows who follows its tasks, from the first one on
             await self._stopping.wait()
+        await self._due.close()
         for each in serving:
             each.cancel()
         await asyncio.gather(*serving, return_exceptions=True)

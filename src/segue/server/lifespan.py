@@ -212,6 +212,7 @@ def serving(
             _log_model(service.default_model)
             auto_resume = AutoResume(service)
             ids = await auto_resume.find(paused=True) if settings.resume else []
+            app.schedules.watch()
             background = [asyncio.create_task(delete_unstored(service), name="delete unstored")]
             if settings.resume:
                 background.append(asyncio.create_task(auto_resume.run(ids), name="auto-resume"))

@@ -3,7 +3,7 @@
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +17,7 @@ from ..lookup import continued
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import piped_text, print_note
 from ..views.sanitize import from_shell
+from .schedules import At, Every, Missed, Overlap, Timezone, schedule_message
 
 PROJECT = ("agents.toml", "shop_tools.py", "test_shop.py")
 DATA_AGENT = "data"
@@ -87,14 +88,24 @@ def chat(
         ),
     ] = False,
     files: options.MessageFiles = None,
+    at: At = "",
+    every: Every = "",
+    timezone: Timezone = "",
+    overlap: Overlap = None,
+    missed: Missed = None,
     *,
     shared: options.MessageOptions,
 ) -> None:
-    """Send a message, or start an interactive chat."""
+    """Send a message, now or later, or start an interactive chat.
+
+    With --at or --every it is stored, and sent then: see `segue schedules`.
+    """
     settings = continued(shared.settings(mode))
+    given = {"at": at, "every": every, "timezone": timezone, "overlap": overlap, "missed": missed}
+    times = {name: value for name, value in given.items() if value}
     with report_errors(settings):
         if interactive or (message is None and sys.stdin.isatty()):
-            _check_interactive(message, files, shared)
+            _check_interactive(message, files, shared, times)
             from .chat import converse
 
             raise typer.Exit(converse(settings))
@@ -102,11 +113,17 @@ def chat(
 
         settings = replace(settings, files=tuple(map(str, files or ())))
         text = _read_message(settings, message)
+        if times:
+            return schedule_message(
+                settings, text, times | ({"steer": True} if shared.steer else {}), as_json=shared.as_json
+            )
         code = one_shot(settings, text, as_json=shared.as_json, steer=shared.steer, files=settings.files)
         raise typer.Exit(code)
 
 
-def _check_interactive(message: str | None, files: Sequence[Path] | None, shared: options.MessageOptions) -> None:
+def _check_interactive(
+    message: str | None, files: Sequence[Path] | None, shared: options.MessageOptions, times: Mapping[str, str]
+) -> None:
     """Refuse a message, and options that need one.
 
     Raises:
@@ -114,7 +131,8 @@ def _check_interactive(message: str | None, files: Sequence[Path] | None, shared
     """
     if message is not None:
         raise typer.BadParameter("it takes no MESSAGE", param_hint="--interactive")
-    for option, is_given in (("--json", shared.as_json), ("--steer", shared.steer)):
+    needing = {"--json": shared.as_json, "--steer": shared.steer, **{f"--{name}": True for name in times}}
+    for option, is_given in needing.items():
         if is_given:
             raise typer.BadParameter("it needs a MESSAGE", param_hint=option)
     if files:

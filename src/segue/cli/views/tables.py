@@ -120,6 +120,13 @@ PERMISSION_COLUMNS = (
 USED_COLUMNS = (Column("mode"), Column("rating"), Column("message"))
 MODE_COLUMNS = (Column("mode"), Column("description"))
 FILE_COLUMNS = (Column("file"), Column("entries"), Column("tasks"), Column("bytes"), Column("changed", 60))
+SCHEDULE_COLUMNS = (
+    Column("schedule", whole=True),
+    Column("next run", whole=True),
+    Column("every", 80),
+    Column("last task"),
+    Column("message"),
+)
 VERSION_COLUMNS = (Column("agent"), Column("version"), Column("tasks"), Column("on_upgrade"), Column("there"))
 
 
@@ -270,6 +277,10 @@ def print_permissions(console: Console, rows: Iterable["Permission"], language: 
         for row in rows
     )
     print_table(console, language, PERMISSION_COLUMNS, cells, "no_permission")
+
+
+def print_schedules(console: Console, rows: Iterable[Mapping[str, Text]], language: str) -> None:
+    print_table(console, language, SCHEDULE_COLUMNS, rows, "no_schedules")
 
 
 def print_versions(console: Console, rows: Iterable[Mapping[str, Any]], language: str) -> None:

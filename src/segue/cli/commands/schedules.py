@@ -1,0 +1,169 @@
+"""Messages for later: how `segue chat` stores one, and `segue schedules`."""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from ...core.moments import written, zone_named
+from ...prompts.words import word
+from .. import options
+from ..exits import report_errors
+from ..lookup import ask
+from ..settings import DEFAULT_DATABASE, Settings, places
+from ..views.consoles import output, print_hints, print_note, write_json
+from ..views.sanitize import one_line, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.text import Text
+
+    from ...app import App
+    from ...core.schedules import Schedule
+
+At = Annotated[
+    str,
+    typer.Option("--at", metavar="MOMENT", help="Send it later: 18:00, '2026-12-01 18:00', or ISO 8601."),
+]
+Every = Annotated[
+    str, typer.Option("--every", metavar="CRON", help="Send it again and again: '0 9 * * mon' is Mondays at 9.")
+]
+Timezone = Annotated[
+    str, typer.Option("--timezone", metavar="ZONE", help="The zone of --at and --every; by default this machine's.")
+]
+Overlap = Annotated[
+    Literal["skip", "queue"] | None,
+    typer.Option("--overlap", help="While the last run is unfinished, skip a run (the default), or let it wait."),
+]
+Missed = Annotated[
+    Literal["once", "skip", "all"] | None,
+    typer.Option("--missed", help="Of the runs that no process was there for, make up for one (the default), or all."),
+]
+ScheduleId = Annotated[str, typer.Argument(metavar="[SCHEDULE_ID]", help="Only this schedule.")]
+Pause = Annotated[str, typer.Option("--pause", metavar="ID", help="Run this schedule no more until it is resumed.")]
+Resume = Annotated[str, typer.Option("--resume", metavar="ID", help="Run this schedule again.")]
+Delete = Annotated[str, typer.Option("--delete", metavar="ID", help="Delete this schedule; its sessions stay.")]
+Run = Annotated[bool, typer.Option("--run", help="Run what is due, until Ctrl-C: where no other process serves.")]
+GRACE = 30.0
+"""Seconds that a step may take to end when the process stops."""
+
+
+def schedule_message(settings: Settings, message: str, times: dict[str, Any], *, as_json: bool) -> None:
+    """Store a message for later, and print when it is sent."""
+    about = {
+        "session_id": settings.session,
+        "agent": settings.chosen_agent(),
+        "mode": settings.mode,
+        "model": settings.model,
+        "user_id": settings.user,
+        "language": settings.language,
+        "origin": "terminal",
+        "files": settings.files,
+        "wait": settings.wait,
+    }
+
+    async def store() -> "Schedule":
+        async with settings.opened() as app:
+            return await app.schedules.create(message, {**{k: v for k, v in about.items() if v}, **times})
+
+    with report_errors(settings):
+        made = asyncio.run(store())
+    if as_json:
+        return write_json(made.json(), indent=2)
+    typer.echo(settings.say("schedule_made", schedule=made.schedule_id, moment=_next(made, settings)))
+    command = " ".join(["segue schedules --run", *places(settings)])
+    print_hints(settings.say("schedule_needs_process", command=command))
+
+
+def schedules(
+    schedule_id: ScheduleId = "",
+    pause: Pause = "",
+    resume: Resume = "",
+    delete: Delete = "",
+    run: Run = False,
+    agents: options.Agents = "",
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOfList = False,
+) -> None:
+    """List the messages for later, or change one.
+
+    `segue serve` and `segue worker` run what is due, and so does `segue schedules --run`.
+    """
+    settings = Settings(db, agents)
+    if sum(map(bool, (schedule_id, pause, resume, delete, run))) > 1:
+        raise typer.BadParameter("give one of --pause, --resume, --delete and --run", param_hint="--pause")
+    if run:
+        return run_schedules(settings)
+
+    async def changed(app: "App") -> "Sequence[tuple[Schedule, str]]":
+        if delete:
+            await app.schedules.delete(delete)
+            return []
+        if named := schedule_id or pause or resume:
+            does = app.schedules.pause if pause else app.schedules.resume if resume else app.schedules.get
+            found: Sequence[Schedule] = [await does(named)]
+        else:
+            found = await app.schedules.list()
+        return [(each, await _status(app, each)) for each in found]
+
+    found = ask(settings, changed)
+    if as_json:
+        return write_json([{**each.json(), "last_status": status or None} for each, status in found], indent=2)
+    if delete:
+        return typer.echo(settings.say("schedule_deleted", schedule=printable(delete)))
+    from ..views.tables import print_schedules
+
+    print_schedules(output(), [_row(each, status, settings) for each, status in found], settings.ui_language)
+
+
+async def _status(app: "App", schedule: "Schedule") -> str:
+    """The status of the last run; empty where there is none any more."""
+    from ...core.errors import UnknownTask
+
+    try:
+        return str((await app.tasks.get(schedule.last_task)).status) if schedule.last_task else ""
+    except UnknownTask:
+        return ""
+
+
+def _next(schedule: "Schedule", settings: Settings) -> str:
+    if not schedule.is_active:
+        return word("paused" if schedule.due else "ended", settings.ui_language)
+    return written(schedule.due or 0.0, zone_named(schedule.timezone))
+
+
+def _row(schedule: "Schedule", status: str, settings: Settings) -> "dict[str, Text]":
+    from rich.text import Text
+
+    last = f"{(schedule.last_task or '')[:8]} {word(status, settings.ui_language) if status else ''}".strip()
+    problem = word(schedule.problem, settings.ui_language) if schedule.problem else ""
+    return {
+        "schedule": Text(printable(schedule.schedule_id)),
+        "next run": Text(_next(schedule, settings)),
+        "every": Text(schedule.every or "–"),
+        "last task": Text(" · ".join(filter(None, [last, one_line(problem, 200)])) or "–"),
+        "message": Text(one_line(schedule.message, 120)),
+    }
+
+
+def run_schedules(settings: Settings) -> None:
+    """Run what is due until a signal says to stop."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    logging.getLogger("segue").setLevel(logging.INFO)
+    with report_errors(settings):
+        asyncio.run(_run(settings))
+
+
+async def _run(settings: Settings) -> None:
+    from ..dialog.interrupts import handling_signals
+
+    stopping = asyncio.Event()
+    async with settings.opened(serving=True) as app:
+        with handling_signals(stopping.set):
+            app.schedules.watch()
+            print_note(settings.say("schedules_run", agents=", ".join(app.agents)))
+            await stopping.wait()
+        await app.drain(GRACE)
+    print_note(settings.say("worker_stopped"))

@@ -1,0 +1,198 @@
+"""Schedules: messages that are sent at a moment or again and again, each run once, by whichever process is there."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any, cast
+
+from ..checkpoints.storage import Storage
+from ..core.errors import (
+    DatabaseUnavailable,
+    InvalidMessage,
+    SegueError,
+    TaskUnfinished,
+    ThreadBusy,
+    TooManyTasks,
+    UnknownTask,
+)
+from ..core.records import Task
+from ..core.reply_options import ReplyOptions
+from ..core.schedules import (
+    RunTaken,
+    Schedule,
+    ScheduledRun,
+    ScheduleOptions,
+    Step,
+    UnknownSchedule,
+    following,
+    step_of,
+    timing,
+)
+from ..core.task_status import OPEN
+from .due import Due, PutOff
+from .start import MessageOptions, Request, Starter
+
+logger = logging.getLogger(__name__)
+
+WAIT_SECONDS = 5.0
+"""Seconds until a run whose session is busy is tried again."""
+RETRY_SECONDS = 60.0
+"""Seconds until a run that could not be started is tried again."""
+_KEPT = ("session_id", "agent", "mode", "user_id", "model", "language", "origin")
+"""The options of a message that are stored, beside `reply_options`."""
+_REFUSED = ("files", "client_tools", "steer", "wait")
+
+
+class StartOptions(MessageOptions, ScheduleOptions, total=False):
+    """The options of `App.start`."""
+
+
+class Schedules:
+    """The schedules of an app, as records: `create`, `get`, `list`, `pause`, `resume` or `delete` one."""
+
+    def __init__(self, storage: Storage, starter: Starter, due: Due) -> None:
+        self._table = storage.schedules
+        self._tasks = storage.tasks
+        self._starter = starter
+        self._due = due
+        self._put_off = PutOff()
+        due.jobs.append(self)
+
+    def watch(self) -> None:
+        """Run what is due in this process from now on, as `segue serve` and `segue worker` do, until the app closes."""
+        self._due.watch()
+
+    async def run_due(self) -> None:
+        """Run everything that is due now, once: schedules, and tasks that wait until now."""
+        await self._due.take()
+
+    async def create(self, message: str, options: Mapping[str, Any], *, prefix: str = "") -> Schedule:
+        """Store a schedule, which this process runs as well while the app is open; `prefix` begins its id.
+
+        Raises:
+            InvalidMessage: the message cannot be sent, or not at these moments.
+            UnknownAgent, UnknownMode, MissingKey: nothing was stored.
+        """
+        times = {name: options[name] for name in ScheduleOptions.__annotations__ if name in options}
+        about = {name: value for name, value in options.items() if name not in times and value is not None}
+        if unfit := sorted(name for name in _REFUSED if about.get(name)):
+            raise InvalidMessage("A message for later takes no {name}: leave it out.", name=unfit[0])
+        request = Request.of(message, about)
+        agent = await self._starter.check(request)
+        named = sha256(request.key.key.encode()).hexdigest()[:12] if request.key else self._starter.new_id()
+        kept = {name: getattr(request, name) for name in _KEPT if getattr(request, name)}
+        made = Schedule(
+            schedule_id=f"{prefix}schedule-{named}",
+            message=message,
+            options={**kept, "agent": agent.agent_id, "reply_options": request.reply_options.json()},
+            agents_file=self._starter.agents_file,
+            created_at=self._due.clock(),
+            **timing(cast(ScheduleOptions, times), self._due.clock()),
+        )
+        await self._table.put(made)
+        self._due.watch()
+        return await self.get(made.schedule_id)
+
+    async def get(self, schedule_id: str) -> Schedule:
+        """One schedule.
+
+        Raises:
+            UnknownSchedule.
+        """
+        return await self._table.get(schedule_id)
+
+    async def list(self, prefix: str = "") -> Sequence[Schedule]:
+        """The schedules whose ids begin so, those that run next first."""
+        return await self._table.list(prefix)
+
+    async def pause(self, schedule_id: str) -> Schedule:
+        """Run a schedule no more until it is resumed.
+
+        Raises:
+            UnknownSchedule.
+        """
+        return await self._change(schedule_id, is_active=0)
+
+    async def resume(self, schedule_id: str) -> Schedule:
+        """Run a schedule again, from now on; what it missed while it was paused is left out.
+
+        Raises:
+            UnknownSchedule.
+            InvalidMessage: it was to run once, and its moment has passed.
+        """
+        found, now = await self.get(schedule_id), self._due.clock()
+        due = found.due if found.due is not None and found.due > now else None
+        if due is None and found.every:
+            due = following(found.every, found.timezone, now)
+        if due is None:
+            raise InvalidMessage(
+                "Schedule {schedule} has no run to come: send its message again.", schedule=schedule_id
+            )
+        return await self._change(schedule_id, is_active=1, due=due, problem=None)
+
+    async def _change(self, schedule_id: str, **changes: Any) -> Schedule:
+        await self._table.change(replace(await self.get(schedule_id), **changes))
+        self._due.watch()
+        return await self.get(schedule_id)
+
+    async def delete(self, schedule_id: str) -> None:
+        """Delete a schedule; its sessions stay.
+
+        Raises:
+            UnknownSchedule.
+        """
+        if not await self._table.delete(schedule_id):
+            raise UnknownSchedule(schedule_id)
+
+    # What is due.
+
+    async def next_due(self) -> float | None:
+        return await self._table.next_due()
+
+    async def take(self, now: float) -> None:
+        """Start the runs that are due, as far as their agents are here."""
+        for schedule in await self._table.due(now):
+            if self._starter.has_agent(schedule.agent_id) and not self._put_off.has(schedule.schedule_id, now):
+                await self._take(schedule, now)
+
+    async def _take(self, schedule: Schedule, now: float) -> None:
+        run = ScheduledRun(schedule.schedule_id, schedule.due or 0.0, schedule.after_run(now))
+        try:
+            last = await self._last_task(schedule)
+            unfinished, is_own = (
+                last is not None and last.status in OPEN,
+                last is None or last.task_id == schedule.last_task,
+            )
+            step = step_of(schedule, now, unfinished, is_own, last.updated_at if last else 0.0)
+            if step is Step.SKIP:
+                await self._table.skip(run, "the last run is unfinished" if unfinished else "no process was there")
+            elif step is Step.WAIT:
+                self._put_off.put_off(schedule.schedule_id, now + WAIT_SECONDS)
+            else:
+                await self._start(schedule, run)
+        except RunTaken:
+            pass
+        except (TaskUnfinished, ThreadBusy, TooManyTasks):
+            self._put_off.put_off(schedule.schedule_id, now + WAIT_SECONDS)
+        except DatabaseUnavailable:
+            raise
+        except SegueError as error:
+            logger.warning("Schedule %s was not started: %s", schedule.schedule_id, error)
+            self._put_off.put_off(schedule.schedule_id, now + RETRY_SECONDS)
+            await self._table.report(run, str(error))
+
+    async def _start(self, schedule: Schedule, run: ScheduledRun) -> None:
+        options = {**schedule.options, "session_id": schedule.session_of_run()}
+        options["reply_options"] = ReplyOptions.of(options.get("reply_options") or {})
+        task, _ = await self._starter.start(replace(Request.of(schedule.message, options), run=run))
+        logger.info("Task %s is a run of schedule %s.", task.task_id, schedule.schedule_id)
+
+    async def _last_task(self, schedule: Schedule) -> Task | None:
+        """The newest task of the schedule's session, or where each run has a session of its own, the last run."""
+        if schedule.session_id:
+            return await self._tasks.latest_of(schedule.session_id)
+        try:
+            return await self._tasks.get(schedule.last_task) if schedule.last_task else None
+        except UnknownTask:
+            return None

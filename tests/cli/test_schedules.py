@@ -1,0 +1,56 @@
+"""`segue chat --at` and `segue schedules`."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from segue.cli import app
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, [*arguments])
+
+
+def test_a_message_for_later_is_stored_listed_paused_and_deleted() -> None:
+    made = run("chat", "What time is it?", "--every", "0 9 * * mon", "--timezone", "Asia/Shanghai")
+    assert made.exit_code == 0, made.output
+    assert "next run" in made.stdout and "09:00 CST" in made.stdout and "segue schedules --run" in made.output
+    (form,) = json.loads(run("schedules", "--json").stdout)
+    name = form["schedule_id"]
+    assert (form["message"], form["every"], form["last_status"]) == ("What time is it?", "0 9 * * mon", None)
+    assert "What time is it?" in run("schedules").stdout
+    assert "paused" in run("schedules", "--pause", name).stdout
+    assert "09:00 CST" in run("schedules", "--resume", name).stdout
+    assert run("schedules", "--delete", name).stdout == f"Schedule {name} is deleted.\n"
+    assert run("schedules").stdout.startswith("There is no schedule")
+    assert run("schedules", name).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--at", "soon"], "is no moment"),
+        (["--at", "2020-01-01"], "has passed"),
+        (["--at", "18:00", "--timezone", "Mars"], "There is no time zone 'Mars'"),
+        (["--every", "often"], "is no cron expression"),
+        (["--timezone", "UTC"], "Give either a moment"),
+        (["--at", "18:00", "--steer", "--session", "s"], "takes no steer"),
+    ],
+)
+def test_bad_input_says_what_to_give(options: list[str], says: str) -> None:
+    refused = run("chat", "m", *options)
+    assert (refused.exit_code, says in refused.output) == (2, True), refused.output
+
+
+def test_the_sentences_are_chinese_where_they_are_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEGUE_LANGUAGE", "zh")
+    assert "下次运行于" in run("chat", "几点了", "--at", "18:00").stdout
+    assert "下次运行" in run("schedules").stdout

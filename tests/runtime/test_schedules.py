@@ -1,0 +1,229 @@
+"""Messages for later: each run once, by whichever process is there, whatever becomes of the others."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import segue
+from segue.app import App
+from segue.core.agents import Agent
+from segue.core.errors import InvalidMessage, UnknownAgent
+from segue.core.records import Task
+from segue.core.schedules import RunTaken, ScheduledRun, UnknownSchedule
+from segue.runtime.start import Request
+from tests.fakes import ScriptedChatModel, answer, call_tool
+
+DAY = 86_400.0
+BEGIN = datetime(2027, 1, 1, 12, tzinfo=UTC).timestamp()
+
+
+class Clock:
+    """The time that schedules go by."""
+
+    def __init__(self) -> None:
+        self.now = BEGIN
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@segue.tool(needs_approval=True)
+def pay(amount: int) -> str:
+    """Pay an amount."""
+    return f"paid {amount}"
+
+
+def open_app(path: Path, clock: Callable[[], float], *script: Any) -> Any:
+    model = ScriptedChatModel([*script])
+    agent = Agent(agent_id="a", model=model, tools=(pay,), mode="react")
+    return segue.open(path, agents=[agent], clock=clock)
+
+
+async def ended(app: App, count: int) -> list[Task]:
+    """The tasks, oldest first, once so many have stopped."""
+    for _ in range(500):
+        tasks = [task for task in reversed(await app.tasks.list()) if task.status in ("done", "waiting")]
+        if len(tasks) >= count:
+            return tasks
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{len(await app.tasks.list())} tasks")
+
+
+async def test_a_message_is_sent_at_its_moment_and_once(database: Path, clock: Clock) -> None:
+    async with open_app(database, clock, answer("Good morning.")) as app:
+        made = await app.start("Say hello.", at=BEGIN + 60, session_id="s", agent="a")
+        assert (made["next_run"], made["session_id"], made["active"]) == (BEGIN + 60, "s", True)
+        await app.schedules.run_due()
+        assert await app.tasks.list() == []
+        clock.now += 61
+        await app.schedules.run_due()
+        (task,) = await ended(app, 1)
+        assert (task.message, task.thread_id, (task.result or {})["answer"]) == ("Say hello.", "s", "Good morning.")
+        clock.now += DAY
+        await app.schedules.run_due()
+        assert len(await app.tasks.list()) == 1
+        after = (await app.schedules.get(made["schedule_id"])).json()
+        assert (after["active"], after["next_run"], after["last_task"]) == (False, None, task.task_id)
+
+
+async def test_a_month_of_mornings_is_simulated_in_seconds(database: Path, clock: Clock) -> None:
+    async with open_app(database, clock, *[answer(str(n)) for n in range(31)]) as app:
+        await app.start("The weather?", every="0 9 * * *", timezone="Asia/Shanghai", agent="a", mode="direct")
+        for day in range(31):
+            clock.now = BEGIN + (day + 1) * DAY
+            await app.schedules.run_due()
+            await ended(app, day + 1)
+        tasks = await ended(app, 31)
+        assert len(tasks) == 31 == len({task.thread_id for task in tasks})
+        assert tasks[0].thread_id.endswith("-20270102T010000"), "09:00 in Shanghai is 01:00 UTC"
+
+
+@pytest.mark.parametrize(("missed", "runs"), [("once", 1), ("skip", 0), ("all", 3)])
+async def test_runs_that_no_process_was_there_for(database: Path, clock: Clock, missed: Any, runs: int) -> None:
+    async with open_app(database, clock) as app:
+        made = await app.start("m", every="0 9 * * *", timezone="UTC", missed=missed, agent="a", mode="direct")
+    clock.now += 3 * DAY
+    async with open_app(database, clock, *[answer("x")] * runs) as app:
+        for run in range(3):
+            await app.schedules.run_due()
+            await ended(app, min(run + 1, runs))
+        assert len(await app.tasks.list()) == runs
+        now = await app.schedules.get(made["schedule_id"])
+        assert now.due == datetime(2027, 1, 5, 9, tzinfo=UTC).timestamp()
+        assert now.problem == ("no process was there" if missed == "skip" else None)
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue"])
+async def test_a_run_while_the_last_one_is_unfinished(database: Path, clock: Clock, overlap: Any) -> None:
+    async with open_app(database, clock, call_tool(("pay", {"amount": 1})), answer("one"), answer("two")) as app:
+        made = await app.start("m", every="0 9 * * *", timezone="UTC", overlap=overlap, session_id="s", agent="a")
+        clock.now += DAY
+        await app.schedules.run_due()
+        (first,) = await ended(app, 1)
+        assert first.status == "waiting"
+        clock.now += DAY
+        await app.schedules.run_due()
+        assert len(await app.tasks.list()) == 1
+        await app.answer(first.task_id, "approve")
+        clock.now += 6
+        await app.schedules.run_due()
+        tasks = await ended(app, 1 if overlap == "skip" else 2)
+        assert len(tasks) == (1 if overlap == "skip" else 2)
+        problem = (await app.schedules.get(made["schedule_id"])).problem
+        assert problem == ("the last run is unfinished" if overlap == "skip" else None)
+
+
+async def test_a_busy_session_is_waited_for(database: Path, clock: Clock) -> None:
+    async with open_app(database, clock, call_tool(("pay", {"amount": 1})), answer("one"), answer("two")) as app:
+        asked = await app.ask("pay", session_id="s", agent="a")
+        await app.start("m", every="0 9 * * *", timezone="UTC", session_id="s", agent="a")
+        clock.now += DAY
+        await app.schedules.run_due()
+        assert len(await app.tasks.list()) == 1, "its session has a task that waits for a person"
+        await app.answer(asked["task_id"], "approve")
+        clock.now += 6
+        await app.schedules.run_due()
+        assert [task.message for task in await ended(app, 2)] == ["pay", "m"]
+
+
+async def test_of_many_apps_one_starts_a_run(database: Path, clock: Clock) -> None:
+    async with open_app(database, clock, answer("1")) as one, open_app(database, clock, answer("1")) as two:
+        await one.start("m", at=BEGIN + 1, agent="a", mode="direct")
+        clock.now += 2
+        await asyncio.gather(*(app.schedules.run_due() for app in (one, two) for _ in range(5)))
+        await ended(one, 1)
+        assert len(await one.tasks.list()) == 1
+
+
+async def test_a_run_that_was_taken_stores_no_task(database: Path, clock: Clock) -> None:
+    async with open_app(database, clock) as app:
+        made = await app.schedules.create("m", {"at": BEGIN + 1, "agent": "a", "mode": "direct"})
+        await app.schedules.pause(made.schedule_id)
+        with pytest.raises(RunTaken):
+            await app.tasks.start(
+                replace(Request.of("m", {"agent": "a"}), run=ScheduledRun(made.schedule_id, BEGIN + 1, None))
+            )
+        assert await app.tasks.list() == []
+
+
+async def test_the_poller_runs_what_is_due_by_itself(database: Path, clock: Clock) -> None:
+    async with open_app(database, clock, answer("later")) as app:
+        await app.start("m", at=BEGIN + 0.2, agent="a", mode="direct")
+        clock.now += 1
+        assert [task.message for task in await ended(app, 1)] == ["m"]
+
+
+async def test_an_agent_that_is_not_here_leaves_its_runs_to_others(database: Path, clock: Clock) -> None:
+    async with open_app(database, clock) as app:
+        await app.start("m", at=BEGIN + 1, agent="a", mode="direct")
+    clock.now += 2
+    async with segue.open(database, clock=clock) as other:
+        await other.schedules.run_due()
+        assert await other.tasks.list() == []
+    async with open_app(database, clock, answer("x")) as app:
+        await app.schedules.run_due()
+        await ended(app, 1)
+
+
+async def test_a_run_that_cannot_start_says_why_and_is_tried_again(database: Path, clock: Clock) -> None:
+    async with open_app(database, clock, answer("x")) as app:
+        made = await app.schedules.create("m", {"at": BEGIN + 1, "agent": "a", "mode": "direct"})
+        app.register(Agent(agent_id="a", model="nobody:m", mode="direct"))
+        clock.now += 2
+        await app.schedules.run_due()
+        assert "is not known" in str((await app.schedules.get(made.schedule_id)).problem)
+        app.register(Agent(agent_id="a", model=ScriptedChatModel([answer("x")]), mode="direct"))
+        clock.now += 61
+        await app.schedules.run_due()
+        await ended(app, 1)
+        assert (await app.schedules.get(made.schedule_id)).problem is None
+
+
+async def test_schedules_are_paused_resumed_and_deleted(database: Path, clock: Clock) -> None:
+    async with open_app(database, clock, answer("x")) as app:
+        made = await app.schedules.create(
+            "m", {"every": "0 9 * * *", "timezone": "UTC", "agent": "a", "mode": "direct"}
+        )
+        once = await app.schedules.create("m", {"at": BEGIN + 5, "agent": "a"})
+        assert [each.schedule_id for each in await app.schedules.list()] == [once.schedule_id, made.schedule_id]
+        for each in (made, once):
+            await app.schedules.pause(each.schedule_id)
+        clock.now += 2 * DAY
+        await app.schedules.run_due()
+        assert await app.tasks.list() == []
+        resumed = await app.schedules.resume(made.schedule_id)
+        assert resumed.due == datetime(2027, 1, 4, 9, tzinfo=UTC).timestamp()
+        with pytest.raises(InvalidMessage, match="has no run to come"):
+            await app.schedules.resume(once.schedule_id)
+        await app.schedules.delete(made.schedule_id)
+        with pytest.raises(UnknownSchedule):
+            await app.schedules.delete(made.schedule_id)
+
+
+async def test_what_cannot_be_sent_is_refused_when_it_is_stored(database: Path, clock: Clock) -> None:
+    async with open_app(database, clock) as app:
+        with pytest.raises(InvalidMessage, match="The message is empty"):
+            await app.start(" ", at="18:00", agent="a")
+        with pytest.raises(InvalidMessage, match="takes no steer"):
+            await app.start("m", at="18:00", agent="a", steer=True)
+        with pytest.raises(InvalidMessage, match="has passed"):
+            await app.start("m", at=BEGIN - 1, agent="a")
+        with pytest.raises(UnknownAgent):
+            await app.start("m", every="0 9 * * *", agent="nobody")
+        assert await app.schedules.list() == []
+
+
+async def test_an_idempotency_key_makes_one_schedule(database: Path, clock: Clock) -> None:
+    async with open_app(database, clock) as app:
+        made = [await app.start("m", at=BEGIN + 9, agent="a", idempotency_key="k") for _ in range(2)]
+        assert made[0] == made[1] and len(await app.schedules.list()) == 1
