@@ -29,11 +29,11 @@ TOOLS = ("async-20", "sync-1000", "sync-20")
 TOOL_ROUNDS = {3: 10, 10: 4, 100: 1}
 STORING = ("openai-agents + SQLite", PEER, WHOLE)
 """Who holds the long conversation."""
-LONG = {BARE: (200, 1_000), **dict.fromkeys(SEGUE, (200, 1_000))}
+LONG = dict.fromkeys(SEGUE, (200, 1_000))
 """Calls of the longest tasks; of the other peers 200, since their cost a call grows with the number."""
 AT_ONCE, CROWDS = 200, 2
-TURNS = {PEER: (500,), "openai-agents + SQLite": (500,), "Segue native": (500, 5_000)}
-"""The turns of a long session that are measured, of the peers that store one."""
+TURNS = {PEER: (200,), "openai-agents + SQLite": (200,), "Segue native": (200, 500, 5_000)}
+"""The turns of a long session that are measured, of the peers that store one: what a turn of the others costs grows."""
 PROMPT_CALLS = 20
 STARTED = (*list(PEERS)[:4], *STARTS)
 QUICK = {0: 3, 3: 3, 10: 1}
