@@ -80,6 +80,10 @@ class Connection(Protocol):
         """Tell every process, once this transaction is committed, that a task changed or has new events."""
         ...
 
+    def lock(self, what: str) -> None:
+        """Let every other transaction that locks the same wait for the end of this one."""
+        ...
+
     def now(self) -> float:
         """Unix time in seconds, by the one clock that leases expire by."""
         ...

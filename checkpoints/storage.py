@@ -18,6 +18,7 @@ from .tables.request_keys import RequestKeys
 from .tables.schedules import Schedules
 from .tables.search import Search
 from .tables.shares import Shares
+from .tables.spend import Spend
 from .tables.tasks import Tasks, conversation_of
 from .tables.thread_list import ThreadList
 from .tables.webhooks import Webhooks
@@ -56,6 +57,7 @@ class Storage:
         self.webhooks = Webhooks(database)
         self.shares = Shares(database)
         self.schedules = Schedules(database)
+        self.spend = Spend(database)
         self.sessions = Threads(backend)
         self.threads = ThreadList(database)
         self.search = Search(database)

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from segue.core.agents import Agent, Budget, McpServer, OAuth, Prices, RemoteAgent
+from segue.core.spend import SpendLimits
 from segue.server.settings import ServerSettings
 
 from .events import type_name
@@ -33,7 +34,9 @@ def field_texts(kind: type) -> dict[str, str]:
 
 
 def describe_fields(kind: type) -> str:
-    texts, types = field_texts(kind), get_type_hints(kind)
+    own = [each for each in reversed(kind.__mro__) if each.__module__.startswith("segue.")]
+    texts = {name: text for each in own for name, text in field_texts(each).items()}
+    types = get_type_hints(kind)
     rows = [
         (code(name), code(type_name(types[name])), default, texts.get(name, "")) for name, default in _defaults(kind)
     ]
@@ -79,6 +82,10 @@ def describe_remote_agent() -> str:
 
 def describe_oauth() -> str:
     return describe_fields(OAuth)
+
+
+def describe_spend() -> str:
+    return describe_fields(SpendLimits)
 
 
 def describe_settings() -> str:

@@ -18,6 +18,7 @@ from .fields import (
     describe_prices,
     describe_remote_agent,
     describe_settings,
+    describe_spend,
 )
 from .routes import describe_routes, describe_schemas, describe_statuses
 
@@ -36,6 +37,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "routes": describe_routes,
     "schemas": describe_schemas,
     "settings": describe_settings,
+    "spend": describe_spend,
     "statuses": describe_statuses,
 }
 """What takes the place of a page's `<!-- generated: name -->`, with all that is up to an `<!-- end of name -->`."""

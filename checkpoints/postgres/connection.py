@@ -110,6 +110,9 @@ class PostgresConnection:
             RawCursor(self.raw).execute(_NOTIFY, (channels, [*sent, *self.notices]))
             self.notices.clear()
 
+    def lock(self, what: str) -> None:
+        self.execute("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (what,))
+
     def now(self) -> float:
         row = self.raw.execute(_NOW).fetchone()
         return float(row[0]) if row else 0.0

@@ -285,6 +285,8 @@ class Threads:
                 "webhooks",
                 "branches",
                 "shares",
+                "spend",
+                "spend_calls",
             ):
                 _delete_from(connection, table, thread_id)
 

@@ -191,6 +191,35 @@ _TABLES = (
         attachment TEXT NOT NULL,
         created_at DOUBLE PRECISION NOT NULL
     )""",
+    # What model calls used that have a limit together, in tokens and billionths of a US dollar, and the limits that a
+    # person raised. `scope` is a digest of kind, name, tenant and day; those of a task or session go with their thread.
+    """CREATE TABLE spend (
+        scope {key} PRIMARY KEY,
+        kind {key} NOT NULL,
+        name {key} NOT NULL,
+        tenant {key} NOT NULL,
+        day {key} NOT NULL,
+        thread_id {key} NOT NULL,
+        tokens BIGINT NOT NULL,
+        cost BIGINT NOT NULL,
+        raised_tokens BIGINT,
+        raised_cost BIGINT
+    ){clustered}""",
+    "CREATE INDEX spend_of_kind ON spend (kind, tenant, day, cost)",
+    "CREATE INDEX spend_of_thread ON spend (thread_id) WHERE thread_id <> ''",
+    # The calls whose use is estimated: those that are made now, were interrupted, or that no endpoint counted.
+    """CREATE TABLE spend_calls (
+        call_id {key} PRIMARY KEY,
+        thread_id {key} NOT NULL,
+        task_id {key} NOT NULL,
+        user_id {key} NOT NULL,
+        agent_id {key} NOT NULL,
+        model TEXT NOT NULL,
+        created_at DOUBLE PRECISION NOT NULL,
+        tokens BIGINT NOT NULL,
+        cost BIGINT NOT NULL
+    ){clustered}""",
+    "CREATE INDEX spend_calls_by_time ON spend_calls (created_at)",
 )
 
 

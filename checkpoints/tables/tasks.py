@@ -100,7 +100,7 @@ _LIST = """
 """
 # The tasks of a conversation's bot are left out, unless they are asked for: the conversation counts what they used.
 _USAGES = f"""
-    SELECT agent_id, model, created_at, result {_OF}
+    SELECT agent_id, user_id, model, created_at, result {_OF}
         AND copy_of IS NULL AND created_at >= :begun
         AND (CAST(:thread_id AS TEXT) IS NOT NULL
             OR NOT EXISTS (SELECT 1 FROM tasks AS talk WHERE talk.bot_session = tasks.thread_id))

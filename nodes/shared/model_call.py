@@ -37,6 +37,7 @@ from .attached_files import with_files
 from .context import NodeContext
 from .live_reply import Listener, LiveReply
 from .prompt_budget import as_json
+from .spend_limit import reserve
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ async def ask_model(
 ) -> CompletedCall:
     """Make one call; the listener gets each piece as it arrives, and waits and restarts become events in a language.
 
+    Where a limit of spending leaves no room for it, the graph is interrupted until a person raises the limit.
+
     A reply that exceeds the agent's budget is truncated, with the finish_reason `length`. Where a pause is requested,
     no further attempt is made: the node runs again when the task is resumed.
 
@@ -66,6 +69,7 @@ async def ask_model(
         ModelError: the call failed for good.
     """
     request = await with_files(work, as_asked(work, request))
+    reserved = await reserve(work, request, ids["task_id"], language)
     started, received, live = time.monotonic(), _Received(), LiveReply(work, ids, language)
     listener = listen(live)
     try:
@@ -75,9 +79,15 @@ async def ask_model(
         if not limit.expired():
             raise
         reply = received.truncated()
+    except Exception:
+        if reserved and received.is_empty:
+            reserved.release()
+        raise
     finally:
         listener.end()
         live.end()
+    if reserved:
+        await reserved.settle(reply, received.thoughts)
     return _counted(work, request, reply, "".join(received.thoughts), live, usage, time.monotonic() - started)
 
 
@@ -108,6 +118,10 @@ class _Received:
     def exceeds(self, budget: Budget) -> bool:
         return self.chars > budget.reply_chars or self.reasoning > budget.reasoning_chars
 
+    @property
+    def is_empty(self) -> bool:
+        return not (self.chars or self.reasoning)
+
     def truncated(self) -> ModelReply:
         return ModelReply(text="".join(self.text), finish_reason="length")
 
@@ -129,8 +143,8 @@ async def _reply(
                 case Retry():
                     live.restart()
                     listener.restart()
-                    if work.services.pausing():
-                        interrupt({"kind": PAUSE})
+                    while work.services.pausing():
+                        interrupt({"kind": PAUSE})  # returns only answers to questions before this call
                     _emit_retry(work, piece, live)
                 case ModelReply():
                     return piece

@@ -17,6 +17,7 @@ from .core.environment import is_server, whole_number
 from .core.errors import ConfigurationError, DatabaseUnavailable, DatabaseUnreachable, InsideEventLoop
 from .core.flows import FlowConfig
 from .core.result import Result
+from .core.spend import SpendLimits, spend_limits
 from .core.timeline import Retention
 from .graphs.chat import MODES
 from .memory.folder import MemoryFolder, root_of
@@ -51,6 +52,7 @@ async def open_app(
     registry: Registry | None = None,
     dispatch: str | None = None,
     clock: Callable[[], float] = time.time,
+    spend: SpendLimits | Mapping[str, Any] | None = None,
 ) -> App:
     """As `open`, for a caller that ends with `App.close`; `registry` is one of its own."""
     registry = Registry() if registry is None else registry
@@ -59,6 +61,7 @@ async def open_app(
     for agent in _listed(agents):
         registry.register(agent)
     graphs = {**MODES, **mode_graphs(modes or {})}
+    registry.spend = None if spend is None else spend_limits(spend)
     registry.flows = {name: flow for name, flow in (modes or {}).items() if isinstance(flow, FlowConfig)}
     most = whole_number(os.environ, "SEGUE_MAX_RUNNING", MAX_RUNNING) if max_running is None else max_running
     capacity = Capacity(most, MAX_QUEUED if max_queued is None else max_queued)
@@ -156,6 +159,7 @@ def open(
     retention: Retention | str | int | None = None,
     dispatch: str | None = None,
     clock: Callable[[], float] = time.time,
+    spend: SpendLimits | Mapping[str, Any] | None = None,
 ) -> Opening:
     """Open the database at `path` and give the app over it.
 
@@ -172,13 +176,24 @@ def open(
     snapshots every hour, as `App.prune` does; without it all are kept. `dispatch` (SEGUE_DISPATCH) says who runs the
     tasks: with "auto" a worker if one is there that has the agent, else this process; with "always" a worker, even if
     they have to wait for one; with "never" this process. By `clock`, in Unix seconds, schedules and waits are due.
+    `spend` limits what model calls may use, such as {"per_task": 0.5, "per_day": 20} in US dollars: see `SpendLimits`.
 
     Raises:
         DatabaseUnavailable, DatabaseTooNew, ConfigurationError: saying what to do.
     """
     return Opening(
         lambda: open_app(
-            path, agents, modes, max_running, max_queued, memory, embeddings, retention, dispatch=dispatch, clock=clock
+            path,
+            agents,
+            modes,
+            max_running,
+            max_queued,
+            memory,
+            embeddings,
+            retention,
+            dispatch=dispatch,
+            clock=clock,
+            spend=spend,
         )
     )
 

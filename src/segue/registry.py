@@ -24,6 +24,7 @@ from .core.participants import REGISTERED
 from .core.plan import NO_TOOL
 from .core.prompt_size import tokens
 from .core.records import OnUpgrade, Task
+from .core.spend import SpendLimits
 from .core.tools import Tool
 from .memory.files import TransientMemory
 from .models.build import accepted_kinds, build_model, chosen_model, kind_of
@@ -148,6 +149,8 @@ class Registry(Mapping[str, Agent]):
         """The path of the file that the agents come from, for their tasks to remember; empty where there is none."""
         self.default_agent = ""
         """The agent of a message that names none; empty: the first one."""
+        self.spend: SpendLimits | None = None
+        """The limits of what model calls may use, if there are any."""
         self.flows: Mapping[str, FlowConfig] = {}
         """The flows that are modes, by name."""
         self._executors: dict[str, Executor] = {}

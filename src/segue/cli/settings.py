@@ -16,6 +16,7 @@ from ..prompts.language import Language, language_named, language_of
 if TYPE_CHECKING:
     from ..app import App
     from ..core.agents import Agent
+    from ..core.spend import SpendLimits
 
 DEFAULT_DATABASE = "segue.db"
 
@@ -83,6 +84,16 @@ class Settings:
             return {}
         return {**load_modes(self.agents_file), **load_flows(self.agents_file)}
 
+    def spend(self) -> "SpendLimits | None":
+        """Read the limits of the agents file.
+
+        Raises:
+            ConfigurationError: naming the file and what is wrong.
+        """
+        from ..core.spend import load_spend
+
+        return load_spend(self.agents_file) if self.agents_file else None
+
     def chosen_agent(self) -> str:
         """The agent that was asked for, else the first one of the agents file, else the default one's empty name."""
         if self.agent or not self.agents_file:
@@ -108,7 +119,8 @@ class Settings:
         """
         from ..entry import open as open_app
 
-        opening = open_app(self.database, agents=self.agents(), modes=self.modes(), max_running=max_running)
+        configured: dict[str, Any] = {"agents": self.agents(), "modes": self.modes(), "spend": self.spend()}
+        opening = open_app(self.database, max_running=max_running, **configured)
         async with opening.when_reachable() if serving else opening as app:
             app.agents.agents_file = self.agents_path
             yield app

@@ -395,8 +395,8 @@ def read_file(file: Path) -> dict[str, Any]:
     """
     try:
         whole = tomllib.loads(file.read_text(encoding="utf-8"))
-        if unknown := whole.keys() - {"agent", "older", "modes", "flows", "production", "refuse_hosts"}:
-            may = "older, production, refuse_hosts, [[agent]], [modes] and [flows]"
+        if unknown := whole.keys() - {"agent", "older", "modes", "flows", "spend", "production", "refuse_hosts"}:
+            may = "older, production, refuse_hosts, [[agent]], [modes], [flows] and [spend]"
             raise ConfigurationError(
                 "The agents file {file} has '{unknown}'; it may have {may}.", file=file, unknown=min(unknown), may=may
             )

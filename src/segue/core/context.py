@@ -20,6 +20,7 @@ from .participants import Participants
 from .prompt_size import Renderings, SentPrompts
 from .provenance import SourceKind
 from .reply_options import ReplyOptions
+from .spend import Spending
 from .tools import Ledger, Tool
 
 
@@ -217,6 +218,8 @@ class Services:
     """Those that the task's client carries out."""
     reply_options: ReplyOptions = field(default_factory=ReplyOptions)
     """What the task's message asks of its reply."""
+    spending: Spending | None = None
+    """The limits of what its model calls may use; None: there are none."""
     prompts: SentPrompts = field(default_factory=SentPrompts)
     """The last prompts of this run."""
     renderings: Renderings = field(default_factory=Renderings)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from .attachments import PARTS, attached
 from .models import ModelRequest
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class SentPrompts:
 
     def add(self, request: ModelRequest) -> PromptSize:
         """Measure a prompt, a line for each message, beside the last one for its purpose."""
-        beside = [tool["function"] for tool in request.tools] if request.native else request.schema
+        beside = _beside(request)
         texts = [f"{_text(message)}\n" for message in request.messages]
         before, self._last[request.purpose] = self._last.get(request.purpose, []), texts
         shared = min(_shared(before, texts), _chars(before), _chars(texts))
@@ -73,7 +74,25 @@ def common_prefix(first: str, second: str) -> int:
 def tokens(text: str) -> int:
     """A rough count that errs high: one a wide character, one for three others."""
     wide = 0 if text.isascii() else sum(map(len, _WIDE.findall(text)))
-    return wide + (len(text) - wide + 2) // 3
+    return wide + plain_tokens(len(text) - wide)
+
+
+def plain_tokens(chars: int) -> int:
+    """A rough count of the tokens of so many characters, none of them wide."""
+    return (chars + 2) // 3
+
+
+def prompt_tokens(request: ModelRequest) -> int:
+    """A rough count of a prompt's tokens, with its tools or its schema and the files that are sent as parts."""
+    messages = sum(tokens(_text(message)) for message in request.messages)
+    files = sum(file.tokens for message in request.messages for file in attached(message, PARTS))
+    beside = _beside(request)
+    return messages + files + (tokens(_json(beside)) if beside else 0)
+
+
+def _beside(request: ModelRequest) -> Any:
+    """The tools or the schema that are sent with the messages."""
+    return [tool["function"] for tool in request.tools] if request.native else request.schema
 
 
 S = TypeVar("S")

@@ -14,6 +14,7 @@ ANSWER_FORMS: Mapping[str, str] = {
     "approval": '{"verdicts": [{"index": 0, "verdict": "approve" | "edit" | "reject"}]}, or "approve" or "reject"',
     "question": '{"answer": "…"}, or {"manual_finish": true}',
     "utterance": '{"answer": "…"}',
+    "spend": '{"limit": 5.0}, or "cancel"',
 }
 """How each kind of question is answered."""
 API_CALL = "api_call"

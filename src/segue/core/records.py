@@ -317,10 +317,9 @@ class Share(Record, Public):
 
 @dataclass(frozen=True, kw_only=True)
 class WaitingTask(Public):
-    """A task that waits for a person: what it asks, since when, and the form of an answer.
+    """A task that waits for a person: what it asks (approval, question, utterance or spend), and the form of an answer.
 
-    `kind` is approval, question or utterance; `problem` says what was wrong with the last answer, or why the question
-    cannot be read. `interrupt_id` is the question's id.
+    `problem` is why the question cannot be read or the last answer was refused, `limit` what is used of one.
     """
 
     task_id: str
@@ -335,6 +334,7 @@ class WaitingTask(Public):
     answer: str
     problem: str = ""
     interrupt_id: str = ""
+    limit: Json | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

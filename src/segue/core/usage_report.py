@@ -1,16 +1,16 @@
-"""What many tasks used, by day, agent and model."""
+"""What many tasks used, by day, agent, user and model."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date, datetime, time, timedelta, tzinfo
 from functools import cached_property
 from itertools import groupby
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from .records import Json, Moment, Public, Record
+from .records import Count, Json, Moment, Public, Record
 from .row_validators import STORED_AS_JSON
 from .usage import Usage, add_usages
 
@@ -33,6 +33,7 @@ class TaskUsage(Record):
     """A task, as far as its use is concerned; its `result` is None until it ends."""
 
     agent_id: str = ""
+    user_id: str = ""
     model: str = ""
     created_at: Moment = 0.0
     result: Annotated[Json | None, STORED_AS_JSON] = None
@@ -53,12 +54,28 @@ class TaskUsage(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EstimatedUsage(Record):
+    """A model call that no task's result counts, or not in full; `cost` is in billionths of a US dollar."""
+
+    row_name = "model call"
+    is_recoverable = False
+
+    user_id: str
+    agent_id: str
+    model: str
+    created_at: Moment
+    tokens: Count
+    cost: Count
+
+
+@dataclass(frozen=True, kw_only=True)
 class UsageTotal(Public):
     """What tasks used together.
 
     `cost` is None where that of a task is not known: `unpriced` counts these. `known_costs` are what the others cost,
     by currency. `unfinished` tasks have not ended, so that neither their tokens nor their cost is known. `uncounted`
-    ones called models that reported no tokens.
+    ones called models that reported no tokens. `estimated` calls are those whose use counts for limits and is not
+    known: they were interrupted, or their endpoint counts no tokens; their tokens and cost are in none of the others.
     """
 
     tasks: int = 0
@@ -71,9 +88,13 @@ class UsageTotal(Public):
     cost: float | None = 0.0
     currency: str = ""
     known_costs: dict[str, float] = field(default_factory=dict)
+    estimated: int = 0
+    estimated_tokens: int = 0
+    estimated_cost: float = 0.0
+    """US dollars."""
 
     @classmethod
-    def of(cls, tasks: Iterable[TaskUsage]) -> "UsageTotal":
+    def of(cls, tasks: Iterable[TaskUsage], estimates: Sequence[EstimatedUsage] = ()) -> "UsageTotal":
         every = [task.usage for task in tasks]
         ended = [usage for usage in every if usage is not None]
         priced = [usage for usage in ended if not usage or usage.get("cost") is not None]
@@ -90,27 +111,57 @@ class UsageTotal(Public):
             cost=None if unpriced else total.get("cost", 0.0),
             currency=total.get("currency", ""),
             known_costs=_by_currency(priced),
+            estimated=len(estimates),
+            estimated_tokens=sum(call.tokens for call in estimates),
+            estimated_cost=sum(call.cost for call in estimates) / 1_000_000_000,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
+class LimitUse(Public):
+    """What is used of a limit now: in US dollars or tokens, as its `unit` says.
+
+    `name` is that of the task, session, user or agent that has it, empty for all of a `day`.
+    """
+
+    limit_name: str
+    unit: str
+    name: str
+    day: str
+    limit: float
+    used: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class UsageReport:
-    """What the tasks of some days used, in all, by day (each of them, oldest first), by agent and by model."""
+    """What the tasks of some days used, in all, by day (each of them, oldest first), by agent, user and model.
+
+    `limits` are those of today, or of no day, with what is used of them.
+    """
 
     since: date
     until: date
     total: UsageTotal
     by_day: dict[str, UsageTotal]
     by_agent: dict[str, UsageTotal]
+    by_user: dict[str, UsageTotal]
     by_model: dict[str, UsageTotal]
+    limits: Sequence[LimitUse] = ()
+
+    def by(self, kind: str) -> dict[str, UsageTotal]:
+        """The totals by day, agent, user or model."""
+        return {"day": self.by_day, "agent": self.by_agent, "user": self.by_user, "model": self.by_model}[kind]
 
     def json(self) -> Json:
-        """The public form: each total beside the `day`, `agent` or `model` that it is of."""
-        parts = {"day": self.by_day, "agent": self.by_agent, "model": self.by_model}
+        """The public form: each total beside the `day`, `agent`, `user` or `model` that it is of."""
         listed = {
-            f"by_{kind}": [{kind: name} | asdict(of) for name, of in part.items()] for kind, part in parts.items()
+            f"by_{kind}": [{kind: name} | asdict(of) for name, of in self.by(kind).items()] for kind in REPORTED_BY
         }
-        return {"since": str(self.since), "until": str(self.until), "total": asdict(self.total), **listed}
+        head = {"since": str(self.since), "until": str(self.until), "total": asdict(self.total)}
+        return {**head, **listed, "limits": [limit.json() for limit in self.limits]}
+
+
+REPORTED_BY = ("day", "agent", "user", "model")
 
 
 @dataclass(frozen=True)
@@ -134,26 +185,53 @@ class Period:
         """Unix seconds of its beginning."""
         return datetime.combine(self.first, time.min, self.zone).timestamp()
 
-    def report(self, tasks: Sequence[TaskUsage]) -> UsageReport:
-        """What those of the tasks that began in the period used."""
-        tasks = [task for task in tasks if task.created_at >= self.since]  # one whose moment is damaged has 0
+    def report(
+        self, tasks: Sequence[TaskUsage], estimates: Sequence[EstimatedUsage] = (), limits: Sequence[LimitUse] = ()
+    ) -> UsageReport:
+        """What the tasks used that began in the period, and the estimated calls that were made in it."""
+        used = _Used(
+            [task for task in tasks if task.created_at >= self.since],  # one whose moment is damaged has 0
+            [call for call in estimates if call.created_at >= self.since],
+        )
 
-        def day_of(task: TaskUsage) -> str:
-            return str(datetime.fromtimestamp(task.created_at, self.zone).date())
+        def day_of(each: TaskUsage | EstimatedUsage) -> str:
+            return str(datetime.fromtimestamp(each.created_at, self.zone).date())
 
         days = dict.fromkeys((str(self.first + timedelta(days=n)) for n in range(self.days)), UsageTotal())
         return UsageReport(
             since=self.first,
             until=self.today,
-            total=UsageTotal.of(tasks),
-            by_day=days | _grouped(tasks, day_of),
-            by_agent=_largest_first(_grouped(tasks, lambda task: task.agent_id)),
-            by_model=_largest_first(_grouped(tasks, lambda task: task.used_model)),
+            total=UsageTotal.of(used.tasks, used.estimates),
+            by_day=days | used.by(day_of),
+            by_agent=_largest_first(used.by(lambda each: each.agent_id)),
+            by_user=_largest_first(used.by(lambda each: each.user_id)),
+            by_model=_largest_first(used.by(_model_of)),
+            limits=limits,
         )
 
 
-def _grouped(tasks: Iterable[TaskUsage], key: Callable[[TaskUsage], str]) -> dict[str, UsageTotal]:
-    return {name: UsageTotal.of(of) for name, of in groupby(sorted(tasks, key=key), key)}
+@dataclass(frozen=True)
+class _Used:
+    tasks: Sequence[TaskUsage]
+    estimates: Sequence[EstimatedUsage]
+
+    def by(self, key: Callable[[TaskUsage | EstimatedUsage], str]) -> dict[str, UsageTotal]:
+        tasks, estimates = _grouped(self.tasks, key), _grouped(self.estimates, key)
+        return {name: UsageTotal.of(tasks.get(name, ()), estimates.get(name, ())) for name in {**tasks, **estimates}}
+
+
+def _model_of(each: TaskUsage | EstimatedUsage) -> str:
+    return each.used_model if isinstance(each, TaskUsage) else each.model
+
+
+U = TypeVar("U", TaskUsage, EstimatedUsage)
+
+
+def _grouped(used: Iterable[U], key: Callable[[Any], str]) -> dict[str, list[U]]:
+    found: dict[str, list[U]] = {}
+    for each in sorted(used, key=key):
+        found.setdefault(key(each), []).append(each)
+    return found
 
 
 def _largest_first(totals: dict[str, UsageTotal]) -> dict[str, UsageTotal]:

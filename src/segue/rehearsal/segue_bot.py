@@ -20,6 +20,7 @@ from ..core.errors import ConfigurationError, TaskError, UnknownMode
 from ..core.participants import Setting
 from ..core.question import API_CALL, PAUSE
 from ..core.records import Json, Task
+from ..core.spend import SPEND
 from ..core.task_status import ENDED, OPEN, TaskStatus
 from ..core.tools import Tool
 from ..nodes.conversation.roles import AGENT_BOT
@@ -52,6 +53,10 @@ class SegueBot:
         result = await _outside(self._next(conversation, asked))
         while result["status"] == TaskStatus.WAITING:
             question = result.get("question") or await self._app.question(result["task_id"])
+            if question["kind"] == SPEND:
+                interrupt({name: value for name, value in question.items() if name != "interrupt_id"})
+                result = await _outside(self._resume(result["task_id"]))
+                continue
             if question["kind"] != API_CALL:
                 question_ref = {"turn": conversation.turn, "task_id": result["task_id"], "id": question["interrupt_id"]}
                 text = str(question.get("question", ""))
@@ -127,6 +132,9 @@ class SegueBot:
             return {"status": task["status"], "task_id": task_id}
         if task["result"]:
             return {**task["result"], "status": task["status"], "task_id": task_id}
+        return await self._resume(task_id)
+
+    async def _resume(self, task_id: str) -> Json:
         return await self._result(await self._app.tasks.resume(task_id))
 
     async def _submit_result(self, task_id: str, question: Json, result: Json) -> Json:

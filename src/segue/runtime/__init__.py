@@ -1,7 +1,7 @@
 """Execution of tasks, between the app and the graphs.
 
 - Start and control: `start`, `control`, `upgrades`, `message_files`, `modes`
-- Run: `runner`, `run`, `lease_holder`
+- Run: `runner`, `run`, `lease_holder`, `spend`
 - Later: `schedules`, `due`
 - Several processes: `worker`, `relay`
 - Read: `tasks`, `projection`, `event_stream`, `reply_stream`

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..core.errors import (
     IllegalTransition,
     KeyUsed,
     QuestionClosed,
+    SegueError,
     TaskError,
     TaskPinned,
     ThreadBusy,
@@ -22,6 +24,7 @@ from ..core.events import Paused, Resumed
 from ..core.records import Json, KnownRequest, OnUpgrade, RequestKey, Task
 from ..core.reply_options import ReplyOptions
 from ..core.result import Result
+from ..core.spend import SPEND, Raised, read_limit
 from ..core.task_status import ACTIVE, ENDED, TaskStatus
 from ..graphs.chat import MODES
 from ..nodes.chat.select_mode import AUTO
@@ -130,11 +133,29 @@ class Control:
 
         async def resume() -> Started:
             checked = None if answer is None else await self._checked(task_id, answer, interrupt_id)
-            return await self.resume_with(
+            if checked and checked["value"] is None:
+                await self.cancel(task_id)
+                return await self._runner.tasks.get(task_id), None
+            raised = checked["value"] if checked and isinstance(checked["value"], Raised) else None
+            if checked and raised:
+                await self._runner.spend.raise_limit(raised)
+                checked = {**checked, "value": {"limit": raised.limit}}
+            started = await self.resume_with(
                 task_id, checked, model=model, wait=wait, key=key, reply_options=reply_options
             )
+            if raised:
+                await self._continue_waiting(raised.scope)
+            return started
 
         return await self.once(key, resume)
+
+    async def _continue_waiting(self, scope: str) -> None:
+        """Continue the other tasks that wait for a limit that a person just raised; one that cannot still waits."""
+        for row in await self._runner.tasks.waiting():
+            with suppress(SegueError):
+                if (await self.question(row.task_id)).get("scope") == scope:
+                    await self._refuse_bot(row)
+                    await self.resume_with(row.task_id, None)
 
     async def resume_with(
         self,
@@ -308,12 +329,9 @@ class Control:
         """The answer to a task's question in the form that is stored."""
         question = await self.open_question(task_id, interrupt_id)
         row = await self._runner.tasks.get(task_id)
-        if conversation := await unfinished_conversation(self._runner.tasks, row.thread_id):
-            raise TaskError(
-                "Task {task_id} is the bot's of a conversation: answer task {conversation} instead.",
-                task_id=task_id,
-                conversation=conversation.task_id,
-            )
+        await self._refuse_bot(row)
+        if question["kind"] == SPEND:
+            return {"interrupt_id": question["interrupt_id"], "value": read_limit(question, answer)}
         if row.offered_version:
             return {"interrupt_id": question["interrupt_id"], "value": version_answer(answer)}
         if question["kind"] != "approval":
@@ -329,6 +347,19 @@ class Control:
             check_tools(question["calls"], settled(question["calls"], value), tools, agent.agent_id)
         return {"interrupt_id": question["interrupt_id"], "value": value}
 
+    async def _refuse_bot(self, row: Task) -> None:
+        """Refuse an answer to the bot of a conversation, which asks itself.
+
+        Raises:
+            TaskError
+        """
+        if conversation := await unfinished_conversation(self._runner.tasks, row.thread_id):
+            raise TaskError(
+                "Task {task_id} is the bot's of a conversation: answer task {conversation} instead.",
+                task_id=row.task_id,
+                conversation=conversation.task_id,
+            )
+
     async def check_resumable(self, row: Task, answer: Json | None) -> None:
         """Raise TaskError for a task that cannot continue like this."""
         task_id, status = row.task_id, row.status
@@ -343,7 +374,7 @@ class Control:
                 "Task {task_id} is to be cancelled: cancel it with segue cancel {task_id}, or send a new message.",
                 task_id=task_id,
             )
-        if answer is None and status == TaskStatus.WAITING:
+        if answer is None and status == TaskStatus.WAITING and (await self.question(task_id))["kind"] != SPEND:
             raise TaskError(
                 "Task {task_id} waits for a person: answer it with segue answer {task_id}, or cancel it.",
                 task_id=task_id,

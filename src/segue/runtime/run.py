@@ -22,8 +22,8 @@ from segue.prompts.catalogue import phrase
 from ..core.agents import Agent, Budget
 from ..core.attachments import naming
 from ..core.errors import DamagedCheckpoint, SegueError, TooManyTasks
-from ..core.events import Event, PauseReason
-from ..core.question import CLIENT_CALLS, PAUSE, read_answer, read_results
+from ..core.events import ApprovalRequested, Durable, Event, PauseReason, QuestionAsked
+from ..core.question import API_CALL, CLIENT_CALLS, PAUSE, read_answer, read_results
 from ..core.records import Call, Json, Task
 from ..core.timeline import Place
 from ..core.tools import CallKey, Tool
@@ -204,6 +204,17 @@ def resume_input(state: StateSnapshot, row: Task) -> RunInput:
 def question_of(interrupts: Iterable[Interrupt]) -> Interrupt | None:
     """What a person is asked, if a graph that stopped asks anything."""
     return next((asked for asked in interrupts if asked.value != {"kind": PAUSE}), None)
+
+
+def asking_events(task_id: str, interrupt_id: str, question: Json) -> Sequence[Durable]:
+    """That a person is asked; nothing of a call that a conversation carries out."""
+    ids: dict[str, Any] = {"task_id": task_id, "interrupt_id": interrupt_id}
+    if question["kind"] == API_CALL:
+        return []
+    if "question" not in question:
+        return [ApprovalRequested(calls=question.get("calls", []), **ids)]
+    more = {name: question[name] for name in (CLIENT_CALLS, "choices") if name in question}
+    return [QuestionAsked(question=question["question"], **more, **ids)]
 
 
 def stored_answer(question: Json, answer: Any, tools: Mapping[str, Tool]) -> Any:

@@ -25,17 +25,13 @@ from ..core.errors import (
     ThreadBusy,
 )
 from ..core.events import (
-    ApprovalRequested,
     Cancelled,
-    Durable,
     ErrorRaised,
     Event,
     Paused,
     PauseReason,
-    QuestionAsked,
     Waiting,
 )
-from ..core.question import API_CALL, CLIENT_CALLS
 from ..core.records import Json, RequestKey, Task
 from ..core.reply_options import ReplyOptions
 from ..core.task_status import ACTIVE, ENDED, TaskStatus
@@ -53,6 +49,7 @@ from .run import (
     Capacity,
     Run,
     RunInput,
+    asking_events,
     cancelled_result,
     close_turn,
     initial_input,
@@ -66,6 +63,7 @@ from .run import (
     stopped,
 )
 from .said import said_in
+from .spend import SpendControl
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +98,7 @@ class Runner:
         self.leases = LeaseHolder(storage, self.notices, self._lost, self._overdue, on_takeover=self._taken_over)
         self.saver = storage.saver(self._publish, self._pause_run)
         self.graph = chat_graph(modes).copy({"checkpointer": self.saver})
+        self.spend = SpendControl(storage.spend, registry.spend)
         self._storage = storage
         self._registry = registry
         self._runs: dict[str, Run] = {}
@@ -336,12 +335,8 @@ class Runner:
             await self.move(run.row, TaskStatus.PAUSED, error=reason, events=[paused])
 
     async def _wait(self, run: Run, interrupt_id: str, question: Json) -> Json:
-        ids: dict[str, Any] = {"task_id": run.row.task_id, "interrupt_id": interrupt_id}
-        asked: Durable = ApprovalRequested(calls=question.get("calls", []), **ids)
-        if question["kind"] == "question":
-            more = {name: question[name] for name in (CLIENT_CALLS, "choices") if name in question}
-            asked = QuestionAsked(question=question["question"], **more, **ids)
-        await self.move(run.row, TaskStatus.WAITING, events=[asked] if question.get("kind") != API_CALL else [])
+        asked = asking_events(run.row.task_id, interrupt_id, question)
+        await self.move(run.row, TaskStatus.WAITING, events=asked)
         return {**stopped(run.row), "status": "waiting", "question": {**question, "interrupt_id": interrupt_id}}
 
     async def _imported(self, row: Task, error: Exception) -> SegueError | None:
@@ -422,6 +417,7 @@ class Runner:
             memory=self.memory.of(row.user_id, self._storage.sync),
             client_tools=client_tools(row.client_tools, row.reply_language),
             reply_options=ReplyOptions.of(row.reply_options),
+            spending=self.spend.of(row.thread_id, row.user_id),
         )
         names = {"agent": row.agent_id, "mode": row.mode, "user_id": row.user_id, "model": row.model}
         return AppContext.carrying(registry.for_run(services), **names, language=row.language or "")

@@ -1,10 +1,12 @@
 """The start of a task: a message with its options, what is checked before it is stored, and its typed answer."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from hashlib import sha256
 from typing import Any, Self, TypedDict, TypeVar
 
@@ -31,6 +33,7 @@ from ..core.records import NewTask, RequestKey, Session, Task
 from ..core.reply_options import ReplyOptions
 from ..core.result import Result
 from ..core.schedules import ScheduledRun
+from ..core.spend import Reached, Reservation
 from ..core.task_status import ACTIVE, ENDED, OPEN, TaskStatus
 from ..core.usage import Usage, add_usages, usage_of
 from ..nodes.conversation.init import read_config
@@ -137,17 +140,23 @@ class Request:
 T = TypeVar("T", bound=BaseModel)
 
 
+Reserve = Callable[[ModelRequest], Awaitable[Reservation | None]]
+"""Keeps room for a call where there are limits."""
+
+
 async def typed_answer(
-    model: Model, answer: str, response_model: type[T], prices: Prices | None = None
+    model: Model, answer: str, response_model: type[T], prices: Prices | None, reserve: Reserve
 ) -> tuple[T, Sequence[Usage]]:
-    """The answer as an object, and what each call for it used; errors as `extract`."""
+    """The answer as an object, and what each call for it used; errors as `extract` and `reserve`."""
     usages: list[Usage] = []
 
     async def ask(request: ModelRequest) -> ModelReply:
-        reply = ModelReply(text="")
+        room, reply = await reserve(request), ModelReply(text="")
         async for piece in model.stream(request):
             if isinstance(piece, ModelReply):
                 reply = piece
+        if room:
+            await room.settle(reply)
         usages.append(usage_of(reply, prices, model))
         return reply
 
@@ -209,7 +218,7 @@ class Starter:
         agent = self._registry.agent(request.agent or (beginning.chosen.agent_id if beginning.chosen else ""))
         mode = self._mode(request, agent, beginning)
         self._registry.language(request.language)
-        self._check(request, agent, session_id or self._ids.thread())
+        await self._check(request, agent, session_id or self._ids.thread())
         request.reply_options.check(agent.agent_id, agent.protocol, mode, ())
         return agent
 
@@ -227,7 +236,7 @@ class Starter:
         agent = self._registry.agent(request.agent or chosen.agent_id)
         mode, language = unlisted or self._mode(request, agent, beginning), self._registry.language(request.language)
         asked = language if unlisted and request.language else None  # a conversation's own, before its bot's agent's
-        self._check(request, agent, thread_id)
+        await self._check(request, agent, thread_id)
         _refuse_bot_session(request, beginning)
         files = await self._read_files(request, agent)
         await self._registry.prepare(agent)
@@ -280,8 +289,28 @@ class Starter:
             return result
         agent = self._registry.agent(row.agent_id)
         model = self._registry.model_for(agent, row.model)
-        made, usages = await typed_answer(model, result["answer"], response_model, agent.prices)
+        reserve = partial(self._reserve, row, agent, model)
+        made, usages = await typed_answer(model, result["answer"], response_model, agent.prices, reserve)
         return Result({**result, "object": made, "usage": add_usages([result["usage"], *usages])})
+
+    async def _reserve(self, row: Task, agent: Agent, model: Model, request: ModelRequest) -> Reservation | None:
+        """Keep room for a call after the task's end, where nobody can be asked any more.
+
+        Raises:
+            TaskError: a limit leaves no room.
+        """
+        spending = self._runner.spend.of(row.thread_id, row.user_id)
+        if spending is None or not model.is_language_model:
+            return None
+        found = await spending.reserve(row.task_id, agent, model, request, time.time())
+        if isinstance(found, Reached):
+            raise TaskError(
+                "The limit {limit} leaves no room to make an object of the answer: task {task_id} has the answer as "
+                "text. Raise the limit, then ask again.",
+                limit=found.name,
+                task_id=row.task_id,
+            )
+        return found
 
     def _mode(self, request: Request, agent: Agent, beginning: Beginning) -> str:
         mode = request.mode
@@ -290,7 +319,7 @@ class Starter:
         self.check_mode(mode)
         return mode
 
-    def _check(self, request: Request, agent: Agent, thread_id: str) -> None:
+    async def _check(self, request: Request, agent: Agent, thread_id: str) -> None:
         """Refuse what cannot run, before anything is stored."""
         message = request.message
         if not message.strip():
@@ -306,7 +335,7 @@ class Starter:
                 most=most,
             )
         check_session(thread_id)
-        self._registry.model_for(agent, request.model)
+        await self._runner.spend.check(agent, self._registry.model_for(agent, request.model), thread_id)
 
     async def _read_files(self, request: Request, agent: Agent) -> list[MessageFile]:
         """The message's files, which the model accepts."""

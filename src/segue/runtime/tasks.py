@@ -16,6 +16,7 @@ from ..core.question import ANSWER_FORMS, API_CALL, CLIENT_CALLS
 from ..core.records import Json, KnownRequest, OnUpgrade, RequestKey, StatusTally, Task, TaskTrace, WaitingTask
 from ..core.reply_options import ReplyOptions
 from ..core.result import Result
+from ..core.spend import limit_of
 from ..core.task_status import TaskStatus
 from ..core.usage import add_usages
 from ..core.usage_report import Period, UsageReport
@@ -192,6 +193,7 @@ class Tasks:
             answer=ANSWER_FORMS.get(asked["kind"], ""),
             problem=str(asked.get("problem", "")),
             interrupt_id=str(asked.get("interrupt_id", "")),
+            limit=limit_of(asked),
         )
 
     async def tally(self) -> Sequence[StatusTally]:
@@ -215,13 +217,15 @@ class Tasks:
         session_prefix: str = "",
         now: float | None = None,
     ) -> UsageReport:
-        """What the tasks that were begun in the last days used, today included: in all, by day, agent and model.
+        """What the tasks that were begun in the last days used, today included: in all, by day, agent, user and model.
 
         Days begin at midnight in `zone`, by default the local one.
         """
-        period = Period.last(days, time.time() if now is None else now, zone)
+        moment, spend = time.time() if now is None else now, self._runner.spend
+        period = Period.last(days, moment, zone)
         tasks = await self._runner.tasks.usages(agent_id, None, session_prefix, period.since)
-        return await asyncio.to_thread(period.report, tasks)
+        estimates = await spend.estimates(period.since, agent_id, session_prefix)
+        return await asyncio.to_thread(period.report, tasks, estimates, await spend.uses(session_prefix, moment))
 
     # Requests by their idempotency keys.
 

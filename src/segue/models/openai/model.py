@@ -233,7 +233,11 @@ class OpenAIModel:
             yield piece
         update_opened(self._endpoint, transport.reader.opened)
         reply = transport.reader.reply()
-        yield replace(reply, cost=await known_cost(self.chat.model_name, self._address, reply.usage))
+        yield replace(reply, cost=await self.cost(reply.usage))
+
+    async def cost(self, usage: Mapping[str, int]) -> float | None:
+        """What tokens cost in US dollars; None where that is not known."""
+        return await known_cost(self.chat.model_name, self._address, usage)
 
     def _bound(self, request: ModelRequest, capabilities: Capabilities, transport: Transport) -> Any:
         """A copy of the chat model for one attempt.

@@ -1,0 +1,392 @@
+"""Limits of what tasks spend: shared without a race, asked about, raised and cancelled."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from pydantic import BaseModel
+
+import segue
+from segue.app import App
+from segue.core.agents import Agent, Prices
+from segue.core.context import Services
+from segue.core.conversation import ConversationConfig
+from segue.core.errors import ConfigurationError, InvalidAnswer, QuestionClosed, TaskError
+from segue.core.records import Json
+from segue.core.spend import load_spend
+from segue.entry import open_app
+from segue.registry import Registry
+from segue.rehearsal import start_conversation
+from segue.rehearsal.segue_bot import attach
+from tests.fakes import FixedClock, Item, ScriptedChatModel, answer
+from tests.modes import CALLING, agent_that
+
+PRICES = Prices(input=100, output=1000)
+"""A call of 1000 and 100 tokens costs 0.2 dollars; at most, with 200 tokens of reply, a little more."""
+COST = 0.2
+ROOT = Path(__file__).parents[2]
+USAGE = {"input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100}
+
+
+def counted(item: Item) -> AIMessage:
+    """A reply whose tokens the endpoint counts."""
+    message = item if isinstance(item, AIMessage) else AIMessage(str(item))
+    return message.model_copy(update={"usage_metadata": USAGE})
+
+
+def agent(agent_id: str = "a", item: Item | None = None, **fields: Any) -> Agent:
+    """An agent that answers at once, whatever it is asked."""
+    reply = counted(answer("done") if item is None else item)
+    own = {"mode": "react", "prices": PRICES, "max_tokens": 200, "model": ScriptedChatModel(lambda _: reply)}
+    return Agent(**{"agent_id": agent_id, **own, **fields})
+
+
+def calls_of(*agents: Agent) -> int:
+    return sum(len(each.model.calls) for each in agents)
+
+
+async def rest(app: App) -> None:
+    """Wait until nothing runs."""
+    while app.tasks.running():  # noqa: ASYNC110 - there is no event for it
+        await asyncio.sleep(0.01)
+
+
+async def used(app: App) -> Mapping[str, float]:
+    """What is used of each limit, by its name and whose it is."""
+    return {f"{use.limit_name} {use.name}".strip(): use.used for use in (await app.tasks.usage_report(1)).limits}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", ["sqlite", "postgres"])
+async def test_fifty_tasks_share_a_limit_and_one_answer_continues_all(
+    at: str, database: Path, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue("postgres_url") if at == "postgres" else str(database)
+    worker = agent()
+    async with segue.open(url, agents=[worker], spend={"per_day": 2.0}) as app:
+        asking = [app.ask("go", session_id=f"s{n}", agent="a") for n in range(50)]
+        results = await asyncio.gather(*asking)
+        spent = calls_of(worker) * COST
+        assert spent <= 2.0 and (await used(app))["per_day"] == pytest.approx(spent)
+        waiting = await app.waiting()
+        assert len(waiting) == 50 - calls_of(worker) > 0 and {row["kind"] for row in waiting} == {"spend"}
+        assert {result["status"] for result in results} == {"done", "waiting"}
+        done = await app.answer(waiting[7]["task_id"], {"limit": 20})
+        assert done["status"] == "done"
+        await rest(app)
+        assert await app.waiting() == [] and calls_of(worker) == 50
+        assert (await used(app))["per_day"] == pytest.approx(50 * COST)
+
+
+async def test_apps_over_one_database_share_a_limit(database: Path) -> None:
+    agents = [agent(), agent()]
+    async with (
+        segue.open(database, agents=agents[:1], spend={"per_day": 1.0}) as one,
+        segue.open(database, agents=agents[1:], spend={"per_day": 1.0}) as other,
+    ):
+        await asyncio.gather(*(app.ask("go", agent="a") for app in (one, other) for _ in range(10)))
+        assert 0 < calls_of(*agents) * COST <= 1.0
+
+
+SCOPES: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
+    "per_session": ({"session_id": "s"}, {"session_id": "t"}),
+    "per_user_per_day": ({"user_id": "u"}, {"user_id": "v"}),
+    "per_agent_per_day": ({"agent": "a"}, {"agent": "b"}),
+}
+"""Options of messages that share a limit, and of one that has its own."""
+
+
+@pytest.mark.parametrize("name", SCOPES)
+@pytest.mark.parametrize("unit", ["", "_tokens"])
+async def test_a_limit_is_that_of_its_session_user_or_agent(database: Path, name: str, unit: str) -> None:
+    limit = {"": 0.6, "_tokens": 3300}[unit]
+    async with segue.open(database, agents=[agent(), agent("b")], spend={f"{name}{unit}": limit}) as app:
+        same, other = ({"agent": "a", **options} for options in SCOPES[name])
+        statuses = [(await app.ask("go", **same))["status"] for _ in range(2)]
+        assert statuses == ["done", "done"]
+        asked = await app.ask("go", **same)
+        assert (asked["status"], asked["question"]["limit_name"]) == ("waiting", f"{name}{unit}")
+        assert asked["question"]["used"] == pytest.approx(2 * (1100 if unit else COST))
+        assert (await app.ask("go", **other))["status"] == "done"
+
+
+async def test_a_task_has_its_limit_for_itself_and_keeps_what_a_person_made_of_it(database: Path) -> None:
+    worker = agent(item=AIMessage("", tool_calls=[{"id": "1", "name": "clock", "args": {}, "type": "tool_call"}]))
+    worker = worker.model_copy(update={"protocol": "native", "tools": ("clock",)})
+    async with segue.open(database, agents=[worker], spend={"per_task": 0.7}) as app:
+        asked = await app.ask("go", session_id="s", agent="a")
+        assert (asked["status"], calls_of(worker)) == ("waiting", 2)
+        again = await app.answer(asked["task_id"], {"limit": 1.1})
+        assert (again["status"], again["question"]["limit"], calls_of(worker)) == ("waiting", 1.1, 4)
+        other = await app.ask("go", session_id="t", agent="a")
+        assert (other["question"]["limit"], calls_of(worker)) == (0.7, 6)
+
+
+@pytest.mark.parametrize("mode", [*CALLING, "direct"])
+async def test_every_mode_asks_and_goes_on_where_it_was(database: Path, mode: str) -> None:
+    paid: list[int] = []
+
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return f"paid {amount}"
+
+    if mode == "direct":
+        given = Agent(agent_id="a", mode=mode, model=ScriptedChatModel(["done"]))
+    else:
+        given = agent_that(mode, ("pay", {"amount": 1}), tools=(pay,))
+    script = [counted(item) for item in given.model._script]
+    worker = given.model_copy(update={"model": ScriptedChatModel(script), "prices": PRICES, "max_tokens": 200})
+    async with segue.open(database, agents=[worker], spend={"per_day": 0.01}) as app:
+        result = await app.ask("go", session_id="s", agent="a")
+        asked = 0
+        while result["status"] == "waiting":
+            asked += 1
+            assert result["question"]["kind"] == "spend"
+            result = await app.answer(result["task_id"], result["question"]["choices"][0])
+        assert (result["status"], paid) == ("done", [] if mode == "direct" else [1])
+        assert asked >= 1 and (await used(app))["per_day"] == pytest.approx(len(script) * COST)
+    worker.model.assert_spent()
+
+
+async def test_answers_raise_the_limit_or_cancel_and_others_are_refused(database: Path) -> None:
+    async with segue.open(database, agents=[agent()], spend={"per_user_per_day": 0.5}) as app:
+        asked = await app.ask("go", session_id="s", agent="a")
+        while asked["status"] == "done":
+            asked = await app.ask("go", session_id="s", agent="a")
+        question = asked["question"]
+        assert {"unit": "USD", "limit": 0.5, "day": str(datetime.now(UTC).date())}.items() <= question.items()
+        assert question["used"] + question["needs"] > 0.5 and question["choices"] == ["1", "cancel"]
+        (waiting,) = await app.waiting()
+        assert waiting["limit"]["used"] == question["used"] and waiting["question"] == question["question"]
+        for wrong in (
+            "perhaps",
+            {"limit": "much"},
+            {"limit": True},
+            {"limit": 0.5},
+            "0.5",
+            {"limit": float("nan")},
+            {},
+        ):
+            with pytest.raises(InvalidAnswer):
+                await app.answer(asked["task_id"], wrong)
+        assert (await app.task(asked["task_id"]))["status"] == "waiting"
+        assert (await app.answer(asked["task_id"], "$0.80 USD"))["status"] == "done"
+        cancelled = [await app.ask("go", session_id="s", agent="a") for _ in range(2)][-1]
+        for word in ("cancel", {"manual_finish": True}):
+            assert cancelled["status"] == "waiting"
+            result = await app.answer(cancelled["task_id"], word)
+            assert (result["status"], (await app.task(cancelled["task_id"]))["status"]) == ("cancelled", "cancelled")
+            with pytest.raises((TaskError, QuestionClosed)):
+                await app.answer(cancelled["task_id"], "9")
+            cancelled = await app.ask("go", session_id="s", agent="a")
+
+
+async def test_a_question_outlives_its_process_and_a_resume_looks_again(database: Path) -> None:
+    worker = agent()
+    async with segue.open(database, agents=[worker], spend={"per_task": 0.01}) as app:
+        task_id = (await app.ask("go", session_id="s", agent="a"))["task_id"]
+    async with segue.open(database, agents=[worker], spend={"per_task": 0.02}) as app:
+        assert (await app.resume(task_id))["question"]["limit"] == 0.02
+    async with segue.open(database, agents=[worker]) as app:
+        assert ((await app.resume(task_id))["status"], calls_of(worker)) == ("done", 1)
+
+
+class Clocked(Registry):
+    """Agents whose runs have this clock."""
+
+    def __init__(self, clock: FixedClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def for_run(self, services: Services) -> Services:
+        services.clock = self._clock
+        return services
+
+
+async def test_another_day_has_its_own_limit_in_the_zone_where_days_begin(database: Path) -> None:
+    clock = FixedClock(datetime(2026, 3, 1, 15, 30, tzinfo=UTC).timestamp())  # 23:30 in Shanghai
+    spend = {"per_day": 0.4, "timezone": "Asia/Shanghai"}
+    app = await open_app(database, [agent()], None, registry=Clocked(clock), spend=spend)
+    try:
+        assert (await app.ask("go", session_id="s", agent="a"))["status"] == "done"
+        asked = await app.ask("go", session_id="t", agent="a")
+        assert (asked["status"], asked["question"]["day"]) == ("waiting", "2026-03-01")
+        clock.advance(3600)
+        assert (await app.resume(asked["task_id"]))["status"] == "done"
+        asked = await app.ask("go", session_id="u", agent="a")
+        assert (asked["status"], asked["question"]["day"]) == ("waiting", "2026-03-02")
+    finally:
+        await app.close()
+
+
+async def test_each_tenant_has_a_limit_for_itself_or_its_own(database: Path) -> None:
+    spend = {"per_day": 0.4, "by_tenant": True, "tenants": {"rich": {"per_day": 0.6}}}
+    async with segue.open(database, agents=[agent()], spend=spend) as app:
+
+        async def statuses(*sessions: str) -> list[str]:
+            return [(await app.ask("go", session_id=name, agent="a"))["status"] for name in sessions]
+
+        assert await statuses("one:a", "two:a") == ["done", "done"]
+        assert await statuses("one:b", "two:b") == ["waiting", "waiting"]
+        assert await statuses("rich:a", "rich:b", "rich:c") == ["done", "done", "waiting"]
+        (waiting,) = await app.waiting(prefix="one:")
+        await app.answer(waiting["task_id"], "5")
+        await rest(app)
+        assert {row["thread_id"] for row in await app.waiting()} == {"two:b", "rich:c"}
+        assert [use.used for use in (await app.tasks.usage_report(1, session_prefix="rich:")).limits] == [2 * COST]
+
+
+async def test_what_nobody_counted_is_estimated_and_says_so(database: Path) -> None:
+    uncounted = agent(model=ScriptedChatModel([answer("done")]))
+    async with segue.open(database, agents=[uncounted], spend={"per_day": 1.0}) as app:
+        await app.ask("go", session_id="s", agent="a", user_id="u")
+        report = await app.tasks.usage_report(1)
+        assert (report.total.uncounted, report.total.estimated) == (1, 1)
+        assert 0 < report.total.estimated_cost == report.by_user["u"].estimated_cost < 0.3
+        assert report.limits[0].used == pytest.approx(report.total.estimated_cost)
+        assert report.json()["by_user"][0]["user"] == "u"
+
+
+async def test_a_call_that_fails_or_is_stopped_counts_nothing_or_what_it_might_have_used(database: Path) -> None:
+    begun = asyncio.Event()
+
+    def stuck(_: Any) -> str:
+        begun.set()
+        raise asyncio.CancelledError
+
+    failing = agent("f", model=ScriptedChatModel([RuntimeError("down")]))
+    stopped = agent("c", model=ScriptedChatModel(stuck))
+    async with segue.open(database, agents=[failing, stopped], spend={"per_agent_per_day": 1.0}) as app:
+        with pytest.raises(RuntimeError):
+            await app.ask("go", session_id="s", agent="f")
+        task = await app.start("go", session_id="t", agent="c")
+        await begun.wait()
+        await rest(app)
+        found = await used(app)
+        assert found["per_agent_per_day f"] == 0 and found["per_agent_per_day c"] > COST
+        report = await app.tasks.usage_report(1)
+        assert report.by_agent["c"].estimated == 1 and report.by_agent["f"].estimated == 0
+        await app.cancel(task["task_id"])
+
+
+KILLED = """
+import asyncio, os, signal, sys
+import segue
+from tests.fakes import ScriptedChatModel
+from tests.runtime.test_spend import agent
+
+def dies(_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+async def main():
+    worker = agent(model=ScriptedChatModel(dies))
+    async with segue.open(sys.argv[1], agents=[worker], spend={"per_task": 1.0}) as app:
+        await app.ask("go", session_id="s", agent="a")
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+async def test_a_call_whose_process_is_killed_keeps_its_room_and_the_one_in_its_place_has_its_own(
+    database: Path,
+) -> None:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, str(database), cwd=ROOT)
+    assert await process.wait() == -signal.SIGKILL
+    async with segue.open(database, agents=[agent()], spend={"per_task": 1.0}) as app:
+        ((task_id, kept),) = (await used(app)).items()
+        assert kept > COST
+        (found,) = await app.resumable()
+        assert (await app.resume(found["task_id"]))["status"] == "done"
+        assert (await used(app))[task_id] == pytest.approx(kept + COST)
+        report = await app.tasks.usage_report(1)
+        assert (report.total.estimated, report.total.estimated_cost) == (1, pytest.approx(kept))
+
+
+async def test_a_conversation_asks_for_its_bot_and_its_user(database: Path) -> None:
+    user, bot = agent("user", "Is it red?"), agent("bot", answer("It is."))
+    config = ConversationConfig(
+        user_mode="llm_profile", user_agent="user", bot_mode="segue:react", bot_agent="bot", conversation_turn_limit=2
+    )
+    async with segue.open(database, agents=[user, bot], spend={"per_agent_per_day": 0.3}) as app:
+        attach(app)
+        task, run = await start_conversation(app, config, "talk")
+        result, asked = await app.tasks.result(task, run), []
+        while result["status"] == "waiting":
+            (waiting,) = await app.waiting()
+            assert (waiting["thread_id"], waiting["kind"]) == ("talk", "spend")
+            asked.append(waiting["question"])
+            result = await app.answer(task.task_id, waiting["limit"]["limit"] * 2)
+        assert (result["status"], len(asked), calls_of(user, bot)) == ("done", 2, 4)
+
+
+async def test_copies_count_nothing_and_a_deleted_session_does_not_give_its_day_back(database: Path) -> None:
+    async with segue.open(database, agents=[agent()], spend={"per_day": 1.0, "per_session": 0.5}) as app:
+        await app.ask("go", session_id="s", agent="a")
+        place = (await app.snapshots("s"))[0]["checkpoint_id"]
+        await app.fork("s", place, session_id="copy")
+        assert await used(app) == {"per_session s": pytest.approx(COST), "per_day": pytest.approx(COST)}
+        await app.delete("s")
+        assert await used(app) == {"per_day": pytest.approx(COST)}
+
+
+class Colour(BaseModel):
+    """What the answer is made."""
+
+    name: str
+
+
+async def test_an_object_of_the_answer_needs_room_too(database: Path) -> None:
+    script = [counted(answer("It is red.")), counted('{"name": "red"}')]
+    async with segue.open(database, agents=[agent(model=ScriptedChatModel(script))], spend={"per_day": 0.4}) as app:
+        with pytest.raises(TaskError, match="per_day leaves no room to make an object"):
+            await app.ask("go", agent="a", response_model=Colour)
+    async with segue.open(":memory:", agents=[agent(model=ScriptedChatModel(script))], spend={"per_day": 1}) as app:
+        result = await app.ask("go", agent="a", response_model=Colour)
+        assert result["object"] == Colour(name="red")
+        assert (await used(app))["per_day"] == pytest.approx(2 * COST)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [({"prices": None}, "price .* is not known"), ({"prices": Prices(input=1, output=1, currency="CNY")}, "in CNY")],
+)
+async def test_a_limit_in_dollars_needs_prices_in_dollars(
+    database: Path, fields: Mapping[str, Any], problem: str
+) -> None:
+    async with segue.open(database, agents=[agent(**fields)], spend={"per_day": 1.0}) as app:
+        with pytest.raises(ConfigurationError, match=problem):
+            await app.ask("go", session_id="s", agent="a")
+        assert await app.threads() == []
+    async with segue.open(database, agents=[agent(**fields)], spend={"per_day_tokens": 10_000}) as app:
+        assert (await app.ask("go", session_id="s", agent="a"))["status"] == "done"
+
+
+WRONG: Iterable[tuple[str, str]] = (
+    ("per_month = 3", r"\[spend\] in .*agents.toml has an unknown field 'per_month': use per_task, "),
+    ("per_day = 0", "per_day: Input should be greater than 0"),
+    ('timezone = "Mars"', "timezone: 'Mars' is not a time zone"),
+    ("tenants = {x = {per_week = 1}}", "unknown field 'tenants.x.per_week': use per_task"),
+)
+
+
+@pytest.mark.parametrize(("line", "problem"), WRONG)
+def test_a_wrong_table_is_refused_by_its_field(tmp_path: Path, line: str, problem: str) -> None:
+    file = tmp_path / "agents.toml"
+    file.write_text(f'[[agent]]\nagent_id = "a"\n[spend]\n{line}\n')
+    with pytest.raises(ConfigurationError, match=problem):
+        load_spend(file)
+
+
+async def test_without_limits_nothing_is_counted(database: Path) -> None:
+    async with segue.open(database, agents=[agent(prices=None)]) as app:
+        await app.ask("go", session_id="s", agent="a")
+        report: Json = (await app.tasks.usage_report(1)).json()
+        assert report["limits"] == [] and report["total"]["estimated"] == 0
