@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from segue.core.agents import Agent, Budget, McpServer, OAuth, Prices, RemoteAgent
+from segue.core.allow_rules import AllowRule
 from segue.core.spend import SpendLimits
 from segue.server.settings import ServerSettings
 
@@ -74,6 +75,10 @@ def describe_prices() -> str:
 
 def describe_mcp_server() -> str:
     return describe_fields(McpServer)
+
+
+def describe_allow_rule() -> str:
+    return describe_fields(AllowRule)
 
 
 def describe_remote_agent() -> str:

@@ -12,6 +12,7 @@ from .commands import describe_commands
 from .events import describe_events, describe_ids
 from .fields import (
     describe_agent,
+    describe_allow_rule,
     describe_budget,
     describe_mcp_server,
     describe_oauth,
@@ -31,6 +32,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "event-ids": describe_ids,
     "events": describe_events,
     "mcp-server": describe_mcp_server,
+    "allow-rule": describe_allow_rule,
     "remote-agent": describe_remote_agent,
     "oauth": describe_oauth,
     "prices": describe_prices,

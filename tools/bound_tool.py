@@ -157,7 +157,8 @@ class Marks:
     run again after a crash. `keywords`: words of any language that call for it. `timeout` in seconds.
     `check`: determines whether an interrupted call took effect. `undo`: takes the effect of a call back.
     `approve`: when a person is asked about a call; `needs_approval` is "always". `trusted`: its results are nobody
-    else's words. `content`: arguments that are only text, such as the body of a message.
+    else's words. `content`: arguments that are only text, such as the body of a message. `secret`: values of its
+    results go into no call of another tool without a question.
     """
 
     read_only: bool = False
@@ -171,6 +172,7 @@ class Marks:
     approve: Policy | None = None
     trusted: bool = False
     content: tuple[str, ...] = ()
+    secret: bool = False
 
     def __post_init__(self) -> None:
         if self.approve not in (None, *get_args(Policy)) or (self.needs_approval and self.approve == "never"):
@@ -210,6 +212,7 @@ def tool(
     approve: Policy | None = ...,
     trusted: bool = ...,
     content: Iterable[str] = ...,
+    secret: bool = ...,
     check: Callable[..., Any] | None = ...,
     undo: Callable[..., Any] | None = ...,
 ) -> Callable[[F], F]: ...
@@ -276,6 +279,11 @@ class Marked:
     def content(self) -> Collection[str]:
         """The arguments that are only text."""
         return self.marks.content
+
+    @property
+    def secret(self) -> bool:
+        """Whether a value of its results may only go into a call of another tool where a person says so."""
+        return self.marks.secret
 
     @property
     def source_kind(self) -> SourceKind:

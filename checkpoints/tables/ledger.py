@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from operator import methodcaller
 from typing import Any
@@ -40,6 +40,7 @@ _OF_TASK = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? ORDER BY pos
 _LATER = "SELECT * FROM calls WHERE thread_id = ? AND started_at > ? ORDER BY position"
 _UNDER_WAY = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND state = 'running' ORDER BY position"
 _FINISHED = "SELECT * FROM calls WHERE thread_id = ? AND state = 'done' AND orphaned = 0 ORDER BY position"
+_FINISHED_ONE = f"{_FIND} AND state = 'done' AND orphaned = 0"
 
 DECODED = 500
 """Calls that are decoded at once."""
@@ -105,6 +106,10 @@ class ToolLedger:
         self._thread_id = thread_id
         self._fence = fence
         self._clock = clock
+        self._finished: dict[int, Call] | None = None
+        """The finished calls that were read, by their position; only the run with this fence ends others."""
+        self._ended: set[CallKey] = set()
+        """Those that ended since then."""
 
     async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
         """Store the intent to run a call; it is on the disk when this returns.
@@ -118,7 +123,10 @@ class ToolLedger:
         """
         intent = self._database.submit(partial(self._claim, key, name, canonical(arguments)), synced=True)
         try:
-            return await asyncio.shield(intent)
+            claim = await asyncio.shield(intent)
+            if claim.state == "finished":
+                self._ended.add(key)
+            return claim
         except asyncio.CancelledError:
             # The caller never learns that it may run the call, so an intent of ours is taken back.
             await asyncio.wait([intent])
@@ -135,6 +143,7 @@ class ToolLedger:
             LedgerConflict: the call was never claimed, or has another outcome already.
         """
         await self._database.write(partial(self._settle, key, json.dumps(dict(outcome))), synced=True)
+        self._ended.add(key)
 
     async def read(self, key: CallKey) -> Json | None:
         """Return the public form of one call, or None."""
@@ -169,6 +178,7 @@ class ToolLedger:
                 self._end(connection, row, outcome)
 
         await self._database.write(end, synced=True)
+        self._finished = None
         return await self.calls(task_id)
 
     async def unknown(self, task_id: str) -> list[Json]:
@@ -181,9 +191,24 @@ class ToolLedger:
         return [{"name": call.name, "arguments": call.arguments} for call in first.values()]
 
     async def finished(self) -> list[Call]:
-        """Return the thread's finished calls, oldest first; those that its state does not know aside."""
-        rows = await self._database.read(lambda db: db.fetched(_FINISHED, (self._thread_id,)))
-        return [from_row(Call, row) for row in rows]
+        """Return the thread's finished calls, oldest first; those that its state does not know aside.
+
+        A run reads each of them once.
+        """
+        known, ended = self._finished, {*self._ended}
+        if known is None or not self._fence:
+            rows = await self._database.read(lambda db: db.fetched(_FINISHED, (self._thread_id,)))
+        else:
+            rows = await self._database.read(lambda db: [*self._rows_of(ended, db)]) if ended else []
+        new = {row["position"]: from_row(Call, row) for row in rows}
+        found = {**(known or {}), **(self._finished or {}), **new}
+        if self._fence:
+            self._finished, self._ended = found, self._ended - ended
+        return [found[position] for position in sorted(found)]
+
+    def _rows_of(self, keys: Collection[CallKey], connection: Connection) -> Iterator[Row]:
+        for key in keys:
+            yield from connection.fetched(_FINISHED_ONE, self._row(key))
 
     def _row(self, key: CallKey) -> tuple[str, str, str, int]:
         return (self._thread_id, key.task_id, key.scope, key.index)

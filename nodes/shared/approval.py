@@ -8,7 +8,7 @@ from langgraph.config import get_config
 from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
 
-from segue.core.approval import PermissionRule, Verdict, settled, unfit
+from segue.core.approval import Verdict, flow_of, settled, unfit
 from segue.core.calls import PendingCall
 from segue.core.clause import Clause
 from segue.core.digests import tool_digest
@@ -167,9 +167,7 @@ def approval_events(calls: Calls, verdicts: Mapping[int, Verdict], work: NodeCon
     """What a person decided, and the tools that they allowed from here on."""
     given = [(call, verdicts[call["index"]]) for call in calls]
     allowed = dict.fromkeys(
-        (str(PermissionRule(call["name"], verdict.only or {})), verdict.always, call["version"])
-        for call, verdict in given
-        if verdict.always
+        (str(verdict.rule(call)), verdict.always, call["version"]) for call, verdict in given if verdict.always
     )
     agent_id = work.agent.agent_id
     return [
@@ -187,6 +185,7 @@ def _entries(calls: Calls, verdicts: Mapping[int, Verdict]) -> list[dict[str, An
         if verdict.verdict == "edit":
             entry |= {"arguments": verdict.arguments, "original": call["arguments"]}
         more = {"reason": verdict.reason, "always": verdict.always, "only": verdict.only}
+        more["flow"] = flow_of(call) if verdict.flow else None
         entries.append(entry | {name: value for name, value in more.items() if value})
     return entries
 

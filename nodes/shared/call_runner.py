@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from langgraph.config import get_config
@@ -11,8 +12,9 @@ from langgraph.config import get_config
 from segue.core.approval import Grant, Verdict
 from segue.core.calls import UNKNOWN_OUTCOME, CallResult, CallStatus, Execution, Executor, PendingCall
 from segue.core.digests import tool_digest
+from segue.core.errors import listed
 from segue.core.events import CallPermitted, Durable, Phase, ToolCall, ToolResult
-from segue.core.provenance import DOUBTS, Known, Source
+from segue.core.provenance import DOUBTS, CallTerms, Known
 from segue.core.tools import CallKey, Ledger, Tool
 from segue.prompts.catalogue import phrase
 from segue.tools.adapters.client import ClientTool, Results, ask_client, client_call
@@ -20,7 +22,6 @@ from segue.tools.bound_tool import BadArguments, idempotency_key
 from segue.tools.calls.run import TOOLS
 
 from .approval import (
-    all_arguments,
     answered_now,
     approval_events,
     approved,
@@ -97,7 +98,7 @@ class CallRunner:
         waiting = [
             call
             for place, call in enumerate(calls)
-            if self.undecided(call) and place not in permitted and not self.refuse(call)
+            if self.undecided(call) and place not in permitted and not self._refused(call)
         ]
         if not waiting:
             return [*calls], []
@@ -123,7 +124,7 @@ class CallRunner:
         They are asked for when the node runs next, where nothing else interrupts the graph: LangGraph pairs answers
         with interrupts by their order.
         """
-        return marked(calls, self.tools, self.refuse)
+        return marked(calls, self.tools, self._refused)
 
     def client_results(self, calls: Sequence[PendingCall]) -> list[PendingCall]:
         """The calls with the results of the marked ones that the client sent: the graph is interrupted until then."""
@@ -139,10 +140,33 @@ class CallRunner:
         return name in self.tools and self._executor.parallel(self.tools[name])
 
     def undecided(self, call: PendingCall) -> bool:
-        """Whether the call's tool needs approval and has no decision yet."""
+        """Whether a person may have to approve the call, and has not decided yet."""
         tool = self.tools.get(call["name"])
-        has_verdict = "rejected" in call or approved(call, self.task_id, tool)
-        return not (tool is None or has_verdict or _cleared(call, tool)) and self._executor.needs_approval(tool)
+        if tool is None or "rejected" in call or approved(call, self.task_id, tool):
+            return False
+        if self._is_guarded(call) and call.get("finding", "secret") in DOUBTS:
+            return True
+        return not _cleared(call, tool) and self._executor.needs_approval(tool)
+
+    @cached_property
+    def _has_secrets(self) -> bool:
+        return any(tool.secret for tool in self.tools.values())
+
+    @cached_property
+    def _follows_sources(self) -> bool:
+        """Whether a decision here depends on what values come from."""
+        return self._has_secrets or any(tool.approve == "untrusted" for tool in self.tools.values())
+
+    def _is_guarded(self, call: PendingCall) -> bool:
+        """Whether values of secret results may not go into the call as they like."""
+        return self._has_secrets and call["name"] not in self.own
+
+    def _refused(self, call: PendingCall) -> CallResult | None:
+        """The result of a call that must not run, whatever a person would say."""
+        if self.work.agent.on_secret == "refuse" and call.get("finding") == "secret":
+            names = listed(call["doubted"])
+            return CallResult.failed(phrase("call_secret", self.language, tool=call["name"], arguments=names))
+        return self.refuse(call)
 
     async def _assessed(self, calls: Sequence[PendingCall]) -> Sequence[PendingCall]:
         """The calls with the sources of their arguments, where these decide about approval and are not known yet."""
@@ -155,24 +179,36 @@ class CallRunner:
 
     def _is_unassessed(self, call: PendingCall) -> bool:
         tool = self.tools.get(call["name"])
-        by_sources = tool is not None and tool.approve == "untrusted" and "finding" not in call
-        return by_sources and self.undecided(call) and not self.refuse(call)
+        by_sources = tool is not None and (tool.approve == "untrusted" or self._is_guarded(call))
+        return by_sources and "finding" not in call and self.undecided(call) and not self.refuse(call)
 
     def _with_sources(self, call: PendingCall, known: Known | None) -> PendingCall:
         if known is None:
-            return {**call, "sources": {}, "finding": "unknown_sources"}
+            return {**call, "sources": {}, "finding": "unknown_sources", "doubted": []}
         tool = self.tools[call["name"]]
-        found = known.assess(call["arguments"], terms_of(tool), self.planned(call))
-        asked = found.finding not in DOUBTS and call["index"] in answered_now()
-        return {**call, "sources": found.json(), "finding": "unasked" if asked else found.finding}
+        found = known.assess(call["arguments"], self._terms_of(tool), self.planned(call))
+        finding = found.finding
+        if finding != "secret" and tool.approve != "untrusted":
+            if tool.approve == "always":
+                return call
+            finding = "clean"
+        if finding not in DOUBTS and call["index"] in answered_now():
+            finding = "unasked"
+        return {**call, "sources": found.json(), "finding": finding, "doubted": [*found.doubted]}
 
-    async def _carried(self, call: PendingCall) -> tuple[Source, ...] | None:
-        """The untrusted sources of a call's arguments, which its trusted tool's result carries."""
+    def _terms_of(self, tool: Tool) -> CallTerms:
+        return terms_of(tool, self.work.agent)
+
+    def _labels(self, call: PendingCall, known: Known | None) -> dict[str, Any]:
+        """What the result of a call carries: secrets, and of a trusted tool the untrusted sources of its arguments."""
         tool = self.tools.get(call["name"])
-        if tool is None or not tool.trusted:
-            return None
-        known = await known_now(self.work, self.task_id, self.tools, self.memory)
-        return known.untrusted_sources(call["arguments"], terms_of(tool)) if known else None
+        if tool is None:
+            return {}
+        taken = tool.read_only and known is not None and known.secrets(call["arguments"], self._terms_of(tool))
+        labels: dict[str, Any] = {"secret": tool.secret or bool(taken)}
+        if tool.trusted and known is not None:
+            labels["sources"] = known.untrusted_sources(call["arguments"], self._terms_of(tool))
+        return labels
 
     async def permission(self, call: PendingCall) -> str:
         """The scope of the permission that an undecided call may run under; empty where a person is to be asked."""
@@ -181,7 +217,10 @@ class CallRunner:
     async def run(self, calls: Sequence[PendingCall]) -> list[FinishedCall]:
         """The calls with their results, in their order; they run at the same time."""
         permitted = await self._permitted(calls, await self._grants(calls))
-        return await asyncio.gather(*(self._run(call, permitted.get(place, "")) for place, call in enumerate(calls)))
+        known = await known_now(self.work, self.task_id, self.tools, self.memory) if self._follows_sources else None
+        return await asyncio.gather(
+            *(self._run(call, permitted.get(place, ""), known) for place, call in enumerate(calls))
+        )
 
     def events(self, finished: Sequence[FinishedCall]) -> list[Durable]:
         """What the log says of the results."""
@@ -219,15 +258,15 @@ class CallRunner:
         self.work.emit(Phase(task_id=self.task_id, step_id=call.get("step_id", ""), content=content, call=True))
 
     def entry(self, done: FinishedCall) -> dict[str, Any]:
-        """The form of the state: the call with its `ref` and its `result`, whose sources the ledger has."""
+        """The form of the state: the call with its `ref` and its `result`, whose labels the ledger has."""
         key = self._key(done.call)
-        result = kept(replace(done.result, sources=None).json(), key, self.work.services.ledger)
+        result = kept(replace(done.result, sources=None, secret=False).json(), key, self.work.services.ledger)
         return {**done.call, "ref": recall_ref(key), "result": result}
 
-    async def _run(self, call: PendingCall, permission: str) -> FinishedCall:
+    async def _run(self, call: PendingCall, permission: str, known: Known | None) -> FinishedCall:
         if "rejected" in call:
             return FinishedCall(call, rejection(call["name"], call["rejected"], self.language))
-        if refused := self.refuse(call):
+        if refused := self._refused(call):
             return FinishedCall(call, self._unasked(refused) if self.undecided(call) else refused)
         name, arguments, session = call["name"], call["arguments"], get_config().get("configurable", {})
         execution = Execution(
@@ -238,7 +277,6 @@ class CallRunner:
             timeout=self.work.agent.budget.tool_seconds,
             approved=bool(permission) or approved(call, self.task_id, self.tools.get(name)),
             cleared=_cleared(call, self.tools.get(name)),
-            sources=await self._carried(call),
             idempotency_key=idempotency_key(call["origin"], name, arguments),
             session_id=str(session.get("thread_id", "")),
             step_id=call.get("step_id", ""),
@@ -246,6 +284,7 @@ class CallRunner:
             user_id=self.work.context.user_id,
             language=self.language,
             cancelled=self.work.services.cancelled,
+            **self._labels(call, known),
         )
         services = self.work.services
         executor = (services.graph_executor or TOOLS) if name in self.own else self._executor
@@ -283,17 +322,21 @@ class CallRunner:
 
     def _matching(self, call: PendingCall, grants: Sequence[Grant]) -> list[Grant]:
         """The grants whose rule the call matches."""
-        arguments = all_arguments(call["arguments"], self.tools[call["name"]])
-        return [grant for grant in grants if grant.rule.matches(call["name"], arguments)]
+        asked = self._asked(call)
+        return [grant for grant in grants if grant.rule.matches(asked)]
 
     def _question(self, call: PendingCall, unknown: Collection[Mapping[str, Any]]) -> dict[str, Any]:
         """What a person is shown of a call; `unknown_outcome` where one like it may have taken effect already."""
         fields: Mapping[str, Any] = call
-        asked = question_of(call["index"], call["arguments"], self.tools[call["name"]])
-        asked |= {name: fields[name] for name in self.shown}
-        if "finding" in call:
-            asked |= {"sources": call["sources"], "reason": call["finding"]}
+        asked = self._asked(call) | {name: fields[name] for name in self.shown}
         return {**asked, UNKNOWN_OUTCOME: True} if _bare(call) in unknown else asked
+
+    def _asked(self, call: PendingCall) -> dict[str, Any]:
+        """The call with its defaults, and why a person is asked about it."""
+        asked = question_of(call["index"], call["arguments"], self.tools[call["name"]])
+        if "finding" in call:
+            asked |= {"sources": call["sources"], "reason": call["finding"], "doubted": call.get("doubted", [])}
+        return asked
 
     async def _unknown(self) -> Sequence[Mapping[str, Any]]:
         ledger = self.work.services.ledger
@@ -318,7 +361,7 @@ async def run_once(executor: Executor, ledger: Ledger | None, execution: Executi
         if claim.state == "finished":
             return CallResult.of(claim.outcome or {}), 0.0
         execution = replace(execution, claim=claim)
-    result = replace(await executor.execute(execution), sources=execution.sources)
+    result = replace(await executor.execute(execution), sources=execution.sources, secret=execution.secret)
     if ledger is not None:
         await ledger.settle(execution.key, result.json())
     return result, time.monotonic() - started
@@ -326,7 +369,7 @@ async def run_once(executor: Executor, ledger: Ledger | None, execution: Executi
 
 def _cleared(call: PendingCall, tool: Tool | None) -> bool:
     """Whether by the sources of the call nobody has to be asked."""
-    return tool is not None and tool.approve == "untrusted" and call.get("finding", "unknown_sources") not in DOUBTS
+    return tool is not None and tool.approve != "always" and call.get("finding", "unknown_sources") not in DOUBTS
 
 
 def _clearance(call: PendingCall, tool: Tool | None) -> str:

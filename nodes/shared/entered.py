@@ -1,11 +1,13 @@
 """What entered a session before a call was decided: a person's words, the agent's prompt, and the results of calls."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
+from segue.core.agents import Agent
 from segue.core.attachments import Attachment
-from segue.core.calls import CallResult
+from segue.core.calls import SECRET, SOURCES, CallResult
 from segue.core.context import Said
 from segue.core.errors import FileUnavailable
 from segue.core.plan import Step
@@ -31,7 +33,7 @@ async def known_now(
     if ledger is None or said is None:
         return None
     finished = await ledger.finished()
-    entered = [*_of_calls(finished, task_id, tools, together)]
+    entered = [*_of_calls(finished, task_id, tools, together, work.services.entered)]
     for message in said:
         entered += await _of_message(message, work)
     if memory:
@@ -39,38 +41,53 @@ async def known_now(
     return Known((message.text for message in said if message.trusted), work.agent.prompt, entered)
 
 
-def terms_of(tool: Tool) -> CallTerms:
-    """What the tool says of its calls: the first word of its name, which "do" is none of, and its keywords."""
+def terms_of(tool: Tool, agent: Agent) -> CallTerms:
+    """What is said of a tool's calls: the first word of its name, which "do" is none of, its keywords, and rules."""
     first = tool.name.partition("_")[0]
     words = [
         *([first] if len(first) > 2 or not first.isascii() else ()),
         *tool.spec.get("segue", {}).get("keywords", ()),
     ]
-    return CallTerms(words, tool.content, all_arguments({}, tool))
+    allowed = [rule for rule in agent.allow if rule.tool == tool.name]
+    return CallTerms(words, tool.content, all_arguments({}, tool), tool.name if tool.secret else "", allowed)
 
 
 def _of_calls(
-    finished: Iterable[Call], task_id: str, tools: Mapping[str, Tool], together: Collection[str]
+    finished: Iterable[Call],
+    task_id: str,
+    tools: Mapping[str, Tool],
+    together: Collection[str],
+    read: dict[object, Labelled],
 ) -> Iterable[Labelled]:
-    """The results of calls, each numbered in its task; 0 in another one."""
+    """The results of calls, each numbered in its task; 0 in another one. Those that were `read` are not read again."""
     for _, calls in groupby(finished, key=lambda call: call.task_id):
         for number, call in enumerate(calls, start=1):
             if call.name != RECALL and not (call.task_id == task_id and call.scope in together):
-                yield _of_call(call, number if call.task_id == task_id else 0, tools.get(call.name))
+                own, secret = _labels(call, number if call.task_id == task_id else 0, tools.get(call.name))
+                key = (call.task_id, call.scope, call.idx, own, secret)
+                if key not in read:
+                    result = CallResult.of(call.outcome or {})
+                    read[key] = Labelled(result.content, result.sources or (own,), secret)
+                yield read[key]
 
 
-def _of_call(call: Call, number: int, tool: Tool | None) -> Labelled:
-    result = CallResult.of(call.outcome or {})
+def _labels(call: Call, number: int, tool: Tool | None) -> tuple[Source, Source | None]:
+    """The call as a source, and as one of a secret, if its result is one."""
+    outcome = call.outcome or {}
     kind = tool.source_kind if tool else "tool"
-    trusted = result.sources is not None
-    return Labelled(result.content, result.sources or (Source(kind, call.name, number, trusted),))
+    own = Source(kind, call.name, number, trusted=SOURCES in outcome)
+    is_secret = bool(outcome.get(SECRET)) or (tool is not None and tool.secret)
+    return own, replace(own, trusted=False) if is_secret else None
 
 
 async def _of_message(message: Said, work: NodeContext) -> list[Labelled]:
     """The files of a message, and its text where it is not the person's own."""
     found = [] if message.trusted else [Labelled(message.text, (Source(message.kind),))]
     for file in message.files:
-        found.append(Labelled(await _content(file, work), (Source("file", file.name),)))
+        key = ("file", file.digest, file.name)
+        if key not in work.services.entered:
+            work.services.entered[key] = Labelled(await _content(file, work), (Source("file", file.name),))
+        found.append(work.services.entered[key])
     return found
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from . import errors, events
     from .app import App
     from .core.agents import Agent, Budget, ChatMode, McpServer, Prices, RemoteAgent, load_agents
+    from .core.allow_rules import AllowRule
     from .core.context import RunContext
     from .core.errors import SegueError
     from .core.events import Event
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "NOT_DONE": "tools.bound_tool",
     "Agent": "core.agents",
+    "AllowRule": "core.allow_rules",
     "App": "app",
     "BranchInput": "core.flows",
     "Budget": "core.agents",
@@ -52,6 +54,7 @@ _MODULES = ("errors", "events")
 __all__ = [
     "NOT_DONE",
     "Agent",
+    "AllowRule",
     "App",
     "BranchInput",
     "Budget",

@@ -110,15 +110,32 @@ def _under_policies(agent: Agent, tools: Mapping[str, Tool]) -> Mapping[str, Too
     """
     named = agent.approve if isinstance(agent.approve, dict) else {}
     waiting = agent.mcp and not any(isinstance(tool, McpTool) for tool in tools.values())
-    for name in (*agent.trusted, *named):
+    for name in (*agent.trusted, *named, *agent.secret, *(rule.tool for rule in agent.allow)):
         if name not in tools and not waiting and not agent.a2a:
             raise ConfigurationError(
-                "The agent {agent_id} has no tool {tool}, which its `approve` or `trusted` names; use one of: {known}.",
+                "The agent {agent_id} has no tool {tool}, which its `approve`, `trusted`, `secret` or `allow` names; "
+                "use one of: {known}.",
                 agent_id=agent.agent_id,
                 tool=name,
                 known=listed(tools),
             )
+    _check_rules(agent, tools)
     return {name: _marked(agent, tool) for name, tool in tools.items()}
+
+
+def _check_rules(agent: Agent, tools: Mapping[str, Tool]) -> None:
+    for rule in agent.allow:
+        tool = tools.get(rule.tool)
+        known = tool.spec["function"].get("parameters", {}).get("properties", {}) if tool else {rule.argument}
+        if rule.argument not in known:
+            raise ConfigurationError(
+                "The agent {agent_id} allows values of an argument {argument} that its tool {tool} does not have; use "
+                "one of: {known}.",
+                agent_id=agent.agent_id,
+                argument=rule.argument,
+                tool=rule.tool,
+                known=listed(known),
+            )
 
 
 def _marked(agent: Agent, tool: Tool) -> Tool:
@@ -129,7 +146,12 @@ def _marked(agent: Agent, tool: Tool) -> Tool:
         approve = agent.approve.get(tool.name, marks.approve)
     else:
         approve = marks.approve if marks.read_only or marks.needs_approval else marks.approve or agent.approve
-    changed = replace(marks, approve=approve, trusted=marks.trusted or tool.name in agent.trusted)
+    changed = replace(
+        marks,
+        approve=approve,
+        trusted=marks.trusted or tool.name in agent.trusted,
+        secret=marks.secret or tool.name in agent.secret,
+    )
     return tool if changed == marks else replace(tool, marks=changed)
 
 

@@ -31,8 +31,8 @@ GIT = {"command": {"prefix": "git "}}
 )
 def test_every_argument_must_be_named_and_fit(only: dict[str, Any], arguments: dict[str, Any], matches: bool) -> None:
     rule = PermissionRule("shell", only)
-    assert rule.matches("shell", arguments) is matches
-    assert not rule.matches("other", arguments)
+    assert rule.matches({"name": "shell", "arguments": arguments}) is matches
+    assert not rule.matches({"name": "other", "arguments": arguments})
     assert PermissionRule.parse(str(rule)) == rule
 
 

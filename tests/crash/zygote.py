@@ -1,6 +1,7 @@
 """The process that the harness's children are forked from: see `segue.chaos.processes`.
 
-A child plays a scenario, races where its orders name a `letterbox`, or runs a command where they name an `errand`.
+A child plays a scenario, races where its orders name a `letterbox`, or runs a command where they name an `errand`, and
+works at a session with labels where they ask for `labels`.
 """
 
 from typing import Any
@@ -10,6 +11,7 @@ from segue.chaos import processes
 from . import (
     clock,  # noqa: F401 - before anything keeps a reference to the real clock
     errand,
+    labels,
     warm,
 )
 from .child import carry_on
@@ -26,6 +28,8 @@ def _work(orders: dict[str, Any]) -> None:
         race(orders)
     elif "errand" in orders:
         errand.run(orders)
+    elif "labels" in orders:
+        labels.run(orders)
     else:
         carry_on(orders)
 

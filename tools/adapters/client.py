@@ -56,6 +56,7 @@ class ClientTool:
     approve: Policy = "never"
     trusted: bool = False
     content: Collection[str] = ()
+    secret: bool = False
     source_kind: SourceKind = "tool"
 
     @property

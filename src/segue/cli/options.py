@@ -135,6 +135,10 @@ Only = Annotated[
         "for any. Name each argument of the call.",
     ),
 ]
+Flow = Annotated[
+    bool,
+    typer.Option("--flow", help="With --always: only for calls whose values in doubt come from the same sources."),
+]
 
 
 @dataclass(frozen=True)

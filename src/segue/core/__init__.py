@@ -8,7 +8,7 @@
 - Agents and their protocols: `agents`, `digests`, `models`, `tools`, `calls`, `context`
 - Decisions of a model: `decision`, `plan`
 - A person's answers: `approval`, `question`
-- Where values come from: `provenance`, `value_forms`
+- Where values come from: `provenance`, `value_forms`, `allow_rules`, `disclosure`
 - Graphs with a configuration of their own: `flows`, `lifecycle`, `conversation`, `participants`
 - Prompts: `prompt_size`, `json_schema`
 - Errors: `errors`, `clause`

@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from .allow_rules import AllowRule
 from .errors import ConfigurationError, UnknownField
 from .provenance import Policy
 
@@ -245,6 +246,12 @@ class Agent(BaseModel):
     """When a person is asked about calls: of its tools that may change something and say nothing of it, or by name."""
     trusted: Items[str] = ()
     """Tools whose results are nobody else's words, beside those that say so themselves."""
+    allow: Items[AllowRule] = ()
+    """Where untrusted text may go without a question: values of arguments, hosts, folders."""
+    secret: Items[str] = ()
+    """Tools whose results are secret, beside those that say so themselves."""
+    on_secret: Literal["ask", "refuse"] = "ask"
+    """What becomes of a call that has a value of another tool's secret result: a person is asked, or it is refused."""
     prompt: str = ""
     """May hold `{{current_state}}` and `{{tools}}`; a missing state slot is appended."""
     arguments: dict[str, Any] | None = None
@@ -450,7 +457,10 @@ def _agent_of(table: dict[str, Any], file: Path, number: int) -> Agent:
 
 def _fields_beside(inside: Sequence[str]) -> list[str]:
     """The fields that the table which is `inside` the agent's may have."""
-    tables: dict[str, type[BaseModel]] = {"budget": Budget, "prices": Prices, "mcp": McpServer, "a2a": RemoteAgent}
+    tables: dict[str, type[BaseModel]] = {
+        **{"budget": Budget, "prices": Prices, "mcp": McpServer, "a2a": RemoteAgent},
+        "allow": AllowRule,
+    }
     kind = OAuth if inside[-1:] == ["oauth"] else tables[inside[0]] if inside else Agent
     return [*kind.model_fields, *([] if inside else ["prompt_file"])]
 

@@ -17,29 +17,58 @@ PREFIX: Final = "prefix"
 _ANYTHING: Final = {PREFIX: ""}
 
 
+Flow = Mapping[str, Sequence[str]]
+"""The untrusted sources of arguments, each as its kind and name: {"to": ["tool read_mail"]}."""
+_FLOW: Final = "flow "
+
+
+def flow_of(call: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What flows where in a call that a person is asked about: by which arguments, from which sources."""
+    sources = call.get("sources", {})
+    return {
+        name: sorted({f"{of['kind']} {of['name']}".strip() for of in sources.get(name, ()) if not of["trusted"]})
+        for name in call.get("doubted", ())
+    }
+
+
 @dataclass(frozen=True)
 class PermissionRule:
-    """All calls of a tool, or those whose arguments match `only`: `refund`, or `refund {"order_id": 17}`.
+    """All calls of a tool, those whose arguments match `only`, or those of a `flow`.
 
-    With `only`, a call must have exactly the arguments that are named there, each equal, or beginning with
-    `{"prefix": "…"}`; an empty prefix matches anything, and an argument that is left out.
+    As a text: `refund`, `refund {"order_id": 17}`, or `refund flow {"order_id": ["tool read_mail"]}`. With `only`, a
+    call must have exactly the arguments that are named there, each equal, or beginning with `{"prefix": "…"}`; an empty
+    prefix matches anything, and an argument that is left out. With `flow`, each argument by which a person would be
+    asked must be named there, with all of its untrusted sources.
     """
 
     tool: str
     only: Mapping[str, Any] = field(default_factory=dict)
+    flow: Flow = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read a rule as `str` writes it."""
-        tool, _, only = text.partition(" ")
-        return cls(tool, json.loads(only) if only else {})
+        tool, _, rest = text.partition(" ")
+        if rest.startswith(_FLOW):
+            return cls(tool, flow=json.loads(rest.removeprefix(_FLOW)))
+        return cls(tool, json.loads(rest) if rest else {})
 
     def __str__(self) -> str:
+        if self.flow:
+            return f"{self.tool} {_FLOW}{_json(self.flow)}"
         return f"{self.tool} {_json(self.only)}" if self.only else self.tool
 
-    def matches(self, tool: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether a call with these arguments, defaults included, is one of them."""
-        return tool == self.tool and not self.mismatches(arguments)
+    def matches(self, call: Mapping[str, Any]) -> bool:
+        """Whether a call is one of them: {name, arguments, sources?, doubted?, reason?}, defaults included.
+
+        A value of a secret result goes nowhere but by a flow.
+        """
+        if call["name"] != self.tool:
+            return False
+        if self.flow:
+            asked = flow_of(call)
+            return bool(asked) and all({*sources} <= {*self.flow.get(name, ())} for name, sources in asked.items())
+        return call.get("reason") != "secret" and not self.mismatches(call["arguments"])
 
     def mismatches(self, arguments: Mapping[str, Any]) -> list[str]:
         """The arguments for which a call of the tool is not one of them."""
@@ -76,7 +105,7 @@ def _json(value: Any) -> str:
 
 FORM: Final = (
     '{"verdicts": [{"index": 0, "verdict": "approve" | "edit" | "reject", "arguments"?: {…}, "reason"?: "…", '
-    '"always"?: "task" | "session", "only"?: {…}}]}'
+    '"always"?: "task" | "session", "only"?: {…}, "flow"?: true}]}'
 )
 MOST_PROBLEMS = 10
 """Problems that a refusal lists; the others are only counted."""
@@ -86,7 +115,8 @@ class Verdict(BaseModel):
     """What a person decided about one call; the `arguments` of an edit take the place of the call's own.
 
     With `always` its tool needs no further approval in this task, or in this session; with `only` just for calls whose
-    arguments match: each is named there, with its value or with `{"prefix": "…"}`.
+    arguments match: each is named there, with its value or with `{"prefix": "…"}`; with `flow` just for calls whose
+    doubted arguments come from the same sources as this one's.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -97,6 +127,11 @@ class Verdict(BaseModel):
     reason: str = ""
     always: Literal["task", "session"] | None = None
     only: dict[str, Any] | None = None
+    flow: bool = False
+
+    def rule(self, call: Mapping[str, Any]) -> PermissionRule:
+        """The calls that are allowed always, of which the one that was asked about is one."""
+        return PermissionRule(call["name"], self.only or {}, flow_of(call) if self.flow else {})
 
     @field_validator("reason", mode="before")
     @classmethod
@@ -200,11 +235,15 @@ def _misfit(verdict: Verdict, call: Mapping[str, Any]) -> Clause | None:
 
 def _bad_rule(verdict: Verdict, call: Mapping[str, Any]) -> Clause | None:
     """What is wrong with the calls that are to be allowed always, if anything is."""
+    if verdict.flow and (not verdict.always or verdict.only is not None):
+        return Clause('"flow" goes with "always", and without "only"')
+    if verdict.flow and not (flow_of(call) and all(flow_of(call).values())):
+        return Clause('"flow" is for a call with values that came from somewhere: this one is asked about as a whole')
     if verdict.only is None:
         return None
     if not (verdict.always and verdict.only):
         return Clause('"only" names arguments, and goes with "always"')
-    rule = PermissionRule(call["name"], verdict.only)
+    rule = verdict.rule(call)
     if len(str(rule).encode()) > MOST_BYTES:
         return Clause('"only" is longer than {most} bytes: name a prefix of the long arguments', most=MOST_BYTES)
     if names := rule.mismatches(call["arguments"]):

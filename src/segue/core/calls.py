@@ -16,6 +16,8 @@ UNKNOWN_OUTCOME = "unknown_outcome"
 
 SOURCES = "sources"
 """Where the result of a trusted tool has the untrusted sources that its arguments had."""
+SECRET = "secret"
+"""Marks the result of a secret tool, or of a reading one that a secret value went into."""
 
 
 class PendingCall(TypedDict, total=False):
@@ -47,6 +49,8 @@ class PendingCall(TypedDict, total=False):
     """What each argument came from, in the form of `Source.json`, where that decides about approval."""
     finding: Finding
     """What was found of its sources when it was decided."""
+    doubted: list[str]
+    """The arguments by which a person is asked."""
 
 
 class CallStatus(StrEnum):
@@ -74,6 +78,7 @@ class CallResult:
 
     `note` is what the model is told besides. `unknown`: the call may or may not have taken effect. `sources` are the
     untrusted ones that a trusted tool's value carries; None where the value is the tool's, which is not trusted.
+    `secret`: its values go into no call of another tool without a question.
     """
 
     status: CallStatus
@@ -83,6 +88,7 @@ class CallResult:
     note: str = ""
     unknown: bool = False
     sources: tuple[Source, ...] | None = None
+    secret: bool = False
 
     @classmethod
     def done(cls, value: Any) -> Self:
@@ -129,6 +135,8 @@ class CallResult:
                 form[self.status] = True
         if self.sources is not None:
             form[SOURCES] = [source.json() for source in self.sources]
+        if self.secret:
+            form[SECRET] = True
         return {**form, UNKNOWN_OUTCOME: True} if self.unknown else form
 
     @classmethod
@@ -142,6 +150,7 @@ class CallResult:
             note=str(stored.get("repeated", "")),
             unknown=bool(stored.get(UNKNOWN_OUTCOME)),
             sources=tuple(map(Source.of, stored[SOURCES])) if SOURCES in stored else None,
+            secret=bool(stored.get(SECRET)),
         )
 
 
@@ -168,9 +177,9 @@ class Execution:
 
     `tool` is None where `tools`, those of the call's graph, have none of that name. `timeout` is in seconds.
     `approved`: a person wants it to run. `cleared`: by its sources nobody has to be asked. `sources` are the untrusted
-    ones that its result carries, None where its tool is not trusted. `undone` is what the call returned that this one
-    takes back. `language` is the task's, for what its result says. `cancelled` says whether the task is
-    being cancelled.
+    ones that its result carries, None where its tool is not trusted. `secret`: its result is. `undone` is what the call
+    returned that this one takes back. `language` is the task's, for what its result says. `cancelled` says whether the
+    task is being cancelled.
     """
 
     key: CallKey
@@ -182,6 +191,7 @@ class Execution:
     approved: bool = False
     cleared: bool = False
     sources: tuple[Source, ...] | None = None
+    secret: bool = False
     idempotency_key: str = ""
     session_id: str = ""
     step_id: str = ""

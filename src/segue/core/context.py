@@ -18,7 +18,7 @@ from .events import Event
 from .models import Model
 from .participants import Participants
 from .prompt_size import Renderings, SentPrompts
-from .provenance import SourceKind
+from .provenance import Labelled, SourceKind
 from .reply_options import ReplyOptions
 from .spend import Spending
 from .tools import Ledger, Tool
@@ -224,6 +224,8 @@ class Services:
     """The last prompts of this run."""
     renderings: Renderings = field(default_factory=Renderings)
     """Texts and sizes of what the state holds."""
+    entered: dict[object, Labelled] = field(default_factory=dict)
+    """What entered the session, as it was read in this run."""
 
     def __post_init__(self) -> None:
         self.began = self.began or self.clock()

@@ -17,6 +17,7 @@ LENGTH = 12
 _ELSEWHERE = {
     "a2a",
     "agent_id",
+    "allow",
     "approve",
     "description",
     "base_url",
@@ -25,8 +26,10 @@ _ELSEWHERE = {
     "model",
     "mcp",
     "older",
+    "on_secret",
     "on_upgrade",
     "prices",
+    "secret",
     "suggestions",
     "tools",
     "trusted",
@@ -48,6 +51,8 @@ def agent_digest(agent: Agent, names: Iterable[str], tools: Iterable[Tool]) -> s
         "mcp": [server.model_dump(include={"name", "tools", "read_only", "needs_approval"}) for server in agent.mcp],
         **({"approve": agent.approve} if agent.approve else {}),
         **({"trusted": sorted(agent.trusted)} if agent.trusted else {}),
+        **({"allow": [rule.model_dump() for rule in agent.allow]} if agent.allow else {}),
+        **({"secret": sorted(agent.secret), "on_secret": agent.on_secret} if agent.secret else {}),
         **({"a2a": [remote.model_dump(include=_OF_REMOTE) for remote in agent.a2a]} if agent.a2a else {}),
         "tools": sorted((_described(tool) for tool in tools), key=lambda form: form["function"]["name"]),
     }
@@ -85,4 +90,5 @@ def _module_of(origin: Any) -> str:
 def _described(tool: Tool) -> dict[str, Any]:
     marks = {name: getattr(tool, name) for name in ("read_only", "idempotent", "needs_approval")}
     further = {"untrusted": tool.approve == "untrusted", "trusted": tool.trusted, "content": sorted(tool.content)}
+    further |= {"secret": tool.secret}
     return {"function": tool.spec["function"], **marks, **{name: said for name, said in further.items() if said}}

@@ -131,7 +131,7 @@ class ApprovalRequested(BaseEvent):
 class ApprovalGiven(BaseEvent):
     """A person decided.
 
-    `verdicts` are [{"index", "verdict", "arguments"?, "original"?, "reason"?, "always"?, "only"?}].
+    `verdicts` are [{"index", "verdict", "arguments"?, "original"?, "reason"?, "always"?, "only"?, "flow"?}].
     """
 
     type: Literal["approval_given"] = "approval_given"
@@ -142,7 +142,8 @@ class ApprovalGiven(BaseEvent):
 class PermissionGranted(BaseEvent):
     """A person allowed a tool of an agent from here on; `scope` is task or session.
 
-    `tool` is its name, or with arguments a rule: `refund {"order_id": 17}`. `version` is the digest of the tool.
+    `tool` is its name, or a rule: `refund {"order_id": 17}`, `refund flow {"order_id": ["tool read_mail"]}`. `version`
+    is the digest of the tool.
     """
 
     type: Literal["permission_granted"] = "permission_granted"
@@ -157,7 +158,7 @@ class CallPermitted(BaseEvent):
     """A call that needs approval ran without a question: its tool is allowed in this task or session (`scope`).
 
     With the scope `plan` a plan from before untrusted text was read has it; with `sources` a person's message asks for
-    it, and its values are theirs or trusted.
+    it, and its values are theirs or trusted; with `rule` the agent's rules allow its values.
     """
 
     type: Literal["call_permitted"] = "call_permitted"

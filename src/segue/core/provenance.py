@@ -5,8 +5,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from .disclosure import discloses
 from .value_forms import (
     Day,
     Leaf,
@@ -24,6 +25,9 @@ from .value_forms import (
     structured,
     words_of,
 )
+
+if TYPE_CHECKING:
+    from .allow_rules import AllowRule
 
 SourceKind = Literal["user", "agent", "tool", "mcp", "memory", "file", "agent-other", "model"]
 Policy = Literal["never", "always", "untrusted"]
@@ -70,10 +74,11 @@ AGENT: Final = Source("agent", trusted=True)
 
 @dataclass(frozen=True)
 class Labelled:
-    """A value that entered the session, with what it came from."""
+    """A value that entered the session, with what it came from; `secret` is the call whose secret result it is."""
 
     value: Any
     sources: tuple[Source, ...]
+    secret: Source | None = None
 
     @cached_property
     def forms(self) -> TextForms:
@@ -107,11 +112,22 @@ class Labelled:
 
 @dataclass(frozen=True)
 class CallTerms:
-    """What its tool says of a call: the words that ask for it, and the arguments that are only text."""
+    """What its tool and agent say of a call: the words that ask for it, the arguments that are only text, and rules.
+
+    `secret_tool` is the tool if its results are secret: what it gave may go into its own calls. `allowed` are the rules
+    for arguments of the tool.
+    """
 
     words: Collection[str] = ()
     content: Collection[str] = ()
     defaults: Mapping[str, Any] | None = None
+    secret_tool: str = ""
+    allowed: Sequence["AllowRule"] = ()
+
+    def allows(self, name: str, value: Any, *, secret: bool = False) -> bool:
+        """Whether a rule lets untrusted, or secret, text go into an argument with this value."""
+        rules = (rule for rule in self.allowed if rule.argument == name and (rule.secret or not secret))
+        return any(rule.covers(value) for rule in rules)
 
     def is_named_in(self, words: TextForms) -> bool:
         """Whether a person's words ask for such a call."""
@@ -132,23 +148,24 @@ def _asks(word: str, said: TextForms) -> bool:
     return any(own == asked or (len(stem) >= DISTINCTIVE and forms.fullmatch(own)) for own in said.vocabulary)
 
 
-Finding = Literal["values", "unasked", "unknown_sources", "clean", "plan", "sources"]
+Finding = Literal["values", "unasked", "unknown_sources", "secret", "clean", "plan", "sources", "rule"]
 """What is found of a call.
 
-A person is asked: its `values` come from untrusted text, it was `unasked` for before that was read, or what was read is
-not known (`unknown_sources`). They need not be: nothing untrusted was read (`clean`), a `plan` from before that has the
-call, or its `sources` are the person or trusted.
+A person is asked: its `values` come from untrusted text, it was `unasked` for before that was read, what was read is
+not known (`unknown_sources`), or it has a value of a `secret` result. They need not be: nothing untrusted was read
+(`clean`), a `plan` from before that has the call, its `sources` are the person or trusted, or a `rule` allows it.
 """
-DOUBTS: Final[Collection[str]] = ("values", "unasked", "unknown_sources")
+DOUBTS: Final[Collection[str]] = ("values", "unasked", "unknown_sources", "secret")
 """The findings by which a person is asked."""
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """The sources of each argument of a call, and whether a person is asked about it."""
+    """The sources of each argument of a call, and whether a person is asked about it: for the `doubted` arguments."""
 
     sources: Mapping[str, tuple[Source, ...]]
     finding: Finding
+    doubted: tuple[str, ...] = ()
 
     def json(self) -> dict[str, list[dict[str, Any]]]:
         """The sources as a call keeps them."""
@@ -175,15 +192,34 @@ class Known:
         holds no link, address or account number; and numbers, dates and times that are in nothing untrusted.
         """
         sources = {name: self.sources(name, value, terms.defaults) for name, value in arguments.items()}
+        if secrets := self._unallowed_secrets(arguments, terms):
+            shown = {name: tuple(dict.fromkeys((*secrets.get(name, ()), *found))) for name, found in sources.items()}
+            return Assessment(shown, "secret", (*secrets,))
         if planned or not self.untrusted:
             return Assessment(sources, "plan" if self.untrusted else "clean")
-        doubted = [name for name, found in sources.items() if self._is_doubted(name, arguments[name], found, terms)]
-        if doubted:
-            return Assessment(sources, "values")
+        allowed = [name for name, value in arguments.items() if terms.allows(name, value)]
+        taken = [name for name, found in sources.items() if self._is_doubted(name, arguments[name], found, terms)]
+        if doubted := tuple(name for name in taken if name not in allowed):
+            return Assessment(sources, "values", doubted)
         rooted = not arguments or any(
             source.trusted for name, found in sources.items() if name not in terms.content for source in found
         )
-        return Assessment(sources, "sources" if rooted and terms.is_named_in(self._said) else "unasked")
+        asked_for = not taken and rooted and terms.is_named_in(self._said)
+        return Assessment(sources, "sources" if asked_for else "rule" if allowed else "unasked")
+
+    def secrets(self, arguments: Mapping[str, Any], terms: CallTerms) -> Mapping[str, tuple[Source, ...]]:
+        """The arguments that have a value of a secret result of another tool, with these; not what the person wrote."""
+        held = [each for each in self._entered if each.secret is not None and each.secret.name != terms.secret_tool]
+        known = (self._said, self._prompt)
+        found = {
+            name: tuple(each.secret for each in held if each.secret and discloses(value, each.value, known))
+            for name, value in (arguments.items() if held else ())
+        }
+        return {name: sources for name, sources in found.items() if sources}
+
+    def _unallowed_secrets(self, arguments: Mapping[str, Any], terms: CallTerms) -> dict[str, tuple[Source, ...]]:
+        found = self.secrets(arguments, terms).items()
+        return {name: sources for name, sources in found if not terms.allows(name, arguments[name], secret=True)}
 
     def untrusted_sources(self, arguments: Mapping[str, Any], terms: CallTerms) -> tuple[Source, ...]:
         """The untrusted sources of a call's arguments."""

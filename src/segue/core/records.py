@@ -341,8 +341,8 @@ class WaitingTask(Public):
 class Permission:
     """A tool of an agent that runs without approval in a session, or in one task of it.
 
-    `tool` is its name, or with arguments a rule: `refund {"order_id": 17}`. `task_id` is the task whose question was
-    answered so.
+    `tool` is its name, or a rule: `refund {"order_id": 17}`, `refund flow {"order_id": ["tool read_mail"]}`.
+    `task_id` is the task whose question was answered so.
     """
 
     thread_id: str

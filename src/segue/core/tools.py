@@ -33,6 +33,9 @@ class Tool(Protocol):
     def content(self) -> Collection[str]: ...
 
     @property
+    def secret(self) -> bool: ...
+
+    @property
     def source_kind(self) -> SourceKind: ...
 
     @property

@@ -62,7 +62,7 @@ from .run import (
     state_at,
     stopped,
 )
-from .said import said_in
+from .said import SaidSoFar
 from .spend import SpendControl
 
 logger = logging.getLogger(__name__)
@@ -406,7 +406,7 @@ class Runner:
         services = services_of(
             registry,
             emit,
-            said=lambda: said_in(self.tasks, row.thread_id),
+            said=SaidSoFar(self.tasks, row),
             ledger=self._storage.ledger(row.thread_id, run.fence),
             executor=registry.executor_of(row.agent_id),
             notes=notes,

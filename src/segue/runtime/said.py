@@ -19,6 +19,22 @@ async def said_in(tasks: Tasks, thread_id: str, until: float = math.inf) -> Sequ
     return [each for row in reversed(rows) if row.created_at <= until for each in await _said(row, tasks)]
 
 
+class SaidSoFar:
+    """What was said in the session of a task that runs; what was said before it is read once."""
+
+    def __init__(self, tasks: Tasks, task: Task) -> None:
+        self._tasks = tasks
+        self._task = task
+        self._before: Sequence[Said] | None = None
+
+    async def __call__(self) -> Sequence[Said]:
+        if self._before is None:
+            rows = await self._tasks.list(thread_id=self._task.thread_id, limit=-1)
+            others = [row for row in reversed(rows) if row.task_id != self._task.task_id]
+            self._before = [each for row in others for each in await _said(row, self._tasks)]
+        return [*self._before, *await _said(await self._tasks.get(self._task.task_id), self._tasks)]
+
+
 async def _said(row: Task, tasks: Tasks) -> Sequence[Said]:
     own, files = await _is_own(row, tasks), tuple(read_attachment(form) for form in row.attachments)
     return [Said(row.message, own, files), *(Said(note, own) for note in row.notes)]

@@ -69,6 +69,7 @@ def answer(
     reject: options.Reject = None,
     always: options.Always = None,
     only: options.Only = None,
+    flow: options.Flow = False,
     question: options.Question = "",
     agents: options.TaskAgents = "",
     db: options.Database = DEFAULT_DATABASE,
@@ -84,15 +85,16 @@ def answer(
         task_id, text = None, task_id
     name = named(task_id, last)
     answer_to: dict[str, Any] | None = {"manual_finish": True} if finish else None if text is None else {"answer": text}
-    if (text is not None) + finish + any((approve, edit, reject, always, only)) > 1:
+    if (text is not None) + finish + any((approve, edit, reject, always, only, flow)) > 1:
         raise typer.BadParameter("give a text, --finish, or decisions on the calls", param_hint="ANSWER")
-    if only and not always:
-        raise typer.BadParameter("it needs --always task or --always session", param_hint="--only")
+    if (only or flow) and not always:
+        hint = "--only" if only else "--flow"
+        raise typer.BadParameter("it needs --always task or --always session", param_hint=hint)
     settings = for_task(Settings(db, agents), name)
     with report_errors(settings):
         from ..dialog.loop import answered
 
-        decisions = Decisions(approve or (), edit or (), reject or (), always or "", only or ())
+        decisions = Decisions(approve or (), edit or (), reject or (), always or "", only or (), flow)
         raise typer.Exit(answered(settings, name, decisions, answer_to, question, as_json=as_json))
 
 

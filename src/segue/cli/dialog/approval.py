@@ -17,12 +17,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ...core.approval import PermissionRule
+from ...core.approval import PermissionRule, flow_of
 from ...core.provenance import DOUBTS
 from ...prompts.catalogue import sentence
 from ..views.consoles import discard_typed, print_prose, read_line
 from ..views.sanitize import json_line, visible
-from ..views.sources import origin_line
+from ..views.sources import flow_line, origin_line
 from .verdicts import Answer, Call, Verdict, arguments_of
 
 Question = Mapping[str, Any]
@@ -162,24 +162,27 @@ class Questioner:
 
     def _verdict(self, call: Call, *, last: bool) -> Verdict | None:
         """What is decided on a call; None approves it and all the rest."""
-        question = sentence("choose" if last else "choose_all", self._language) + " "
+        question = self._choices(call, last=last)
         while True:
             match self._read(question).strip():
                 case "A" | "ALL" | "all":
                     return None
                 case "a" | "approve":
                     return {"verdict": "approve"}
-                case "t" | "task" | "s" | "session" as key:
-                    return _always(key)
-                case "T" | "S" as key if call["arguments"]:  # a rule without arguments would be for all calls
-                    return {**_always(key), "only": call["arguments"]}
                 case "r" | "R" | "reject":
                     return {"verdict": "reject", "reason": self._read(f"{sentence('why', self._language)} ").strip()}
                 case "e" | "E" | "edit":
                     if (arguments := self._edited(call)) is not None:
                         return {"verdict": "edit", "arguments": arguments}
+                case key if allowed := _allowed_always(key, call):
+                    return allowed
                 case other if other:
                     self._say("no_choice", given=other)
+
+    def _choices(self, call: Call, *, last: bool) -> str:
+        choices = sentence("choose" if last else "choose_all", self._language)
+        flow = [flow_line(call, self._language)] if _has_flow(call) else []
+        return "\n".join([choices, *flow, sentence("your_choice", self._language)]) + " "
 
     def _edited(self, call: Call) -> dict[str, Any] | None:
         """The arguments as the person writes them; None if they were left as they are."""
@@ -210,6 +213,24 @@ class Questioner:
         print_prose(self._console, Text(visible(sentence(name, self._language, **slots)), style="red"))
 
 
+def _allowed_always(key: str, call: Call) -> Verdict | None:
+    """What a letter allows always, if it does."""
+    match key:
+        case "t" | "task" | "s" | "session":
+            return _always(key)
+        case "T" | "S" if call["arguments"]:  # a rule without arguments would be for all calls
+            return {**_always(key), "only": call["arguments"]}
+        case "f" | "flow" if _has_flow(call):
+            return {**_always("session"), "flow": True}
+    return None
+
+
+def _has_flow(call: Call) -> bool:
+    """Whether what a person is asked about came from somewhere."""
+    flow = flow_of(call)
+    return bool(flow) and all(flow.values())
+
+
 def _always(key: str) -> Verdict:
     return {"verdict": "approve", "always": "task" if key.lower().startswith("t") else "session"}
 
@@ -217,8 +238,12 @@ def _always(key: str) -> Verdict:
 def _is_allowed(call: Call, calls: Sequence[Call], verdicts: Sequence[Verdict]) -> bool:
     """Whether calls like it were just allowed always, and nothing speaks against this one."""
     decided = zip(calls, verdicts, strict=False)
-    rules = [PermissionRule(known["name"], each.get("only", {})) for known, each in decided if each.get("always")]
-    is_allowed = any(rule.matches(call["name"], call["arguments"]) for rule in rules)
+    rules = [
+        PermissionRule(known["name"], each.get("only", {}), flow_of(known) if each.get("flow") else {})
+        for known, each in decided
+        if each.get("always")
+    ]
+    is_allowed = any(rule.matches(call) for rule in rules)
     return is_allowed and not call.get("unknown_outcome")
 
 

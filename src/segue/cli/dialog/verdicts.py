@@ -44,9 +44,11 @@ class Decisions:
     always: str = ""
     only: Sequence[str] = ()
     """NAME=VALUE, or NAME=PREFIX*: the arguments for which they stay allowed."""
+    flow: bool = False
+    """They stay allowed where the same sources go into the same arguments."""
 
     def __bool__(self) -> bool:
-        return any((self.approve, self.edit, self.reject, self.always, self.only))
+        return any((self.approve, self.edit, self.reject, self.always, self.only, self.flow))
 
 
 def answer_of(calls: Sequence[Call], decisions: Decisions) -> Answer:
@@ -63,6 +65,8 @@ def answer_of(calls: Sequence[Call], decisions: Decisions) -> Answer:
     approved: Verdict = {"verdict": "approve", **({"always": decisions.always} if decisions.always else {})}
     if decisions.only:
         approved["only"] = dict(map(_pattern, decisions.only))
+    if decisions.flow:
+        approved["flow"] = True
     for text in decisions.approve or ([ALL] if decisions.always else []):
         for target in text.split(","):
             given.put(target.strip() or ALL, approved)

@@ -1,6 +1,6 @@
 """One line, or a few, for everything that can be seen of a task. Text from outside is never read as markup."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -209,6 +209,11 @@ def asked_line(call: Mapping[str, Any], signs: Symbols, language: str) -> Text:
     return line
 
 
+def _flow(flow: Mapping[str, Sequence[str]]) -> str:
+    """What was allowed to flow where, as `read_mail → to`."""
+    return "; ".join(one_line(f"{', '.join(sources)} → {name}") for name, sources in flow.items())
+
+
 def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Symbols, language: str) -> Text:
     """What a person decided on one call; edited arguments beside the original ones."""
     name, original = call.get("name", f"#{verdict['index']}"), verdict.get("original", call.get("arguments", {}))
@@ -218,6 +223,8 @@ def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Sym
             always = sentence(f"always_{verdict['always']}", language) if verdict.get("always") else ""
             if verdict.get("only"):
                 always += sentence("always_only", language, only=arguments_line(verdict["only"]))
+            if verdict.get("flow"):
+                always += sentence("always_flow", language, flow=_flow(verdict["flow"]))
             return Text.assemble((approved, "green"), _call(name, original), (always, "green"))
         case "edit":
             edited = f"{signs.ok} {word('edited', language)} "

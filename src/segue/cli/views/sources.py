@@ -24,6 +24,20 @@ def origin_line(call: Mapping[str, Any], argument: str, language: str) -> Text |
     return Text(sentence(name, language, source=_listed(dict.fromkeys(others), language)), style="red")
 
 
+def flow_line(call: Mapping[str, Any], language: str) -> str:
+    """The choice to allow what flows where in a call always."""
+    arguments = _listed(dict.fromkeys(one_line(name) for name in call["doubted"]), language)
+    found = [Source.of(source) for name in call["doubted"] for source in call["sources"][name]]
+    names = dict.fromkeys(sentence(_flow_name(of), language, name=one_line(of.name)) for of in found if not of.trusted)
+    return sentence("choose_flow", language, arguments=arguments, source=_listed(names, language))
+
+
+def _flow_name(source: Source) -> str:
+    """The sentence for a source whichever of its calls it is."""
+    kind = {"user": "imported", "tool": "any_tool", "mcp": "any_tool"}.get(source.kind, source.kind)
+    return f"source_{kind.replace('-', '_')}"
+
+
 def _named(source: Source, language: str) -> str:
     name = {"user": "imported", "tool": "tool", "mcp": "tool"}.get(source.kind, source.kind)
     if source.kind == "user" and source.trusted:

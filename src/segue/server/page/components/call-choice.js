@@ -48,8 +48,8 @@ function Proposed({ call, edited }) {
 }
 
 /** What a decision allows for good. @param {Decision} decision */
-export function allowance({ always, only }) {
-  return always && textOf(`approvalAlways.${only ? "only" : always}`, always);
+export function allowance({ always, only, flow }) {
+  return always && textOf(`approvalAlways.${flow ? "flow" : only ? "only" : always}`, always);
 }
 
 /** @param {{ decision: Decision, disabled: boolean, undecide: () => void }} props */
@@ -77,13 +77,15 @@ function Choice({ kind, hasKey, disabled, act }) {
 }
 
 /** @param {AskedCall} call @param {Decide} decide */
-function allowances({ arguments: only }, decide) {
+function allowances({ arguments: only, sources = {}, doubted = [] }, decide) {
   /** @type {[string, Partial<Decision>][]} */
   const scopes = [
     ["approvalAlways.task", { always: "task" }],
     ["approvalAlways.session", { always: "session" }],
   ];
   if (Object.keys(only).length && !isRounded(only)) scopes.push(["approvalAlways.only", { always: "session", only }]);
+  const flows = doubted.length && doubted.every((name) => sources[name]?.some(({ trusted }) => !trusted));
+  if (flows) scopes.push(["approvalAlways.flow", { always: "session", flow: true }]);
   return scopes.map(([key, allowed]) => ({
     key,
     label: textOf(key, key),

@@ -1,0 +1,81 @@
+"""Rules for arguments that untrusted text may fill without a question."""
+
+import re
+from pathlib import PurePosixPath
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+ANYTHING: Final = "*"
+MOST: Final = 500
+"""Characters of a value that a rule can match."""
+_PART: Final = r"[\w.+-]*"
+"""What a `*` inside of a value stands for: no sign that separates addresses, or parts of one."""
+_HOST: Final = re.compile(r"[\w.-]+")
+
+
+class AllowRule(BaseModel):
+    """Where untrusted text may go without a question: into an argument of a tool, if its value is one of these."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tool: str
+    """The tool's name."""
+    argument: str
+    """The argument's name."""
+    values: tuple[str, ...] = ()
+    """Values such as `*@example.org`: a `*` stands for letters, digits and `. _ + -`; alone, for any value."""
+    hosts: tuple[str, ...] = ()
+    """Hosts of links; `*.example.org` are those below it."""
+    paths: tuple[str, ...] = ()
+    """Folders that paths are in."""
+    secret: bool = False
+    """Values of secret results may go there as well."""
+
+    @model_validator(mode="after")
+    def _allows_something(self) -> Self:
+        if not (self.values or self.hosts or self.paths):
+            raise ValueError('give values, hosts or paths; values = ["*"] is any value')
+        return self
+
+    def covers(self, value: Any) -> bool:
+        """Whether the value of an argument, or each of a list, is one of these."""
+        if ANYTHING in self.values:
+            return True
+        each = value if isinstance(value, list | tuple) else [value]
+        return bool(each) and all(isinstance(part, str | int | float) and self._covers(str(part)) for part in each)
+
+    def _covers(self, text: str) -> bool:
+        return len(text) <= MOST and (
+            any(_matches(pattern, text) for pattern in self.values)
+            or any(_is_at(host, text) for host in self.hosts)
+            or any(_is_in(folder, text) for folder in self.paths)
+        )
+
+
+def _matches(pattern: str, text: str) -> bool:
+    parts = (re.escape(part) for part in pattern.casefold().split("*"))
+    return bool(re.fullmatch(_PART.join(parts), text.casefold()))
+
+
+def _is_at(host: str, text: str) -> bool:
+    """Whether a link leads to the host; one that programs read in different ways leads nowhere."""
+    if "\\" in text or not text.isprintable() or " " in text:
+        return False
+    try:
+        parts = urlsplit(text if "://" in text else f"//{text}")
+    except ValueError:
+        return False
+    found = (parts.hostname or "").rstrip(".")
+    if parts.scheme not in ("", "http", "https") or "@" in parts.netloc or not _HOST.fullmatch(found):
+        return False
+    wanted = host.casefold()
+    return found.endswith(wanted[1:]) if wanted.startswith("*.") else found == wanted
+
+
+def _is_in(folder: str, text: str) -> bool:
+    """Whether a path is in the folder, wherever links on the disk lead."""
+    path, inside = PurePosixPath(text), PurePosixPath(folder)
+    is_plain = "\\" not in text and text.isprintable() and ".." not in path.parts
+    return is_plain and path != inside and path.is_relative_to(inside)

@@ -1,0 +1,76 @@
+"""What values came from is never forgotten: over 100 kills, 100 forks, and an import, which is not believed."""
+
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import segue
+
+from . import labels
+from .harness import Harness
+
+KILLS = 100
+FORKS = 100
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    with Harness(tmp_path_factory.mktemp("labels")) as opened:
+        yield opened
+
+
+def test_no_label_is_lost_over_100_kills(harness: Harness) -> None:
+    calm = _played(harness, "")
+    assert [call["reason"] for call in calm["asked"]] == ["secret"]
+    assert [name for name, sources, _ in calm["labels"] if sources] == ["contacts"]
+    assert [name for name, _, secret in calm["labels"] if secret] == ["read_vault", "fetch"]
+    points = [f"write:{1 + place * calm['writes'] // KILLS}" for place in range(KILLS)]
+    assert len({*points}) == KILLS
+    wanted = {name: calm[name] for name in ("asked", "labels")}
+    ends = harness.each(lambda point: _played(harness, point), points)
+    assert [
+        point for point, end in zip(points, ends, strict=True) if end | {"writes": 0} != wanted | {"writes": 0}
+    ] == []
+
+
+def _played(harness: Harness, point: str) -> Any:
+    """What the labels are at the end, after a kill at the point."""
+    folder = harness.new_folder("labels")
+    orders = {"labels": True, "folder": str(folder)}
+    with harness.zygote() as zygote:
+        if point:
+            assert zygote.run({**orders, "at": {point: "kill"}}) == -signal.SIGKILL, point
+        assert zygote.run(orders) == 0, (folder / "log.txt").read_text(encoding="utf-8")
+    found = labels.read(folder)
+    shutil.rmtree(folder)
+    return found
+
+
+async def test_no_label_is_lost_over_100_forks_and_those_of_an_import_are_not_believed(tmp_path: Path) -> None:
+    async with segue.open(tmp_path / "segue.db", agents=[labels.agent()]) as app:
+        asked = await labels.work(app)
+        whole = await labels.labels_in(app, labels.SESSION)
+        places = [each["checkpoint_id"] for each in await app.snapshots(labels.SESSION)]
+        lost = []
+        for number in range(FORKS):
+            await app.fork(labels.SESSION, places[number % len(places)], session_id=f"fork{number}")
+            found = await labels.labels_in(app, f"fork{number}")
+            lost += [] if found == whole[: len(found)] else [number]
+        assert (len(places) > 5, lost) == (True, [])
+        newest = await app.fork(labels.SESSION, places[2], session_id="again")  # it decides about the last call itself
+        await app.resume(newest["task_id"])
+        waiting = next(task for task in await app.waiting() if task["task_id"] == newest["task_id"])
+        assert [waiting["calls"][0][name] for name in ("reason", "sources")] == [
+            asked[0]["reason"],
+            asked[0]["sources"],
+        ]
+        await app.import_(await app.export(labels.SESSION), session_id="import")
+        imported = await labels.labels_in(app, "import")
+        assert [sources for _, sources, _ in imported] == [None] * len(imported)
+        assert [secret for _, _, secret in imported] == [secret for _, _, secret in whole]
