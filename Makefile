@@ -20,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo docs test test-slow test-whole test-postgres crash mutants check e2e types studio bench bench-quick bench-serve bench-scale bench-storage bench-workers bench-agentdojo lock clean
+.PHONY: help demo docs test test-slow test-whole test-postgres crash mutants check e2e types studio bench bench-quick bench-serve bench-scale bench-storage bench-workers bench-integrity bench-agentdojo lock clean
 
 help: ## list these targets
 	@awk -F ':.* ## ' '/^[a-z0-9-]+:.* ## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -96,6 +96,9 @@ bench-storage: $(VENV)/.dev ## what storing a task costs on PostgreSQL, beside S
 bench-agentdojo: ## what approval costs and stops on AgentDojo, in a virtual environment of its own
 	$(MAKE) VENV=.venv-agentdojo .venv-agentdojo/.agentdojo
 	.venv-agentdojo/bin/python -m benchmarks.agentdojo
+
+bench-integrity: $(VENV)/.bench ## edits behind Segue's back, which the audit log finds: the table of docs/reliability.md
+	$(BIN)/python -m benchmarks.memory_integrity
 
 bench-workers: $(VENV)/.dev ## kill workers, freeze them, race them, count them: the tables of docs/scaling.md
 	$(BIN)/python -m tests.workers

@@ -9,6 +9,7 @@ from segue.core.records import Session, Task
 from .ports import Backend, Connection
 from .sessions.threads import Threads, chosen_for
 from .state.saver import FencedSaver
+from .tables.audit import Audit
 from .tables.event_log import EventLog
 from .tables.files import Files
 from .tables.leases import Lease, Renewal
@@ -61,6 +62,7 @@ class Storage:
         self.sessions = Threads(backend)
         self.threads = ThreadList(database)
         self.search = Search(database)
+        self.audit = Audit(database)
         self.files = Files(database, backend.contents)
 
     def ledger(self, thread_id: str, fence: int = 0) -> ToolLedger:

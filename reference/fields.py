@@ -11,6 +11,7 @@ from pydantic_core import PydanticUndefined
 
 from segue.core.agents import Agent, Budget, McpServer, OAuth, Prices, RemoteAgent
 from segue.core.allow_rules import AllowRule
+from segue.core.audit import AuditSettings
 from segue.core.spend import SpendLimits
 from segue.server.settings import ServerSettings
 
@@ -91,6 +92,10 @@ def describe_oauth() -> str:
 
 def describe_spend() -> str:
     return describe_fields(SpendLimits)
+
+
+def describe_audit() -> str:
+    return describe_fields(AuditSettings)
 
 
 def describe_settings() -> str:

@@ -13,6 +13,7 @@ from .events import describe_events, describe_ids
 from .fields import (
     describe_agent,
     describe_allow_rule,
+    describe_audit,
     describe_budget,
     describe_mcp_server,
     describe_oauth,
@@ -35,6 +36,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "allow-rule": describe_allow_rule,
     "remote-agent": describe_remote_agent,
     "oauth": describe_oauth,
+    "audit": describe_audit,
     "prices": describe_prices,
     "routes": describe_routes,
     "schemas": describe_schemas,

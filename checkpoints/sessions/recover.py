@@ -7,6 +7,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from segue.core.audit import Act
 from segue.core.calls import CallResult
 from segue.core.context import Ids
 from segue.core.errors import NothingReadable, UnknownThread
@@ -20,6 +21,7 @@ from segue.prompts.language import Language
 
 from ..ports import CheckpointRow, Connection, Database
 from ..state.saver import FencedSaver
+from ..tables.audit import record
 from ..tables.event_log import complete_events, event_row, insert_event
 from ..tables.leases import check_fence
 from ..tables.rows import ReadRow, damaged_rows, rows_of
@@ -78,13 +80,14 @@ async def recover(
     if isinstance(found, Damage) and not found.size and not damaged:
         return _recovery(found, language)
     copy = await copy_aside(time.time())
-    fence, now = saver.fence(thread_id), time.time()
+    fence, now, act = saver.fence(thread_id), time.time(), Act("recovered")
 
     def work(connection: Connection) -> list[str]:
         check_fence(connection, thread_id, fence)
         repaired = replace_damaged(connection, thread_id, now, language)
         if isinstance(found, Damage) and found.size:
             _drop(connection, found, saver, thread_id, now)
+        record(connection, act, thread_id, whole=True)
         return repaired
 
     return _recovery(found, language, copy, await database.write(work))

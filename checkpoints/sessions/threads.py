@@ -9,6 +9,7 @@ from typing import Any
 
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from segue.core.audit import DELETED, Act
 from segue.core.errors import DamagedCheckpoint, UnknownThread
 from segue.core.records import Call, Json, Recovery, RequestKey, Session, from_row
 from segue.core.timeline import UNDO_SCOPE, Branch, CallOrigin, Place, Snapshot
@@ -22,6 +23,7 @@ from ..state.checksums import check_thread
 from ..state.rows import decoded_checkpoint, delete_rows
 from ..state.saver import FencedSaver
 from ..state.serializer import SERDE, decoding
+from ..tables.audit import Audit, record
 from ..tables.leases import check_fence
 from ..tables.request_keys import add_key
 from ..tables.search import remove_thread
@@ -80,6 +82,8 @@ async def prune(
         except DamagedCheckpoint:
             continue  # its graph is not known here
 
+    act = Act("pruned")
+
     def work(connection: Connection) -> int:
         check_fence(connection, thread_id, fence)
         connection.execute("SAVEPOINT pruning")
@@ -93,6 +97,8 @@ async def prune(
         if dry_run:
             connection.execute("ROLLBACK TO pruning")
         connection.execute("RELEASE pruning")
+        if removed and not dry_run:
+            record(connection, act, thread_id)
         return removed
 
     return await database.write(work)
@@ -222,10 +228,13 @@ class Threads:
             ThreadExists, ThreadBusy, KeyUsed: nothing was stored.
         """
 
+        act = Act("created")
+
         def store(connection: Connection) -> None:
             add_key(connection, key, session.thread_id)
             refuse_taken(connection, session.thread_id)
             connection.execute(_PUT, _row(session))
+            record(connection, act, session.thread_id, chosen=True)
 
         await self._database.write(store)
 
@@ -236,17 +245,26 @@ class Threads:
             UnknownThread: it has neither a task nor anything chosen.
         """
 
+        act = Act("chose")
+
         def store(connection: Connection) -> None:
             thread_id = (session.thread_id,)
             if not connection.fetched(_KNOWN, thread_id) and not connection.fetched(_GET, thread_id):
                 raise UnknownThread(session.thread_id)
             connection.execute(_PUT, _row(session))
+            record(connection, act, session.thread_id, chosen=True)
 
         await self._database.write(store)
 
     async def add_branch(self, branch: Branch) -> None:
         """Store that a thread is a branch of another one; it has the title that its parent was given."""
-        await self._database.write(lambda connection: _put_branch(connection, branch))
+        act = _branched(branch)
+
+        def store(connection: Connection) -> None:
+            _put_branch(connection, branch)
+            record(connection, act, branch.thread_id)
+
+        await self._database.write(store)
 
     async def drop_branch(self, thread_id: str) -> None:
         """Delete that a thread is a branch, unless it has a task."""
@@ -269,6 +287,8 @@ class Threads:
             DatabaseUnavailable: the rows are deleted or nothing was changed.
         """
 
+        act = Act(DELETED)
+
         def work(connection: Connection) -> None:
             connection.execute(_RAISE_FLOOR, (fence,))  # first, as whoever takes a lease looks there first
             check_fence(connection, thread_id, fence)
@@ -289,6 +309,7 @@ class Threads:
                 "spend_calls",
             ):
                 _delete_from(connection, table, thread_id)
+            record(connection, act, thread_id)
 
         await self._database.write(work, synced=True)
 
@@ -324,24 +345,34 @@ class Threads:
     ) -> str | None:
         """Copy a thread as `sessions.fork.fork` describes it; as a `branch` of it where that is given."""
         others = tuple(beside)
+        act = _branched(branch) if branch else Act("forked", {"from": thread_id, "checkpoint_id": checkpoint_id})
 
         def copy(connection: Connection) -> str | None:
             task_id = fork(connection, thread_id, checkpoint_id, new_thread_id, others, blocked=blocked, key=key)
             if branch:
                 _put_branch(connection, branch)
+            for name in (new_thread_id, *(copied for _, copied in others)):
+                record(connection, act, name, whole=True)
             return task_id
 
         return await self._database.write(copy)
 
     async def export(self, thread_id: str) -> Json:
-        return await self._database.read(lambda connection: export(connection, thread_id))
+        document = await self._database.read(lambda connection: export(connection, thread_id))
+        await Audit(self._database).record(Act("exported"), thread_id)
+        return document
 
     async def import_(
         self, document: Any, thread_id: str, user_id: str | None = None, *, key: RequestKey | None = None
     ) -> str | None:
         """Store a document as a new thread; returns the id of its newest task, None where it has none."""
-        read = read_import(document)
-        await self._database.write(lambda connection: store_import(connection, read, thread_id, user_id, key))
+        read, act = read_import(document), Act("imported")
+
+        def store(connection: Connection) -> None:
+            store_import(connection, read, thread_id, user_id, key)
+            record(connection, act, thread_id, whole=True)
+
+        await self._database.write(store)
         return read.newest
 
     async def threads(self) -> list[str]:
@@ -351,7 +382,15 @@ class Threads:
         return await self._database.read(lambda connection: read_thread(connection, thread_id))
 
     async def store_whole(self, whole: WholeThread) -> bool:
-        return await self._database.write(lambda connection: store_thread(connection, whole))
+        act = Act("copied")
+
+        def store(connection: Connection) -> bool:
+            stored = store_thread(connection, whole)
+            if stored:
+                record(connection, act, whole.thread_id, whole=True)
+            return stored
+
+        return await self._database.write(store)
 
     async def prune(
         self, thread_id: str, checkpoint_id: str, fence: int, values: Values, since: float, *, dry_run: bool = False
@@ -360,6 +399,10 @@ class Threads:
 
     async def recover(self, saver: FencedSaver, readable: Readable, thread_id: str, language: Language) -> Recovery:
         return await recover(self._database, saver, readable, thread_id, language, self._backend.copy_aside)
+
+
+def _branched(branch: Branch) -> Act:
+    return Act("branched", {"from": branch.parent, "turn": branch.turn})
 
 
 def _put_branch(connection: Connection, branch: Branch) -> None:

@@ -14,6 +14,7 @@ from segue.core.records import Call, Json, call_checksum, from_row
 from segue.core.tools import CallKey, Claim
 
 from ..ports import ALL, Connection, Database, Row
+from .audit import reseal
 from .leases import check_fence
 from .rows import insert_row
 
@@ -173,9 +174,12 @@ class ToolLedger:
 
         def end(connection: Connection) -> None:
             check_fence(connection, self._thread_id, self._fence)
-            for row in connection.fetched(_UNDER_WAY, values):
+            under_way = connection.fetched(_UNDER_WAY, values)
+            for row in under_way:
                 outcome = json.dumps(dict(outcome_of(from_row(Call, row).name)))
                 self._end(connection, row, outcome)
+            if under_way:
+                reseal(connection, "settled", *values)
 
         await self._database.write(end, synced=True)
         self._finished = None

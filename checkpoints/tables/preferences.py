@@ -6,11 +6,13 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from segue.core.approval import Grant, PermissionRule
+from segue.core.audit import Act
 from segue.core.errors import InvalidAnswer, UnknownTask
 from segue.core.records import BEST, Json, Permission, read
 from segue.core.row_validators import STORED_AS_JSON
 
 from ..ports import ALL, Connection, Database
+from .audit import record
 
 _GRANT = """
     INSERT INTO permissions (thread_id, agent_id, tool, scope, task_id, granted_at, version)
@@ -64,7 +66,15 @@ class Permissions:
     async def revoke(self, thread_id: str, tool: str = "", agent_id: str = "") -> int:
         """Delete a thread's permissions, of one tool, rule or agent where it is named; return how many there were."""
         values = {"thread_id": thread_id, "tool": tool, "agent_id": agent_id}
-        return await self._database.write(lambda connection: connection.execute(_REVOKE, values).rowcount)
+        act = Act("revoked", {"tool": tool, "agent": agent_id})
+
+        def delete(connection: Connection) -> int:
+            deleted = connection.execute(_REVOKE, values).rowcount
+            if deleted:
+                record(connection, act, thread_id)
+            return deleted
+
+        return await self._database.write(delete)
 
 
 @dataclass(frozen=True)
@@ -88,7 +98,7 @@ _PUT = """
     INSERT INTO preferences (user_id, default_mode) VALUES (?, ?)
     ON CONFLICT (user_id) DO UPDATE SET default_mode = excluded.default_mode
 """
-_RATE = "UPDATE tasks SET rating = ? WHERE task_id = ?"
+_RATE = "UPDATE tasks SET rating = ? WHERE task_id = ? RETURNING thread_id"
 
 
 def default_mode(connection: Connection, user_id: str) -> str:
@@ -134,9 +144,13 @@ class Preferences:
                 most=BEST,
             )
 
+        act = Act("rated", {"rating": rating})
+
         def store(connection: Connection) -> None:
-            if connection.execute(_RATE, (rating, task_id)).rowcount != 1:
+            row = connection.execute(_RATE, (rating, task_id)).fetchone()
+            if row is None:
                 raise UnknownTask(task_id)
+            record(connection, act, row["thread_id"], task_id)
 
         await self._database.write(store)
 

@@ -220,6 +220,22 @@ _TABLES = (
         cost BIGINT NOT NULL
     ){clustered}""",
     "CREATE INDEX spend_calls_by_time ON spend_calls (created_at)",
+    # Who decided what, from 1 without a gap; empty where the database has no audit log. `seals` hold digests of rows as
+    # they stood then, `previous` is the digest of the entry before.
+    """CREATE TABLE audit (
+        position BIGINT PRIMARY KEY,
+        moment DOUBLE PRECISION NOT NULL,
+        actor TEXT NOT NULL,
+        action TEXT NOT NULL,
+        thread_id {key} NOT NULL,
+        task_id {key} NOT NULL,
+        user_id TEXT NOT NULL,
+        details TEXT NOT NULL,
+        seals TEXT NOT NULL,
+        previous TEXT NOT NULL,
+        digest TEXT NOT NULL
+    )""",
+    "CREATE INDEX audit_of_thread ON audit (thread_id, position)",
 )
 
 

@@ -5,10 +5,12 @@ import secrets
 import time
 from collections.abc import Callable
 
+from segue.core.audit import Act
 from segue.core.errors import UnknownThread
 from segue.core.records import Share, from_row
 
 from ..ports import Connection, Database
+from .audit import record
 
 _PUT = """
     INSERT INTO shares (share_id, thread_id, created_at, expires_at)
@@ -40,10 +42,13 @@ class Shares:
         token, now = secrets.token_urlsafe(TOKEN_BYTES), self._clock()
         share = Share(share_id=_hashed(token), thread_id=thread_id, created_at=now, expires_at=now + seconds)
 
+        act = Act("shared", {"share_id": share.share_id, "expires_at": share.expires_at})
+
         def store(connection: Connection) -> None:
             connection.execute(_EXPIRED, (now,))
             if not connection.execute(_PUT, share.json()).rowcount:
                 raise UnknownThread(thread_id)
+            record(connection, act, thread_id)
 
         await self._database.write(store)
         return token, share
@@ -68,7 +73,15 @@ class Shares:
     async def revoke(self, thread_id: str, share_id: str = "") -> int:
         """Delete a thread's links, or the one of that id; return how many there were."""
         values = {"thread_id": thread_id, "share_id": share_id}
-        return await self._database.write(lambda connection: connection.execute(_REVOKE, values).rowcount, synced=True)
+        act = Act("unshared", {"share_id": share_id})
+
+        def delete(connection: Connection) -> int:
+            deleted = connection.execute(_REVOKE, values).rowcount
+            if deleted:
+                record(connection, act, thread_id)
+            return deleted
+
+        return await self._database.write(delete, synced=True)
 
 
 def _hashed(token: str) -> str:

@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
+from segue.core.audit import Act
 from segue.core.records import Count, Record, from_row
 from segue.core.spend import TOKENS, USD, Allowed, LimitedScope, PlannedCall, Raised, Reached, public
 from segue.core.usage_report import EstimatedUsage
 
 from ..ports import Connection, Database
+from .audit import record
 
 LOCK = "segue.spend"
 """What a transaction locks that counts calls: of several processes, one at a time."""
@@ -29,7 +31,7 @@ _ESTIMATED = "UPDATE spend_calls SET tokens = :tokens, cost = :cost WHERE call_i
 _RAISE = """
     UPDATE spend SET raised_tokens = coalesce(CAST(:tokens AS BIGINT), raised_tokens),
         raised_cost = coalesce(CAST(:cost AS BIGINT), raised_cost)
-    WHERE scope = :scope
+    WHERE scope = :scope RETURNING kind, name, day, thread_id
 """
 _LARGEST = f"""
     SELECT {_COLUMNS} FROM spend WHERE kind = :kind AND tenant = :tenant AND day = :day
@@ -109,7 +111,14 @@ class Spend:
     async def raise_limit(self, raised: Raised) -> None:
         """Store a person's limit for a scope."""
         values = {"scope": raised.scope, **asdict(raised.allowed)}
-        await self._database.write(lambda connection: connection.execute(_RAISE, values).rowcount, synced=True)
+        act = Act("raised_limit", {"limit": raised.limit, "unit": raised.unit})
+
+        def store(connection: Connection) -> None:
+            for kind, name, day, thread_id in connection.execute(_RAISE, values).fetchall():
+                of = {"kind": kind, "name": name, "day": day}
+                record(connection, replace(act, details={**act.details, **of}), thread_id)
+
+        await self._database.write(store, synced=True)
 
     async def largest(self, kind: str, tenant: str, day: str, most: int) -> list[ScopeUse]:
         """Return the scopes of a kind that are used most."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
+from segue.core.audit import Act
 from segue.core.errors import AmbiguousTask, TaskError, TaskPinned, UnknownTask
 from segue.core.events import Event, StateChanged
 from segue.core.records import Json, NewTask, RequestKey, StatusTally, Task, damaged, from_row, read, to_row
@@ -14,6 +15,7 @@ from segue.core.task_status import ACTIVE, ENDED, OPEN, TaskStatus, next_status
 from segue.core.usage_report import TaskUsage
 
 from ..ports import ALL, Connection, Database, Row, lease_clock, sql_list
+from .audit import record, record_moved
 from .event_log import insert_event, share_result
 from .leases import check_fence, release_lease
 from .request_keys import add_key
@@ -204,13 +206,15 @@ class Tasks:
         fence: int | None = None,
         release: bool = False,
         key: RequestKey | None = None,
+        act: Act | None = None,
         **changes: Any,
     ) -> Moved:
         """Change a task and store its events and the idempotency key that asked for it, in one transaction.
 
         The event of a new status comes first, then `events`. `changes` are columns: model, result, error, requested,
         notes, answer, agents_file, agent_version, on_upgrade, offered_version; what is not named stays, but an error
-        goes with the next status. Without `status` that stays too. `release` ends the lease of `fence` with it.
+        goes with the next status. Without `status` that stays too. `release` ends the lease of `fence` with it. The
+        audit log has `act`, what somebody decided; without it that the task stopped or went on by itself.
 
         Raises:
             UnknownTask: there is none.
@@ -219,16 +223,12 @@ class Tasks:
             TaskPinned: it keeps the version of its agent.
             KeyUsed: the key stands for something already; nothing was stored.
         """
-
         announced = tuple(events)
 
         def change(connection: Connection) -> Moved:
             before = _locked(connection, task_id)
             old = from_row(Task, before)
-            if fence is not None:
-                check_fence(connection, old.thread_id, fence)
-            if old.on_upgrade == "pin" == changes.get("on_upgrade", "pin"):
-                _check_version(old, changes.get("agent_version", old.agent_version))
+            _check_change(connection, old, fence, changes)
             add_key(connection, key, old.thread_id, task_id)
             new = old.status if status is None else next_status(old.status, status)
             moved = [] if new == old.status else [StateChanged(task_id=task_id, old=str(old.status), new=str(new))]
@@ -242,7 +242,9 @@ class Tasks:
             stored = [insert_event(connection, old.thread_id, event) for event in (*moved, *announced)]
             if release:
                 release_lease(connection, old.thread_id, fence)
-            return from_row(Task, row), stored
+            changed = from_row(Task, row)
+            record_moved(connection, act, old, changed)
+            return changed, stored
 
         return await self._database.write(change)
 
@@ -255,6 +257,8 @@ class Tasks:
             KeyUsed: the key stands for a task already; nothing was stored.
         """
 
+        act = Act("steered")
+
         def add(connection: Connection) -> Moved:
             before = _locked(connection, task_id)
             task = from_row(Task, before)
@@ -263,7 +267,9 @@ class Tasks:
             add_key(connection, key, task.thread_id, task_id)
             row = self._store(connection, before, {**vars(task), "notes": [*task.notes, text]})
             connection.notify(task_id, task.thread_id)
-            return from_row(Task, row), [insert_event(connection, task.thread_id, event)]
+            stored = [insert_event(connection, task.thread_id, event)]
+            record(connection, act, task.thread_id, task_id)
+            return from_row(Task, row), stored
 
         return await self._database.write(add)
 
@@ -423,10 +429,13 @@ class Tasks:
         return [shown(row) for row in await self._database.read(lambda db: db.fetched(_SINCE, values))]
 
 
-def _check_version(pinned: Task, version: str | None) -> None:
-    """Refuse another version of a pinned task's agent."""
-    if version != pinned.agent_version:
-        raise TaskPinned(pinned.task_id, pinned.agent_id, pinned.agent_version)
+def _check_change(connection: Connection, old: Task, fence: int | None, changes: Json) -> None:
+    """Refuse a former owner, and another version of a pinned task's agent."""
+    if fence is not None:
+        check_fence(connection, old.thread_id, fence)
+    stays_pinned = old.on_upgrade == "pin" == changes.get("on_upgrade", "pin")
+    if stays_pinned and changes.get("agent_version", old.agent_version) != old.agent_version:
+        raise TaskPinned(old.task_id, old.agent_id, old.agent_version)
 
 
 def _of(statuses: Collection[TaskStatus] | None) -> str:

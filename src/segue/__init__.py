@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .app import App
     from .core.agents import Agent, Budget, ChatMode, McpServer, Prices, RemoteAgent, load_agents
     from .core.allow_rules import AllowRule
+    from .core.audit import AuditSettings
     from .core.context import RunContext
     from .core.errors import SegueError
     from .core.events import Event
@@ -27,6 +28,7 @@ _HOMES = {
     "Agent": "core.agents",
     "AllowRule": "core.allow_rules",
     "App": "app",
+    "AuditSettings": "core.audit",
     "BranchInput": "core.flows",
     "Budget": "core.agents",
     "CallContext": "tools.bound_tool",
@@ -56,6 +58,7 @@ __all__ = [
     "Agent",
     "AllowRule",
     "App",
+    "AuditSettings",
     "BranchInput",
     "Budget",
     "CallContext",

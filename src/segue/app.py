@@ -25,6 +25,7 @@ from .nodes.chat.select_mode import AUTO
 from .prompts.catalogue import mode_description
 from .prompts.language import Language
 from .registry import Registry
+from .runtime.audit_log import AuditLog
 from .runtime.control import Control
 from .runtime.due import Due
 from .runtime.event_stream import EventStream
@@ -60,6 +61,7 @@ class App:
         dispatching: Dispatching = Dispatching.AUTO,
         limits: FileLimits | None = None,
         clock: Callable[[], float] = time.time,
+        audit: AuditLog | None = None,
     ) -> None:
         self._storage = storage
         self._modes = modes
@@ -84,6 +86,8 @@ class App:
         self._due = Due(clock)
         self.schedules = Schedules(storage, self._starter, self._due)
         """Messages for later and repeated ones, as records."""
+        self.audit = audit or AuditLog(storage)
+        """Who decided what, and whether the database is as it was stored, as records."""
 
     # Agents and modes.
 
@@ -489,6 +493,7 @@ class App:
         await self._due.close()
         await self._pruning.close()
         await self._runner.close()
+        await self.audit.close()
         await self.agents.close()
         await self._storage.close()
         self.memory.close()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from .app import App
 from .checkpoints.open import open_storage
 from .core.agents import Agent
+from .core.audit import AuditSettings
 from .core.environment import is_server, whole_number
 from .core.errors import ConfigurationError, DatabaseUnavailable, DatabaseUnreachable, InsideEventLoop
 from .core.flows import FlowConfig
@@ -22,6 +23,7 @@ from .core.timeline import Retention
 from .graphs.chat import MODES
 from .memory.folder import MemoryFolder, root_of
 from .registry import Registry
+from .runtime.audit_log import AuditLog
 from .runtime.message_files import FileLimits
 from .runtime.modes import mode_graphs
 from .runtime.run import MAX_QUEUED, MAX_RUNNING, Capacity
@@ -53,6 +55,7 @@ async def open_app(
     dispatch: str | None = None,
     clock: Callable[[], float] = time.time,
     spend: SpendLimits | Mapping[str, Any] | None = None,
+    audit: AuditSettings | bool | None = None,
 ) -> App:
     """As `open`, for a caller that ends with `App.close`; `registry` is one of its own."""
     registry = Registry() if registry is None else registry
@@ -69,13 +72,16 @@ async def open_app(
     policy = None if retention is None else Retention.of(retention)
     folder, where = MemoryFolder(root, embeddings), dispatching(dispatch)
     limits = FileLimits.of(os.environ)
+    audited = AuditSettings(enabled=bool(audit)) if audit is None or isinstance(audit, bool) else audit
     storage = await open_storage(str(path))
     try:
         if dispatch == Dispatching.ALWAYS and storage.workers is None:
             raise ConfigurationError(
                 "SQLite has no workers: name a PostgreSQL database, or leave out dispatch='always'."
             )
-        app = App(storage, registry, graphs, capacity, folder, where, limits, clock)
+        log = AuditLog(storage, audited)
+        app = App(storage, registry, graphs, capacity, folder, where, limits, clock, log)
+        await log.open()
     except BaseException:
         await storage.close()
         raise
@@ -160,6 +166,7 @@ def open(
     dispatch: str | None = None,
     clock: Callable[[], float] = time.time,
     spend: SpendLimits | Mapping[str, Any] | None = None,
+    audit: AuditSettings | bool | None = None,
 ) -> Opening:
     """Open the database at `path` and give the app over it.
 
@@ -177,24 +184,15 @@ def open(
     tasks: with "auto" a worker if one is there that has the agent, else this process; with "always" a worker, even if
     they have to wait for one; with "never" this process. By `clock`, in Unix seconds, schedules and waits are due.
     `spend` limits what model calls may use, such as {"per_task": 0.5, "per_day": 20} in US dollars: see `SpendLimits`.
+    With `audit` the database has an audit log from now on, whoever opens it; `segue.AuditSettings(anchor="file")` also
+    writes its head to a file every hour and at the end.
 
     Raises:
         DatabaseUnavailable, DatabaseTooNew, ConfigurationError: saying what to do.
     """
+    more: dict[str, Any] = {"dispatch": dispatch, "clock": clock, "spend": spend, "audit": audit}
     return Opening(
-        lambda: open_app(
-            path,
-            agents,
-            modes,
-            max_running,
-            max_queued,
-            memory,
-            embeddings,
-            retention,
-            dispatch=dispatch,
-            clock=clock,
-            spend=spend,
-        )
+        lambda: open_app(path, agents, modes, max_running, max_queued, memory, embeddings, retention, **more)
     )
 
 

@@ -15,8 +15,7 @@ from segue.checkpoints.state.checksums import WRITE_KEY, value_checksum
 from segue.checkpoints.state.saver import FencedSaver
 from segue.checkpoints.tables.leases import Lease
 from segue.core.errors import DamagedCheckpoint, NothingReadable, StaleOwner, ThreadBusy, UnknownThread
-from segue.runtime.run import state_at
-from segue.runtime.runner import thread_config
+from segue.runtime.run import state_at, thread_config
 
 from .damage import ANSWER, INNER, LABELS, OUTER, Work, copied, garble, rows
 

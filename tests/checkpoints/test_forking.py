@@ -26,7 +26,7 @@ from segue.core.errors import (
     UnknownThread,
 )
 from segue.core.records import NewTask
-from segue.runtime.runner import thread_config
+from segue.runtime.run import thread_config
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 
 from .conftest import Store

@@ -9,7 +9,7 @@ from langgraph.types import StateSnapshot
 
 from segue.checkpoints.state.saver import FencedSaver
 from segue.core.errors import UnknownThread
-from segue.runtime.runner import thread_config
+from segue.runtime.run import thread_config
 
 from .conftest import Store
 from .graphs import HELLO, Crash, Steps, Talk, compiled, config_of, run

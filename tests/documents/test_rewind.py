@@ -12,7 +12,7 @@ import pytest
 import segue
 from segue import Agent, App, CallContext
 from segue.core.errors import InvalidMessage, TaskError, ThreadBusy, UnknownAgent, UnknownSnapshot
-from segue.runtime.runner import thread_config
+from segue.runtime.run import thread_config
 from tests.checkpoints.damage import damage
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 

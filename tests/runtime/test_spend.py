@@ -156,7 +156,7 @@ async def test_every_mode_asks_and_goes_on_where_it_was(database: Path, mode: st
 
 
 async def test_answers_raise_the_limit_or_cancel_and_others_are_refused(database: Path) -> None:
-    async with segue.open(database, agents=[agent()], spend={"per_user_per_day": 0.5}) as app:
+    async with segue.open(database, agents=[agent()], spend={"per_user_per_day": 0.5}, audit=True) as app:
         asked = await app.ask("go", session_id="s", agent="a")
         while asked["status"] == "done":
             asked = await app.ask("go", session_id="s", agent="a")
@@ -186,6 +186,9 @@ async def test_answers_raise_the_limit_or_cancel_and_others_are_refused(database
             with pytest.raises((TaskError, QuestionClosed)):
                 await app.answer(cancelled["task_id"], "9")
             cancelled = await app.ask("go", session_id="s", agent="a")
+        (raised,) = await app.audit.list(action="raised_limit")
+        assert {"kind": "user", "limit": 0.8, "unit": "USD"}.items() <= raised.details.items()
+        assert not (await app.audit.verify()).findings
 
 
 async def test_a_question_outlives_its_process_and_a_resume_looks_again(database: Path) -> None:

@@ -18,8 +18,7 @@ from ..core.timeline import Retention
 from ..nodes.shared.task import is_steering
 from ..rehearsal.cassette.cassette import Turn
 from ..rehearsal.cassette.recorder import turn_of
-from ..runtime.run import state_at
-from ..runtime.runner import thread_config
+from ..runtime.run import state_at, thread_config
 
 
 def age(text: str) -> float:

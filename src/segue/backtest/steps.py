@@ -13,8 +13,7 @@ from ..core.records import Json
 from ..core.tools import Tool
 from ..graphs.chat import MODES
 from ..nodes.shared.prompt_budget import as_json
-from ..runtime.run import config_of, state_at
-from ..runtime.runner import thread_config
+from ..runtime.run import config_of, state_at, thread_config
 from .behaviour import Behaviour, call_of
 from .comparison import Difference, Effects, Verdict, compared
 from .recording import RecordedTurn, Recording

@@ -38,8 +38,7 @@ from ..rehearsal.cassette.cassette import Answer, ToolCall, asked_of
 from ..rehearsal.cassette.tape import RecordedIds, Tape
 from ..rehearsal.segue_bot import ConversationExecutor
 from ..runtime.modes import chat_graph
-from ..runtime.run import question_of, recursion_limit, stored_answer
-from ..runtime.runner import thread_config
+from ..runtime.run import question_of, recursion_limit, stored_answer, thread_config
 from ..runtime.said import said_in
 from ..tools.adapters.client import client_tools
 from ..tools.calls.run import TOOLS, argument_error, missing

@@ -23,8 +23,7 @@ from ..prompts.errors import render
 from ..prompts.language import Language
 from ..registry import Registry
 from ..runtime.modes import chat_graph
-from ..runtime.run import is_of_task, question_of, state_at
-from ..runtime.runner import thread_config
+from ..runtime.run import is_of_task, question_of, state_at, thread_config
 from ..tools.adapters.client import client_tools, misfit
 from ..tools.bound_tool import BoundTool
 from ..tools.calls.run import argument_error

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ..core.actor import TERMINAL, act_as
 from .commands import inspect, rewind, serve, sessions, start, tasks
+from .commands.audit import audit
 from .commands.backtest import backtest
 from .commands.chaos import chaos
 from .commands.mcp import mcp
@@ -22,7 +24,7 @@ from .exits import EXIT_CODES, OutputGroup
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Start": ("demo", "init", "chat", "run", "doctor"),
     "Tasks": ("waiting", "answer", "pause", "resume", "cancel", "rate", "schedules"),
-    "Read": ("sessions", "tasks", "history", "trace", "timeline", "diff", "usage"),
+    "Read": ("sessions", "tasks", "history", "trace", "timeline", "diff", "usage", "audit"),
     "Go back": ("fork", "edit", "undo"),
     "Sessions and databases": ("export", "import", "copy", "prune", "recover", "delete"),
     "Agents and settings": ("agents", "tools", "modes", "graph", "preferences", "permissions", "memory"),
@@ -100,6 +102,7 @@ def segue(
     ] = False,
 ) -> None:
     """Take the options before a command."""
+    act_as(TERMINAL)
 
 
 for command in (
@@ -120,6 +123,7 @@ for command in (
     rewind.timeline,
     rewind.diff,
     usage,
+    audit,
     rewind.fork,
     rewind.edit,
     rewind.undo,

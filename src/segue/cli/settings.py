@@ -16,6 +16,7 @@ from ..prompts.language import Language, language_named, language_of
 if TYPE_CHECKING:
     from ..app import App
     from ..core.agents import Agent
+    from ..core.audit import AuditSettings
     from ..core.spend import SpendLimits
 
 DEFAULT_DATABASE = "segue.db"
@@ -84,6 +85,17 @@ class Settings:
             return {}
         return {**load_modes(self.agents_file), **load_flows(self.agents_file)}
 
+    def audit(self) -> "AuditSettings | None":
+        """Read the audit log's settings in the agents file; None where it has none, or the database is only read.
+
+        Raises:
+            ConfigurationError: naming the file and what is wrong.
+        """
+        from ..core.audit import load_audit
+
+        is_only_read = self.database.startswith("file:") and self.database.endswith("mode=ro")
+        return load_audit(self.agents_file) if self.agents_file and not is_only_read else None
+
     def spend(self) -> "SpendLimits | None":
         """Read the limits of the agents file.
 
@@ -120,7 +132,7 @@ class Settings:
         from ..entry import open as open_app
 
         configured: dict[str, Any] = {"agents": self.agents(), "modes": self.modes(), "spend": self.spend()}
-        opening = open_app(self.database, max_running=max_running, **configured)
+        opening = open_app(self.database, max_running=max_running, audit=self.audit(), **configured)
         async with opening.when_reachable() if serving else opening as app:
             app.agents.agents_file = self.agents_path
             yield app

@@ -9,6 +9,7 @@
 - Decisions of a model: `decision`, `plan`
 - A person's answers: `approval`, `question`
 - Where values come from: `provenance`, `value_forms`, `allow_rules`, `disclosure`
+- Who acts, and the log of it: `actor`, `audit`
 - Graphs with a configuration of their own: `flows`, `lifecycle`, `conversation`, `participants`
 - Prompts: `prompt_size`, `json_schema`
 - Errors: `errors`, `clause`

@@ -347,7 +347,7 @@ def load_agents(path: str | Path) -> list[Agent]:
     file = Path(path)
     whole = read_file(file)
     tables = whole.get("agent", [])
-    if not tables and whole.keys() & {"modes", "flows"}:
+    if not tables and whole.keys() & {"modes", "flows", "spend", "audit"}:
         return []
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise ConfigurationError("The agents file {file} holds no [[agent]] table.", file=file)
@@ -394,6 +394,9 @@ def load_modes(path: str | Path) -> dict[str, Any]:
     return {mode: load_attribute(name) for mode, name in table.items()}
 
 
+_TABLES = {"agent", "older", "modes", "flows", "spend", "audit", "production", "refuse_hosts"}
+
+
 def read_file(file: Path) -> dict[str, Any]:
     """The tables of an agents file; modules that it names are then also looked for in its folder.
 
@@ -402,8 +405,8 @@ def read_file(file: Path) -> dict[str, Any]:
     """
     try:
         whole = tomllib.loads(file.read_text(encoding="utf-8"))
-        if unknown := whole.keys() - {"agent", "older", "modes", "flows", "spend", "production", "refuse_hosts"}:
-            may = "older, production, refuse_hosts, [[agent]], [modes], [flows] and [spend]"
+        if unknown := whole.keys() - _TABLES:
+            may = "older, production, refuse_hosts, [[agent]], [modes], [flows], [spend] and [audit]"
             raise ConfigurationError(
                 "The agents file {file} has '{unknown}'; it may have {may}.", file=file, unknown=min(unknown), may=may
             )

@@ -6,4 +6,5 @@
 - Several processes: `worker`, `relay`
 - Read: `tasks`, `projection`, `event_stream`, `reply_stream`
 - Sessions: `sessions`, `said`, `rewind`, `effects`, `history`
+- The audit log: `audit_log`, `decisions`
 """

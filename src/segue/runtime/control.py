@@ -9,8 +9,10 @@ from typing import Any
 
 from ..checkpoints.storage import Storage
 from ..checkpoints.tables.request_keys import RequestKeys
+from ..core.actor import actor
 from ..core.agents import Agent
 from ..core.approval import settled
+from ..core.audit import Act
 from ..core.errors import (
     IllegalTransition,
     KeyUsed,
@@ -31,10 +33,11 @@ from ..nodes.chat.select_mode import AUTO
 from ..nodes.shared.approval import check_tools
 from ..prompts.errors import render
 from ..registry import Registry
+from .decisions import answer_act
 from .event_stream import EventStream
 from .relay import POLL_SECONDS
-from .run import question_of, state_at, stopped, stored_answer
-from .runner import Begin, Runner, thread_config
+from .run import question_of, state_at, stopped, stored_answer, thread_config
+from .runner import Begin, Runner
 from .sessions import unfinished_conversation
 from .upgrades import CONTINUE, PIN, ask_about_version, decided_version, version_answer, version_question
 from .worker import Dispatching
@@ -66,6 +69,10 @@ def _renewed(row: Task, options: ReplyOptions, agent: Agent) -> ReplyOptions:
     names = [spec["function"]["name"] for spec in row.client_tools]
     renewed.check(agent.agent_id, agent.protocol, row.mode, names)
     return renewed
+
+
+def _version_act(on_upgrade: OnUpgrade | None) -> Act:
+    return Act("chose_version", {"on_upgrade": on_upgrade})
 
 
 class Control:
@@ -174,11 +181,12 @@ class Control:
         await registry.prepare(agent)
         async with self._runner.leased(row.thread_id, wait) as begin:
             row = await self._runner.tasks.get(task_id)
+            act = Act("resumed")
             if checked:
-                await self.open_question(task_id, checked["interrupt_id"])
+                act = answer_act(await self.open_question(task_id, checked["interrupt_id"]), checked["value"])
             await self.check_resumable(row, checked)
             registry.model_for(agent, model or row.model)
-            changes = {"model": model or row.model, "answer": checked or row.answer, "requested": None}
+            changes = {"model": model or row.model, "answer": checked or row.answer, "requested": None, "act": act}
             if reply_options is not None:
                 changes["reply_options"] = _renewed(row, reply_options, agent).json()
             changes["agents_file"] = self.registry.agents_file or row.agents_file
@@ -228,15 +236,16 @@ class Control:
                 row = await self._runner.tasks.get(task_id)
                 if row.asks_for_version:
                     return await self._decide_version(row, on_upgrade)
-        return await self._runner.move(row, None, on_upgrade=on_upgrade)
+        return await self._runner.move(row, None, on_upgrade=on_upgrade, act=_version_act(on_upgrade))
 
     async def _decide_version(self, row: Task, on_upgrade: OnUpgrade) -> Task:
         """Leave a task that asks for its version to whoever has what it needs, as if its process had ended."""
         changes: Json = {"on_upgrade": on_upgrade, "offered_version": None}
+        act = _version_act(on_upgrade)
         if self.registry.keeps_version(replace(row, **changes)):
             pinned = TaskPinned(row.task_id, row.agent_id, row.agent_version)
-            return (await self._keep_version(row, pinned, None, changes))[0]
-        row = await self._runner.move(row, TaskStatus.RUNNING, release=True, **changes)
+            return (await self._keep_version(row, pinned, None, {**changes, "act": act}))[0]
+        row = await self._runner.move(row, TaskStatus.RUNNING, release=True, act=act, **changes)
         return self.submit_to_worker(row)[0]
 
     async def _keep_version(self, row: Task, error: TaskPinned, key: RequestKey | None, changes: Json) -> Started:
@@ -404,14 +413,14 @@ class Control:
             return await self._request_pause(row)
         try:  # its process is gone, or no worker took it yet
             async with self._runner.leased(row.thread_id):
-                await self._move_unless_ended(row, TaskStatus.PAUSED, requested="pause")
+                await self._move_unless_ended(row, TaskStatus.PAUSED, requested="pause", act=Act("paused"))
         except ThreadBusy:  # one did meanwhile
             await self._request_pause(row)
 
     async def _request_pause(self, row: Task) -> None:
         """Ask the process that runs a task to pause it."""
         status = None if row.status == TaskStatus.PENDING else TaskStatus.PAUSING
-        await self._move_unless_ended(row, status, requested="pause")
+        await self._move_unless_ended(row, status, requested="pause", act=Act("asked_to_pause"))
 
     async def _move_unless_ended(self, row: Task, status: TaskStatus | None, **changes: Any) -> None:
         now = await self._runner.tasks.get(row.task_id)
@@ -455,17 +464,17 @@ class Control:
     async def _cancel_where_it_is(self, row: Task) -> None:
         """Try once: somebody else may be about to resume the task, or about to end it."""
         if (run := self._runner.run_of(row.task_id)) and run.task:
-            run.cancel()
+            run.cancel(actor())
             await asyncio.wait([run.task])
         elif row.status in ACTIVE and await self._runner.leases.held(row.thread_id):
             if row.requested != "cancel":
-                await self._runner.move(row, None, requested="cancel")
+                await self._runner.move(row, None, requested="cancel", act=Act("asked_to_cancel"))
             await asyncio.sleep(POLL_SECONDS)
         else:
             try:
                 async with self._runner.leased(row.thread_id):
                     row = await self._runner.tasks.get(row.task_id)
                     if not row.is_over:
-                        await self._runner.end_cancelled(row)
+                        await self._runner.end_cancelled(row, by=actor())
             except ThreadBusy:
                 await asyncio.sleep(POLL_SECONDS)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from ..checkpoints.storage import Storage
 from ..core.agents import Budget
+from ..core.audit import Act
 from ..core.calls import Execution
 from ..core.errors import TaskError
 from ..core.records import Call, Json, Task
@@ -87,8 +88,11 @@ class SessionEffects:
             key = CallKey(task.task_id, f"{UNDO_SCOPE}{original.call.scope}:{attempt}", original.call.idx)
             ledger = self._storage.ledger(made_in, self._runner.saver.fence(made_in))
             seconds = tool.timeout or (agent.budget if agent else Budget()).tool_seconds
+            about, act = (made_in, task.task_id), {"call": effect.name, "scope": effect.scope, "index": effect.idx}
+            await self._storage.audit.record(Act("asked_to_undo", act), *about, opens=True)
             result, _ = await run_once(TOOLS, ledger, _execution(tool.undo, original.call, task, key, seconds))
-        made = result.json()
+            made = result.json()
+            await self._storage.audit.record(Act("undid", {**act, "outcome": outcome_of(made)}), *about)
         return replace(effect, undo=_UNDONE[outcome_of(made)]), made
 
     async def _origin(self, thread_id: str, effect: Effect) -> CallOrigin:

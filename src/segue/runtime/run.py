@@ -19,6 +19,7 @@ from segue.nodes.shared.task import STEER, additions, compose_result
 from segue.nodes.shared.tool_messages import Settled, exchange
 from segue.prompts.catalogue import phrase
 
+from ..core.actor import SEGUE
 from ..core.agents import Agent, Budget
 from ..core.attachments import naming
 from ..core.errors import DamagedCheckpoint, SegueError, TooManyTasks
@@ -110,7 +111,8 @@ class Run:
     control: RunControl = field(default_factory=RunControl)
     task: "asyncio.Task[Json] | None" = None
     stoppable: bool = False
-    cancelled: bool = False
+    cancelled_by: str = ""
+    """Who cancelled it, if anybody did."""
     abandoned: bool = False
     """Its lease is left to expire: the database failed the task."""
     reply: ReplyText = field(default_factory=ReplyText)
@@ -162,10 +164,14 @@ class Run:
         else:
             self.pause(PauseReason.NOT_BEGUN)
 
-    def cancel(self) -> None:
+    @property
+    def cancelled(self) -> bool:
+        return bool(self.cancelled_by)
+
+    def cancel(self, by: str = SEGUE) -> None:
         """Stop where it is and for good; once is enough, a second time would interrupt the storing of its result."""
         if not self.cancelled:
-            self.cancelled = True
+            self.cancelled_by = by
             self.stop()
 
 
@@ -270,6 +276,11 @@ async def language_by_now(graph: CompiledStateGraph[Any, Any, Any, Any], row: Ta
     nested = (task.state.values for task in state.tasks if isinstance(task.state, StateSnapshot))
     known = [values for values in (*nested, state.values) if values.get("task_id") == row.task_id]
     return next((str(values["language"]) for values in known if values.get("language")), row.reply_language)
+
+
+def thread_config(thread_id: str) -> RunnableConfig:
+    """LangGraph's way to name a thread."""
+    return {"configurable": {"thread_id": thread_id}}
 
 
 def config_of(place: Place) -> RunnableConfig:

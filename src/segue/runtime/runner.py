@@ -10,8 +10,10 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
 
 from ..checkpoints.storage import Storage
+from ..core.actor import SEGUE
 from ..core.agents import Budget
 from ..core.approval import Grant
+from ..core.audit import Act
 from ..core.calls import CallResult, CallStatus
 from ..core.context import AppContext
 from ..core.errors import (
@@ -61,6 +63,7 @@ from .run import (
     retrieve_error,
     state_at,
     stopped,
+    thread_config,
 )
 from .said import SaidSoFar
 from .spend import SpendControl
@@ -313,7 +316,7 @@ class Runner:
     async def _stopped(self, run: Run, reason: str) -> Json:
         """Store a run that was stopped; another worker continues it unless a person asked for the pause."""
         if run.cancelled:
-            return await self.end_cancelled(run.row, run.partial)
+            return await self.end_cancelled(run.row, run.partial, run.cancelled_by)
         if self.for_others and run.reason != PauseReason.REQUESTED:
             logger.info("Task %s is handed over to another worker.", run.row.task_id)
             return stopped(run.row)
@@ -427,15 +430,16 @@ class Runner:
         try:
             with suppress(IllegalTransition):  # it may just have ended
                 running = (await self.tasks.get(run.row.task_id)).status == TaskStatus.RUNNING
-                await self.move(run.row, TaskStatus.PAUSING if running else None, requested="pause")
+                status = TaskStatus.PAUSING if running else None
+                await self.move(run.row, status, requested="pause", act=Act("asked_to_pause"))
         finally:
             run.pause(PauseReason.REQUESTED)
 
-    async def end_cancelled(self, row: Task, partial: str = "") -> Json:
+    async def end_cancelled(self, row: Task, partial: str = "", by: str = SEGUE) -> Json:
         """Cancel a task whose thread is leased and that does not run any more; what it did stays in the history."""
         result = await self.settle_task(row, partial)
         ended = [Cancelled(task_id=row.task_id, partial=partial)]
-        await self.move(row, TaskStatus.CANCELLED, result=result, events=ended)
+        await self.move(row, TaskStatus.CANCELLED, result=result, events=ended, act=Act("cancelled", actor=by))
         return result
 
     async def settle_task(self, row: Task, partial: str = "") -> Json:
@@ -489,8 +493,3 @@ class Runner:
         await self.leases.close()
         for observer in self.observers:
             await observer.close()
-
-
-def thread_config(thread_id: str) -> RunnableConfig:
-    """LangGraph's way to name a thread."""
-    return {"configurable": {"thread_id": thread_id}}

@@ -39,8 +39,8 @@ from ..prompts.language import Language
 from ..tools.adapters.client import client_tool_specs
 from .history.retention import Pruning
 from .message_files import exported_files, imported_files
-from .run import state_at
-from .runner import Runner, thread_config
+from .run import state_at, thread_config
+from .runner import Runner
 
 logger = logging.getLogger(__name__)
 

@@ -44,8 +44,8 @@ from ..tools.adapters.client import client_tool_specs
 from .control import STOP_SECONDS, Control, Started
 from .message_files import FileInput, MessageFile, MessageFiles, check_accepted, fingerprint
 from .relay import POLL_SECONDS
-from .run import state_at
-from .runner import Runner, thread_config
+from .run import state_at, thread_config
+from .runner import Runner
 from .sessions import check_session, unless_over
 
 _NO_RESULT = frozenset({"__error__", "__interrupt__", "__resume__"})

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from ..checkpoints.ports import Workers
 from ..checkpoints.storage import Storage
+from ..core.actor import SEGUE, act_as
 from ..core.errors import ConfigurationError, DatabaseUnavailable, SegueError, TaskPinned, ThreadBusy, UnknownTask
 from ..core.events import ErrorRaised, Paused, PauseReason, Resumed
 from ..core.records import Json, Task
@@ -136,6 +137,7 @@ class Worker:
 
     async def run(self, grace: float) -> None:
         """Serve until `stop`; tasks that reach no boundary within `grace` seconds are then stopped where they are."""
+        act_as(SEGUE)
         serving = [
             asyncio.create_task(self._serve(), name="serving"),
             asyncio.create_task(self._report(), name="reporting"),

@@ -13,7 +13,9 @@ from typing import Any
 from fastapi import FastAPI
 
 from ..app import App
+from ..core.actor import SEGUE, act_as
 from ..core.agents import Agent
+from ..core.audit import load_audit
 from ..core.errors import SegueError
 from ..core.models import OFFLINE
 from ..core.participants import Restrictions
@@ -202,7 +204,9 @@ def serving(
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
-        opening = open_app(database, agents=agents, modes=modes, retention=settings.retention)
+        act_as(SEGUE)  # requests act in the names of their keys
+        audit = load_audit(agents_file) if agents_file else None
+        opening = open_app(database, agents=agents, modes=modes, retention=settings.retention, audit=audit)
         async with opening.when_reachable() as app:
             app.agents.agents_file = agents_file
             app.agents.default_agent = settings.default_agent

@@ -6,6 +6,7 @@ from fastapi.routing import APIRoute
 from ..errors import JsonResponse
 from . import (
     agents,
+    audit,
     backtests,
     chat,
     conversations,
@@ -36,6 +37,7 @@ _ROUTERS = (
     shares.public_router,
     users.memory_router,
     usage.router,
+    audit.router,
     agents.router,
     files.attachments_router,
     users.router,

@@ -1,0 +1,196 @@
+"""What was done to a database behind Segue's back: the chain of its audit log, and the rows that its entries sealed."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from segue.core.audit import (
+    BEGUN,
+    DELETED,
+    SHORT,
+    AuditHead,
+    AuditReport,
+    Finding,
+    Kind,
+    Seal,
+    differences,
+    entry_digest,
+    row_digest,
+)
+from segue.core.records import Json
+from segue.core.task_status import ACTIVE
+
+from ..ports import Connection, Row
+from ..tables.audit import choice_digest
+
+_ENTRIES = "SELECT * FROM audit ORDER BY position"
+_TASKS = "SELECT * FROM tasks ORDER BY position"
+_EVENTS = "SELECT * FROM events WHERE task_id = ? ORDER BY seq"
+_CALLS = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? ORDER BY position"
+_CHOICES = "SELECT thread_id FROM sessions"
+_STRAYS = """
+    SELECT DISTINCT task_id, thread_id FROM {} WHERE task_id NOT IN (SELECT task_id FROM tasks) ORDER BY task_id
+"""
+NEAR = 1000
+"""Places before and behind an entry where it is looked for."""
+
+
+@dataclass
+class _Sealed:
+    """What the log says of a task: its last seal, and whether it has gone on since."""
+
+    thread_id: str
+    seal: Seal | None
+    is_open: bool
+
+
+@dataclass
+class _Known:
+    """What the log says, its entries read in their order."""
+
+    tasks: dict[str, _Sealed] = field(default_factory=dict)
+    choices: dict[str, str | None] = field(default_factory=dict)
+    complete: bool = False
+
+    def read(self, entry: Row) -> None:
+        seals, thread_id = _form(entry["seals"]), str(entry["thread_id"])
+        self.complete |= entry["action"] == BEGUN
+        if entry["action"] == DELETED:
+            self.tasks = {name: task for name, task in self.tasks.items() if task.thread_id != thread_id}
+            self.choices.pop(thread_id, None)
+        for task_id, form in (seals.get("tasks") or {}).items():
+            before = self.tasks.get(task_id)
+            seal = Seal.read(form) if form else before.seal if before else None
+            self.tasks[task_id] = _Sealed(thread_id, seal, is_open=form is None)
+        if "choice" in seals:
+            self.choices[thread_id] = seals["choice"]
+
+    def leaves_open(self, task_id: str) -> bool:
+        """Whether a task goes on since its last seal, or has none yet."""
+        sealed = self.tasks.get(task_id)
+        return sealed is None or sealed.seal is None or sealed.is_open
+
+
+def _form(text: object) -> Json:
+    """The seals of an entry; none where it was changed so that they cannot be read."""
+    try:
+        form = json.loads(text) if isinstance(text, str) else {}
+    except ValueError:
+        return {}
+    return form if isinstance(form, dict) else {}
+
+
+def verify(connection: Connection, anchors: Sequence[AuditHead] = ()) -> AuditReport:
+    """Compare a database with its audit log, and the log with heads that were kept elsewhere."""
+    with connection.state.view():
+        entries = connection.fetched(_ENTRIES)
+        known = _Known()
+        for entry in entries:
+            known.read(entry)
+        rows = {row["task_id"]: row for row in connection.fetched(_TASKS)}
+        found = [*_of_log(entries, anchors), *_of_tasks(connection, known, rows), *_of_choices(connection, known)]
+        if known.complete:
+            found += _unknown(connection, known, rows)
+        head = AuditHead(entries[-1]["position"], entries[-1]["digest"]) if entries else None
+        return AuditReport(head, found, [name for name in rows if known.leaves_open(name)], known.complete)
+
+
+def _of_log(entries: Sequence[Row], anchors: Sequence[AuditHead]) -> Iterator[Finding]:
+    """What was done to the entries themselves."""
+    places = {entry["position"]: entry for entry in entries}
+    last = max([0, *places, *(anchor.position for anchor in anchors)])
+    newest = max(places, default=0)
+    for position in range(1, last + 1):
+        entry = places.get(position)
+        if entry is None:
+            yield _entry("truncated" if position > newest else "removed", position)
+            continue
+        before = places.get(position - 1)
+        if entry["digest"] != entry_digest(entry):
+            yield _entry("reordered" if _is_from_elsewhere(entry, last) else "changed", position)
+        elif before is not None and entry["previous"] != before["digest"] and before["digest"] == entry_digest(before):
+            yield _entry("inserted", position)
+    for anchor in anchors:
+        entry = places.get(anchor.position)
+        if entry is not None and entry["digest"] != anchor.digest and entry["digest"] == entry_digest(entry):
+            yield _entry("changed", anchor.position)
+
+
+def _is_from_elsewhere(entry: Row, last: int) -> bool:
+    position = entry["position"]
+    near = range(max(1, position - NEAR), min(last, position + NEAR) + 1)
+    return any(entry_digest(entry, other) == entry["digest"] for other in near)
+
+
+def _entry(kind: Kind, position: int) -> Finding:
+    return Finding(kind, "audit", row=f"entry {position}")
+
+
+def _of_tasks(connection: Connection, known: _Known, rows: Mapping[str, Row]) -> Iterator[Finding]:
+    for task_id, sealed in known.tasks.items():
+        if sealed.seal is None:
+            continue
+        row = rows.get(task_id)
+        events = [dict(each) for each in connection.fetched(_EVENTS, (task_id,))]
+        calls = [dict(each) for each in connection.fetched(_CALLS, (sealed.thread_id, task_id))]
+        if row is None:
+            yield Finding("removed", "tasks", sealed.thread_id, task_id, f"task {task_id}")
+        if row or events or calls:
+            yield from _of_task(row, events, calls, task_id, sealed, sealed.seal)
+
+
+def _of_task(
+    row: Row | None, events: list[Json], calls: list[Json], task_id: str, sealed: _Sealed, seal: Seal
+) -> Iterator[Finding]:
+    found: list[Finding] = []
+    if sealed.is_open:
+        events = events[: len(seal.events)]
+    elif row is not None and row_digest(dict(row), ("position",))[:SHORT] != seal.task:
+        found.append(Finding("changed", "tasks", sealed.thread_id, task_id, f"task {task_id}"))
+    found += _of_rows("events", events, seal.events, sealed.thread_id, task_id)
+    if not sealed.is_open:
+        found += _of_rows("calls", calls, seal.calls, sealed.thread_id, task_id)
+    if row is not None and not found and not sealed.is_open and Seal.of(dict(row), events, calls).whole != seal.whole:
+        found.append(Finding("changed", "events", sealed.thread_id, task_id))
+    yield from found
+
+
+_WITHOUT = {"events": ("seq",), "calls": ("position",)}
+
+
+def _of_rows(
+    table: str, rows: Sequence[Json], sealed: Sequence[str], thread_id: str, task_id: str
+) -> Iterator[Finding]:
+    digests = [row_digest(row, _WITHOUT[table])[:SHORT] for row in rows]
+    for kind, place in differences(sealed, digests):
+        row = rows[place] if kind in ("changed", "inserted", "reordered") else None
+        yield Finding(kind, table, thread_id, task_id, _named(table, row, place))
+
+
+def _named(table: str, row: Mapping[str, Any] | None, place: int) -> str:
+    if table == "events":
+        return f"event {place + 1 if row is None else row['seq']}"
+    return f"call {place + 1}" if row is None else f"call {place + 1}, {row['name']}"
+
+
+def _of_choices(connection: Connection, known: _Known) -> Iterator[Finding]:
+    for thread_id, digest in known.choices.items():
+        found = choice_digest(connection, thread_id)
+        if found != digest:
+            kind: Kind = "removed" if found is None else "inserted" if digest is None else "changed"
+            yield Finding(kind, "sessions", thread_id, row=f"session {thread_id}")
+
+
+def _unknown(connection: Connection, known: _Known, rows: Mapping[str, Row]) -> Iterator[Finding]:
+    """Rows that no entry of the log knows, and that no process works on."""
+    for task_id, row in rows.items():
+        if task_id not in known.tasks and row["status"] not in ACTIVE:
+            yield Finding("inserted", "tasks", row["thread_id"], task_id, f"task {task_id}")
+    for table in _WITHOUT:
+        for row in connection.fetched(_STRAYS.format(table)):
+            if row["task_id"] not in known.tasks:
+                yield Finding("inserted", table, row["thread_id"], row["task_id"])
+    for row in connection.fetched(_CHOICES):
+        if row["thread_id"] not in known.choices:
+            yield Finding("inserted", "sessions", row["thread_id"], row=f"session {row['thread_id']}")

@@ -1,0 +1,231 @@
+"""The audit log: who decided what, chained by digests, and digests of the rows that stood then."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Protocol, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from .actor import actor
+from .agents import read_file
+from .errors import ConfigurationError
+from .records import Json, Moment, Record
+from .row_validators import STORED_AS_JSON
+
+BEGUN: Final = "began"
+"""The action of the entry behind those that seal what was stored before there was a log."""
+DELETED: Final = "deleted"
+SHORT: Final = 8
+"""Hexadecimal digits of a row's digest in a seal: they say which row differs, the whole digest that one does."""
+
+
+class AuditSettings(BaseModel):
+    """Whether a database has an audit log, and where its head is written."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool = True
+    """Begin the log, if the database has none yet. It stays: a database with a log keeps it in every process."""
+    anchor: str = ""
+    """A file outside the database, to which the log's head is appended every hour and at the end of the process."""
+
+
+def load_audit(path: str | Path) -> AuditSettings | None:
+    """The `[audit]` table of an agents file; None where it has none.
+
+    Raises:
+        ConfigurationError: naming the file and the field that is wrong.
+    """
+    table = read_file(Path(path)).get("audit")
+    try:
+        return None if table is None else AuditSettings.model_validate(table)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"]) or "audit"
+        raise ConfigurationError(
+            "The [audit] table of {file}: {field}: {reason}.", file=path, field=name, reason=first["msg"]
+        ) from error
+
+
+@dataclass(frozen=True)
+class Act:
+    """What somebody decided. `details` hold ids and names, and nothing that was said."""
+
+    action: str
+    details: Json = field(default_factory=dict)
+    actor: str = field(default_factory=actor)
+
+
+@dataclass(frozen=True)
+class AuditHead:
+    """The newest entry, which stands for all before it."""
+
+    position: int
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.position}:{self.digest}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a head as `str` writes it.
+
+        Raises:
+            ConfigurationError: it is none.
+        """
+        position, _, digest = text.strip().partition(":")
+        if not position.isdecimal() or len(digest) != sha256().digest_size * 2:
+            raise ConfigurationError(
+                "'{text}' is not a head of an audit log: `segue audit --head` prints one.", text=text[:80]
+            )
+        return cls(int(position), digest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditEntry(Record):
+    """An entry of the log. `seals` say what was stored then; `previous` is the digest of the entry before it."""
+
+    row_name = "entry {position} of the audit log"
+    is_recoverable = False
+
+    position: int
+    moment: Moment
+    actor: str
+    action: str
+    thread_id: str
+    task_id: str
+    user_id: str
+    details: Annotated[Json, STORED_AS_JSON]
+    seals: Annotated[Json, STORED_AS_JSON]
+    previous: str
+    digest: str
+
+    def json(self) -> Json:
+        """The public form."""
+        return {name: value for name, value in vars(self).items() if name not in ("seals", "previous")}
+
+
+class Row(Protocol):
+    """Values by name."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+_CHAINED = ("position", "moment", "actor", "action", "thread_id", "task_id", "user_id", "details", "seals", "previous")
+
+
+def entry_digest(row: Row, position: int | None = None) -> str:
+    """The digest of an entry's row, at its own position or another one."""
+    values = [row[name] for name in _CHAINED]
+    return _digest(values if position is None else [position, *values[1:]])
+
+
+def row_digest(row: Mapping[str, Any], without: Collection[str] = ()) -> str:
+    """The digest of a row, without its place among others; a column that is empty counts as one that is not there."""
+    return _digest({name: row[name] for name in sorted(row) if name not in without and row[name] is not None})
+
+
+def _digest(value: Any) -> str:
+    return sha256(json.dumps(value, separators=(",", ":"), default=repr).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Seal:
+    """Digests of a task's row, events and calls as they stood together."""
+
+    task: str
+    events: tuple[str, ...]
+    calls: tuple[str, ...]
+    whole: str
+
+    @classmethod
+    def of(
+        cls, task: Mapping[str, Any], events: Sequence[Mapping[str, Any]], calls: Sequence[Mapping[str, Any]]
+    ) -> Self:
+        """Seal a task's rows, events by their numbers and calls in the order of their intents."""
+        of_task = row_digest(task, ("position",))
+        of_events = [row_digest(event, ("seq",)) for event in events]
+        of_calls = [row_digest(call, ("position",)) for call in calls]
+        whole = _digest([of_task, [[row["seq"] for row in events], of_events], of_calls])
+        return cls(of_task[:SHORT], _shortened(of_events), _shortened(of_calls), whole)
+
+    def json(self) -> Json:
+        return {"task": self.task, "events": "".join(self.events), "calls": "".join(self.calls), "sha256": self.whole}
+
+    @classmethod
+    def read(cls, form: Mapping[str, Any]) -> Self:
+        """Read the form of `json`."""
+        return cls(form["task"], _parts(form["events"]), _parts(form["calls"]), form["sha256"])
+
+
+def _shortened(digests: Sequence[str]) -> tuple[str, ...]:
+    return tuple(digest[:SHORT] for digest in digests)
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(text[place : place + SHORT] for place in range(0, len(text), SHORT))
+
+
+Kind = Literal["changed", "removed", "inserted", "reordered", "truncated"]
+"""What was done to a row: `truncated` is removed from the end."""
+
+
+def differences(sealed: Sequence[str], found: Sequence[str]) -> Iterator[tuple[Kind, int]]:
+    """What became of rows in an order, by their digests: the place of each, of one that is gone its former place."""
+    gone: dict[int, str] = {}
+    new: dict[int, str] = {}
+    changed: dict[int, str] = {}
+    for what, i, until_i, j, until_j in SequenceMatcher(None, sealed, found, autojunk=False).get_opcodes():
+        if what == "equal":
+            continue
+        both = min(until_i - i, until_j - j)
+        changed |= {j + n: sealed[i + n] for n in range(both)}
+        gone |= {place: sealed[place] for place in range(i + both, until_i)}
+        new |= {place: found[place] for place in range(j + both, until_j)}
+    moved = {*gone.values(), *changed.values()} & {*new.values(), *(found[place] for place in changed)}
+    for place in changed:
+        yield ("reordered" if found[place] in moved else "changed"), place
+    for place, digest in new.items():
+        yield ("reordered" if digest in moved else "inserted"), place
+    for place, digest in gone.items():
+        if digest not in moved:
+            yield ("truncated" if place >= len(found) else "removed"), place
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A row that is not what the log says. `row` is empty where it cannot be told which one of the task it is."""
+
+    kind: Kind
+    table: str
+    thread_id: str = ""
+    task_id: str = ""
+    row: str = ""
+
+    def json(self) -> Json:
+        return {**vars(self)}
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What a verification found. The rows of the tasks in `unsealed` are not all covered: they go on or run."""
+
+    head: AuditHead | None
+    findings: Sequence[Finding] = ()
+    unsealed: Sequence[str] = ()
+    complete: bool = True
+    """Whether everything is sealed that was stored before the log was begun."""
+
+    @property
+    def ok(self) -> bool:
+        return self.head is not None and not self.findings
+
+    def json(self) -> Json:
+        """The public form."""
+        found = [finding.json() for finding in self.findings]
+        head = None if self.head is None else vars(self.head)
+        return {"ok": self.ok, "head": head, "findings": found, "unsealed": [*self.unsealed], "complete": self.complete}

@@ -1,0 +1,254 @@
+"""The audit log of each backend: what it tells, and what it says was done to the database behind Segue's back."""
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import segue
+from segue.core.actor import acting
+from segue.core.audit import AuditHead, Finding, differences
+from segue.core.errors import ConfigurationError
+from segue.core.records import Session
+from tests.fakes import answer
+
+from .worlds import World, note_up_to, world
+
+CALLS = note_up_to(3)
+
+
+@pytest.fixture
+async def here(address: str) -> AsyncIterator[World]:
+    """An app over a database with an audit log."""
+    async with world(address) as opened:
+        await opened.app.audit.begin()
+        yield opened
+
+
+async def acts(world: World) -> list[tuple[str, str]]:
+    return [(entry.actor, entry.action) for entry in reversed(await world.app.audit.list(limit=100))][2:]
+
+
+async def found(world: World, *heads: AuditHead) -> list[Finding]:
+    return [*(await world.app.audit.verify(heads)).findings]
+
+
+async def edit(world: World, *statements: str) -> None:
+    """Change the database as somebody does who has the file or the server."""
+    for statement in statements:
+        await world.database.write(lambda connection, each=statement: connection.execute(each) and None)
+
+
+async def finished(world: World) -> str:
+    """The id of a task that made three calls."""
+    world.register("a", CALLS, "react")
+    return await world.run("note them", agent="a")
+
+
+async def test_every_act_is_told_with_who_did_it(here: World) -> None:
+    task_id = await finished(here)
+    with acting("key:support"):
+        await here.app.rate(task_id, 4)
+        newest = (await here.app.snapshots("s"))[0]["checkpoint_id"]
+        await here.app.fork("s", newest, session_id="f")
+    with acting("terminal"):
+        await here.app.import_(await here.app.export("s"), session_id="i")
+        await here.app.delete("f")
+    assert await acts(here) == [
+        ("segue", "done"),
+        ("key:support", "rated"),
+        ("key:support", "forked"),
+        ("terminal", "exported"),
+        ("terminal", "imported"),
+        ("terminal", "deleted"),
+    ]
+    assert [entry.action for entry in await here.app.audit.list(session_id="f")] == ["deleted", "forked"]
+    assert [entry.action for entry in await here.app.audit.list(actor="key:support")] == ["forked", "rated"]
+    assert [entry.action for entry in await here.app.audit.list(user_id="default")] == ["rated", "done"]
+    assert await found(here) == []
+
+
+async def test_a_person_is_told_with_the_verdicts_but_not_with_what_was_said(here: World) -> None:
+    here.register("a", CALLS, "react", approve="always")
+    task_id = await here.run("note them", agent="a")
+    with acting("key:boss"):
+        await here.app.answer(task_id, {"verdicts": [{"index": 0, "verdict": "edit", "arguments": {"number": 7}}]})
+        await here.app.answer(task_id, "approve")
+        await here.app.answer(task_id, {"verdicts": [{"index": 0, "verdict": "reject", "reason": "a secret"}]})
+    entries = [entry for entry in await here.app.audit.list() if entry.actor == "key:boss"]
+    assert [entry.action for entry in reversed(entries)] == ["edited", "approved", "rejected"]
+    assert [entry.details["calls"][0]["name"] for entry in entries] == ["note"] * 3
+    assert "secret" not in json.dumps([entry.details for entry in entries])
+    assert here.noted == [7, 1] and await found(here) == []
+
+
+async def test_who_pauses_steers_and_cancels_is_told(here: World) -> None:
+    here.register("a", CALLS, "react")
+    task_id = await here.run_to(1, "note them", agent="a")
+    with acting("terminal"):
+        await here.app.sessions.choose(Session("s", agent_id="a", created_at=1.0))
+        await here.app.cancel(task_id)
+    assert await acts(here) == [
+        ("python", "asked_to_pause"),
+        ("segue", "paused"),
+        ("terminal", "chose"),
+        ("terminal", "cancelled"),
+    ]
+    assert await found(here) == []
+
+
+async def test_without_a_log_nothing_is_stored(address: str) -> None:
+    async with world(address) as plain:
+        await finished(plain)
+        assert (await plain.app.audit.list(), await plain.app.audit.head()) == ([], None)
+        assert not (await plain.app.audit.verify()).ok
+
+
+async def test_what_was_stored_before_is_sealed_when_the_log_is_begun(address: str) -> None:
+    async with world(address) as plain:
+        task_id = await finished(plain)
+        await plain.app.audit.begin()
+        await plain.app.audit.begin()
+        assert [entry.action for entry in await plain.app.audit.list()] == ["began", "sealed", "enabled"]
+        assert await found(plain) == []
+        await edit(plain, f"UPDATE tasks SET result = NULL WHERE task_id = '{task_id}'")
+        assert [(each.kind, each.table) for each in await found(plain)] == [("changed", "tasks")]
+
+
+EDITS = {
+    "events changed": (("UPDATE events SET event = event || ' ' WHERE seq = 4",), ["event 4"]),
+    "events removed": (("DELETE FROM events WHERE seq = 4",), ["event 4"]),
+    "events truncated": (
+        ("DELETE FROM events WHERE seq >= (SELECT max(seq) - 1 FROM events)",),
+        None,
+    ),
+    "events inserted": (
+        (
+            """INSERT INTO events (task_id, seq, thread_id, source, ordinal, event)
+            SELECT task_id, 1000, thread_id, NULL, 0, event FROM events WHERE seq = 1""",
+        ),
+        ["event 1000"],
+    ),
+    "events reordered": (
+        (
+            "UPDATE events SET seq = -1 WHERE seq = 3",
+            "UPDATE events SET seq = 3 WHERE seq = 4",
+            "UPDATE events SET seq = 4 WHERE seq = -1",
+        ),
+        None,
+    ),
+    "calls changed": (('UPDATE calls SET outcome = \'{"success": "lie"}\' WHERE idx = 0',), None),
+    "calls removed": (("DELETE FROM calls WHERE position = (SELECT min(position) FROM calls)",), ["call 1"]),
+    "calls truncated": (("DELETE FROM calls WHERE position = (SELECT max(position) FROM calls)",), ["call 3"]),
+    "calls inserted": (
+        (
+            """INSERT INTO calls (thread_id, task_id, scope, idx, name, arguments, state, outcome, fence, started_at,
+            finished_at, orphaned, checksum) SELECT thread_id, task_id, 'forged', 9, name, arguments, state, outcome,
+            fence, started_at, finished_at, orphaned, checksum FROM calls ORDER BY position LIMIT 1""",
+        ),
+        ["call 4, note"],
+    ),
+    "tasks changed": (("UPDATE tasks SET user_id = 'somebody'",), None),
+    "tasks removed": (("DELETE FROM tasks",), None),
+    "audit changed": (("UPDATE audit SET actor = 'somebody' WHERE position = 3",), ["entry 3"]),
+    "audit removed": (("DELETE FROM audit WHERE position = 2",), ["entry 2"]),
+    "audit inserted": (
+        (
+            """INSERT INTO audit SELECT 1 + (SELECT max(position) FROM audit), moment, actor, action, thread_id,
+            task_id, user_id, details, seals, previous, digest FROM audit WHERE position = 3""",
+        ),
+        None,
+    ),
+}
+"""What is done to a database, by what is found, and the rows that are named."""
+
+
+@pytest.mark.parametrize("what", EDITS)
+async def test_what_was_done_to_the_rows_is_named(here: World, what: str) -> None:
+    task_id = await finished(here)
+    await here.app.rate(task_id, 3)
+    assert await found(here) == []
+    table, kind = what.split()
+    statements, rows = EDITS[what]
+    await edit(here, *statements)
+    named = [each for each in await found(here) if each.table == table]
+    expected = {"audit inserted": "reordered"}.get(what, kind)
+    assert expected in {each.kind for each in named}
+    assert rows is None or [each.row for each in named] == rows
+    assert table == "audit" or {each.task_id for each in named} == {task_id}
+
+
+async def test_a_forged_task_and_a_deleted_session_are_told_apart(here: World) -> None:
+    await finished(here)
+    columns = ", ".join(name for name in await columns_of(here) if name not in ("position", "task_id", "thread_id"))
+    forged = f"INSERT INTO tasks (task_id, thread_id, {columns}) SELECT 'forged', 'x', {columns} FROM tasks"
+    await edit(here, forged)
+    assert [(each.kind, each.row) for each in await found(here)] == [("inserted", "task forged")]
+    await edit(here, "DELETE FROM tasks WHERE task_id = 'forged'")
+    await here.app.delete("s")
+    assert await found(here) == []
+
+
+async def columns_of(world: World) -> list[str]:
+    return await world.database.read(lambda connection: [*connection.fetched("SELECT * FROM tasks")[0].keys()])
+
+
+async def test_a_head_that_was_kept_elsewhere_tells_that_the_log_was_cut(here: World) -> None:
+    await finished(here)
+    head = await here.app.audit.head()
+    assert head is not None and AuditHead.parse(str(head)) == head
+    assert await found(here, head) == []
+    await edit(here, f"DELETE FROM audit WHERE position = {head.position}")
+    named = next(iter(await found(here, head)))
+    assert (named.kind, named.row) == ("truncated", f"entry {head.position}")
+    with pytest.raises(ConfigurationError, match="is not a head"):
+        AuditHead.parse("7:abc")
+
+
+async def test_the_head_goes_to_the_anchor_at_the_end(tmp_path: Path) -> None:
+    database, anchor = tmp_path / "segue.db", tmp_path / "anchor"
+    for _ in range(2):
+        async with segue.open(database, audit=segue.AuditSettings(anchor=str(anchor))) as app:
+            await app.ask("hello", model="offline", mode="direct")
+    positions = [json.loads(line)["position"] for line in anchor.read_text().splitlines()]
+    assert positions == [2, 3, 4]
+    with closing(sqlite3.connect(database)) as file, file:
+        file.execute("DELETE FROM audit WHERE position > 2")
+    async with segue.open(database) as app:
+        findings = (await app.audit.verify(anchor=anchor)).findings
+        assert [each.row for each in findings if each.table == "audit"] == ["entry 3", "entry 4"]
+    with pytest.raises(ConfigurationError, match="cannot be written"):
+        await segue.open(database, audit=segue.AuditSettings(anchor=str(tmp_path / "no" / "anchor")))
+
+
+async def test_processes_append_one_after_the_other(address: str) -> None:
+    async with world(address) as one, world(address) as two:
+        await one.app.audit.begin()
+        one.register("a", [answer("yes")] * 10, "react")
+        two.register("a", [answer("yes")] * 10, "react")
+        runs = [each.run("hello", session_id=f"s{n}", agent="a") for n, each in enumerate([one, two] * 10)]
+        await asyncio.gather(*runs)
+        entries = await one.app.audit.list(limit=100)
+        assert [entry.position for entry in entries] == [*range(22, 0, -1)] and await found(one) == []
+
+
+async def test_a_task_that_goes_on_is_covered_up_to_its_last_stop(here: World) -> None:
+    here.register("a", CALLS, "react")
+    task_id = await here.run_to(2, "note them", agent="a")
+    await here.app.resume(task_id)
+    assert not (await here.app.audit.verify()).unsealed and await found(here) == []
+
+
+def test_rows_are_compared_by_their_digests() -> None:
+    kept = ["a", "b", "c", "d"]
+    assert [*differences(kept, kept)] == []
+    assert [*differences(kept, ["a", "x", "c", "d"])] == [("changed", 1)]
+    assert [*differences(kept, ["a", "c", "d"])] == [("removed", 1)]
+    assert [*differences(kept, ["a", "b"])] == [("truncated", 2), ("truncated", 3)]
+    assert [*differences(kept, ["a", "b", "x", "c", "d"])] == [("inserted", 2)]
+    assert {kind for kind, _ in differences(kept, ["a", "c", "b", "d"])} == {"reordered"}
+    assert [*differences(kept, ["a", "b", "c", "a"])] == [("changed", 3)]
