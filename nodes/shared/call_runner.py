@@ -199,6 +199,11 @@ class CallRunner:
     def _terms_of(self, tool: Tool) -> CallTerms:
         return terms_of(tool, self.work.agent)
 
+    def _carries_labels(self, call: PendingCall) -> bool:
+        """Whether what went into the call counts for its result."""
+        tool = self.tools.get(call["name"])
+        return tool is not None and (tool.trusted or (self._has_secrets and tool.read_only))
+
     def _labels(self, call: PendingCall, known: Known | None) -> dict[str, Any]:
         """What the result of a call carries: secrets, and of a trusted tool the untrusted sources of its arguments."""
         tool = self.tools.get(call["name"])
@@ -217,7 +222,8 @@ class CallRunner:
     async def run(self, calls: Sequence[PendingCall]) -> list[FinishedCall]:
         """The calls with their results, in their order; they run at the same time."""
         permitted = await self._permitted(calls, await self._grants(calls))
-        known = await known_now(self.work, self.task_id, self.tools, self.memory) if self._follows_sources else None
+        is_labelled = self._follows_sources and any(self._carries_labels(call) for call in calls)
+        known = await known_now(self.work, self.task_id, self.tools, self.memory) if is_labelled else None
         return await asyncio.gather(
             *(self._run(call, permitted.get(place, ""), known) for place, call in enumerate(calls))
         )

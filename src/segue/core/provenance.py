@@ -18,6 +18,7 @@ from .value_forms import (
     identifiers,
     is_joined,
     is_moment,
+    kept_for_short,
     leaves,
     letters_in,
     number_of,
@@ -256,7 +257,9 @@ class Known:
             return (USER,)
         if _is_in(leaf, self._prompt):
             return (AGENT,)
-        holders = [each for each in self._entered if each.value and each.holds(name, leaf)]
+        words = _words_everywhere(leaf)
+        likely = (each for each in self._entered if each.value and words <= each.forms.vocabulary)
+        holders = [each for each in likely if each.holds(name, leaf)]
         if holders:
             return self._of_holders(name, leaf, holders)
         if isinstance(leaf, str) and is_moment(plain(leaf)):
@@ -302,6 +305,13 @@ class Known:
         return Source("model", trusted=not self.untrusted)
 
 
+def _words_everywhere(leaf: Any) -> frozenset[str]:
+    """The words of a value that each text has which holds it; none of one that has other forms."""
+    if not isinstance(leaf, str) or number_of(leaf) or identifiers(leaf) or is_moment(plain(leaf)):
+        return frozenset()
+    return frozenset(words_of(plain(leaf)))
+
+
 def _is_wording(leaf: str) -> bool:
     """Whether a text is no number, date, time or short code; a long number may be an account."""
     text, number = plain(leaf), number_of(leaf)
@@ -342,9 +352,14 @@ def _said_so(leaf: str, text: TextForms) -> bool:
 
 def _is_distinctive(leaf: Any) -> bool:
     """Whether a value that two texts have is no accident."""
+    return _is_distinctive_text(leaf if isinstance(leaf, str) else number_of(leaf))
+
+
+@kept_for_short
+def _is_distinctive_text(leaf: str) -> bool:
     if number := number_of(leaf):
         return len(number.strip("-0.").replace(".", "")) >= DIGITS
-    text = plain(str(leaf))
+    text = plain(leaf)
     return letters_in(text) >= DISTINCTIVE and clocks(text) != {text}
 
 

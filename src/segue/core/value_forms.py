@@ -3,11 +3,11 @@
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, wraps
+from typing import Any, TypeVar
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 SHINGLE = 4
@@ -17,6 +17,22 @@ DIGITS_MOST = 40
 """Digits of a number that is compared as one."""
 LONG = 20_000
 """Characters of a text whose forms are kept for a few texts only."""
+SHORT = 200
+"""Characters of a value, whose forms are found once for all the texts that it is looked for in."""
+
+T = TypeVar("T")
+
+
+def kept_for_short(function: Callable[[str], T]) -> Callable[[str], T]:
+    """The function, which is called once for a short text."""
+    short = lru_cache(maxsize=2_000)(function)
+
+    @wraps(function)
+    def found(text: str) -> T:
+        return short(text) if len(text) <= SHORT else function(text)
+
+    return found
+
 
 _WORD = re.compile(r"[^\W_]+")
 _CHINESE = re.compile(r"[\u3400-\u9fff]")
@@ -39,6 +55,7 @@ _CLOCK = re.compile(r"(?<!\d)(\d{1,2}):(\d{2})(?!\d)")
 _HOUR = re.compile(r"(?<!\d)(\d{1,2}) ?([ap])\.?m\b", re.IGNORECASE)
 
 
+@kept_for_short
 def plain(text: str) -> str:
     """The text without differences of case, width and spaces."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
@@ -61,11 +78,13 @@ def letters_in(text: str) -> int:
 _JOINED = re.compile(r"[@/\\]|\w\.[^\W\d]")
 
 
+@kept_for_short
 def is_joined(text: str) -> bool:
     """Whether the signs between the words of a text matter, as in an address, a host or a path."""
     return bool(_JOINED.search(text))
 
 
+@kept_for_short
 def identifiers(text: str) -> frozenset[str]:
     """The e-mail addresses, links and account numbers in a text, each in one form."""
     normal = unicodedata.normalize("NFKC", text)
@@ -81,10 +100,17 @@ def _host_and_path(link: str) -> str:
 
 def number_of(value: object) -> str:
     """A number in one form, as `1200` for "1,200.00"; empty if it is none."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return ""
-    if isinstance(value, str) and (len(value) > DIGITS_MOST or not any(map(str.isdigit, value))):
-        return ""
+    if isinstance(value, str):
+        return _number_in(value)
+    return _written(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
+
+
+@kept_for_short
+def _number_in(text: str) -> str:
+    return "" if len(text) > DIGITS_MOST or not any(map(str.isdigit, text)) else _written(text)
+
+
+def _written(value: str | float) -> str:
     try:
         number = Decimal(str(value).replace(",", "").strip())
     except (InvalidOperation, ValueError):  # Python writes out no whole number of more than 4,300 digits

@@ -409,7 +409,7 @@ class Runner:
         services = services_of(
             registry,
             emit,
-            said=SaidSoFar(self.tasks, row),
+            said=SaidSoFar(self.tasks, row, notes),
             ledger=self._storage.ledger(row.thread_id, run.fence),
             executor=registry.executor_of(row.agent_id),
             notes=notes,

@@ -1,7 +1,8 @@
 """What a person said in a session, and whether it was here that they did."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from ..checkpoints.tables.tasks import Tasks
 from ..core.attachments import read_attachment
@@ -22,9 +23,10 @@ async def said_in(tasks: Tasks, thread_id: str, until: float = math.inf) -> Sequ
 class SaidSoFar:
     """What was said in the session of a task that runs; what was said before it is read once."""
 
-    def __init__(self, tasks: Tasks, task: Task) -> None:
+    def __init__(self, tasks: Tasks, task: Task, notes: Callable[[str], Awaitable[Sequence[str]]]) -> None:
         self._tasks = tasks
         self._task = task
+        self._notes = notes
         self._before: Sequence[Said] | None = None
 
     async def __call__(self) -> Sequence[Said]:
@@ -32,7 +34,8 @@ class SaidSoFar:
             rows = await self._tasks.list(thread_id=self._task.thread_id, limit=-1)
             others = [row for row in reversed(rows) if row.task_id != self._task.task_id]
             self._before = [each for row in others for each in await _said(row, self._tasks)]
-        return [*self._before, *await _said(await self._tasks.get(self._task.task_id), self._tasks)]
+        task = replace(self._task, notes=[*await self._notes(self._task.task_id)])
+        return [*self._before, *await _said(task, self._tasks)]
 
 
 async def _said(row: Task, tasks: Tasks) -> Sequence[Said]:
