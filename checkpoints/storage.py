@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from segue.core.events import Event
+from segue.core.notifications import Receivers
 from segue.core.records import Session, Task
 
 from .ports import Backend, Connection
@@ -14,6 +15,7 @@ from .tables.event_log import EventLog
 from .tables.files import Files
 from .tables.leases import Lease, Renewal
 from .tables.ledger import ToolLedger
+from .tables.outbox import Outbox
 from .tables.preferences import Permissions, Preferences, default_mode
 from .tables.request_keys import RequestKeys
 from .tables.schedules import Schedules
@@ -40,22 +42,23 @@ class Beginning:
 class Storage:
     """An open database. `workers` is None where no process can leave its tasks to another.
 
-    A lease lives `lease_ttl` seconds without being renewed.
+    A lease lives `lease_ttl` seconds without being renewed. `receivers` are told what becomes of tasks.
     """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, receivers: Receivers | None = None) -> None:
         self._backend = backend
         self.database = database = backend.database
         self.schema_version = backend.schema_version
         self.lease_ttl = backend.lease_ttl
         self.workers = backend.workers
-        self.tasks = Tasks(database)
+        self.tasks = Tasks(database, receivers=receivers or Receivers())
         self.requests = RequestKeys(database)
         self.events = EventLog(database)
         self.leases = Lease(database)
         self.permissions = Permissions(database)
         self.preferences = Preferences(database)
         self.webhooks = Webhooks(database)
+        self.outbox = Outbox(database)
         self.shares = Shares(database)
         self.schedules = Schedules(database)
         self.spend = Spend(database)

@@ -38,7 +38,7 @@ def test_no_module_and_no_function_is_too_long(folder: str) -> None:
     assert not long, "\n".join(long)
 
 
-INTERFACES = {"agents", "audit", "files", "memory", "rewind", "schedules", "sessions", "tasks"}
+INTERFACES = {"agents", "audit", "files", "memory", "notifications", "rewind", "schedules", "sessions", "tasks"}
 WITHIN = ("src/segue/app.py", "src/segue/runtime/")
 APPS = {"app", "_app", "opened"}
 

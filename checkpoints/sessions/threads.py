@@ -303,6 +303,7 @@ class Threads:
                 "titles",
                 "request_keys",
                 "webhooks",
+                "notifications",
                 "branches",
                 "shares",
                 "spend",

@@ -155,17 +155,14 @@ _TABLES = (
         is_archived BIGINT NOT NULL DEFAULT 0,
         created_at DOUBLE PRECISION NOT NULL
     )""",
-    # Where it is reported that a task stopped; `due` is when, as long as it is to be.
+    # Where a client wants it reported that a task stopped.
     """CREATE TABLE webhooks (
         task_id {key} NOT NULL,
         webhook_id {key} NOT NULL,
         thread_id {key} NOT NULL,
         config TEXT NOT NULL,
-        due DOUBLE PRECISION,
-        attempts BIGINT NOT NULL DEFAULT 0,
         PRIMARY KEY (task_id, webhook_id)
     ){clustered}""",
-    "CREATE INDEX webhooks_due ON webhooks (due) WHERE due IS NOT NULL",
     # Messages that are sent at `due`, and by the cron expression `every` again.
     """CREATE TABLE schedules (
         schedule_id {key} PRIMARY KEY,
@@ -183,6 +180,20 @@ _TABLES = (
         created_at DOUBLE PRECISION NOT NULL
     )""",
     "CREATE INDEX schedules_due ON schedules (due) WHERE is_active = 1",
+    # What receivers are still to be told; `due` is when it is tried, NULL where all attempts failed.
+    """CREATE TABLE notifications (
+        notification_id {key} PRIMARY KEY,
+        thread_id {key} NOT NULL,
+        task_id {key} NOT NULL,
+        receiver {key} NOT NULL,
+        kind TEXT NOT NULL,
+        body TEXT NOT NULL,
+        created_at DOUBLE PRECISION NOT NULL,
+        due DOUBLE PRECISION,
+        attempts BIGINT NOT NULL DEFAULT 0,
+        error TEXT
+    ){clustered}""",
+    "CREATE INDEX notifications_due ON notifications (due) WHERE due IS NOT NULL",
     # Contents of files that are kept though no task names them yet.
     """CREATE TABLE uploads (
         upload_id {key} PRIMARY KEY,

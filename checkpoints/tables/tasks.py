@@ -9,6 +9,7 @@ from typing import Any
 from segue.core.audit import Act
 from segue.core.errors import AmbiguousTask, TaskError, TaskPinned, UnknownTask
 from segue.core.events import Event, StateChanged
+from segue.core.notifications import Receivers, body_of, new_id
 from segue.core.records import Json, NewTask, RequestKey, StatusTally, Task, damaged, from_row, read, to_row
 from segue.core.schedules import ScheduledRun
 from segue.core.task_status import ACTIVE, ENDED, OPEN, TaskStatus, next_status
@@ -18,6 +19,7 @@ from ..ports import ALL, Connection, Database, Row, lease_clock, sql_list
 from .audit import record, record_moved
 from .event_log import insert_event, share_result
 from .leases import check_fence, release_lease
+from .outbox import add_notification
 from .request_keys import add_key
 from .schedules import take_run
 from .search import index_task
@@ -116,6 +118,7 @@ EMPTY: Json = {
     **{"notes": [], "attachments": [], "client_tools": [], "reply_options": {}, "created_at": 0.0, "updated_at": 0.0},
 }
 """What is shown where nothing can be read."""
+NOBODY = Receivers()
 
 
 def shown(row: Row) -> Task:
@@ -137,11 +140,14 @@ class Tasks:
     """The tasks of a database.
 
     Work on a task whose row is damaged raises DamagedRow. Lists show the columns that can be read, with the status
-    `error` and a message.
+    `error` and a message. What becomes of a task is stored for `receivers` with it.
     """
 
-    def __init__(self, database: Database[Connection], clock: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self, database: Database[Connection], clock: Callable[[], float] | None = None, receivers: Receivers = NOBODY
+    ) -> None:
         self._database = database
+        self._receivers = receivers
         self._clock = clock or time.time
         self._now = lease_clock(clock)
 
@@ -242,11 +248,27 @@ class Tasks:
             stored = [insert_event(connection, old.thread_id, event) for event in (*moved, *announced)]
             if release:
                 release_lease(connection, old.thread_id, fence)
-            changed = from_row(Task, row)
-            record_moved(connection, act, old, changed)
-            return changed, stored
+            return self._recorded(connection, act, old, from_row(Task, row), announced), stored
 
         return await self._database.write(change)
+
+    def _recorded(
+        self, connection: Connection, act: Act | None, before: Task, task: Task, events: Sequence[Event]
+    ) -> Task:
+        """The task, once it is stored what the audit log and receivers are told of its change.
+
+        What a conversation's bot does is part of the conversation.
+        """
+        record_moved(connection, act, before, task)
+        told = self._receivers.told(before.status, task, events)
+        conversation = conversation_of(connection, task.thread_id) if told else None
+        if conversation and conversation.status in OPEN:
+            return task
+        for receiver, kind in told:
+            id_ = new_id()
+            body = body_of(id_, kind, task, events)
+            add_notification(connection, id_, task.thread_id, task.task_id, receiver, body, task.updated_at)
+        return task
 
     async def add_note(self, task_id: str, text: str, event: Event, key: RequestKey | None = None) -> Moved:
         """Add a text that steers a task which has not ended, and store that the idempotency key stands for the task.

@@ -20,7 +20,7 @@ async def error(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
     found = done_so_far(state) or phrase("nothing_found", language)
     text = phrase("unfinished", language, why=why.rstrip(".。"), found=found)
     node_context(runtime).emit(Token(task_id=task_id, content=text))
-    result = lifecycle_result(state, text, why)
+    result = lifecycle_result(state, text, why, str(failure.get("limit", "")))
     events = announce(
         changed(task_id, state["phase"], EngineState.ERROR),
         engine_event(task_id, EngineEventType.ENGINE_ERROR, failure),

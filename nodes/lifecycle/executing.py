@@ -28,7 +28,7 @@ def executing(concurrency: int) -> LifecycleNode:
         events = [event for task in lost for event in _skipped_events(state["task_id"], task, tasks)]
         begins = next_tasks(tasks)[:concurrency]
         if begins and (spent := _spent(state, runtime)):
-            failure = {"error": spent, "phase": state["phase"]}
+            failure = {"error": spent, "phase": state["phase"], "limit": "seconds"}
             return {**update, "failure": failure, "events": announce(*events)}
         if not begins:
             events.append(changed(state["task_id"], state["phase"], EngineState.COMPLETED))

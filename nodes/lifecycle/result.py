@@ -14,7 +14,7 @@ from .state import LifecycleState
 MODE = "lifecycle"
 
 
-def lifecycle_result(state: LifecycleState, answer: str, error: str = "") -> dict[str, Any]:
+def lifecycle_result(state: LifecycleState, answer: str, error: str = "", limit: str = "") -> dict[str, Any]:
     """The task's result."""
     tasks = tasks_of(state["steps"])
     return compose_result(
@@ -26,6 +26,7 @@ def lifecycle_result(state: LifecycleState, answer: str, error: str = "") -> dic
         plan=state["steps"],
         usage=state["usage"],
         error=error,
+        limit=limit,
     )
 
 

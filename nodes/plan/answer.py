@@ -27,6 +27,7 @@ from ..shared.task import (
     read_added_messages,
     unfinished,
 )
+from .schedule import limit_reached
 from .state import PlanState, PlanUpdate
 from .steps import dependents_of, emit_thoughts, steps_in_doubt, thought_through, unrepaired
 
@@ -65,6 +66,7 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
         plan=plan,
         usage=asked.usage,
         error=error,
+        limit=limit_reached(state, work) if error else "",
         truncated=truncated,
     )
     moved = step_events(old, steps, {"task_id": task_id})

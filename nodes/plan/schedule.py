@@ -30,7 +30,7 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     added = cast(PlanUpdate, await read_added_messages(state, work))
     ran = _last_wave(state)
     settled = end_steps(tuple(Step(**step) for step in state["plan"]), ran)
-    spent = _spent(state, work)
+    spent = limit_reached(state, work)
     left = work.agent.budget.tool_calls - _calls(state)
     runner = runner_of(state, work, state.get("vetted", ()))
     chosen = () if spent else _choose(settled, runner)[: min(left, work.agent.budget.parallel_calls)]
@@ -130,10 +130,12 @@ def _thoughts_before(chosen: Sequence[Step], steps: tuple[Step, ...]) -> tuple[S
     return thought_through(steps)[:first] + steps[first:]
 
 
-def _spent(state: PlanState, work: NodeContext) -> bool:
+def limit_reached(state: PlanState, work: NodeContext) -> str:
+    """Which budget of the agent is spent: seconds or tool_calls; empty while none is."""
     budget = work.agent.budget
-    late = work.seconds_since(state["started_at"]) > budget.seconds
-    return late or _calls(state) >= budget.tool_calls
+    if work.seconds_since(state["started_at"]) > budget.seconds:
+        return "seconds"
+    return "tool_calls" if _calls(state) >= budget.tool_calls else ""
 
 
 def _wave(chosen: Sequence[Step], state: PlanState) -> tuple[list[PlannedCall], list[dict[str, Any]]]:

@@ -68,6 +68,15 @@ def only_over_budget(state: ReactState) -> bool:
     return bool(results) and all(_status(outcome) is CallStatus.OVER_BUDGET for outcome in results)
 
 
+def limit_reached(state: ReactState, work: NodeContext) -> str:
+    """Which budget of the agent is spent: iterations, tool_calls or seconds; empty while none is."""
+    if state["iteration"] >= work.agent.max_iteration:
+        return "iterations"
+    if only_over_budget(state):
+        return "tool_calls"
+    return "seconds" if work.seconds_since(state["started_at"]) > work.agent.budget.seconds else ""
+
+
 def _status(outcome: dict[str, Any]) -> CallStatus:
     return CallResult.of(outcome["result"]).status
 

@@ -6,6 +6,7 @@ from segue.core.events import Token
 
 from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.task import end_task, unfinished
+from .call_limits import limit_reached
 from .records import ids_of, react_result, whole_answer
 from .state import ReactState, ReactUpdate
 
@@ -17,7 +18,8 @@ async def finish(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     work, ids = node_context(runtime), ids_of(state)
     work.emit(Token(content=text, **ids))
     whole = whole_answer(state, text)
-    result = react_result(state, whole, work.agent.budget.result_chars, error=why)
+    limit = limit_reached(state, work)
+    result = react_result(state, whole, work.agent.budget.result_chars, error=why, limit=limit)
     return {
         "messages": [AIMessage(text)],
         "result": result,

@@ -6,7 +6,7 @@ from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.repeated_calls import repeated_failure
-from .call_limits import MOST_UNREADABLE, only_over_budget, rounds_of, unreadable_in_a_row
+from .call_limits import MOST_UNREADABLE, limit_reached, rounds_of, unreadable_in_a_row
 from .state import ReactState, ReactUpdate
 
 
@@ -27,12 +27,13 @@ async def input_(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
 
 def _spent(state: ReactState, work: NodeContext) -> str:
     agent, language = work.agent, state["language"]
-    if state["iteration"] >= agent.max_iteration:
-        return phrase("spent_iterations", language, n=agent.max_iteration)
-    if only_over_budget(state):
-        return phrase("spent_calls", language, n=agent.budget.tool_calls)
+    match limit_reached(state, work):
+        case "iterations":
+            return phrase("spent_iterations", language, n=agent.max_iteration)
+        case "tool_calls":
+            return phrase("spent_calls", language, n=agent.budget.tool_calls)
+        case "seconds":
+            return phrase("spent_seconds", language, n=f"{agent.budget.seconds:g}")
     if unreadable_in_a_row(state) >= MOST_UNREADABLE:
         return phrase("spent_unreadable", language, n=MOST_UNREADABLE)
-    if work.seconds_since(state["started_at"]) > agent.budget.seconds:
-        return phrase("spent_seconds", language, n=f"{agent.budget.seconds:g}")
     return repeated_failure(rounds_of(state), [*work.tools, RECALL], language)

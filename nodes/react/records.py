@@ -142,9 +142,9 @@ def history_entries(state: ReactState, result_chars: int) -> list[dict[str, Any]
 
 
 def react_result(
-    state: ReactState, answer: str, result_chars: int, thought: str = "", error: str = ""
+    state: ReactState, answer: str, result_chars: int, thought: str = "", error: str = "", limit: str = ""
 ) -> dict[str, Any]:
-    """The task's result; `thought` is that of the round which answers."""
+    """The task's result; `thought` is that of the round which answers, `limit` the budget that was spent."""
     thoughts = [*((r["iteration"], r["thought"]) for r in state["records"]), (state["iteration"], thought)]
     return compose_result(
         "react",
@@ -155,4 +155,5 @@ def react_result(
         plan=state["plan"],
         usage=state["usage"],
         error=error,
+        limit=limit,
     )

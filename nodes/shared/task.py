@@ -225,12 +225,13 @@ def compose_result(
     plan: Sequence[Mapping[str, Any]] = (),
     usage: Mapping[str, Any] | None = None,
     error: str = "",
+    limit: str = "",
     truncated: bool = False,
 ) -> dict[str, Any]:
-    """`{success, answer, mode, reasoning{text, total_steps, tools_used}, history, plan?, usage, error?, truncated?}`.
+    """`{success, answer, mode, reasoning, history, plan?, usage, error?, limit?, truncated?}`.
 
-    A history entry is {step, phase, action, result, description}; `tools_used` are those that ran, in the order of
-    first use.
+    Reasoning is {text, total_steps, tools_used}, a history entry {step, phase, action, result, description};
+    `tools_used` are those that ran, in the order of first use. `limit` is the budget of the agent that was spent.
     """
     used = dict.fromkeys(entry["action"] for entry in history if entry["result"] and CallResult.of(entry["result"]).ran)
     result: dict[str, Any] = {
@@ -249,6 +250,8 @@ def compose_result(
         result["plan"] = [dict(step) for step in plan]
     if error:
         result["error"] = error
+    if limit:
+        result["limit"] = limit
     if truncated:
         result["truncated"] = True
     return result

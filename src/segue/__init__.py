@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .core.errors import SegueError
     from .core.events import Event
     from .core.flows import BranchInput, EarlyExit, FlowConfig
+    from .core.notifications import Receiver, load_receivers
     from .core.result import Result
     from .entry import ask, copy, open
     from .lifecycle import ConversationEngine
@@ -39,6 +40,7 @@ _HOMES = {
     "FlowConfig": "core.flows",
     "McpServer": "core.agents",
     "Prices": "core.agents",
+    "Receiver": "core.notifications",
     "RemoteAgent": "core.agents",
     "Result": "core.result",
     "RunContext": "core.context",
@@ -48,6 +50,7 @@ _HOMES = {
     "copy": "entry",
     "graph": "runtime.modes",
     "load_agents": "core.agents",
+    "load_receivers": "core.notifications",
     "open": "entry",
     "tool": "tools.registry",
 }
@@ -69,6 +72,7 @@ __all__ = [
     "FlowConfig",
     "McpServer",
     "Prices",
+    "Receiver",
     "RemoteAgent",
     "Result",
     "RunContext",
@@ -80,6 +84,7 @@ __all__ = [
     "events",
     "graph",
     "load_agents",
+    "load_receivers",
     "open",
     "tool",
 ]

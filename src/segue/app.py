@@ -32,6 +32,7 @@ from .runtime.event_stream import EventStream
 from .runtime.history.retention import Pruning
 from .runtime.message_files import FileLimits, MessageFiles
 from .runtime.modes import wired_graph
+from .runtime.notifications import Notifications
 from .runtime.rewind import Rewind, newest_form
 from .runtime.run import Capacity
 from .runtime.runner import Runner
@@ -88,6 +89,9 @@ class App:
         """Messages for later and repeated ones, as records."""
         self.audit = audit or AuditLog(storage)
         """Who decided what, and whether the database is as it was stored, as records."""
+        self.notifications = Notifications(storage)
+        """What receivers are still to be told."""
+        self.tasks.observe(self.notifications)
 
     # Agents and modes.
 
@@ -114,11 +118,7 @@ class App:
         self.agents.register(agent, executor)
 
     def model_for(self, agent: str = "", model: str = "") -> Model:
-        """The model that a message to this agent would be answered by.
-
-        Raises:
-            UnknownAgent, UnknownModel, MissingKey.
-        """
+        """The model that a message to this agent would be answered by; UnknownAgent, UnknownModel or MissingKey."""
         return self.agents.model_for(self.agents.agent(agent), model)
 
     def get_graph(self, agent: str = "") -> CompiledStateGraph[Any, Any, Any, Any]:

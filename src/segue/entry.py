@@ -17,6 +17,7 @@ from .core.audit import AuditSettings
 from .core.environment import is_server, whole_number
 from .core.errors import ConfigurationError, DatabaseUnavailable, DatabaseUnreachable, InsideEventLoop
 from .core.flows import FlowConfig
+from .core.notifications import Receiver, Receivers
 from .core.result import Result
 from .core.spend import SpendLimits, spend_limits
 from .core.timeline import Retention
@@ -35,6 +36,7 @@ from .telemetry import start_export
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
+    from .runtime.notifications import Sender
 
 RETRY_EVERY = 1.0
 """Seconds between two tries to open a database whose server cannot be reached."""
@@ -56,6 +58,7 @@ async def open_app(
     clock: Callable[[], float] = time.time,
     spend: SpendLimits | Mapping[str, Any] | None = None,
     audit: AuditSettings | bool | None = None,
+    notify: Iterable[Receiver] = (),
 ) -> App:
     """As `open`, for a caller that ends with `App.close`; `registry` is one of its own."""
     registry = Registry() if registry is None else registry
@@ -70,10 +73,10 @@ async def open_app(
     capacity = Capacity(most, MAX_QUEUED if max_queued is None else max_queued)
     root = memory or os.environ.get("SEGUE_MEMORY") or root_of(str(path))
     policy = None if retention is None else Retention.of(retention)
-    folder, where = MemoryFolder(root, embeddings), dispatching(dispatch)
-    limits = FileLimits.of(os.environ)
+    folder, where, limits = MemoryFolder(root, embeddings), dispatching(dispatch), FileLimits.of(os.environ)
     audited = AuditSettings(enabled=bool(audit)) if audit is None or isinstance(audit, bool) else audit
-    storage = await open_storage(str(path))
+    senders = _senders_of(receivers := Receivers(notify))
+    storage = await open_storage(str(path), receivers)
     try:
         if dispatch == Dispatching.ALWAYS and storage.workers is None:
             raise ConfigurationError(
@@ -85,10 +88,21 @@ async def open_app(
     except BaseException:
         await storage.close()
         raise
+    for name, sender in senders.items():
+        app.notifications.add(name, sender)
     if policy:
         app.sessions.prune_hourly(policy)
     start_export(app, os.environ)
     return app
+
+
+def _senders_of(receivers: Receivers) -> "dict[str, Sender]":
+    """What sends the notifications of each receiver; without any, nothing of it is imported."""
+    if not receivers:
+        return {}
+    from .runtime.senders import sender_of
+
+    return {receiver.name: sender_of(receiver) for receiver in receivers}
 
 
 def _listed(agents: Any) -> list[Agent]:
@@ -167,6 +181,7 @@ def open(
     clock: Callable[[], float] = time.time,
     spend: SpendLimits | Mapping[str, Any] | None = None,
     audit: AuditSettings | bool | None = None,
+    notify: Iterable[Receiver] = (),
 ) -> Opening:
     """Open the database at `path` and give the app over it.
 
@@ -186,11 +201,12 @@ def open(
     `spend` limits what model calls may use, such as {"per_task": 0.5, "per_day": 20} in US dollars: see `SpendLimits`.
     With `audit` the database has an audit log from now on, whoever opens it; `segue.AuditSettings(anchor="file")` also
     writes its head to a file every hour and at the end.
+    `notify` are the receivers that are told when a task waits, ends, fails, reaches a limit or is taken over.
 
     Raises:
         DatabaseUnavailable, DatabaseTooNew, ConfigurationError: saying what to do.
     """
-    more: dict[str, Any] = {"dispatch": dispatch, "clock": clock, "spend": spend, "audit": audit}
+    more: dict[str, Any] = {"dispatch": dispatch, "clock": clock, "spend": spend, "audit": audit, "notify": notify}
     return Opening(
         lambda: open_app(path, agents, modes, max_running, max_queued, memory, embeddings, retention, **more)
     )

@@ -132,7 +132,10 @@ def test_only_asking_creates_no_database(here: Path) -> None:
     ("written", "said"),
     [
         ("[[agent]", "cannot be read"),
-        ("[agents]", "has 'agents'; it may have older, production, refuse_hosts, [[agent]], [modes] and [flows]."),
+        (
+            "[agents]",
+            "[[notify]], [modes], [flows], [spend] and [audit].",
+        ),
         ('[[agent]]\nagent_id = "a"\ncolour = 9', "has an unknown field 'colour': use agent_id, "),
         ('[[agent]]\nagent_id = "a"\ntemprature = 0', "unknown field 'temprature': use temperature."),
         ('[[agent]]\nagent_id = "a"\n[[agent.mcp]]\nname = "m"\ncomand = "x"', "'mcp.0.comand': use command."),

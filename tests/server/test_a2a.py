@@ -6,10 +6,8 @@ import socket
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event, Thread
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
@@ -37,11 +35,12 @@ from a2a.utils.errors import A2AError, InvalidParamsError
 import segue
 from segue.core.agents import Agent
 from segue.core.flows import FlowConfig
+from segue.runtime.public_transport import PublicTransport, public_addresses
 from segue.server import ServerSettings
-from segue.server.a2a_push import PublicTransport, public_addresses
 from segue.tools.adapters.a2a import REPEATS_JOIN
 from tests.fakes import ScriptedChatModel
 from tests.polling import wait_until
+from tests.receivers import HttpReceiver
 
 from .serving import ALPHA, BETA, KEYS, Held, Json, Served
 from .shop import refund, reply
@@ -159,7 +158,7 @@ async def test_ids_are_short_and_have_no_control_characters(served: Served, name
         with pytest.raises(InvalidParamsError, match="messageId has at most 255 characters"):
             await send(client, "apples", name)
         task = await send(client, "apples", "好" * 255)
-        with Receiver() as receiver, pytest.raises(InvalidParamsError, match="at most 255 characters"):
+        with HttpReceiver() as receiver, pytest.raises(InvalidParamsError, match="at most 255 characters"):
             await client.create_task_push_notification_config(hook_of(task, receiver, name))
 
 
@@ -347,43 +346,8 @@ async def test_what_fails_or_cannot_be_read_is_said_in_the_protocol(served: Serv
             await sent(client, message("", "empty"))
 
 
-class Receiver:
-    """A loopback server that keeps what is pushed to it; it answers with `statuses` first, then with 200.
-
-    It answers once it is let `go`.
-    """
-
-    def __init__(self, *statuses: int) -> None:
-        self.got: list[tuple[str, Json]] = []
-        self.go = Event()
-        self.go.set()
-        got, answers, go = self.got, [*statuses], self.go
-
-        class _Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                got.append((self.headers["X-A2A-Notification-Token"], json.loads(body)))
-                go.wait(60)
-                self.send_response(answers.pop(0) if answers else 200)
-                self.end_headers()
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-        self.url = f"http://127.0.0.1:{cast(int, self._server.server_address[1])}/hook"
-
-    def __enter__(self) -> "Receiver":
-        Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
 async def test_who_asked_is_told_when_a_task_stops(served: Served) -> None:
-    with Receiver() as receiver:
+    with HttpReceiver() as receiver:
         hook = TaskPushNotificationConfig(url=receiver.url, token="secret")
         async with opened(served.url, streaming=False) as client:
             asked = await send(client, "please refund", "push", task_push_notification_config=hook)
@@ -397,19 +361,19 @@ async def test_who_asked_is_told_when_a_task_stops(served: Served) -> None:
                 DeleteTaskPushNotificationConfigRequest(task_id=asked.id, id=config.id)
             )
             assert not (await client.list_task_push_notification_configs(named)).configs
-    assert [token for token, _ in receiver.got] == ["secret", "secret"]
-    states = [form["task"]["status"]["state"] for _, form in receiver.got]
+    assert [each.headers["x-a2a-notification-token"] for each in receiver.got] == ["secret", "secret"]
+    states = [each.form["task"]["status"]["state"] for each in receiver.got]
     assert states == ["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_COMPLETED"]
 
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Notifications are looked for, and sent again, without delay."""
-    monkeypatch.setattr("segue.server.a2a.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("segue.runtime.notifications.POLL_SECONDS", 0.02)
     monkeypatch.setattr("segue.server.a2a.RETRY_SECONDS", (0.0,) * 4)
 
 
-def hook_of(task: Task, receiver: Receiver, name: str = "") -> TaskPushNotificationConfig:
+def hook_of(task: Task, receiver: HttpReceiver, name: str = "") -> TaskPushNotificationConfig:
     return TaskPushNotificationConfig(task_id=task.id, url=receiver.url, id=name)
 
 
@@ -417,27 +381,29 @@ def hook_of(task: Task, receiver: Receiver, name: str = "") -> TaskPushNotificat
 async def test_a_receiver_that_fails_is_told_again_also_by_the_next_service(database: Path) -> None:
     settings = ServerSettings(push_hosts=("127.0.0.1",))
     agent = Agent(agent_id="shop", model=ScriptedChatModel(reply), tools=(refund,), mode="react")
-    with Receiver(500, 429) as receiver:
+    with HttpReceiver(500, 429) as receiver:
         with Served(database, settings, agents=[agent]) as served:
             async with opened(served.url, headers={}, streaming=False) as client:
                 asked = await send(client, "please refund", "a")
                 await client.create_task_push_notification_config(hook_of(asked, receiver))
                 await asyncio.to_thread(wait_until, lambda: len(receiver.got) == 3)
-        assert {form["task"]["status"]["state"] for _, form in receiver.got} == {"TASK_STATE_INPUT_REQUIRED"}
+        assert {each.form["task"]["status"]["state"] for each in receiver.got} == {"TASK_STATE_INPUT_REQUIRED"}
         async with segue.open(database, agents=[agent]) as elsewhere:  # another process
             assert (await elsewhere.answer(asked.id, "approve")).status == "done"
         with Served(database, settings, agents=[agent]):
             await asyncio.to_thread(wait_until, lambda: len(receiver.got) == 4)
-        assert receiver.got[-1][1]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert receiver.got[-1].form["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
 @pytest.mark.usefixtures("hurried")
 async def test_a_damaged_row_keeps_no_other_notification(database: Path) -> None:
     settings = ServerSettings(push_hosts=("127.0.0.1",))
     agent = Agent(agent_id="shop", model=ScriptedChatModel(reply), tools=(refund,), mode="react")
-    with Receiver() as receiver, Served(database, settings, agents=[agent]) as served:
+    with HttpReceiver() as receiver, Served(database, settings, agents=[agent]) as served:
         with sqlite3.connect(database) as connection:
-            connection.execute("INSERT INTO webhooks VALUES ('x', 'x', 'x', '{', 1, 0)")
+            connection.execute(
+                "INSERT INTO notifications VALUES ('x', 'x', 'x', 'a2a:push', 'stopped', '{', 1, 1, 0, NULL)"
+            )
         connection.close()
         async with opened(served.url, headers={}, streaming=False) as client:
             asked = await send(client, "please refund", "a")
@@ -450,7 +416,7 @@ async def test_receivers_of_one_tenant_that_are_slow_hold_up_no_other_tenants(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("segue.server.a2a_push.SECONDS", 60.0)
-    with Receiver() as slow, Receiver() as receiver:
+    with HttpReceiver() as slow, HttpReceiver() as receiver:
         slow.go.clear()
         async with opened(served.url) as alpha, opened(served.url, headers=BETA) as beta:
             for name in ("slow-1", "slow-2"):
@@ -469,7 +435,7 @@ async def test_receivers_of_one_tenant_that_are_slow_hold_up_no_other_tenants(
 async def test_a_task_has_few_configs_of_bounded_size(served: Served) -> None:
     async with opened(served.url) as client:
         task = await send(client, "please refund", "many")
-        with Receiver() as receiver:
+        with HttpReceiver() as receiver:
             for number in [*range(10), 0]:
                 await client.create_task_push_notification_config(hook_of(task, receiver, f"hook-{number}"))
             with pytest.raises(A2AError, match="at most 10"):

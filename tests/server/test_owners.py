@@ -86,6 +86,10 @@ def ids(served: Served) -> Iterator[Json]:
         while client.get("/api/backtests/careful").json()["status"] == "running":
             time.sleep(0.05)
         own["backtest"] = "careful"
+        config = {"id": "w", "url": "http://127.0.0.1:9/"}  # where nobody listens, and which is not allowed
+        served.do(served.service.app.tasks.webhooks.put(done["task_id"], "w", config, 1))
+        (undelivered,) = client.get("/api/notifications").json()["items"]
+        own["notification_id"] = undelivered["notification_id"]
         yield {**own, "user_id": "ann", "file": "logs.md", "digest": sent["digest"], **uploads}
 
 

@@ -13,6 +13,7 @@ from .commands.audit import audit
 from .commands.backtest import backtest
 from .commands.chaos import chaos
 from .commands.mcp import mcp
+from .commands.notifications import notifications
 from .commands.preferences import memory, permissions, preferences
 from .commands.record import record, replay
 from .commands.rollout import rollout
@@ -29,7 +30,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "Sessions and databases": ("export", "import", "copy", "prune", "recover", "delete"),
     "Agents and settings": ("agents", "tools", "modes", "graph", "preferences", "permissions", "memory"),
     "Rehearse and test": ("simulate", "workflows", "report", "record", "replay", "backtest", "chaos"),
-    "Serve": ("serve", "worker", "rollout", "mcp"),
+    "Serve": ("serve", "worker", "rollout", "mcp", "notifications"),
 }
 """The commands of each section."""
 
@@ -148,6 +149,7 @@ for command in (
     serve.worker,
     rollout,
     schedules,
+    notifications,
 ):
     app.command()(command)
 app.command(cls=tasks.AnswerCommand)(tasks.answer)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..app import App
     from ..core.agents import Agent
     from ..core.audit import AuditSettings
+    from ..core.notifications import Receiver
     from ..core.spend import SpendLimits
 
 DEFAULT_DATABASE = "segue.db"
@@ -93,8 +94,7 @@ class Settings:
         """
         from ..core.audit import load_audit
 
-        is_only_read = self.database.startswith("file:") and self.database.endswith("mode=ro")
-        return load_audit(self.agents_file) if self.agents_file and not is_only_read else None
+        return load_audit(self.agents_file) if self.agents_file and not self._is_only_read else None
 
     def spend(self) -> "SpendLimits | None":
         """Read the limits of the agents file.
@@ -105,6 +105,16 @@ class Settings:
         from ..core.spend import load_spend
 
         return load_spend(self.agents_file) if self.agents_file else None
+
+    def receivers(self) -> "list[Receiver]":
+        """Read the receivers of notifications in the agents file; a database that is only read tells nobody.
+
+        Raises:
+            ConfigurationError: naming the file, the receiver and the field that is wrong.
+        """
+        from ..core.notifications import load_receivers
+
+        return load_receivers(self.agents_file) if self.agents_file and not self._is_only_read else []
 
     def chosen_agent(self) -> str:
         """The agent that was asked for, else the first one of the agents file, else the default one's empty name."""
@@ -132,7 +142,8 @@ class Settings:
         from ..entry import open as open_app
 
         configured: dict[str, Any] = {"agents": self.agents(), "modes": self.modes(), "spend": self.spend()}
-        opening = open_app(self.database, max_running=max_running, audit=self.audit(), **configured)
+        configured |= {"audit": self.audit(), "notify": self.receivers()}
+        opening = open_app(self.database, max_running=max_running, **configured)
         async with opening.when_reachable() if serving else opening as app:
             app.agents.agents_file = self.agents_path
             yield app
@@ -170,6 +181,10 @@ class Settings:
         if is_server(self.database) or self.database.startswith(("file:", ":memory:")) or not self.exists:
             return self.database
         return f"{Path(self.database).absolute().as_uri()}?mode=ro"
+
+    @property
+    def _is_only_read(self) -> bool:
+        return self.database.startswith("file:") and self.database.endswith("mode=ro")
 
     @property
     def exists(self) -> bool:

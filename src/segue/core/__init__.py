@@ -8,6 +8,7 @@
 - Agents and their protocols: `agents`, `digests`, `models`, `tools`, `calls`, `context`
 - Decisions of a model: `decision`, `plan`
 - A person's answers: `approval`, `question`
+- Who is told what becomes of tasks: `notifications`
 - Where values come from: `provenance`, `value_forms`, `allow_rules`, `disclosure`
 - Who acts, and the log of it: `actor`, `audit`
 - Graphs with a configuration of their own: `flows`, `lifecycle`, `conversation`, `participants`

@@ -394,7 +394,7 @@ def load_modes(path: str | Path) -> dict[str, Any]:
     return {mode: load_attribute(name) for mode, name in table.items()}
 
 
-_TABLES = {"agent", "older", "modes", "flows", "spend", "audit", "production", "refuse_hosts"}
+_TABLES = {"agent", "older", "modes", "flows", "notify", "spend", "audit", "production", "refuse_hosts"}
 
 
 def read_file(file: Path) -> dict[str, Any]:
@@ -406,7 +406,7 @@ def read_file(file: Path) -> dict[str, Any]:
     try:
         whole = tomllib.loads(file.read_text(encoding="utf-8"))
         if unknown := whole.keys() - _TABLES:
-            may = "older, production, refuse_hosts, [[agent]], [modes], [flows], [spend] and [audit]"
+            may = "older, production, refuse_hosts, [[agent]], [[notify]], [modes], [flows], [spend] and [audit]"
             raise ConfigurationError(
                 "The agents file {file} has '{unknown}'; it may have {may}.", file=file, unknown=min(unknown), may=may
             )

@@ -290,16 +290,13 @@ class KnownRequest(Record):
 
 @dataclass(frozen=True)
 class Webhook(Record):
-    """A webhook to call since its task stopped, claimed until `due`; `attempts` counts this one."""
+    """A webhook to call whenever its task stops."""
 
     row_name = "webhook of task {task_id}"
 
     task_id: str
     webhook_id: str
-    thread: str
     config: Annotated[Json, STORED_AS_JSON]
-    due: float
-    attempts: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 - Start and control: `start`, `control`, `upgrades`, `message_files`, `modes`
 - Run: `runner`, `run`, `lease_holder`, `spend`
 - Later: `schedules`, `due`
+- Notifications: `notifications`, `senders`, `public_transport`
 - Several processes: `worker`, `relay`
 - Read: `tasks`, `projection`, `event_stream`, `reply_stream`
 - Sessions: `sessions`, `said`, `rewind`, `effects`, `history`

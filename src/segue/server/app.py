@@ -17,6 +17,7 @@ from starlette.types import Scope
 
 from ..core.agents import Agent
 from ..core.errors import SegueError
+from ..core.notifications import Receiver
 from .errors import Problem, answer_http, answer_invalid, answer_problem, answer_segue_error
 from .lifespan import serving
 from .middleware import Authentication, BodyLimit, Limit, OwnHostOnly, RateLimits, RequestLog, SecurityHeaders
@@ -34,10 +35,12 @@ def create_app(
     agents: Iterable[Agent] = (),
     modes: Mapping[str, Any] | None = None,
     agents_file: str = "",
+    notify: Iterable[Receiver] = (),
 ) -> FastAPI:
     """The service over one database, which is opened when the server starts.
 
-    `agents_file` is the path of the file that the agents come from: a task remembers it for the command line.
+    `agents_file` is the path of the file that the agents come from: a task remembers it for the command line. `notify`
+    are the receivers that are told what becomes of tasks.
     """
     settings = settings or ServerSettings()
     application = FastAPI(
@@ -47,7 +50,7 @@ def create_app(
         docs_url=None,  # FastAPI's load their scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
-        lifespan=serving(database, settings, tuple(agents), modes, agents_file),
+        lifespan=serving(database, settings, tuple(agents), modes, agents_file, tuple(notify)),
     )
     application.router.routes.extend(API.routes)
     add_page(application)

@@ -79,6 +79,7 @@ def not_found(
         "unstored_response",
         "share",
         "schedule",
+        "notification",
         "approval_request",
         "item",
         "call",

@@ -18,6 +18,7 @@ from ..core.agents import Agent
 from ..core.audit import load_audit
 from ..core.errors import SegueError
 from ..core.models import OFFLINE
+from ..core.notifications import Receiver
 from ..core.participants import Restrictions
 from ..entry import open as open_app
 from ..rehearsal.segue_bot import attach
@@ -201,12 +202,14 @@ def serving(
     agents: tuple[Agent, ...],
     modes: Mapping[str, Any] | None,
     agents_file: str,
+    notify: tuple[Receiver, ...] = (),
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
         act_as(SEGUE)  # requests act in the names of their keys
         audit = load_audit(agents_file) if agents_file else None
-        opening = open_app(database, agents=agents, modes=modes, retention=settings.retention, audit=audit)
+        configured: dict[str, Any] = {"retention": settings.retention, "audit": audit, "notify": notify}
+        opening = open_app(database, agents=agents, modes=modes, **configured)
         async with opening.when_reachable() as app:
             app.agents.agents_file = agents_file
             app.agents.default_agent = settings.default_agent

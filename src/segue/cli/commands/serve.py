@@ -211,6 +211,7 @@ def application() -> "FastAPI":
         agents=settings.agents(),
         modes=settings.modes(),
         agents_file=settings.agents_path,
+        notify=settings.receivers(),
     )
 
 

@@ -18,13 +18,14 @@ from ...core.conversation import PREFIXES, Role, Utterance, spoken
 from ...core.origin import FORK_MARK
 from ...prompts.catalogue import sentence
 from ...prompts.words import word
-from ..settings import task_command
+from ..settings import SHORT, task_command
 from .consoles import print_prose
 from .lines import STYLES
 from .sanitize import arguments_line, markdown_text, one_line, printable
 
 if TYPE_CHECKING:
     from ...core.agents import Agent
+    from ...core.notifications import Notification
     from ...core.records import Permission, Task, Thread
     from ...core.search import Hit
     from ...core.tools import Tool
@@ -126,6 +127,15 @@ SCHEDULE_COLUMNS = (
     Column("every", 80),
     Column("last task"),
     Column("message"),
+)
+NOTIFICATION_COLUMNS = (
+    Column("notification", whole=True),
+    Column("receiver"),
+    Column("task", 100),
+    Column("what"),
+    Column("attempts", 80),
+    Column("next", whole=True),
+    Column("error", 60),
 )
 VERSION_COLUMNS = (Column("agent"), Column("version"), Column("tasks"), Column("on_upgrade"), Column("there"))
 
@@ -281,6 +291,23 @@ def print_permissions(console: Console, rows: Iterable["Permission"], language: 
 
 def print_schedules(console: Console, rows: Iterable[Mapping[str, Text]], language: str) -> None:
     print_table(console, language, SCHEDULE_COLUMNS, rows, "no_schedules")
+
+
+def print_notifications(console: Console, rows: Iterable["Notification"], language: str) -> None:
+    """What receivers are still to be told, and why they were not yet."""
+    cells = (
+        {
+            "notification": Text(row.notification_id),
+            "receiver": Text(row.receiver),
+            "task": Text(row.task_id[:SHORT]),
+            "what": Text(word(row.kind, language)),
+            "attempts": Text(str(row.attempts)),
+            "next": Text(word("dead", language) if row.due is None else when(row.due)),
+            "error": Text(printable(row.error or "–")),
+        }
+        for row in rows
+    )
+    print_table(console, language, NOTIFICATION_COLUMNS, cells, "no_notifications")
 
 
 def print_versions(console: Console, rows: Iterable[Mapping[str, Any]], language: str) -> None:

@@ -1,0 +1,149 @@
+"""The outbox: notifications that are to be sent, stored in the transaction of what they report."""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from segue.core.errors import DatabaseDamaged
+from segue.core.notifications import Notification
+from segue.core.records import Json, from_row
+
+from ..ports import ALL, Connection, Database, Row
+
+logger = logging.getLogger(__name__)
+
+Found = Sequence[Notification]
+State = Literal["pending", "dead"]
+
+ADD: Final = """
+    INSERT INTO notifications (notification_id, thread_id, task_id, receiver, kind, body, created_at, due)
+    VALUES (:notification_id, :thread_id, :task_id, :receiver, :kind, :body, :now, :now)
+"""
+_DUE = """
+    SELECT notification_id FROM notifications
+    WHERE due <= :now AND receiver IN ({receivers}){others} ORDER BY due LIMIT :most
+"""
+_OTHERS = " AND NOT (receiver = :{name}_r AND substr(thread_id, 1, length(:{name}_p)) = :{name}_p)"
+_CLAIM = """
+    UPDATE notifications SET due = :until, attempts = attempts + 1
+    WHERE due <= :now AND notification_id IN ({due})
+    RETURNING *
+"""
+_OURS = "notification_id = :notification_id AND due = :due"
+_SENT = f"DELETE FROM notifications WHERE {_OURS}"
+_FAILED = f"UPDATE notifications SET due = :next, error = :error WHERE {_OURS}"
+_RELEASE = f"UPDATE notifications SET due = :next, attempts = attempts - 1 WHERE {_OURS}"
+_UNREADABLE = "UPDATE notifications SET due = NULL, error = 'it cannot be read' WHERE notification_id = ?"
+_OF = """
+    substr(thread_id, 1, length(:prefix)) = :prefix
+        AND (CAST(:state AS TEXT) IS NULL OR (due IS NULL) = (CAST(:state AS TEXT) = 'dead'))
+"""
+_LIST = f"""
+    SELECT * FROM notifications WHERE {_OF} AND (CAST(:before AS TEXT) IS NULL OR (created_at, notification_id) < (
+        SELECT created_at, notification_id FROM notifications WHERE notification_id = :before
+    )) ORDER BY created_at DESC, notification_id DESC LIMIT :limit
+"""
+_REPLAY = "UPDATE notifications SET due = :now, attempts = 0 WHERE {which}"
+_ONE = "notification_id = :notification_id AND substr(thread_id, 1, length(:prefix)) = :prefix"
+_DEAD = "due IS NULL AND substr(thread_id, 1, length(:prefix)) = :prefix"
+
+
+class Outbox:
+    """The notifications of a database that were not delivered yet; one that is delivered is deleted."""
+
+    def __init__(self, database: Database[Connection], clock: Callable[[], float] | None = None) -> None:
+        self._database = database
+        self._clock = clock or time.time
+
+    async def claim(
+        self, receivers: Collection[str], most: int, seconds: float, busy: Collection[tuple[str, str]] = ()
+    ) -> Found:
+        """Return at most so many due notifications of these receivers; to others they are due after so many seconds.
+
+        Those of a receiver and of threads whose names begin with a prefix that are `busy` together are left. One that
+        cannot be read is logged, and not tried any more.
+        """
+        names = {f"receiver_{_letters(place)}": name for place, name in enumerate(receivers)}
+        lanes = {f"busy_{_letters(place)}": lane for place, lane in enumerate(busy)}
+        due = _DUE.format(
+            receivers=", ".join(f":{name}" for name in names),
+            others="".join(_OTHERS.format(name=name) for name in lanes),
+        )
+        excluded = {
+            f"{name}_{end}": value for name, lane in lanes.items() for end, value in zip("rp", lane, strict=True)
+        }
+        now = self._clock()
+        values: Mapping[str, Any] = {"now": now, "until": now + seconds, "most": most, **names, **excluded}
+        if not names or not await self._database.read(lambda connection: connection.fetched(due, values)):
+            return []
+        claim = _CLAIM.format(due=due)
+        rows: list[Row] = await self._database.write(lambda connection: connection.execute(claim, values).fetchall())
+        return [found for row in rows if (found := await self._read(row))]
+
+    async def _read(self, row: Row) -> Notification | None:
+        try:
+            return from_row(Notification, row)
+        except DatabaseDamaged as error:
+            logger.error("A notification is not sent: %s", error)
+            await self._change(_UNREADABLE, (row["notification_id"],))
+            return None
+
+    async def settle(self, sent: Notification) -> None:
+        """Note that a claimed notification was delivered; what became due again meanwhile stays."""
+        await self._change(_SENT, {"notification_id": sent.notification_id, "due": sent.due})
+
+    async def fail(self, failed: Notification, again_in: float | None, error: str) -> None:
+        """Note why an attempt failed, and when to try again; with None it is dead."""
+        again = None if again_in is None else self._clock() + again_in
+        await self._change(
+            _FAILED, {"notification_id": failed.notification_id, "due": failed.due, "next": again, "error": error}
+        )
+
+    async def release(self, claimed: Notification) -> None:
+        """Leave a claimed notification to the next who looks; the attempt was not finished."""
+        values = {"notification_id": claimed.notification_id, "due": claimed.due, "next": self._clock()}
+        await self._change(_RELEASE, values)
+
+    async def list(
+        self, state: State | None = None, prefix: str = "", limit: int = -1, before: str | None = None
+    ) -> Found:
+        """Return the undelivered notifications of threads whose names begin with `prefix`, the newest first.
+
+        `before` is the id that the last page ended with.
+        """
+        values = {"state": state, "prefix": prefix, "limit": ALL if limit < 0 else limit, "before": before}
+        rows = await self._database.read(lambda connection: connection.fetched(_LIST, values))
+        return [from_row(Notification, row) for row in rows]
+
+    async def replay(self, notification_id: str | None, prefix: str = "") -> int:
+        """Make one due now, with all its attempts before it, or all that are dead; returns how many."""
+        which = _DEAD if notification_id is None else _ONE
+        values = {"now": self._clock(), "prefix": prefix, "notification_id": notification_id}
+        return await self._change(_REPLAY.format(which=which), values)
+
+    async def _change(self, statement: str, values: Any) -> int:
+        changed: int = await self._database.write(lambda connection: connection.execute(statement, values).rowcount)
+        return changed
+
+
+def add_notification(
+    connection: Connection, notification_id: str, thread_id: str, task_id: str, receiver: str, body: Json, now: float
+) -> None:
+    """Store what a receiver is to be told, in the transaction of what it reports."""
+    values = {
+        "notification_id": notification_id,
+        "thread_id": thread_id,
+        "task_id": task_id,
+        "receiver": receiver,
+        "kind": str(body["type"]).removeprefix("task."),
+        "body": json.dumps(body),
+        "now": now,
+    }
+    connection.execute(ADD, values)
+
+
+def _letters(place: int) -> str:
+    """A number as letters, for the name of a value."""
+    return "".join(chr(97 + int(digit)) for digit in str(place))

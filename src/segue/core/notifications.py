@@ -1,0 +1,278 @@
+"""Notifications: the receivers that an agents file names, and what they are told of tasks."""
+
+import json
+import uuid
+from base64 import b64decode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from .agents import Items, read_file
+from .errors import ConfigurationError
+from .events import ASKING, Event, QuestionAsked, Resumed
+from .records import Count, Json, Moment, Name, Record, Task
+from .row_validators import STORED_AS_JSON
+from .task_status import ACTIVE, TaskStatus
+
+Kind = Literal["waiting", "done", "error", "limit", "cancelled", "taken_over"]
+KINDS: Final[tuple[Kind, ...]] = ("waiting", "done", "error", "limit", "taken_over")
+"""What a receiver is told where it says nothing else."""
+PUSH: Final = "a2a:push"
+"""The receiver of the push notifications of A2A: no configured receiver can have this name."""
+MOST_CHARS = 2_000
+"""Characters of a text, and of the arguments of a call, in a notification."""
+LEAST_SECRET = 24
+"""Bytes of a secret, as the Standard Webhooks specification asks for."""
+MARK = "whsec_"
+"""Begins a secret of Standard Webhooks."""
+
+
+class Receiver(BaseModel):
+    """Who is told what becomes of tasks: a webhook, a command, or a mail or chat service."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=r"^[\w.-]+$", max_length=64)
+    """What lists call it. Undelivered notifications belong to this name."""
+    on: Items[Kind] = KINDS
+    """What it is told: `waiting` for a person, `done`, `error`, `limit` (an error that is a budget of the agent),
+    `cancelled`, and `taken_over` (a task continues whose process ended)."""
+    agents: Items[str] = ()
+    """The agents whose tasks it is told of; empty: all."""
+    url: str = Field(default="", pattern=r"^(https?://.+)?$")
+    """The address of a webhook."""
+    secret: str = ""
+    """The environment variable with the secret that signs a webhook; with several, separated by spaces, each signs."""
+    allow_private: bool = False
+    """Let the webhook go to an address that is not public."""
+    command: Items[str] = ()
+    """A program and its arguments; it reads the notification as JSON from stdin."""
+    to: str = ""
+    """The Apprise URL of a mail or chat service, or the environment variable with it; needs the extra `notify`."""
+    timeout: float = Field(default=10, gt=0, le=50)
+    """Seconds that one attempt may take."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if sum(map(bool, (self.url, self.command, self.to))) != 1:
+            raise ValueError("give exactly one of url, command and to")
+        if bool(self.url) != bool(self.secret):
+            raise ValueError("url and secret go together: secret names the environment variable with the secret")
+        if self.allow_private and not self.url:
+            raise ValueError("allow_private goes with a url")
+        return self
+
+    def wants(self, task: Task, kinds: Sequence[Kind]) -> Kind | None:
+        """The first of the kinds that it is told of this task."""
+        if self.agents and task.agent_id not in self.agents:
+            return None
+        return next((kind for kind in kinds if kind in self.on), None)
+
+    def keys(self, environ: Mapping[str, str]) -> list[bytes]:
+        """The keys that its webhook is signed with.
+
+        Raises:
+            ConfigurationError: the variable is not set, or holds no such secret.
+        """
+        found = [_key(text) for text in environ.get(self.secret, "").split()]
+        keys = [key for key in found if key is not None]
+        if not found or len(keys) < len(found):
+            raise ConfigurationError(
+                "The secret of the receiver {name} is no base64 text of at least {least} bytes: set {variable}, for "
+                "example to what `openssl rand -base64 32` prints.",
+                name=self.name,
+                least=LEAST_SECRET,
+                variable=self.secret,
+            )
+        return keys
+
+    def service(self, environ: Mapping[str, str]) -> str:
+        """Its Apprise URL.
+
+        Raises:
+            ConfigurationError: the variable is not set.
+        """
+        if "://" in self.to:
+            return self.to
+        if url := environ.get(self.to, "").strip():
+            return url
+        raise ConfigurationError(
+            "The receiver {name} needs an Apprise URL: set {variable}, or write the URL as its `to`.",
+            name=self.name,
+            variable=self.to,
+        )
+
+    def check_address(self) -> None:
+        """Refuse an address that can be seen not to be public.
+
+        Raises:
+            ConfigurationError: saying how it is allowed.
+        """
+        host = urlsplit(self.url).hostname or ""
+        try:
+            private = not ip_address(host).is_global
+        except ValueError:
+            private = host == "localhost" or host.endswith(".localhost")
+        if private and not self.allow_private:
+            raise ConfigurationError(
+                "The webhook of the receiver {name} goes to {host}, which is not a public address: allow_private = "
+                "true allows it.",
+                name=self.name,
+                host=host,
+            )
+
+
+def _key(text: str) -> bytes | None:
+    try:
+        key = b64decode(text.removeprefix(MARK), validate=True)
+    except ValueError:
+        return None
+    return key if len(key) >= LEAST_SECRET else None
+
+
+def load_receivers(path: str | Path) -> list[Receiver]:
+    """Read receivers from an agents file: one `[[notify]]` table each, fields as in `Receiver`.
+
+    Raises:
+        ConfigurationError: naming the file, the receiver and the field that is wrong.
+    """
+    tables = read_file(Path(path)).get("notify", [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise ConfigurationError("`notify` in the agents file {file} is a list of tables: [[notify]].", file=path)
+    return [_receiver_of(table, path) for table in tables]
+
+
+def _receiver_of(table: Json, path: str | Path) -> Receiver:
+    try:
+        return Receiver(**table)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigurationError(
+            "The receiver '{name}' in {file}: {where}{reason}.",
+            name=table.get("name", "?"),
+            file=path,
+            where="".join(f"{part}: " for part in first["loc"][:1]),
+            reason=first["msg"].removeprefix("Value error, "),
+        ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notification(Record):
+    """What a receiver is still to be told; `due` is when it is tried next, None where it is not tried any more.
+
+    `attempts` counts the one under way, `error` is why the last one failed, and `body` is what is sent.
+    """
+
+    row_name = "notification of task {task_id}"
+    is_recoverable = False
+
+    notification_id: Name
+    thread_id: str
+    task_id: str
+    receiver: Name
+    kind: str
+    body: Annotated[Json, STORED_AS_JSON]
+    created_at: Moment
+    due: float | None
+    attempts: Count
+    error: str | None
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it is not tried any more, until it is replayed."""
+        return self.due is None
+
+    def json(self) -> Json:
+        """The public form, without the body."""
+        names = ("notification_id", "task_id", "thread_id", "receiver", "kind", "attempts", "error", "created_at")
+        about = {name: getattr(self, name) for name in names}
+        return {**about, "status": "dead" if self.is_dead else "pending", "next_attempt": self.due}
+
+
+class Receivers(tuple[Receiver, ...]):
+    """The receivers of a process, each with a name of its own."""
+
+    __slots__ = ()
+
+    def __new__(cls, receivers: Iterable[Receiver] = ()) -> Self:
+        listed = [*receivers]
+        if not all(isinstance(each, Receiver) for each in listed):
+            raise ConfigurationError("notify is a list of segue.Receiver objects; load_receivers(FILE) reads one.")
+        names = [each.name for each in listed]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ConfigurationError("More than one receiver is called '{name}': rename one.", name=min(twice))
+        return super().__new__(cls, listed)
+
+    def told(self, old: TaskStatus, task: Task, events: Sequence[Event]) -> list[tuple[str, Kind]]:
+        """The receivers that are told of a change of a task, by name, and of what kind it is to each."""
+        kinds = kinds_of(old, task, events) if self else ()
+        return [(each.name, kind) for each in self if (kind := each.wants(task, kinds))]
+
+
+def kinds_of(old: TaskStatus, task: Task, events: Sequence[Event]) -> Sequence[Kind]:
+    """What a change of a task is, the most specific first; empty where nobody is told."""
+    if task.status == TaskStatus.WAITING:
+        asks = any(isinstance(event, ASKING) and not getattr(event, "client_calls", ()) for event in events)
+        return ("waiting",) if asks else ()
+    if task.status in ACTIVE:
+        return ("taken_over",) if old in ACTIVE and any(isinstance(event, Resumed) for event in events) else ()
+    if task.status == TaskStatus.ERROR:
+        return ("limit", "error") if (task.result or {}).get("limit") else ("error",)
+    ended: Mapping[TaskStatus, Kind] = {TaskStatus.DONE: "done", TaskStatus.CANCELLED: "cancelled"}
+    return (ended[task.status],) if task.status in ended else ()
+
+
+def new_id() -> str:
+    """The id of a notification, by which a receiver knows one that comes twice."""
+    return f"msg_{uuid.uuid4().hex}"
+
+
+def body_of(notification_id: str, kind: Kind, task: Task, events: Sequence[Event]) -> Json:
+    """What a receiver is sent: {id, type, timestamp, data}."""
+    result = task.result or {}
+    data: Json = {
+        "task_id": task.task_id,
+        "session_id": task.thread_id,
+        "agent_id": task.agent_id,
+        "user_id": task.user_id,
+        "status": str(task.status),
+        "language": task.reply_language,
+        "message": _short(task.message),
+    }
+    more: Json = {
+        "question": next((_question(event) for event in events if isinstance(event, ASKING)), None),
+        "answer": _short(str(result.get("answer") or "")) if kind != "waiting" else "",
+        "error": _short(task.error or ""),
+        "limit": result.get("limit", ""),
+    }
+    moment = datetime.fromtimestamp(task.updated_at, UTC).isoformat(timespec="milliseconds")
+    data |= {name: value for name, value in more.items() if value}
+    return {"id": notification_id, "type": f"task.{kind}", "timestamp": moment.replace("+00:00", "Z"), "data": data}
+
+
+def _question(event: Any) -> Json:
+    """What is asked: {interrupt_id, kind}, and calls or question and choices."""
+    if isinstance(event, QuestionAsked):
+        choices = {"choices": event.choices} if event.choices else {}
+        about: Json = {"kind": "question", "question": _short(event.question), **choices}
+    else:
+        about = {"kind": "approval", "calls": [_call(call) for call in event.calls]}
+    return {"interrupt_id": event.interrupt_id, **about}
+
+
+def _call(call: Mapping[str, Any]) -> Json:
+    """A call that is asked about; long arguments are left to the inbox."""
+    about: Json = {name: call[name] for name in ("index", "name")}
+    arguments = call["arguments"]
+    fits = len(json.dumps(arguments)) <= MOST_CHARS
+    return {**about, "arguments": arguments} if fits else {**about, "truncated": True}
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MOST_CHARS else f"{text[: MOST_CHARS - 1]}…"

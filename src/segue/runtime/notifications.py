@@ -1,0 +1,182 @@
+"""Delivery of notifications: what the outbox holds is sent by whichever process has its receiver."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from random import uniform
+from typing import Protocol
+
+from ..checkpoints.storage import Storage
+from ..checkpoints.tables.outbox import State
+from ..core.errors import SegueError
+from ..core.notifications import Notification
+from ..core.records import Task
+from .relay import Observer
+
+POLL_SECONDS = 2.0
+"""Seconds between two looks for what other processes stored, and for receivers to try again."""
+CLAIM_SECONDS = 60.0
+"""How long no other process sends a notification that one is sending: longer than an attempt may take."""
+MAX_CONCURRENT = 16
+"""Notifications that are sent at once."""
+MAX_OF_A_LANE = 4
+"""Of these, those that one slow receiver may hold up."""
+CLOSE_SECONDS = 3.0
+"""How long a process that ends goes on sending; the rest is left to the next one."""
+FIRST_RETRY, RETRY_FACTOR, LONGEST_RETRY = 5.0, 3.0, 6 * 3600.0
+"""Seconds until a failed attempt is repeated: the first time, how much longer each time, and at most."""
+MOST_ATTEMPTS = 12
+"""Attempts, over about a day; then a notification is dead."""
+JITTER = 0.2
+"""How much longer or shorter a wait is, so that what failed together is not tried together."""
+
+logger = logging.getLogger(__name__)
+
+
+class Undelivered(Exception):
+    """An attempt failed; the sentence says why, without the receiver's address or secrets."""
+
+
+class Sender(Protocol):
+    """Sends the notifications of a receiver."""
+
+    async def send(self, notification: Notification) -> None:
+        """Send one. Any error is a failed attempt; only the text of an `Undelivered` is kept."""
+        ...
+
+    def again_in(self, attempts: int) -> float | None:
+        """Seconds until the next attempt after so many; None after the last one."""
+        ...
+
+    def lane(self, thread_id: str) -> str | None:
+        """The beginning of the threads' names whose notifications can hold one another up; None: no others."""
+        ...
+
+
+def backoff(attempts: int) -> float | None:
+    """Seconds until the next attempt after so many failed ones; None after the last one."""
+    if attempts >= MOST_ATTEMPTS:
+        return None
+    return min(FIRST_RETRY * RETRY_FACTOR ** (attempts - 1), LONGEST_RETRY) * uniform(1 - JITTER, 1 + JITTER)
+
+
+class Notifications(Observer):
+    """Notifications that were not delivered yet; those whose receivers this process has are sent while it is open.
+
+    They are stored with what they report, so none is lost; one may come twice, with the same id.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._outbox = storage.outbox
+        self._senders: dict[str, Sender] = {}
+        self._due = asyncio.Event()
+        self._sending: dict[asyncio.Task[None], tuple[str, str] | None] = {}
+        """Each with its receiver and lane."""
+        self._running: asyncio.Task[None] | None = None
+        self._closing = False
+
+    def add(self, receiver: str, sender: Sender) -> None:
+        """Send this receiver's notifications from now on."""
+        self._senders[receiver] = sender
+        if self._running is None:
+            self._running = asyncio.create_task(self._run(), name="notifications")
+        self._due.set()
+
+    async def list(
+        self, state: State | None = None, *, prefix: str = "", limit: int = 100, before: str | None = None
+    ) -> Sequence[Notification]:
+        """The undelivered notifications, the newest first: all, or those that are `pending` or `dead`.
+
+        They are of sessions whose names begin with `prefix`; `before` is the id that the last page ended with.
+        """
+        return await self._outbox.list(state, prefix, limit, before)
+
+    async def replay(self, notification_id: str, *, prefix: str = "") -> bool:
+        """Send one again now, with all its attempts; False where none of that id is undelivered."""
+        replayed = await self._outbox.replay(notification_id, prefix)
+        self._due.set()
+        return replayed > 0
+
+    async def replay_dead(self, *, prefix: str = "") -> int:
+        """Send all again that are dead; returns how many."""
+        replayed = await self._outbox.replay(None, prefix)
+        self._due.set()
+        return replayed
+
+    def stopped(self, task: Task) -> None:
+        self._due.set()
+
+    async def close(self) -> None:
+        """Send what is due for a few seconds; what is not sent by then is left to the next process."""
+        if self._running is None:
+            return
+        self._closing = True
+        self._due.set()
+        with suppress(TimeoutError, SegueError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await asyncio.wait([self._running])  # it may just have claimed some
+                while await self._send_due() or self._sending:
+                    await asyncio.wait([*self._sending], return_when=asyncio.FIRST_COMPLETED)
+        for each in (self._running, *self._sending):
+            each.cancel()
+        await asyncio.gather(self._running, *self._sending, return_exceptions=True)
+
+    async def _run(self) -> None:
+        pause = POLL_SECONDS
+        while not self._closing:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):  # `wait_for` can lose that it is cancelled, before Python 3.12
+                    await self._due.wait()
+            self._due.clear()
+            try:
+                await self._send_due()
+                pause = POLL_SECONDS
+            except Exception as error:  # noqa: BLE001  the next round tries again
+                logger.warning("Notifications wait: %s", type(error).__name__)
+                pause = CLAIM_SECONDS
+
+    async def _send_due(self) -> bool:
+        """Begin to send what is due, as far as there is room; returns whether there was anything."""
+        begun = False
+        while len(self._sending) < MAX_CONCURRENT and (
+            claimed := await self._outbox.claim(self._senders, 1, CLAIM_SECONDS, self._busy())
+        ):
+            (notification,) = claimed
+            sender = self._senders[notification.receiver]
+            lane = sender.lane(notification.thread_id)
+            sending = asyncio.create_task(self._send(notification, sender), name="notification")
+            self._sending[sending] = None if lane is None else (notification.receiver, lane)
+            sending.add_done_callback(self._sent)
+            begun = True
+        return begun
+
+    def _busy(self) -> Sequence[tuple[str, str]]:
+        """The receivers and lanes with as many notifications as may be sent at once."""
+        count = Counter(lane for lane in self._sending.values() if lane is not None)
+        return [lane for lane, number in count.items() if number >= MAX_OF_A_LANE]
+
+    def _sent(self, sending: asyncio.Task[None]) -> None:
+        del self._sending[sending]
+        self._due.set()  # there is room for another one
+
+    async def _send(self, notification: Notification, sender: Sender) -> None:
+        """Make an attempt. Addresses hold secrets, and are never logged."""
+        with suppress(SegueError):  # it is due again once its claim ends
+            try:
+                await sender.send(notification)
+            except asyncio.CancelledError:
+                await asyncio.shield(self._outbox.release(notification))
+                raise
+            except Exception as error:  # noqa: BLE001  nobody waits for it: it is logged, and due again
+                why = str(error) if isinstance(error, Undelivered) else type(error).__name__
+                again = sender.again_in(notification.attempts)
+                logger.warning(
+                    "Notification %s of task %s was not delivered to %s (attempt %d): %s",
+                    notification.notification_id, notification.task_id, notification.receiver,
+                    notification.attempts, why,
+                )  # fmt: skip
+                await self._outbox.fail(notification, again, why)
+            else:
+                await self._outbox.settle(notification)
