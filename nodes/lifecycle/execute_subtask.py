@@ -1,8 +1,7 @@
 """EXECUTE_SUBTASK: one subtask, in a context of its own, by the react graph."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -10,7 +9,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.graph.state import CompiledStateGraph
 
 from segue.core.attachments import naming
-from segue.core.context import AppContext, Said
+from segue.core.context import AppContext
 from segue.core.errors import ModelUnreachable, SegueError, StorageError
 from segue.core.events import Phase
 from segue.core.lifecycle import EngineEventType, SubTask
@@ -70,8 +69,8 @@ async def _in_time(graph: ReactGraph, state: SubTaskWork, task: SubTask, work: N
         ModelUnreachable, StorageError: the others would fail as well; the run stops here and can be resumed.
     """
     ledger = NestedLedger(work.services.ledger) if work.services.ledger else None
-    services = nested_services(work.services, ledger, step_id=task.step_id)
-    services = replace(services, said=lambda: _said_with(state["context"], work))
+    knowledge = state["context"].get("knowledge", ())
+    services = nested_services(work.services, ledger, step_id=task.step_id, read=knowledge)
     context = AppContext.carrying(services, **work.context.model_dump())
     try:
         async with asyncio.timeout(task.timeout) as limit:
@@ -87,13 +86,6 @@ async def _in_time(graph: ReactGraph, state: SubTaskWork, task: SubTask, work: N
     if ledger:
         await ledger.cancel(work.tools, why, state["language"])
     raise Failed(why)
-
-
-async def _said_with(context: Mapping[str, list[str]], work: NodeContext) -> Sequence[Said] | None:
-    """What was said, and the coordinator's knowledge, which anybody may have written."""
-    said = await work.services.said()
-    knowledge = [Said(text, False, kind="memory") for text in context.get("knowledge", ())]
-    return None if said is None else [*said, *knowledge]
 
 
 def _failure(result: Mapping[str, Any], language: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from segue.core.calls import CallResult
-from segue.core.context import Services
+from segue.core.context import Said, Services
 from segue.core.events import Event, Thinking, Token
 from segue.core.prompt_size import SentPrompts
 from segue.core.records import Call
@@ -16,11 +16,14 @@ OF_THE_WHOLE = frozenset({"answer", "plan_update", "step_update"})
 """Events that a part does not tell: they would be taken for the whole task's."""
 
 
-def nested_services(whole: Services, ledger: Ledger | None, *, step_id: str = "", parent_id: str = "") -> Services:
+def nested_services(
+    whole: Services, ledger: Ledger | None, *, step_id: str = "", parent_id: str = "", read: Sequence[str] = ()
+) -> Services:
     """The services of the whole for one part: its streamed answer is sent as a thought.
 
     Its events name the subtask (`step_id`) or the round (`parent_id`) that the part belongs to: an error ends the part
-    and not the task. What is added to the task reaches a branch through its controller.
+    and not the task. What is added to the task reaches a branch through its controller. What the part is to do may come
+    from the texts that were `read`, which anybody may have written.
     """
     named = {"step_id": step_id, "parent_id": parent_id}
     ids: dict[str, Any] = {name: value for name, value in named.items() if value}
@@ -31,6 +34,10 @@ def nested_services(whole: Services, ledger: Ledger | None, *, step_id: str = ""
     async def notes(task_id: str) -> Sequence[str]:
         return () if parent_id else await whole.notes(task_id)
 
+    async def said() -> Sequence[Said] | None:
+        known = await whole.said()
+        return None if known is None else [*known, *(Said(text, False, kind="memory") for text in read)]
+
     def announced(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return [{**event, **ids, "data": _of_part(event)} for event in events if event["type"] not in OF_THE_WHOLE]
 
@@ -39,6 +46,7 @@ def nested_services(whole: Services, ledger: Ledger | None, *, step_id: str = ""
         ledger=ledger,
         emit=emit,
         notes=notes,
+        said=said,
         announced=announced,
         prompts=SentPrompts(),
         reply_options=whole.reply_options.for_part,

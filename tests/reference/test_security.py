@@ -1,0 +1,24 @@
+"""Each promise of docs/security.md names tests, and they exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROMISES = re.findall(
+    r"(?m)^\| (?!promise|---)(.+?) \| (.+?) \|$", (ROOT / "docs/security.md").read_text(encoding="utf-8")
+)
+_TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
+
+
+def test_there_are_promises() -> None:
+    assert len(PROMISES) > 20
+
+
+@pytest.mark.parametrize(("promise", "tests"), PROMISES, ids=[promise[:40] for promise, _ in PROMISES])
+def test_a_promise_names_tests_that_exist(promise: str, tests: str) -> None:
+    named = _TEST.findall(tests)
+    assert tests == ", ".join(f"`{file}::{name}`" for file, name in named), promise
+    for file, name in named:
+        assert re.search(rf"(?m)^(async )?def {name}\(", (ROOT / file).read_text(encoding="utf-8")), (file, name)
