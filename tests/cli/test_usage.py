@@ -45,3 +45,28 @@ def test_usage_lists_tokens_and_cost_and_what_is_not_known() -> None:
     (day,) = [line for line in run("usage").splitlines() if line.startswith(report["until"])]
     assert day.split()[1] == "2"
     assert run("usage", "--agent", "nobody").startswith("No task was begun since ")
+
+
+def test_a_limit_is_named_with_what_is_used_and_raised_by_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with LoopbackServer([Text(str(n)) for n in range(3)]) as endpoint:
+        fields = (
+            f'model = "openai:m"\nbase_url = "{endpoint.base_url}"\napi_key = "k"\nmode = "direct"\nmax_tokens = 100'
+        )
+        spend = "[spend]\nper_session_tokens = 20"
+        (tmp_path / "agents.toml").write_text(f'[[agent]]\nagent_id = "a"\n{fields}\n{spend}\n')
+        asked = CliRunner().invoke(app, ["chat", "hello", "--agents", "agents.toml", "--session", "s"])
+        assert asked.exit_code == 3 and "The limit of this session leaves no room" in asked.output
+        (waiting,) = json.loads(run("waiting", "--json"))
+        suggested, listed = waiting["spend"]["suggestion"], run("waiting")
+        assert f"segue answer {waiting['task_id'][:8]} {suggested}" in listed
+        refused = CliRunner().invoke(app, ["answer", waiting["task_id"], "20"])
+        assert refused.exit_code == 2 and "leaves no room" in refused.output
+        assert CliRunner().invoke(app, ["answer", waiting["task_id"], suggested]).exit_code == 0
+        report = json.loads(run("usage", "--json", "--agents", "agents.toml"))
+        assert [(use["limit_name"], use["name"], use["limit"]) for use in report["limits"]] == [
+            ("per_session_tokens", "s", float(suggested))
+        ]
+        assert "per_session_tokens  s" in run("usage", "--by", "user", "--agents", "agents.toml")

@@ -164,7 +164,7 @@ async def test_answers_raise_the_limit_or_cancel_and_others_are_refused(database
         assert {"unit": "USD", "limit": 0.5, "day": str(datetime.now(UTC).date())}.items() <= question.items()
         assert question["used"] + question["needs"] > 0.5 and question["choices"] == ["1", "cancel"]
         (waiting,) = await app.waiting()
-        assert waiting["limit"]["used"] == question["used"] and waiting["question"] == question["question"]
+        assert waiting["spend"]["used"] == question["used"] and waiting["question"] == question["question"]
         for wrong in (
             "perhaps",
             {"limit": "much"},
@@ -326,7 +326,7 @@ async def test_a_conversation_asks_for_its_bot_and_its_user(database: Path) -> N
             (waiting,) = await app.waiting()
             assert (waiting["thread_id"], waiting["kind"]) == ("talk", "spend")
             asked.append(waiting["question"])
-            result = await app.answer(task.task_id, waiting["limit"]["limit"] * 2)
+            result = await app.answer(task.task_id, waiting["spend"]["limit"] * 2)
         assert (result["status"], len(asked), calls_of(user, bot)) == ("done", 2, 4)
 
 

@@ -316,7 +316,7 @@ class Share(Record, Public):
 class WaitingTask(Public):
     """A task that waits for a person: what it asks (approval, question, utterance or spend), and the form of an answer.
 
-    `problem` is why the question cannot be read or the last answer was refused, `limit` what is used of one.
+    `problem` is why the question cannot be read or the last answer was refused, `spend` what is used of a limit.
     """
 
     task_id: str
@@ -331,7 +331,7 @@ class WaitingTask(Public):
     answer: str
     problem: str = ""
     interrupt_id: str = ""
-    limit: Json | None = None
+    spend: Json | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -89,6 +89,8 @@ class SpendLimits(Limits):
     """Each tenant has these limits for itself; None: where SEGUE_API_KEY or SEGUE_API_KEY_SHA256 is set."""
     tenants: dict[str, Limits] = {}
     """The limits of single tenants, in place of these."""
+    raise_over_http: bool = True
+    """Clients of the service may raise limits that are reached; off: only Python and `segue answer`."""
 
     @field_validator("timezone")
     @classmethod
@@ -193,7 +195,8 @@ class Reached:
         """The fields of the question."""
         about = {"limit_name": self.name, "unit": self.unit, "scope": self.scope.key}
         day = {"day": self.scope.day} if self.scope.day else {}
-        return {**about, **day, "limit": self.limit, "used": self.used, "needs": self.needs}
+        amounts = {"limit": self.limit, "used": self.used, "needs": self.needs}
+        return {**about, **day, **amounts, "suggestion": self.suggestion}
 
 
 @dataclass(frozen=True)
@@ -322,7 +325,7 @@ def read_limit(question: Mapping[str, Any], answer: object) -> Raised | None:
     if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
         raise InvalidAnswer(
             'The answer does not fit the question: give the new limit, such as {form}, or "cancel".',
-            form=f'{{"limit": {suggestion_in(question)}}}',
+            form=f'{{"limit": {question["suggestion"]}}}',
         )
     least = question["used"] + question["needs"]
     if not least <= given + 1e-9 or given > 1e15:
@@ -334,15 +337,12 @@ def read_limit(question: Mapping[str, Any], answer: object) -> Raised | None:
     return Raised(question["scope"], question["unit"], given)
 
 
+_SHOWN = ("limit_name", "unit", "day", "limit", "used", "needs", "suggestion")
+
+
 def limit_of(question: Mapping[str, Any]) -> Json | None:
     """What a question says of the limit that is reached; None of any other question."""
-    names = ("limit_name", "unit", "day", "limit", "used", "needs")
-    return {name: question[name] for name in names if name in question} if question["kind"] == SPEND else None
-
-
-def suggestion_in(question: Mapping[str, Any]) -> str:
-    """The higher limit that a question offers."""
-    return str(question["choices"][0])
+    return {name: question[name] for name in _SHOWN if name in question} if question["kind"] == SPEND else None
 
 
 def spend_limits(given: "SpendLimits | Mapping[str, Any]", where: str = "spend") -> SpendLimits:

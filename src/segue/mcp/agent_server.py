@@ -329,7 +329,7 @@ class AgentServer:
         after = await self._app.tasks.last_event(task.task_id)
         with self._admit(ctx, task.thread_id):
             row, _ = await self._app.tasks.resume(
-                task.task_id, answer=answer, interrupt_id=question["interrupt_id"], key=key
+                task.task_id, answer=answer, interrupt_id=question["interrupt_id"], key=key, remote=True
             )
         return row, after
 

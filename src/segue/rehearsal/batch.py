@@ -21,6 +21,7 @@ from ..core.conversation import ConversationConfig, config_of
 from ..core.errors import ConfigurationError
 from ..core.flows import load_flows
 from ..core.records import Json
+from ..core.spend import load_spend
 from ..entry import open as open_app
 from ..prompts.catalogue import phrase
 from ..prompts.language import Language
@@ -338,4 +339,4 @@ def opened(manifest: Manifest, path: str | Path) -> AbstractAsyncContextManager[
     sys.path.extend(str(folder) for folder in folders if str(folder) not in sys.path)
     agents = load_agents(manifest.agents) if manifest.agents else []
     modes = {**load_modes(manifest.agents), **load_flows(manifest.agents)} if manifest.agents else {}
-    return open_app(path, agents=agents, modes=modes)
+    return open_app(path, agents=agents, modes=modes, spend=load_spend(manifest.agents) if manifest.agents else None)

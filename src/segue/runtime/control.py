@@ -131,11 +131,12 @@ class Control:
         wait: float = 0.0,
         key: RequestKey | None = None,
         reply_options: ReplyOptions | None = None,
+        remote: bool = False,
     ) -> Started:
         """Continue a task, with a person's answer if one is given; `model` replaces the one that it began with.
 
         `interrupt_id` is the question that the answer is for; without it, it is for the one that is open now.
-        `reply_options` take the place of the task's.
+        `reply_options` take the place of the task's. `remote`: the answer comes from a client of the service.
         """
 
         async def resume() -> Started:
@@ -145,7 +146,7 @@ class Control:
                 return await self._runner.tasks.get(task_id), None
             raised = checked["value"] if checked and isinstance(checked["value"], Raised) else None
             if checked and raised:
-                await self._runner.spend.raise_limit(raised)
+                await self._runner.spend.raise_limit(raised, remote)
                 checked = {**checked, "value": {"limit": raised.limit}}
             started = await self.resume_with(
                 task_id, checked, model=model, wait=wait, key=key, reply_options=reply_options

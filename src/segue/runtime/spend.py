@@ -9,6 +9,7 @@ from typing import Final
 
 from ..checkpoints.tables.spend import ScopeUse, Spend
 from ..core.agents import Agent
+from ..core.errors import InvalidAnswer
 from ..core.models import Model, ModelReply, ModelRequest
 from ..core.spend import (
     KINDS,
@@ -68,8 +69,14 @@ class SpendControl:
         if self._limits.of_tenant(self.tenant_of(thread_id)).in_dollars and model.is_language_model:
             await dollars(agent, model, {"input": 1, "output": 1})
 
-    async def raise_limit(self, raised: Raised) -> None:
-        """Store a person's limit for the calls of a scope."""
+    async def raise_limit(self, raised: Raised, remote: bool) -> None:
+        """Store a person's limit for the calls of a scope.
+
+        Raises:
+            InvalidAnswer: a client of the service may not raise it.
+        """
+        if remote and not self._limits.raise_over_http:
+            raise InvalidAnswer("Only those who run this service can raise the limit: ask them, or cancel the task.")
         await self._table.raise_limit(raised)
 
     async def estimates(self, since: float, agent_id: str | None, prefix: str) -> Sequence[EstimatedUsage]:

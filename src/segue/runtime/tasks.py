@@ -193,7 +193,7 @@ class Tasks:
             answer=ANSWER_FORMS.get(asked["kind"], ""),
             problem=str(asked.get("problem", "")),
             interrupt_id=str(asked.get("interrupt_id", "")),
-            limit=limit_of(asked),
+            spend=limit_of(asked),
         )
 
     async def tally(self) -> Sequence[StatusTally]:
@@ -335,14 +335,16 @@ class Tasks:
         interrupt_id: str = "",
         key: RequestKey | None = None,
         reply_options: ReplyOptions | None = None,
+        remote: bool = False,
     ) -> Started:
         """Continue a task in the background, with a person's answer if one is given; errors as in `App.resume`.
 
         `model` takes the place of the one that it began with, `reply_options` of what was asked of its reply, and
-        `interrupt_id` names the question that is answered.
+        `interrupt_id` names the question that is answered. A `remote` answer may not raise a limit of spending where
+        those refuse it.
         """
         about = {"answer": answer, "interrupt_id": interrupt_id, "key": key, "reply_options": reply_options}
-        return await self._control.resume(task_id, model=model, **about)
+        return await self._control.resume(task_id, model=model, remote=remote, **about)
 
     async def resume_with(self, task_id: str, checked: Json) -> Started:
         """Continue a task, with an answer in the form that is stored: {"interrupt_id", "value"}."""

@@ -18,6 +18,7 @@ from starlette.types import Scope
 from ..core.agents import Agent
 from ..core.errors import SegueError
 from ..core.notifications import Receiver
+from ..core.spend import SpendLimits, spend_limits
 from .errors import Problem, answer_http, answer_invalid, answer_problem, answer_segue_error
 from .lifespan import serving
 from .middleware import Authentication, BodyLimit, Limit, OwnHostOnly, RateLimits, RequestLog, SecurityHeaders
@@ -36,13 +37,18 @@ def create_app(
     modes: Mapping[str, Any] | None = None,
     agents_file: str = "",
     notify: Iterable[Receiver] = (),
+    spend: SpendLimits | Mapping[str, Any] | None = None,
 ) -> FastAPI:
     """The service over one database, which is opened when the server starts.
 
     `agents_file` is the path of the file that the agents come from: a task remembers it for the command line. `notify`
-    are the receivers that are told what becomes of tasks.
+    are the receivers that are told what becomes of tasks. `spend` limits what model calls may use; where the settings
+    have keys, that of each tenant by itself.
     """
     settings = settings or ServerSettings()
+    limits = None if spend is None else spend_limits(spend)
+    if limits and limits.by_tenant is None:
+        limits = limits.model_copy(update={"by_tenant": bool(settings.keys)})
     application = FastAPI(
         title="Segue",
         description=_ABOUT,
@@ -50,7 +56,7 @@ def create_app(
         docs_url=None,  # FastAPI's load their scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
-        lifespan=serving(database, settings, tuple(agents), modes, agents_file, tuple(notify)),
+        lifespan=serving(database, settings, tuple(agents), modes, agents_file, tuple(notify), limits),
     )
     application.router.routes.extend(API.routes)
     add_page(application)

@@ -20,6 +20,7 @@ from ..core.errors import SegueError
 from ..core.models import OFFLINE
 from ..core.notifications import Receiver
 from ..core.participants import Restrictions
+from ..core.spend import SpendLimits
 from ..entry import open as open_app
 from ..rehearsal.segue_bot import attach
 from ..rehearsal.workflows import shipped_names
@@ -203,12 +204,13 @@ def serving(
     modes: Mapping[str, Any] | None,
     agents_file: str,
     notify: tuple[Receiver, ...] = (),
+    spend: SpendLimits | None = None,
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
         act_as(SEGUE)  # requests act in the names of their keys
         audit = load_audit(agents_file) if agents_file else None
-        configured: dict[str, Any] = {"retention": settings.retention, "audit": audit, "notify": notify}
+        configured: dict[str, Any] = {"retention": settings.retention, "audit": audit, "notify": notify, "spend": spend}
         opening = open_app(database, agents=agents, modes=modes, **configured)
         async with opening.when_reachable() as app:
             app.agents.agents_file = agents_file

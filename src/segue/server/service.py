@@ -206,7 +206,7 @@ class Service:
         """Continue a task of the tenant's."""
         after = await self.app.tasks.last_event(task.task_id)
         with self.starting_task(tenant, task.thread_id):
-            row, _ = await self.app.tasks.resume(task.task_id, key=key, **options)
+            row, _ = await self.app.tasks.resume(task.task_id, key=key, remote=True, **options)
         return await self.known(key) or (row, after)
 
     async def _steered_at(self, row: Task) -> int:

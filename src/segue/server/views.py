@@ -226,6 +226,18 @@ class PlanView(BaseModel):
     steps: list[PlanStep]
 
 
+class LimitReached(BaseModel):
+    """A limit that leaves no room for a model call, in US dollars or tokens."""
+
+    limit_name: str = Field(examples=["per_day"])
+    unit: Literal["USD", "tokens"]
+    day: str = Field(default="", description="the day that it is of, if it is one", examples=["2026-03-01"])
+    limit: float
+    used: float
+    needs: float = Field(description="what the call may use at most")
+    suggestion: str = Field(description="a higher limit, as an answer")
+
+
 class WaitingView(BaseModel):
     """A task that waits for a person: what it asks, and the body that answers it at `POST /api/tasks/{id}/answer`."""
 
@@ -235,12 +247,13 @@ class WaitingView(BaseModel):
     user_id: str
     message: str
     since: float
-    kind: str = Field(description="approval, question or utterance")
+    kind: str = Field(description="approval, question, utterance or spend")
     question: str
     calls: list[dict[str, Any]]
     answer: str
     problem: str = Field(description="what was wrong with the last answer; empty if nothing")
     interrupt_id: str = Field(description="the question's id")
+    spend: LimitReached | None = Field(description="what is used of a limit that is reached, of the kind spend")
 
 
 def waiting_view(row: WaitingTask, tenant: Tenant) -> Json:

@@ -212,6 +212,7 @@ def application() -> "FastAPI":
         modes=settings.modes(),
         agents_file=settings.agents_path,
         notify=settings.receivers(),
+        spend=settings.spend(),
     )
 
 

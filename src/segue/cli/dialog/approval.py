@@ -19,6 +19,7 @@ from rich.text import Text
 
 from ...core.approval import PermissionRule, flow_of
 from ...core.provenance import DOUBTS
+from ...core.spend import SPEND
 from ...prompts.catalogue import sentence
 from ..views.consoles import discard_typed, print_prose, read_line
 from ..views.sanitize import json_line, visible
@@ -40,7 +41,7 @@ def print_question(console: Console, question: Question, language: str) -> None:
     """Everything that waits, to be read and not to be answered here."""
     console.print()
     console.print(_heading(question, language), soft_wrap=True)
-    if question["kind"] == "question":
+    if question["kind"] in ("question", SPEND):
         print_prose(console, Text(f"  {visible(question['question'])}"))
         for choice in question.get("choices", ()):
             print_prose(console, Text(f"  - {visible(choice)}"))

@@ -110,7 +110,16 @@ class Conversation:
         return await self._continue_view(trace, events)
 
     async def answer(self, task_id: str, answer: Answer, interrupt_id: str) -> Turn:
-        """Tell a task that waits what was decided, and show how it continues."""
+        """Tell a task that waits what was decided, and show how it continues; others may continue with it."""
+        turn = await self._show_answered(task_id, answer, interrupt_id)
+        if others := self.app.tasks.running():
+            print_note(self.settings.say("others_continue", n=len(others)))
+        while True:  # they wait for the same limit, which the answer raised
+            if not self.app.tasks.running():
+                return turn
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _show_answered(self, task_id: str, answer: Answer, interrupt_id: str) -> Turn:
         trace = await self.app.tasks.trace(task_id) if self.view is None else None
         events = self.app.answer_and_follow(task_id, answer, interrupt_id=interrupt_id)
         if trace:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import TaskUnfinished, ThreadBusy
+from ...core.spend import SPEND
 from ...core.task_status import ACTIVE
 from ..exits import sentence_of
 from ..lookup import agent_is_remembered
@@ -34,6 +35,12 @@ def answer_hints(settings: Settings, task_id: str, question: Mapping[str, Any]) 
     if question["kind"] == "approval":
         return _verdict_hints(settings, task_id, question["calls"])
     ending = _choice(settings.say("end_task"), task_command(settings, "answer", task_id, "--finish"))
+    if question["kind"] == SPEND:
+        higher = task_command(settings, "answer", task_id, (question.get("spend") or question)["suggestion"])
+        return [
+            *_choice(settings.say("raise_limit"), higher),
+            *_choice(settings.say("cancel_it"), _cancel(settings, task_id)),
+        ]
     return [
         *_choice(settings.say("answer_here"), task_command(settings, "answer", task_id)),
         *_choice(settings.say("answer_by_text"), task_command(settings, "answer", task_id, "ANSWER")),
@@ -97,8 +104,12 @@ async def unfinished_hint(app: "App", settings: Settings, session_id: str) -> li
     return _choice(settings.say("unfinished_hidden"), task_command(settings, "trace", task.task_id))
 
 
+def _cancel(settings: Settings, task_id: str) -> str:
+    return task_command(settings, "cancel", task_id)
+
+
 def _unfinished(settings: Settings, task: "Task", message: str) -> list[str]:
-    cancel = _choice(settings.say("cancel_it"), task_command(settings, "cancel", task.task_id))
+    cancel = _choice(settings.say("cancel_it"), _cancel(settings, task.task_id))
     if task.status == "waiting":
         return [*_choice(settings.say("answer_it"), task_command(settings, "answer", task.task_id)), *cancel]
     steer = send_command(settings, message, "--session", task.thread_id, "--steer")

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from ...core.usage_report import UsageReport, UsageTotal
+from ...core.spend import USD
+from ...core.usage_report import LimitUse, UsageReport, UsageTotal
+from ...nodes.shared.spend_limit import amount
 from .sanitize import one_line
 from .tables import Column, print_table
 
@@ -17,15 +19,21 @@ _NUMBERS = ("tasks", "input", "output")
 
 
 def print_usage(console: Console, report: UsageReport, by: str, settings: "Settings") -> None:
-    """A row for each day with tasks, agent or model, the total, and what is not known of it."""
-    parts: Mapping[str, Mapping[str, UsageTotal]] = {
-        "day": report.by_day,
-        "agent": report.by_agent,
-        "model": report.by_model,
-    }
-    used = {name: total for name, total in parts[by].items() if total.tasks}
-    if not used:
-        return console.print(settings.say("usage_none", since=report.since))
+    """A row for each day with tasks, agent, user or model, the total, what is not known of it, and the limits."""
+    used = {name: total for name, total in report.by(by).items() if total.tasks or total.estimated}
+    if used:
+        _print_totals(console, report, by, used, settings)
+    else:
+        console.print(settings.say("usage_none", since=report.since))
+    if report.limits:
+        console.print()
+        rows = [_limit_row(limit, settings) for limit in report.limits]
+        print_table(console, settings.ui_language, [Column(name) for name in ("limit", "of", "used", "at most")], rows)
+
+
+def _print_totals(
+    console: Console, report: UsageReport, by: str, used: Mapping[str, UsageTotal], settings: "Settings"
+) -> None:
     columns = [Column(by), *(Column(name, whole=True) for name in _NUMBERS), Column("cost")]
     rows = [_row(by, one_line(name) or "–", total, settings) for name, total in used.items()]
     total = _row(by, settings.say("usage_total"), report.total, settings)
@@ -33,7 +41,19 @@ def print_usage(console: Console, report: UsageReport, by: str, settings: "Setti
     print_table(console, settings.ui_language, columns, cells)
     for line in _notes(report.total, settings):
         console.print(Text(line, style="dim"), soft_wrap=True)
-    return None
+
+
+def _limit_row(limit: LimitUse, settings: "Settings") -> dict[str, Text]:
+    """A limit, whose it is, and what is used of it; red where a tenth is left at most."""
+    language = settings.ui_language
+    used, most = (amount(value, limit.unit, language) for value in (limit.used, limit.limit))
+    style = "red" if limit.used >= 0.9 * limit.limit else ""
+    names = {"limit": limit.limit_name, "of": one_line(limit.name or limit.day)}
+    return {
+        **{name: Text(text) for name, text in names.items()},
+        "used": Text(used, style=style),
+        "at most": Text(most),
+    }
 
 
 def _row(by: str, name: str, total: UsageTotal, settings: "Settings") -> dict[str, Text]:
@@ -53,4 +73,9 @@ def _notes(total: UsageTotal, settings: "Settings") -> list[str]:
     """That costs are computed, and of how many tasks they are not known."""
     unpriced = total.unpriced - total.unfinished
     counted = {"usage_unfinished": total.unfinished, "usage_uncounted": total.uncounted, "usage_unpriced": unpriced}
-    return [settings.say("usage_computed"), *(settings.say(name, n=n) for name, n in counted.items() if n)]
+    notes = [settings.say(name, n=n) for name, n in counted.items() if n]
+    if total.estimated:
+        cost = amount(total.estimated_cost, USD, settings.ui_language)
+        about = {"n": total.estimated, "tokens": f"{total.estimated_tokens:,}", "cost": cost}
+        notes.append(settings.say("usage_estimated", **about))
+    return [settings.say("usage_computed"), *notes]

@@ -128,21 +128,26 @@ class ResumeRequest(RequestBody):
 
 
 class AnswerRequest(RequestBody):
-    """To an approval a verdict on each call, or one word for all; to a question an answer, or the end of the task."""
+    """To an approval a verdict on each call, or one word for all; to a question an answer, or the end of the task.
+
+    To a limit that is reached a higher one, or the answer `cancel`.
+    """
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"verdicts": "approve"}]})
 
     verdicts: Items[Verdict] | Literal["approve", "reject"] | None = None
     answer: str | None = None
     manual_finish: bool = False
+    limit: float | None = Field(default=None, gt=0, description="US dollars or tokens, as the question says")
     interrupt_id: str | None = Field(
         default=None, max_length=64, description="The question that is answered; refused if another one is open now."
     )
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Self:
-        if sum((self.verdicts is not None, self.answer is not None, self.manual_finish)) != 1:
-            raise ValueError("give exactly one of verdicts, answer and manual_finish")
+        given = (self.verdicts is not None, self.answer is not None, self.limit is not None, self.manual_finish)
+        if sum(given) != 1:
+            raise ValueError("give exactly one of verdicts, answer, limit and manual_finish")
         return self
 
 
@@ -214,6 +219,8 @@ async def rate(task_id: TaskId, body: Rating, service: ServiceDep, tenant: Tenan
 
 
 def _answer(body: AnswerRequest) -> Any:
+    if body.limit is not None:
+        return {"limit": body.limit}
     if body.verdicts is None:
         return {"answer": body.answer or "", "manual_finish": body.manual_finish}
     if isinstance(body.verdicts, str):

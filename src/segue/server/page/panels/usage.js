@@ -1,5 +1,5 @@
 // @ts-check
-/** Tokens and cost of the last days, by day, agent or model, and what of it is not known. */
+/** Tokens and cost of the last days, by day, agent, user or model, what of it is not known, and the limits. */
 import { get } from "../state/api.js";
 import { useRead } from "../state/signals.js";
 import { store } from "../state/store.js";
@@ -10,15 +10,19 @@ import { costText } from "./parts/text.js";
 
 /**
  * @typedef {{ tasks: number, unfinished: number, uncounted: number, unpriced: number, input: number, output: number,
- *   calls: number, cost: number | null, currency: string, known_costs: Record<string, number>, day?: string,
- *   agent?: string, model?: string }} Total
- * @typedef {{ total: Total, by_day: Total[], by_agent: Total[], by_model: Total[] }} Usage
- * @typedef {"day" | "agent" | "model"} Kind
+ *   calls: number, cost: number | null, currency: string, known_costs: Record<string, number>, estimated: number,
+ *   estimated_tokens: number, estimated_cost: number, day?: string, agent?: string, user?: string,
+ *   model?: string }} Total
+ * @typedef {{ limit_name: string, unit: "USD" | "tokens", name: string, day: string, limit: number,
+ *   used: number }} Limit
+ * @typedef {{ total: Total, by_day: Total[], by_agent: Total[], by_user: Total[], by_model: Total[],
+ *   limits: Limit[] }} Usage
+ * @typedef {"day" | "agent" | "user" | "model"} Kind
  */
 
 const PERIODS = [7, 30, 90, 366];
 /** @type {Kind[]} */
-const KINDS = ["day", "agent", "model"];
+const KINDS = ["day", "agent", "user", "model"];
 
 export default function Panel() {
   const [days, setDays] = useState(30);
@@ -46,12 +50,14 @@ export default function Panel() {
     </div>
     ${usage.total.tasks > 0 && html`<${Used} usage=${usage} kind=${kind} />`}
     ${!usage.total.tasks && html`<p class="empty">${t("usage.none")}</p>`}
+    ${usage.limits.length > 0 && html`<${Limits} limits=${usage.limits} />`}
   </div>`;
 }
 
 /** @param {{ usage: Usage, kind: Kind }} props */
 function Used({ usage: { total, ...parts }, kind }) {
-  const rows = (kind === "day" ? parts.by_day.toReversed() : parts[`by_${kind}`]).filter(({ tasks }) => tasks);
+  const listed = kind === "day" ? parts.by_day.toReversed() : parts[`by_${kind}`];
+  const rows = listed.filter(({ tasks, estimated }) => tasks || estimated);
   const most = Math.max(1, ...rows.map(tokensOf));
   return html`<dl class="totals">
       <div><dt>${t("usage.tasks")}</dt><dd>${count(total.tasks)}</dd></div>
@@ -92,13 +98,50 @@ function Row({ name, row, most }) {
   </tr>`;
 }
 
+/** What is used of each limit, by those that used the most of it. @param {{ limits: Limit[] }} props */
+function Limits({ limits }) {
+  return html`<table class="limits">
+    <thead>
+      <tr>
+        <th scope="col">${t("usage.limit")}</th>
+        <th scope="col" class="number">${t("usage.used")}</th>
+        <th scope="col" class="number">${t("usage.most")}</th>
+      </tr>
+    </thead>
+    <tbody>
+      ${limits.map(
+        (limit) => html`<tr key=${`${limit.limit_name} ${limit.name}`}>
+          <th scope="row">
+            ${limit.limit_name} <span class="about">${limit.name || limit.day}</span>
+            <svg class="share" aria-hidden="true">
+              <rect width=${`${Math.min(100, (100 * limit.used) / limit.limit)}%`} height="100%" rx="2" />
+            </svg>
+          </th>
+          <td class="number">${amount(limit.used, limit.unit)}</td>
+          <td class="number">${amount(limit.limit, limit.unit)}</td>
+        </tr>`,
+      )}
+    </tbody>
+  </table>`;
+}
+
+/** @param {number} value @param {"USD" | "tokens"} unit */
+const amount = (value, unit) => (unit === "USD" ? costText(value, unit) || "–" : count(value));
+
 /** What is computed, and of how many tasks something is not known. @param {{ total: Total }} props */
-function Notes({ total: { unfinished, uncounted, unpriced } }) {
+function Notes({ total }) {
+  const { unfinished, uncounted, unpriced, estimated } = total;
   const notes = [
     t("usage.computed"),
     unfinished && t("usage.unfinished", { n: unfinished }),
     uncounted && t("usage.uncounted", { n: uncounted }),
     unpriced > unfinished && t("usage.unpriced", { n: unpriced - unfinished }),
+    estimated &&
+      t("usage.estimated", {
+        n: estimated,
+        tokens: count(total.estimated_tokens),
+        cost: costText(total.estimated_cost, "USD"),
+      }),
   ].filter(Boolean);
   return html`${notes.map((note) => html`<p class="about" key=${note}>${note}</p>`)}`;
 }
