@@ -29,8 +29,11 @@ _CALL = """
 _COUNTED = "DELETE FROM spend_calls WHERE call_id = ?"
 _ESTIMATED = "UPDATE spend_calls SET tokens = :tokens, cost = :cost WHERE call_id = :call_id"
 _RAISE = """
-    UPDATE spend SET raised_tokens = coalesce(CAST(:tokens AS BIGINT), raised_tokens),
-        raised_cost = coalesce(CAST(:cost AS BIGINT), raised_cost)
+    UPDATE spend SET
+        raised_tokens = CASE WHEN CAST(:tokens AS BIGINT) > coalesce(raised_tokens, 0) THEN CAST(:tokens AS BIGINT)
+            ELSE raised_tokens END,
+        raised_cost = CASE WHEN CAST(:cost AS BIGINT) > coalesce(raised_cost, 0) THEN CAST(:cost AS BIGINT)
+            ELSE raised_cost END
     WHERE scope = :scope RETURNING kind, name, day, thread_id
 """
 _LARGEST = f"""
@@ -109,7 +112,7 @@ class Spend:
         self._database.submit(settle, deferred=True).add_done_callback(_retrieve_error)
 
     async def raise_limit(self, raised: Raised) -> None:
-        """Store a person's limit for a scope."""
+        """Store a person's limit for a scope, unless a higher one is stored."""
         values = {"scope": raised.scope, **asdict(raised.allowed)}
         act = Act("raised_limit", {"limit": raised.limit, "unit": raised.unit})
 

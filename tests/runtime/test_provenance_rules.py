@@ -9,7 +9,9 @@ import segue
 from segue import FlowConfig, tool
 from segue.app import App
 from segue.core.agents import Agent
+from segue.core.disclosure import discloses
 from segue.core.errors import ConfigurationError, InvalidAnswer
+from segue.core.value_forms import forms_of
 from tests.fakes import ScriptedChatModel, answer, call_tool, choose
 
 sent: list[str] = []
@@ -115,6 +117,12 @@ async def test_a_secret_value_goes_into_no_other_call_without_a_question(call: A
         assert question["sources"][where][0] == {"kind": "tool", "name": "read_vault", "call": 1, "trusted": False}
         done = await app.answer(asked["task_id"], "approve")
         assert (done["status"], len(sent) + len(fetched)) == ("done", 1)
+
+
+def test_the_keys_of_an_object_disclose_as_its_values_do() -> None:
+    vault, known = {"password": "hunter2-blue"}, (forms_of("read the vault"),)
+    assert discloses([{"headers": {"hunter2-blue": 1}}], vault, known)
+    assert not discloses([{"headers": {"password": "unknown"}}], vault, known)
 
 
 async def test_what_the_person_wrote_and_other_values_are_no_secrets() -> None:

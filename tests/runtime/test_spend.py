@@ -1,6 +1,7 @@
 """Limits of what tasks spend: shared without a race, asked about, raised and cancelled."""
 
 import asyncio
+import re
 import signal
 import sys
 from collections.abc import Iterable, Mapping
@@ -19,7 +20,7 @@ from segue.core.context import Services
 from segue.core.conversation import ConversationConfig
 from segue.core.errors import ConfigurationError, InvalidAnswer, QuestionClosed, TaskError
 from segue.core.records import Json
-from segue.core.spend import load_spend
+from segue.core.spend import Raised, Reached, Scope, Unit, load_spend, read_limit
 from segue.entry import open_app
 from segue.registry import Registry
 from segue.rehearsal import start_conversation
@@ -172,7 +173,15 @@ async def test_answers_raise_the_limit_or_cancel_and_others_are_refused(database
             {"limit": 0.5},
             "0.5",
             {"limit": float("nan")},
+            {"limit": 10**400},
+            {"limit": 1e10},
+            {"limit": None},
             {},
+            "5,00",
+            "1,5",
+            "5000 tokens",
+            "5 dollars please",
+            "-5",
         ):
             with pytest.raises(InvalidAnswer):
                 await app.answer(asked["task_id"], wrong)
@@ -189,6 +198,49 @@ async def test_answers_raise_the_limit_or_cancel_and_others_are_refused(database
         (raised,) = await app.audit.list(action="raised_limit")
         assert {"kind": "user", "limit": 0.8, "unit": "USD"}.items() <= raised.details.items()
         assert not (await app.audit.verify()).findings
+
+
+@pytest.mark.parametrize(
+    ("unit", "text", "limit"),
+    [
+        ("USD", "1,200.50", 1200.5),
+        ("USD", "US$ 7", 7),
+        ("USD", "7 dollars", 7),
+        ("USD", "7 美元", 7),
+        ("tokens", "30,000,000 tokens", 30_000_000),
+        ("tokens", "3000 个词元", 3000),
+        ("tokens", "$3000", None),
+        ("USD", "3000 tokens", None),
+        ("USD", "7,50", None),
+    ],
+)
+def test_an_amount_is_read_as_it_is_meant_or_refused(unit: Unit, text: str, limit: float | None) -> None:
+    question = {"scope": "x", "unit": unit, "used": 1, "needs": 1, "choices": ["4"]}
+    if limit is None:
+        with pytest.raises(InvalidAnswer):
+            read_limit(question, text)
+    else:
+        assert read_limit(question, text) == Raised("x", unit, limit)
+
+
+@pytest.mark.parametrize(("unit", "limit"), [("USD", 0.00001), ("tokens", 10**10)])
+def test_what_a_question_offers_and_an_error_names_are_answers(unit: Unit, limit: float) -> None:
+    reached = Reached(scope=Scope("day", "", ""), unit=unit, limit=limit, used=limit, needs=limit / 8)
+    question = {**reached.json(), "choices": [reached.suggestion]}
+    assert read_limit(question, reached.suggestion) == Raised(reached.scope.key, unit, 2 * limit)
+    with pytest.raises(InvalidAnswer) as refused:
+        read_limit(question, {"limit": limit})
+    assert read_limit(question, re.search(r"give ([\d.]+) or more", str(refused.value))[1])
+
+
+async def test_a_lower_answer_to_an_older_question_takes_nothing_back(database: Path) -> None:
+    async with segue.open(database, agents=[agent()], spend={"per_day": 0.01}) as app:
+        asked = await app.ask("go", agent="a")
+        scope = asked["question"]["scope"]
+        assert (await app.answer(asked["task_id"], {"limit": 20}))["status"] == "done"
+        await app._runner.spend.raise_limit(Raised(scope, "USD", 0.5))
+        (use,) = (await app.tasks.usage_report(1)).limits
+        assert use.limit == 20
 
 
 async def test_a_question_outlives_its_process_and_a_resume_looks_again(database: Path) -> None:

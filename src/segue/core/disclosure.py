@@ -1,6 +1,6 @@
 """Whether an argument of a call discloses a secret result."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
@@ -17,7 +17,19 @@ CODE: Final = 5
 def discloses(argument: Any, secret: Any, known: Collection[TextForms]) -> bool:
     """Whether an argument has a value of a secret result, or a part of it, that is in none of the `known` texts."""
     texts = [str(leaf.value) for leaf in leaves(argument) if not isinstance(leaf.value, bool)]
-    return any(_discloses(text, secret, known) for text in _decoded(texts))
+    return any(_discloses(text, secret, known) for text in _decoded([*texts, *_keys(argument)]))
+
+
+def _keys(argument: Any) -> Iterator[str]:
+    """The keys of objects inside of an argument: what they say goes out, too."""
+    waiting = [argument]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Mapping):
+            yield from map(str, part)
+            waiting += part.values()
+        elif isinstance(part, list | tuple):
+            waiting += part
 
 
 def _decoded(texts: Collection[str]) -> Iterator[str]:

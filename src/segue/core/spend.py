@@ -189,7 +189,7 @@ class Reached:
     def suggestion(self) -> str:
         """A higher limit, as a person may answer: the limit doubled until the call fits."""
         factor = 2 ** max(1, math.ceil(math.log2(self.least / self.limit)))
-        return f"{self.limit * factor:.10g}"
+        return _digits(self.limit * factor)
 
     def json(self) -> Json:
         """The fields of the question."""
@@ -302,8 +302,14 @@ def reply_tokens(reply: ModelReply, thoughts: Iterable[str]) -> int:
     return sum(map(tokens, (reply.text, *calls, *thoughts)))
 
 
-_NUMBER = re.compile(r"(?:US)?\$?\s*(\d[\d,]*(?:\.\d+)?|\.\d+)\s*(?:USD|tokens?)?", re.IGNORECASE)
+_AMOUNT = re.compile(
+    r"(?P<before>(?:US ?)?\$|USD)?\s*(?P<number>(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)"
+    r"\s*(?P<after>USD|dollars?|美元|tokens?|个?词元)?",
+    re.IGNORECASE,
+)
 _CANCELS = (CANCEL, "取消")
+MOST: Final[Mapping[str, float]] = {USD: 1e9, TOKENS: 1e15}
+"""The highest limits."""
 
 
 def read_limit(question: Mapping[str, Any], answer: object) -> Raised | None:
@@ -312,7 +318,7 @@ def read_limit(question: Mapping[str, Any], answer: object) -> Raised | None:
     Raises:
         InvalidAnswer: it is neither, or leaves no room for the call that waits.
     """
-    given = answer
+    given, unit = answer, question["unit"]
     if isinstance(answer, Mapping):
         if answer.get("manual_finish") or answer.get(CANCEL) is True:
             return None
@@ -320,21 +326,38 @@ def read_limit(question: Mapping[str, Any], answer: object) -> Raised | None:
     if isinstance(given, str):
         if given.strip().lower() in _CANCELS:
             return None
-        found = _NUMBER.fullmatch(given.strip())
-        given = float(found[1].replace(",", "")) if found else None
-    if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
+        given = _amount(given, unit)
+    if isinstance(given, bool) or not isinstance(given, int | float) or not -MOST[unit] <= given <= MOST[unit]:
         raise InvalidAnswer(
             'The answer does not fit the question: give the new limit, such as {form}, or "cancel".',
             form=f'{{"limit": {question["suggestion"]}}}',
         )
     least = question["used"] + question["needs"]
-    if not least <= given + 1e-9 or given > 1e15:
+    if not least <= given + 1e-9:
         raise InvalidAnswer(
             "A limit of {limit} leaves no room for the next call: give {least} or more, or cancel the task.",
-            limit=f"{given:.10g}",
-            least=f"{least:.10g}",
+            limit=_digits(given),
+            least=_digits(least),
         )
-    return Raised(question["scope"], question["unit"], given)
+    return Raised(question["scope"], unit, given)
+
+
+def _amount(text: str, unit: Unit) -> float | None:
+    """The number that a person writes, where a comma only separates thousands; None if it is none of that unit."""
+    found = _AMOUNT.fullmatch(text.strip())
+    if found is None:
+        return None
+    units = {_unit(each) for each in (found["before"], found["after"]) if each}
+    return float(found["number"].replace(",", "")) if units <= {unit} else None
+
+
+def _unit(name: str) -> Unit:
+    return TOKENS if name.casefold().startswith("token") or name.endswith("词元") else USD
+
+
+def _digits(amount: float) -> str:
+    """An amount in digits, as a person can write it back."""
+    return f"{amount:.9f}".rstrip("0").rstrip(".")
 
 
 _SHOWN = ("limit_name", "unit", "day", "limit", "used", "needs", "suggestion")
