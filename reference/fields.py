@@ -13,6 +13,7 @@ from segue.core.agents import Agent, Budget, McpServer, OAuth, Prices, RemoteAge
 from segue.core.allow_rules import AllowRule
 from segue.core.audit import AuditSettings
 from segue.core.notifications import Receiver
+from segue.core.quotas import Quotas
 from segue.core.spend import SpendLimits
 from segue.server.settings import ServerSettings
 
@@ -101,6 +102,10 @@ def describe_spend() -> str:
 
 def describe_audit() -> str:
     return describe_fields(AuditSettings)
+
+
+def describe_quotas() -> str:
+    return describe_fields(Quotas)
 
 
 def describe_settings() -> str:

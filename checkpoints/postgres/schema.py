@@ -37,15 +37,28 @@ _QUEUE = f"""
     $$
 """
 # One job that nobody fetched yet is enough for a task: who fetches it finds what was committed before. A task that has
-# begun goes before those that have not. It waits for the workers that have its agent as it was when the task began;
-# where a worker with another version of the agent takes it, its job moves to that worker's queue.
+# begun goes before those that have not. Of those, tenants take turns (start-time fair queueing): a job comes behind the
+# newest one of its tenant, and not before the one that is next. It waits for the workers that have its agent as it was
+# when the task began; where a worker with another version of the agent takes it, its job moves to that worker's queue.
 _WAKE = f"""
     CREATE FUNCTION segue_wake(task text, agent text, version text, began boolean) RETURNS void LANGUAGE plpgsql AS $$
-    DECLARE queue text := segue_queue(agent || coalesce(':' || version, ''));
+    DECLARE
+        queue text := segue_queue(agent || coalesce(':' || version, ''));
+        owner text := (
+            SELECT CASE WHEN strpos(thread_id, ':') > 0 THEN split_part(thread_id, ':', 1) ELSE '' END
+            FROM tasks WHERE task_id = task
+        );
+        turn integer := 0;
     BEGIN
         DELETE FROM procrastinate_jobs WHERE queueing_lock = task AND status = 'todo' AND queue_name <> queue;
+        IF NOT began THEN
+            SELECT 1 + greatest(
+                coalesce(min(-priority) - 1, 0), coalesce(max(-priority) FILTER (WHERE args ->> 'tenant' = owner), 0)
+            ) INTO turn FROM procrastinate_jobs WHERE status = 'todo' AND priority <= 0;
+        END IF;
         PERFORM procrastinate_defer_jobs_v1(ARRAY[ROW(
-            queue, '{QUEUED_TASK}', began::integer, NULL, task, jsonb_build_object('task_id', task), NULL
+            queue, '{QUEUED_TASK}', CASE WHEN began THEN 1 ELSE -turn END, NULL, task,
+            jsonb_build_object('task_id', task, 'tenant', owner), NULL
         )::procrastinate_job_to_defer_v1]);
     EXCEPTION WHEN unique_violation THEN NULL;
     END $$

@@ -10,6 +10,7 @@ from segue.core.audit import Act
 from segue.core.errors import AmbiguousTask, TaskError, TaskPinned, UnknownTask
 from segue.core.events import Event, StateChanged
 from segue.core.notifications import Receivers, body_of, new_id
+from segue.core.quotas import Quotas
 from segue.core.records import Json, NewTask, RequestKey, StatusTally, Task, damaged, from_row, read, to_row
 from segue.core.schedules import ScheduledRun
 from segue.core.task_status import ACTIVE, ENDED, OPEN, TaskStatus, next_status
@@ -23,6 +24,7 @@ from .outbox import add_notification
 from .request_keys import add_key
 from .schedules import take_run
 from .search import index_task
+from .task_queue import check_queue
 from .webhooks import mark_due
 
 Moved = tuple[Task, list[Event]]
@@ -159,6 +161,7 @@ class Tasks:
         key: RequestKey | None = None,
         release: bool = False,
         run: ScheduledRun | None = None,
+        quotas: Quotas | None = None,
     ) -> Task:
         """Store a pending task, and that the idempotency key began it; `release` ends the lease of `fence` with it.
 
@@ -168,6 +171,7 @@ class Tasks:
             StaleOwner: `fence` is given and another owner took the thread.
             KeyUsed: the key began another task; nothing was stored.
             RunTaken: the run has a task already; nothing was stored.
+            OverQuota: as many tasks wait as `quotas` allow; nothing was stored.
         """
         values = {**to_row(NewTask, vars(new)), "now": self._clock()}
 
@@ -175,6 +179,8 @@ class Tasks:
             if fence is not None:
                 check_fence(connection, new.thread_id, fence)
             add_key(connection, key, new.thread_id, new.task_id)
+            if quotas and quotas.limit_queues:
+                check_queue(connection, new, quotas)
             if run:
                 take_run(connection, run, new.task_id)
             connection.notify(new.task_id, new.thread_id)

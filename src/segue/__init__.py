@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .core.events import Event
     from .core.flows import BranchInput, EarlyExit, FlowConfig
     from .core.notifications import Receiver, load_receivers
+    from .core.quotas import Quotas
     from .core.result import Result
     from .entry import ask, copy, open
     from .lifecycle import ConversationEngine
@@ -41,6 +42,7 @@ _HOMES = {
     "McpServer": "core.agents",
     "Prices": "core.agents",
     "Receiver": "core.notifications",
+    "Quotas": "core.quotas",
     "RemoteAgent": "core.agents",
     "Result": "core.result",
     "RunContext": "core.context",
@@ -72,6 +74,7 @@ __all__ = [
     "FlowConfig",
     "McpServer",
     "Prices",
+    "Quotas",
     "Receiver",
     "RemoteAgent",
     "Result",

@@ -26,6 +26,7 @@ from .prompts.catalogue import mode_description
 from .prompts.language import Language
 from .registry import Registry
 from .runtime.audit_log import AuditLog
+from .runtime.capacity import Capacity
 from .runtime.control import Control
 from .runtime.due import Due
 from .runtime.event_stream import EventStream
@@ -34,7 +35,6 @@ from .runtime.message_files import FileLimits, MessageFiles
 from .runtime.modes import wired_graph
 from .runtime.notifications import Notifications
 from .runtime.rewind import Rewind, newest_form
-from .runtime.run import Capacity
 from .runtime.runner import Runner
 from .runtime.schedules import Schedules, StartOptions
 from .runtime.sessions import Sessions

@@ -18,6 +18,7 @@ from .core.environment import is_server, whole_number
 from .core.errors import ConfigurationError, DatabaseUnavailable, DatabaseUnreachable, InsideEventLoop
 from .core.flows import FlowConfig
 from .core.notifications import Receiver, Receivers
+from .core.quotas import Quotas
 from .core.result import Result
 from .core.spend import SpendLimits, spend_limits
 from .core.timeline import Retention
@@ -25,9 +26,9 @@ from .graphs.chat import MODES
 from .memory.folder import MemoryFolder, root_of
 from .registry import Registry
 from .runtime.audit_log import AuditLog
+from .runtime.capacity import MAX_QUEUED, MAX_RUNNING, Capacity
 from .runtime.message_files import FileLimits
 from .runtime.modes import mode_graphs
-from .runtime.run import MAX_QUEUED, MAX_RUNNING, Capacity
 from .runtime.sessions import Copies, Progress, copy_sessions
 from .runtime.start import MessageOptions
 from .runtime.worker import Dispatching, dispatching
@@ -59,6 +60,7 @@ async def open_app(
     spend: SpendLimits | Mapping[str, Any] | None = None,
     audit: AuditSettings | bool | None = None,
     notify: Iterable[Receiver] = (),
+    quotas: Quotas | None = None,
 ) -> App:
     """As `open`, for a caller that ends with `App.close`; `registry` is one of its own."""
     registry = Registry() if registry is None else registry
@@ -70,11 +72,10 @@ async def open_app(
     registry.spend = None if spend is None else spend_limits(spend)
     registry.flows = {name: flow for name, flow in (modes or {}).items() if isinstance(flow, FlowConfig)}
     most = whole_number(os.environ, "SEGUE_MAX_RUNNING", MAX_RUNNING) if max_running is None else max_running
-    capacity = Capacity(most, MAX_QUEUED if max_queued is None else max_queued)
+    capacity = Capacity(most, MAX_QUEUED if max_queued is None else max_queued, quotas)
     root = memory or os.environ.get("SEGUE_MEMORY") or root_of(str(path))
     policy = None if retention is None else Retention.of(retention)
     folder, where, limits = MemoryFolder(root, embeddings), dispatching(dispatch), FileLimits.of(os.environ)
-    audited = AuditSettings(enabled=bool(audit)) if audit is None or isinstance(audit, bool) else audit
     senders = _senders_of(receivers := Receivers(notify))
     storage = await open_storage(str(path), receivers)
     try:
@@ -82,7 +83,7 @@ async def open_app(
             raise ConfigurationError(
                 "SQLite has no workers: name a PostgreSQL database, or leave out dispatch='always'."
             )
-        log = AuditLog(storage, audited)
+        log = AuditLog(storage, audit)
         app = App(storage, registry, graphs, capacity, folder, where, limits, clock, log)
         await log.open()
     except BaseException:
@@ -182,6 +183,7 @@ def open(
     spend: SpendLimits | Mapping[str, Any] | None = None,
     audit: AuditSettings | bool | None = None,
     notify: Iterable[Receiver] = (),
+    quotas: Quotas | None = None,
 ) -> Opening:
     """Open the database at `path` and give the app over it.
 
@@ -202,11 +204,13 @@ def open(
     With `audit` the database has an audit log from now on, whoever opens it; `segue.AuditSettings(anchor="file")` also
     writes its head to a file every hour and at the end.
     `notify` are the receivers that are told when a task waits, ends, fails, reaches a limit or is taken over.
+    `quotas` say how many tasks of a user and of a tenant may run and wait in this process.
 
     Raises:
         DatabaseUnavailable, DatabaseTooNew, ConfigurationError: saying what to do.
     """
     more: dict[str, Any] = {"dispatch": dispatch, "clock": clock, "spend": spend, "audit": audit, "notify": notify}
+    more |= {"quotas": quotas}
     return Opening(
         lambda: open_app(path, agents, modes, max_running, max_queued, memory, embeddings, retention, **more)
     )

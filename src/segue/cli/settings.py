@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..core.agents import Agent
     from ..core.audit import AuditSettings
     from ..core.notifications import Receiver
+    from ..core.quotas import Quotas
     from ..core.spend import SpendLimits
 
 DEFAULT_DATABASE = "segue.db"
@@ -96,6 +97,16 @@ class Settings:
 
         return load_audit(self.agents_file) if self.agents_file and not self._is_only_read else None
 
+    def quotas(self) -> "Quotas | None":
+        """Read the quotas of the agents file.
+
+        Raises:
+            ConfigurationError: naming the file and what is wrong.
+        """
+        from ..core.quotas import load_quotas
+
+        return load_quotas(self.agents_file) if self.agents_file else None
+
     def spend(self) -> "SpendLimits | None":
         """Read the limits of the agents file.
 
@@ -142,7 +153,7 @@ class Settings:
         from ..entry import open as open_app
 
         configured: dict[str, Any] = {"agents": self.agents(), "modes": self.modes(), "spend": self.spend()}
-        configured |= {"audit": self.audit(), "notify": self.receivers()}
+        configured |= {"audit": self.audit(), "notify": self.receivers(), "quotas": self.quotas()}
         opening = open_app(self.database, max_running=max_running, **configured)
         async with opening.when_reachable() if serving else opening as app:
             app.agents.agents_file = self.agents_path

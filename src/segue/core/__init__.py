@@ -11,6 +11,7 @@
 - Who is told what becomes of tasks: `notifications`
 - Where values come from: `provenance`, `value_forms`, `allow_rules`, `disclosure`
 - Who acts, and the log of it: `actor`, `audit`
+- Settings of the agents file: `agents_file`, `quotas`
 - Graphs with a configuration of their own: `flows`, `lifecycle`, `conversation`, `participants`
 - Prompts: `prompt_size`, `json_schema`
 - Errors: `errors`, `clause`

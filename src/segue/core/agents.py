@@ -347,7 +347,7 @@ def load_agents(path: str | Path) -> list[Agent]:
     file = Path(path)
     whole = read_file(file)
     tables = whole.get("agent", [])
-    if not tables and whole.keys() & {"modes", "flows", "spend", "audit"}:
+    if not tables and whole.keys() & {"modes", "flows", "spend", "audit", "quotas"}:
         return []
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise ConfigurationError("The agents file {file} holds no [[agent]] table.", file=file)
@@ -394,7 +394,7 @@ def load_modes(path: str | Path) -> dict[str, Any]:
     return {mode: load_attribute(name) for mode, name in table.items()}
 
 
-_TABLES = {"agent", "older", "modes", "flows", "notify", "spend", "audit", "production", "refuse_hosts"}
+_TABLES = {"agent", "older", "modes", "flows", "notify", "spend", "audit", "quotas", "production", "refuse_hosts"}
 
 
 def read_file(file: Path) -> dict[str, Any]:
@@ -406,7 +406,7 @@ def read_file(file: Path) -> dict[str, Any]:
     try:
         whole = tomllib.loads(file.read_text(encoding="utf-8"))
         if unknown := whole.keys() - _TABLES:
-            may = "older, production, refuse_hosts, [[agent]], [[notify]], [modes], [flows], [spend] and [audit]"
+            may = "older, production, refuse_hosts, [[agent]], [[notify]], [modes], [flows], [spend], [audit], [quotas]"
             raise ConfigurationError(
                 "The agents file {file} has '{unknown}'; it may have {may}.", file=file, unknown=min(unknown), may=may
             )

@@ -8,10 +8,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from .actor import actor
-from .agents import read_file
+from .agents_file import load_table
 from .errors import ConfigurationError
 from .records import Json, Moment, Record
 from .row_validators import STORED_AS_JSON
@@ -40,15 +40,7 @@ def load_audit(path: str | Path) -> AuditSettings | None:
     Raises:
         ConfigurationError: naming the file and the field that is wrong.
     """
-    table = read_file(Path(path)).get("audit")
-    try:
-        return None if table is None else AuditSettings.model_validate(table)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"]) or "audit"
-        raise ConfigurationError(
-            "The [audit] table of {file}: {field}: {reason}.", file=path, field=name, reason=first["msg"]
-        ) from error
+    return load_table(path, "audit", AuditSettings)
 
 
 @dataclass(frozen=True)

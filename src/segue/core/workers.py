@@ -42,6 +42,7 @@ class Unowned:
 
     task_id: str
     thread_id: str
+    user_id: str = ""
     agent_id: str
     agent_version: str | None
     on_upgrade: OnUpgrade | None

@@ -1,7 +1,7 @@
 """Execution of tasks, between the app and the graphs.
 
 - Start and control: `start`, `control`, `upgrades`, `message_files`, `modes`
-- Run: `runner`, `run`, `lease_holder`, `spend`
+- Run: `runner`, `run`, `capacity`, `lease_holder`, `spend`
 - Later: `schedules`, `due`
 - Notifications: `notifications`, `senders`, `public_transport`
 - Several processes: `worker`, `relay`

@@ -22,9 +22,9 @@ EVERY = 3600.0
 class AuditLog:
     """The audit log of an app, as records."""
 
-    def __init__(self, storage: Storage, settings: AuditSettings | None = None) -> None:
+    def __init__(self, storage: Storage, settings: AuditSettings | bool | None = None) -> None:
         self._storage = storage
-        self._settings = settings or AuditSettings(enabled=False)
+        self._settings = settings if isinstance(settings, AuditSettings) else AuditSettings(enabled=bool(settings))
         self._written: AuditHead | None = None
         self._regular: asyncio.Task[None] | None = None
 

@@ -1,10 +1,8 @@
 """A task that runs in this process: its turn to run, its state, how it is stopped, and the end of a cancelled one."""
 
 import asyncio
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -22,7 +20,7 @@ from segue.prompts.catalogue import phrase
 from ..core.actor import SEGUE
 from ..core.agents import Agent, Budget
 from ..core.attachments import naming
-from ..core.errors import DamagedCheckpoint, SegueError, TooManyTasks
+from ..core.errors import DamagedCheckpoint, SegueError
 from ..core.events import ApprovalRequested, Durable, Event, PauseReason, QuestionAsked
 from ..core.question import API_CALL, CLIENT_CALLS, PAUSE, read_answer, read_results
 from ..core.records import Call, Json, Task
@@ -30,69 +28,9 @@ from ..core.timeline import Place
 from ..core.tools import CallKey, Tool
 from ..nodes.shared.approval import VERSIONS, check_answer, versions_of
 from ..nodes.shared.task import GraphInput
+from .capacity import Slot
 from .projection import Projection
 from .reply_stream import ReplyText
-
-MAX_RUNNING = 32
-"""Tasks that run at once in a process by default."""
-MAX_QUEUED = 256
-"""Tasks that may wait for them."""
-
-Slot = asyncio.Future[bool]
-"""Whether the task may run; False where it was stopped first."""
-
-_inside: ContextVar[bool] = ContextVar("segue_inside_a_task", default=False)
-
-
-def is_inside_task() -> bool:
-    """Whether a task runs what calls this."""
-    return _inside.get()
-
-
-class Capacity:
-    """Slots for running tasks. A task that a running one starts and waits for takes none: it could never get it."""
-
-    def __init__(self, running: int = MAX_RUNNING, queued: int = MAX_QUEUED) -> None:
-        self._most_running = running
-        self._most_queued = queued
-        self._running = 0
-        self._queue: deque[Slot] = deque()
-
-    def check(self) -> None:
-        """Refuse a new task where the queue is full.
-
-        Raises:
-            TooManyTasks.
-        """
-        if len(self._queue) >= self._most_queued and not _inside.get():
-            raise TooManyTasks(self._most_running, self._most_queued)
-
-    def reserve(self) -> Slot:
-        """A slot, now or later; `release` it once it was given."""
-        slot: Slot = asyncio.get_running_loop().create_future()
-        if self._running < self._most_running or _inside.get():
-            self._running += 1
-            slot.set_result(True)
-        else:
-            self._queue.append(slot)
-        return slot
-
-    @staticmethod
-    def enter() -> None:
-        """The current asyncio task runs a task from now on."""
-        _inside.set(True)
-
-    def release(self, slot: Slot) -> None:
-        """Give a slot to the next in the queue; one that was never given is only left."""
-        if slot in self._queue:
-            self._queue.remove(slot)
-        elif not slot.cancelled() and slot.result():
-            self._running -= 1
-        while self._queue and self._running < self._most_running:
-            if not (following := self._queue.popleft()).done():
-                self._running += 1
-                following.set_result(True)
-
 
 MOST_PUBLISHED = 256
 """Events that a run keeps for who comes later; a longer one is read from the log."""

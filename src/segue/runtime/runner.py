@@ -34,6 +34,7 @@ from ..core.events import (
     PauseReason,
     Waiting,
 )
+from ..core.quotas import Owner
 from ..core.records import Json, RequestKey, Task
 from ..core.reply_options import ReplyOptions
 from ..core.task_status import ACTIVE, ENDED, TaskStatus
@@ -43,12 +44,12 @@ from ..prompts.errors import render
 from ..registry import Registry, services_of
 from ..tools.adapters.client import client_tools
 from ..tools.calls.run import left_open
+from .capacity import Capacity
 from .lease_holder import LeaseHolder, Promised
 from .modes import chat_graph
 from .projection import project
 from .relay import REQUESTS, Hub, Notices, Observer, Relay
 from .run import (
-    Capacity,
     Run,
     RunInput,
     asking_events,
@@ -181,7 +182,7 @@ class Runner:
         def begin(row: Task) -> asyncio.Task[Json]:
             nonlocal begun
             begun = True
-            run = self._runs[row.task_id] = Run(row, fence, self.capacity.reserve())
+            run = self._runs[row.task_id] = Run(row, fence, self.capacity.reserve(Owner.of(thread_id, row.user_id)))
             run.task = asyncio.create_task(self._run(run), name=f"task {row.task_id}")
             run.task.add_done_callback(retrieve_error)
             if self._watching is None or self._watching.done():

@@ -29,6 +29,7 @@ from ..core.errors import (
 from ..core.events import Steered
 from ..core.models import Model, ModelReply, ModelRequest
 from ..core.origin import MessageOrigin
+from ..core.quotas import Owner
 from ..core.records import NewTask, RequestKey, Session, Task
 from ..core.reply_options import ReplyOptions
 from ..core.result import Result
@@ -251,7 +252,7 @@ class Starter:
         version = self._registry.version(agent)
         leaves = not unlisted and await self._dispatch.to_worker(agent.agent_id, mode, version)
         if not leaves:
-            self._runner.capacity.check()
+            self._runner.capacity.check(Owner.of(thread_id, request.user_id))
         leasing = self._runner.leased(thread_id, request.wait, self._promised if self._dispatch.to_workers else None)
         async with leasing as begin, self._files.kept(files) as attachments:
             await self._make_room(thread_id)
@@ -272,9 +273,7 @@ class Starter:
                 origin=request.origin,
                 bot_session=_bot_of(thread_id, request.message) if unlisted == MODE else None,
             )
-            fence, key = self._runner.saver.fence(thread_id), request.key
-            creating = self._runner.tasks.create(new, fence=fence, key=key, release=leaves, run=request.run)
-            row = await self._created(asyncio.create_task(creating), leaves)
+            row = await self._created(asyncio.create_task(self._store(new, request, leaves)), leaves)
             return self.control.submit_to_worker(row) if leaves else (row, begin(row))
 
     async def _promised(self, thread_id: str) -> bool:
@@ -344,6 +343,13 @@ class Starter:
             model = self._registry.model_for(agent, request.model).name
             check_accepted(files, self._registry.accepted(agent, request.model), model)
         return files
+
+    async def _store(self, new: NewTask, request: Request, left: bool) -> Task:
+        """Store a new task under its session's lease, which ends with it where a worker runs it."""
+        fence, quotas = self._runner.saver.fence(new.thread_id), self._runner.capacity.quotas if left else None
+        return await self._runner.tasks.create(
+            new, fence=fence, key=request.key, release=left, run=request.run, quotas=quotas
+        )
 
     async def _created(self, creating: "asyncio.Task[Task]", left: bool) -> Task:
         """The new task; a caller that is cancelled meanwhile leaves no pending task behind."""

@@ -13,16 +13,17 @@ from ..checkpoints.storage import Storage
 from ..core.actor import SEGUE, act_as
 from ..core.errors import ConfigurationError, DatabaseUnavailable, SegueError, TaskPinned, ThreadBusy, UnknownTask
 from ..core.events import ErrorRaised, Paused, PauseReason, Resumed
+from ..core.quotas import Owner
 from ..core.records import Json, Task
 from ..core.task_status import ACTIVE, TaskStatus
 from ..core.workers import Unowned
 from ..core.workers import Worker as WorkerRecord
 from ..prompts.errors import render
 from ..registry import Registry
+from .capacity import is_inside_task
 from .due import Due
 from .lease_holder import describe_owner, is_dead
 from .relay import REQUESTS, Observer
-from .run import is_inside_task
 from .runner import Begin, Runner
 from .upgrades import ask_about_version
 
@@ -239,7 +240,8 @@ class Takeover:
         """Begin to run a task, or continue it; None where there is nothing to do, or another process does it."""
         try:
             row = await self._runner.tasks.get(task_id)
-            if not await self._can_take(row):
+            within = self._runner.capacity.is_within_quotas(Owner.of(row.thread_id, row.user_id))
+            if not within or not await self._can_take(row):  # `runnable` wakes it again once it may run
                 return None
             owner = await self._runner.leases.last_owner(row.thread_id)
             async with self._runner.leased(row.thread_id, first=True) as begin:
@@ -316,7 +318,12 @@ class Takeover:
     async def runnable(self, unowned: Iterable[Unowned]) -> list[Unowned]:
         """The tasks that this worker can run and nobody does: the owner's lease ran out, or its process is gone."""
         agents = self.agents
-        ours = [each for each in unowned if self.can_run(each.agent_id, each.mode)]
+        ours: list[Unowned] = []
+        for each in unowned:
+            others = [Owner.of(other.thread_id, other.user_id) for other in ours]
+            within = self._runner.capacity.is_within_quotas(Owner.of(each.thread_id, each.user_id), others)
+            if within and self.can_run(each.agent_id, each.mode):
+                ours.append(each)
         found = [replace(each, agent_version=agents[each.agent_id][0]) if each.orphaned else each for each in ours]
         dead = [each for each in found if not each.expired and is_dead(each.owner)]
         for each in dead:

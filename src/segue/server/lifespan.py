@@ -20,6 +20,7 @@ from ..core.errors import SegueError
 from ..core.models import OFFLINE
 from ..core.notifications import Receiver
 from ..core.participants import Restrictions
+from ..core.quotas import load_quotas
 from ..core.spend import SpendLimits
 from ..entry import open as open_app
 from ..rehearsal.segue_bot import attach
@@ -209,8 +210,9 @@ def serving(
     @asynccontextmanager
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
         act_as(SEGUE)  # requests act in the names of their keys
-        audit = load_audit(agents_file) if agents_file else None
-        configured: dict[str, Any] = {"retention": settings.retention, "audit": audit, "notify": notify, "spend": spend}
+        configured: dict[str, Any] = {"retention": settings.retention, "notify": notify, "spend": spend}
+        if agents_file:
+            configured |= {"audit": load_audit(agents_file), "quotas": load_quotas(agents_file)}
         opening = open_app(database, agents=agents, modes=modes, **configured)
         async with opening.when_reachable() as app:
             app.agents.agents_file = agents_file
