@@ -20,6 +20,7 @@ from .tables.preferences import Permissions, Preferences, default_mode
 from .tables.request_keys import RequestKeys
 from .tables.schedules import Schedules
 from .tables.search import Search
+from .tables.sent_events import SentEvents
 from .tables.shares import Shares
 from .tables.spend import Spend
 from .tables.tasks import Tasks, conversation_of
@@ -62,6 +63,7 @@ class Storage:
         self.shares = Shares(database)
         self.schedules = Schedules(database)
         self.spend = Spend(database)
+        self.sent_events = SentEvents(database)
         self.sessions = Threads(backend)
         self.threads = ThreadList(database)
         self.search = Search(database)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, get_args, overload
@@ -20,7 +21,9 @@ from langchain_core.tools.base import _DirectlyInjectedToolArg
 from pydantic import ValidationError
 
 from segue.core.errors import ConfigurationError, UnknownOption
+from segue.core.moments import Moment, local_zone, moment_of, zone_named
 from segue.core.provenance import Policy, SourceKind
+from segue.core.sent_events import check_event
 
 T = TypeVar("T")
 
@@ -192,6 +195,34 @@ class Marks:
 
 class UnknownOutcome(Exception):
     """Raised by a tool whose call may or may not have taken effect: it is not made again. The message says why."""
+
+
+class Wait(Exception):
+    """Raised by a tool whose result comes later: with an event of that name, at a moment, or at the first of both.
+
+    The call counts as made, and the task waits in no process, for days if need be. `until` is a datetime, Unix seconds,
+    `18:00`, ISO 8601, or a timedelta from now. The result is {"event": name, "data": …}, or {"until": …} once the time
+    has come first.
+    """
+
+    def __init__(self, event: str = "", *, until: Moment | timedelta | None = None) -> None:
+        if not event and until is None:
+            raise ConfigurationError("A wait needs an event, a moment (until), or both.")
+        if event:
+            check_event(event)
+        super().__init__(event)
+        self.event = event
+        self.until = until
+
+    def moment(self, now: float) -> float | None:
+        """When it ends at the latest, in Unix seconds.
+
+        Raises:
+            InvalidMessage: `until` is no moment.
+        """
+        if self.until is None or isinstance(self.until, timedelta):
+            return None if self.until is None else now + self.until.total_seconds()
+        return moment_of(self.until, zone_named(local_zone()), now)
 
 
 class BadArguments(Exception):

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from pydantic import Field
 from simpleeval import InvalidExpression, SimpleEval  # type: ignore[import-untyped]
 
-from .bound_tool import BoundTool
+from .bound_tool import BoundTool, Wait
 from .registry import ToolSets, as_tool, tool
 from .travel.tools import TRAVEL
 
@@ -68,6 +68,32 @@ def current_time(
 
 
 CLOCK = (current_time,)
+
+
+@tool(idempotent=True, trusted=True, title="等待 · Wait", keywords=["等到", "wait until"])
+def wait_until(
+    time: Annotated[
+        str,
+        Field(
+            description="18:00, 2026-12-01 18:00, or ISO 8601 with a zone (时刻).",
+            examples=["18:00", "2026-12-01T18:00+08:00"],
+        ),
+    ],
+) -> dict[str, Any]:
+    """Wait until a moment, which may be days away; the task continues by itself then."""
+    raise Wait(until=time)
+
+
+@tool(idempotent=True, title="等待事件 · Wait for an event", keywords=["等待事件", "wait for the event"])
+def wait_for_event(
+    name: Annotated[str, Field(description="The name of the event (事件名).", examples=["paid"])],
+    until: Annotated[str, Field(description="A moment at which to wait no longer; empty: none (最晚时刻).")] = "",
+) -> dict[str, Any]:
+    """Wait until somebody sends the event of this name, which may take days; gives its data."""
+    raise Wait(name, until=until or None)
+
+
+WAIT = (wait_until, wait_for_event)
 
 
 def _zone(name: str) -> tzinfo:
@@ -313,4 +339,4 @@ def _data() -> tuple[BoundTool, ...]:
     return data_tools()
 
 
-BUILTIN = ToolSets({"travel": TRAVEL, "calculator": CALCULATOR, "clock": CLOCK, "data": _data})
+BUILTIN = ToolSets({"travel": TRAVEL, "calculator": CALCULATOR, "clock": CLOCK, "wait": WAIT, "data": _data})

@@ -193,10 +193,10 @@ def _stored(record: Task | StoredEvent | Call, renaming: Renaming) -> Json:
 
 def _task_rows(document: Document, renaming: Renaming, now: float) -> Iterator[tuple[str, Json]]:
     for task in document.tasks:
-        row = _stored(task, renaming) | {"copy_of": task.task_id, "answer": None}
+        row = _stored(task, renaming) | {"copy_of": task.task_id, "answer": None, "due": None, "awaited": None}
         last = task is document.tasks[-1]
         if last and document.state and task.status not in ENDED:
-            asks = task.asks_for_version or has_question(document.state)
+            asks = task.asks_for_version or (has_question(document.state) and not task.continues_itself)
             status = _S.WAITING if asks else _S.PAUSED
             requested = "pause" if status is _S.PAUSED else None  # only a person resumes it
             row |= {"status": status.value, "requested": requested, "copy_of": None, "result": None, "error": None}
@@ -260,7 +260,10 @@ def _origin(document: Document) -> Json:
     return {"segue_fork": document.thread.model_dump(), IMPORTED: True}
 
 
-TABLES = ("tasks", "calls", "events", "permissions", "titles", "request_keys", "sessions", "branches", "shares")
+TABLES = (
+    *("tasks", "calls", "events", "sent_events", "permissions", "titles", "request_keys", "sessions", "branches"),
+    "shares",
+)
 """Those whose rows belong to a thread, and stay what they are."""
 _THREADS = """
     SELECT thread_id FROM (

@@ -230,7 +230,14 @@ def _fork(
     unfinished = unfinished_task(connection, find(connection, thread_id, scope.snapshot.path[""]), tasks)
     renaming = Renaming(row["task_id"] for row in tasks)
     for row in tasks:
-        new = {"thread_id": new_thread_id, "copy_of": row["task_id"], "requested": None, "rating": None}
+        new = {
+            "thread_id": new_thread_id,
+            "copy_of": row["task_id"],
+            "requested": None,
+            "rating": None,
+            "due": None,
+            "awaited": None,
+        }
         new["bot_session"] = row["bot_session"] and bot_session(new_thread_id)
         insert_row(connection, "tasks", renaming.row(row) | new)
     _copy_log(connection, scope, renaming, new_thread_id, unfinished["task_id"] if unfinished else None)
@@ -323,7 +330,7 @@ def _reopen(
     connection: Connection, scope: SnapshotScope, row: Json, task_id: str, new_thread_id: str, blocked: bool
 ) -> None:
     """Set the newest task to its status at the snapshot, and end its event log with that."""
-    waits = scope.whole and row["status"] == _S.WAITING
+    waits = scope.whole and row["status"] == _S.WAITING and row["due"] is None and row["awaited"] is None
     status = (_S.WAITING if waits else _S.PAUSED).value
     requested = "cancel" if blocked else None if waits else "pause"
     events = [json.loads(each["event"]) for each in connection.execute(_EVENTS, (task_id,)).fetchall()]

@@ -135,7 +135,7 @@ _UNREADABLE = "This text was damaged and could not be read; the session was reco
 _EMPTY: Json = {
     **dict.fromkeys(("agent_id", "mode", "model", "message"), ""),
     **dict.fromkeys(("error", "result", "requested", "answer", "rating", "copy_of", "agents_file", "agent_version")),
-    **dict.fromkeys(("on_upgrade", "offered_version")),
+    **dict.fromkeys(("on_upgrade", "offered_version", "due", "awaited")),
     "user_id": "default",
     "notes": [],
 }

@@ -304,6 +304,7 @@ class Threads:
                 "request_keys",
                 "webhooks",
                 "notifications",
+                "sent_events",
                 "branches",
                 "shares",
                 "spend",

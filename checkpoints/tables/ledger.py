@@ -8,7 +8,7 @@ from functools import partial
 from operator import methodcaller
 from typing import Any
 
-from segue.core.calls import CallResult
+from segue.core.calls import WAITS, CallResult
 from segue.core.errors import StorageError
 from segue.core.records import Call, Json, call_checksum, from_row
 from segue.core.tools import CallKey, Claim
@@ -70,6 +70,11 @@ def _is_unknown(outcome: object) -> bool:
     except ValueError:
         return False
     return isinstance(said, dict) and CallResult.of(said).unknown
+
+
+def _is_waiting(outcome: object) -> bool:
+    """Whether a stored outcome says what the result waits for."""
+    return isinstance(outcome, str) and outcome.startswith(f'{{"{WAITS}":')
 
 
 async def calls_of(
@@ -141,7 +146,7 @@ class ToolLedger:
 
         Raises:
             StaleOwner: another owner took the thread, which will find the call interrupted.
-            LedgerConflict: the call was never claimed, or has another outcome already.
+            LedgerConflict: the call was never claimed, or has another outcome already that is no wait.
         """
         await self._database.write(partial(self._settle, key, json.dumps(dict(outcome))), synced=True)
         self._ended.add(key)
@@ -267,7 +272,7 @@ class ToolLedger:
         row = connection.execute(_FIND, self._row(key)).fetchone()
         if row is None:
             raise LedgerConflict(key, "was settled but never claimed")
-        if row["state"] == "running":
+        if row["state"] == "running" or _is_waiting(row["outcome"]):
             self._end(connection, row, outcome)
         elif row["outcome"] != outcome:
             raise LedgerConflict(key, "has an outcome already, and another one came")

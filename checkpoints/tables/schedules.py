@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from segue.core.errors import UnknownSchedule
 from segue.core.records import Json, from_row, to_row
-from segue.core.schedules import RunTaken, Schedule, ScheduledRun, UnknownSchedule
+from segue.core.schedules import RunTaken, Schedule, ScheduledRun
 
 from ..ports import Connection, Database
 

@@ -25,7 +25,8 @@ _TABLES = (
     # asks of the reply. `agent_version` is the version of its agent that it began with, or was last continued with.
     # `origin` is what sent the message, `bot_session` the thread of the agent that is a conversation's bot.
     # `on_upgrade` is what was chosen for the task, in place of its agent's, where that version is not there any more,
-    # `offered_version` the one that a person is asked about.
+    # `offered_version` the one that a person is asked about. A task that waits for no person is `due` at a moment, or
+    # once the event that it `awaited` is there.
     """CREATE TABLE tasks (
         position {position},
         task_id {key} NOT NULL UNIQUE,
@@ -54,8 +55,11 @@ _TABLES = (
         origin TEXT NOT NULL,
         bot_session {key},
         on_upgrade TEXT,
-        offered_version TEXT
+        offered_version TEXT,
+        due DOUBLE PRECISION,
+        awaited {key}
     )""",
+    "CREATE INDEX tasks_due ON tasks (due) WHERE due IS NOT NULL",
     "CREATE INDEX tasks_of_thread ON tasks (thread_id, position)",
     "CREATE INDEX tasks_of_agent ON tasks (agent_id, position)",
     # What is counted for metrics: without the copies that forks and imports make.
@@ -163,6 +167,18 @@ _TABLES = (
         config TEXT NOT NULL,
         PRIMARY KEY (task_id, webhook_id)
     ){clustered}""",
+    # Events that were sent to tasks, each until a task takes it; one of a `key` is sent once.
+    """CREATE TABLE sent_events (
+        position {position},
+        task_id {key} NOT NULL,
+        thread_id {key} NOT NULL,
+        name {key} NOT NULL,
+        data TEXT NOT NULL,
+        sent_at DOUBLE PRECISION NOT NULL,
+        taken_at DOUBLE PRECISION,
+        key {key} UNIQUE
+    )""",
+    "CREATE INDEX sent_events_of_task ON sent_events (task_id, name, position)",
     # Messages that are sent at `due`, and by the cron expression `every` again.
     """CREATE TABLE schedules (
         schedule_id {key} PRIMARY KEY,

@@ -24,6 +24,7 @@ from .outbox import add_notification
 from .request_keys import add_key
 from .schedules import take_run
 from .search import index_task
+from .sent_events import exchange_events
 from .task_queue import check_queue
 from .webhooks import mark_due
 
@@ -49,7 +50,7 @@ _UPDATE = """
     UPDATE tasks
     SET status = :status, model = :model, result = :result, error = :error, requested = :requested, notes = :notes,
         answer = :answer, agents_file = :agents_file, agent_version = :agent_version, reply_options = :reply_options,
-        on_upgrade = :on_upgrade, offered_version = :offered_version,
+        on_upgrade = :on_upgrade, offered_version = :offered_version, due = :due, awaited = :awaited,
         updated_at = :now
     WHERE task_id = :task_id
     RETURNING *
@@ -219,18 +220,17 @@ class Tasks:
         release: bool = False,
         key: RequestKey | None = None,
         act: Act | None = None,
+        taken: int | None = None,
         **changes: Any,
     ) -> Moved:
         """Change a task and store its events and the idempotency key that asked for it, in one transaction.
 
-        The event of a new status comes first, then `events`. `changes` are columns: model, result, error, requested,
-        notes, answer, agents_file, agent_version, on_upgrade, offered_version; what is not named stays, but an error
-        goes with the next status. Without `status` that stays too. `release` ends the lease of `fence` with it. The
-        audit log has `act`, what somebody decided; without it that the task stopped or went on by itself.
+        The event of a new status comes first, then `events`. `changes` are columns of `_UPDATE`; what is not named
+        stays, but an error and a wait go with the next status. `release` ends the lease of `fence` with it, `taken` is
+        the position of the event that it takes. The audit log has `act`, or that it stopped or went on by itself.
 
         Raises:
-            UnknownTask: there is none.
-            IllegalTransition: it cannot go there from where it is.
+            UnknownTask, IllegalTransition: there is none, or it cannot go there from where it is.
             StaleOwner: `fence` is given and another owner took its thread.
             TaskPinned: it keeps the version of its agent.
             KeyUsed: the key stands for something already; nothing was stored.
@@ -244,8 +244,9 @@ class Tasks:
             add_key(connection, key, old.thread_id, task_id)
             new = old.status if status is None else next_status(old.status, status)
             moved = [] if new == old.status else [StateChanged(task_id=task_id, old=str(old.status), new=str(new))]
-            kept = {} if status is None else {"error": None}
-            row = self._store(connection, before, {**vars(old), **kept, **changes, "status": str(new)})
+            kept = {} if status is None else {"error": None, "due": None, "awaited": None}
+            early = exchange_events(connection, task_id, changes.get("awaited"), taken, self._clock())
+            row = self._store(connection, before, {**vars(old), **kept, **changes, **early, "status": str(new)})
             if "result" in changes:
                 share_result(connection, task_id, row["result"])
             if status is not None and new not in ACTIVE:

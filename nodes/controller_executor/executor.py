@@ -25,12 +25,16 @@ def executor(config: FlowConfig) -> FlowNode:
         runner = runner_of(state, work, config)
         if call.get("awaited"):
             return {"call": runner.client_results([call])[0]}
+        if "wait" in call:
+            return {"call": runner.waited([call])[0]}
         (call,), given = await runner.decide([call])
         if given:
             return {"call": call, "events": announce(*given)}
         if awaiting := runner.awaiting([call]):
             return {"call": awaiting[0]}
         (ran,) = done = await runner.run([call])
+        if waiting := runner.waiting([call], done):
+            return {"call": waiting[0]}
         if ran.result.status is CallStatus.REFUSED:
             runner.show_results(done)
         entry = runner.entry(ran)

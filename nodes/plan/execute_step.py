@@ -1,9 +1,11 @@
 """EXECUTE_STEP: carry out one step's tool call."""
 
+from segue.core.calls import CallStatus
 from segue.core.plan import Status, Step
 
 from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.plan_progress import end_steps, step_event
+from ..shared.waits import marked_wait, waited
 from .schedule import runner_of
 from .state import PlanUpdate, StepWork
 from .steps import step_banner
@@ -14,7 +16,9 @@ async def execute_step(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
     work = node_context(runtime)
     call, runner = state["call"], runner_of(state, work)
     work.emit(step_banner(state["task_id"], call, state["place"], state["total"], state["language"]))
-    ran = await runner.run([call])
+    (done,) = ran = await runner.run([call])
+    if done.result.status is CallStatus.WAITING:  # nothing else interrupts the graph in this node
+        ran = await runner.run([waited(marked_wait(done.call, done.result), state["language"])])
     outcome = runner.entry(ran[0])
     running = Step(step_id=call["step_id"], description=call["description"], status=Status.RUNNING)
     (step,) = end_steps((running,), [outcome])

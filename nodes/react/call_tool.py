@@ -28,6 +28,8 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     runner = runner_of(state, work)
     if state["calls"][0].get("awaited"):
         return {"calls": runner.client_results(state["calls"])}
+    if any("wait" in call for call in state["calls"]):
+        return {"calls": runner.waited(state["calls"])}
     calls, given = await runner.decide(state["calls"])
     if given:
         return {"calls": calls, "events": announce(*given)}
@@ -36,6 +38,8 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     spent = state["tool_calls"] >= work.agent.budget.tool_calls
     group = calls if spent else runner.next_group(calls)
     ran = await runner.run(group)
+    if waiting := runner.waiting(calls, ran):
+        return {"calls": waiting}
     runner.show_results(ran)
     outcomes = [*state["outcomes"], *map(runner.entry, ran)]
     update: ReactUpdate = {

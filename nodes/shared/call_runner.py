@@ -35,6 +35,7 @@ from .context import NodeContext
 from .entered import known_now, terms_of
 from .prompt_budget import as_json, as_text, truncate_result
 from .tool_messages import kept, recall_ref
+from .waits import Arrived, marked_wait, waited, without_wait
 
 BANNER_CHARS = 300
 """Characters of arguments and of a result in a banner."""
@@ -129,6 +130,17 @@ class CallRunner:
     def client_results(self, calls: Sequence[PendingCall]) -> list[PendingCall]:
         """The calls with the results of the marked ones that the client sent: the graph is interrupted until then."""
         return with_client_results(calls, self.tools)
+
+    def waiting(self, calls: Sequence[PendingCall], ran: Sequence[FinishedCall]) -> list[PendingCall] | None:
+        """The calls, those marked that ran and whose results the next node waits for; None if there is none."""
+        if not any(done.result.status is CallStatus.WAITING for done in ran):
+            return None
+        return [*(marked_wait(done.call, done.result) for done in ran), *calls[len(ran) :]]
+
+    def waited(self, calls: Sequence[PendingCall]) -> list[PendingCall]:
+        """The calls, the first marked one with its result: the graph is interrupted until that is there."""
+        place = next(place for place, call in enumerate(calls) if "wait" in call)
+        return [*calls[:place], waited(calls[place], self.language), *calls[place + 1 :]]
 
     def next_group(self, calls: Sequence[PendingCall]) -> Sequence[PendingCall]:
         """The calls that run next, with a boundary behind them where a pause can be taken."""
@@ -289,13 +301,18 @@ class CallRunner:
             trace_id=self.ids.get("trace_id", ""),
             user_id=self.work.context.user_id,
             language=self.language,
+            clock=self.work.services.clock,
             cancelled=self.work.services.cancelled,
             **self._labels(call, known),
         )
         services = self.work.services
         executor = (services.graph_executor or TOOLS) if name in self.own else self._executor
+        if "waited" in call:
+            executor = Arrived(call["waited"])
         result, seconds = await run_once(executor, services.ledger, execution)
-        return FinishedCall(call, result, True, seconds, permission or _clearance(call, self.tools.get(name)))
+        return FinishedCall(
+            without_wait(call), result, True, seconds, permission or _clearance(call, self.tools.get(name))
+        )
 
     def _unasked(self, refused: CallResult) -> CallResult:
         """The result of a call that would have needed a person's approval, which says that nobody was asked."""
@@ -364,10 +381,13 @@ async def run_once(executor: Executor, ledger: Ledger | None, execution: Executi
     started = time.monotonic()
     if ledger is not None:
         claim = await ledger.claim(execution.key, execution.name, execution.arguments)
-        if claim.state == "finished":
-            return CallResult.of(claim.outcome or {}), 0.0
+        known = CallResult.of(claim.outcome or {}) if claim.state == "finished" else None
+        if known and not (known.status is CallStatus.WAITING and isinstance(executor, Arrived)):
+            return known, 0.0
         execution = replace(execution, claim=claim)
-    result = replace(await executor.execute(execution), sources=execution.sources, secret=execution.secret)
+    result = await executor.execute(execution)
+    if result.status is not CallStatus.WAITING:
+        result = replace(result, sources=execution.sources, secret=execution.secret)
     if ledger is not None:
         await ledger.settle(execution.key, result.json())
     return result, time.monotonic() - started

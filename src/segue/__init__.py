@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .entry import ask, copy, open
     from .lifecycle import ConversationEngine
     from .runtime.modes import graph
-    from .tools.bound_tool import NOT_DONE, CallContext, UnknownOutcome
+    from .tools.bound_tool import NOT_DONE, CallContext, UnknownOutcome, Wait
     from .tools.registry import tool
 
 _HOMES = {
@@ -48,6 +48,7 @@ _HOMES = {
     "RunContext": "core.context",
     "SegueError": "core.errors",
     "UnknownOutcome": "tools.bound_tool",
+    "Wait": "tools.bound_tool",
     "ask": "entry",
     "copy": "entry",
     "graph": "runtime.modes",
@@ -81,6 +82,7 @@ __all__ = [
     "RunContext",
     "SegueError",
     "UnknownOutcome",
+    "Wait",
     "ask",
     "copy",
     "errors",

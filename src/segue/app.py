@@ -40,6 +40,7 @@ from .runtime.schedules import Schedules, StartOptions
 from .runtime.sessions import Sessions
 from .runtime.start import MessageOptions, Request, Starter
 from .runtime.tasks import Tasks
+from .runtime.waits import Waits
 from .runtime.worker import Dispatch, Dispatching, Worker
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class App:
         self._modes = modes
         self.memory = memory or MemoryFolder()
         """The memory files of each user."""
-        self._runner = runner = Runner(storage, registry, {**modes, **UNLISTED}, capacity, self.memory)
+        self._runner = runner = Runner(storage, registry, {**modes, **UNLISTED}, capacity, self.memory, clock)
         self._pruning = Pruning(storage, runner)
         names = [*modes, AUTO]
         stream = EventStream(runner, Dispatch(dispatching, storage.workers))
@@ -78,13 +79,14 @@ class App:
         """The files of messages."""
         self._control = Control(storage, registry, runner, stream, names)
         self._starter = Starter(storage, registry, runner, self._control, self.files, names)
-        self.tasks = Tasks(storage, runner, self._starter)
+        self._due = Due(clock)
+        runner.observers.append(Waits(storage, self._control, self._due))
+        self.tasks = Tasks(storage, runner, self._starter, self._due)
         """The tasks, as records; `await app.tasks(agent_id="support")` lists them as JSON."""
         self.sessions = Sessions(storage, runner, registry.ids, self._pruning)
         """The sessions, as records."""
         self.rewind = Rewind(storage, runner, registry, self._starter, self.sessions)
         """Going back in a session, as records."""
-        self._due = Due(clock)
         self.schedules = Schedules(storage, self._starter, self._due)
         """Messages for later and repeated ones, as records."""
         self.audit = audit or AuditLog(storage)
@@ -141,7 +143,7 @@ class App:
             TooManyTasks: the queue of this process is full.
             KeyUsed: the idempotency key began a task with another message.
         """
-        if "at" in options or "every" in options:
+        if options.keys() & {"at", "every"}:
             return (await self.schedules.create(message, options)).json()
         task, _ = await self._starter.start(Request.of(message, options))
         return task.json()
@@ -234,6 +236,10 @@ class App:
         """As `answer`, but yields what happens from now on."""
         return self.tasks.resume_and_follow(task_id, answer=answer, interrupt_id=interrupt_id)
 
+    async def send_event(self, task_id: str, name: str, data: Any = None) -> None:
+        """Send an event to a task: one that waits for it continues, else it is kept until then."""
+        await self.tasks.send_event(task_id, name, data)
+
     async def permissions(self, session_id: str | None = None, *, prefix: str = "") -> list[Json]:
         """The tools that need no further approval, in a session or in all whose names begin with `prefix`."""
         return [permission.json() for permission in await self.sessions.permissions(session_id, prefix)]
@@ -310,11 +316,7 @@ class App:
         return [thread.json() for thread in await self.sessions.list(limit, which)]
 
     async def rename(self, session_id: str, title: str) -> None:
-        """Give a session a title; an empty one takes it back.
-
-        Raises:
-            UnknownThread: nothing was said in it.
-        """
+        """Give a session a title; an empty one takes it back. Raises UnknownThread."""
         await self.sessions.rename(session_id, title)
 
     async def snapshots(self, session_id: str, *, limit: int = 50, before: str | None = None) -> list[Json]:
@@ -471,11 +473,7 @@ class App:
         return await self.sessions.preferences(user_id)
 
     async def set_preferences(self, user_id: str, *, default_mode: str) -> None:
-        """Set the mode of the user's messages that name none; an empty one removes the preference.
-
-        Raises:
-            UnknownMode: listing the modes there are.
-        """
+        """Set the mode of the user's messages that name none, or remove it with an empty one; UnknownMode."""
         if default_mode:
             self._starter.check_mode(default_mode)
         await self.sessions.set_default_mode(user_id, default_mode)

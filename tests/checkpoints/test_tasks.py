@@ -62,6 +62,8 @@ async def test_a_created_task_is_pending_and_the_same_when_read(store: Store, cl
         "agent_version": None,
         "on_upgrade": None,
         "offered_version": None,
+        "due": None,
+        "awaited": None,
         "attachments": [],
         "client_tools": [],
         "reply_options": {},

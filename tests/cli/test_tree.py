@@ -59,6 +59,8 @@ ROW = Task(
     copy_of=None,
     on_upgrade=None,
     offered_version=None,
+    due=None,
+    awaited=None,
 )
 
 

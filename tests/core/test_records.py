@@ -27,6 +27,8 @@ TASK: dict[str, Any] = {
     "bot_session": None,
     "on_upgrade": None,
     "offered_version": None,
+    "due": None,
+    "awaited": None,
     "attachments": [{"digest": "a" * 64, "name": "a.png", "media_type": "image/png", "size": 3, "tokens": 1000}],
     "client_tools": [{"type": "function", "function": {"name": "show"}}],
     "reply_options": {"tool_choice": "show"},

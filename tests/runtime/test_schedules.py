@@ -12,9 +12,9 @@ import pytest
 import segue
 from segue.app import App
 from segue.core.agents import Agent
-from segue.core.errors import InvalidMessage, UnknownAgent
+from segue.core.errors import InvalidMessage, UnknownAgent, UnknownSchedule
 from segue.core.records import Task
-from segue.core.schedules import RunTaken, ScheduledRun, UnknownSchedule
+from segue.core.schedules import RunTaken, ScheduledRun
 from segue.runtime.start import Request
 from tests.fakes import ScriptedChatModel, answer, call_tool
 

@@ -14,10 +14,10 @@ from langchain_core.messages import ToolMessage
 from langgraph.errors import GraphBubbleUp
 
 from segue.core.calls import CallResult, CallStatus, Execution
-from segue.core.errors import listed
+from segue.core.errors import InvalidMessage, listed
 from segue.core.tools import Tool, is_repeatable
 from segue.prompts.catalogue import phrase
-from segue.prompts.errors import rendered
+from segue.prompts.errors import render, rendered
 
 from ..bound_tool import (
     NOT_DONE,
@@ -26,6 +26,7 @@ from ..bound_tool import (
     CallContext,
     Marked,
     UnknownOutcome,
+    Wait,
     current_call,
     has_running_thread,
 )
@@ -223,6 +224,8 @@ async def _outcome(
         raise
     except UnknownOutcome as error:
         return unknown_outcome("call_stopped_unknown", language, tool=name, why=_sentence(str(error)))
+    except Wait as wait:
+        return _waiting(wait, execution)
     except BadArguments as error:
         return CallResult.failed(_sentence(phrase("call_misfit", language, tool=name, why=str(error))))
     except BaseException as error:  # noqa: BLE001 - the one seam: a tool may raise anything, and the task continues
@@ -230,6 +233,13 @@ async def _outcome(
             raise signal from None
         report = failure(error)
         return CallResult.failed(_sentence(ran + report["error"]), _sentence(report["stack"]))
+
+
+def _waiting(wait: Wait, execution: Execution) -> CallResult:
+    try:
+        return CallResult.waiting(wait.moment(execution.clock()), wait.event)
+    except InvalidMessage as error:
+        return CallResult.failed(_sentence(render(error, execution.language)))
 
 
 def _sentence(text: str) -> str:

@@ -21,11 +21,11 @@ from ..core.errors import (
     SegueError,
     ToolServerUnavailable,
     UnknownAgent,
+    UnknownSchedule,
     UnknownSnapshot,
     UnknownTask,
     UnknownThread,
 )
-from ..core.schedules import UnknownSchedule
 from ..prompts.errors import render
 from .settings import Settings, doctor_command, task_command
 from .views.consoles import OutputFailed, ReaderGone, checked_output, print_error

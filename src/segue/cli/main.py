@@ -24,7 +24,7 @@ from .exits import EXIT_CODES, OutputGroup
 
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Start": ("demo", "init", "chat", "run", "doctor"),
-    "Tasks": ("waiting", "answer", "pause", "resume", "cancel", "rate", "schedules"),
+    "Tasks": ("waiting", "answer", "pause", "resume", "cancel", "event", "rate", "schedules"),
     "Read": ("sessions", "tasks", "history", "trace", "timeline", "diff", "usage", "audit"),
     "Go back": ("fork", "edit", "undo"),
     "Sessions and databases": ("export", "import", "copy", "prune", "recover", "delete"),
@@ -116,6 +116,7 @@ for command in (
     tasks.pause,
     tasks.resume,
     tasks.cancel,
+    tasks.event,
     tasks.rate,
     inspect.sessions,
     inspect.tasks,

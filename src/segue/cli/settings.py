@@ -157,6 +157,8 @@ class Settings:
         opening = open_app(self.database, max_running=max_running, **configured)
         async with opening.when_reachable() if serving else opening as app:
             app.agents.agents_file = self.agents_path
+            if not serving:
+                app.schedules.leave_to_others()
             yield app
 
     @asynccontextmanager
@@ -209,7 +211,7 @@ MOST = 200
 """Characters of a message that a command line repeats."""
 SHORT = 8
 """Characters of a task's id in a command line."""
-_OF_TASK = ("resume", "answer", "pause", "cancel", "trace")
+_OF_TASK = ("resume", "answer", "pause", "cancel", "trace", "event")
 
 
 def continue_command(settings: Settings, session_id: str) -> str:

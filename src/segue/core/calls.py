@@ -1,5 +1,6 @@
 """Decided tool calls, their results, and the port that carries calls out."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +15,8 @@ UNKNOWN_OUTCOME = "unknown_outcome"
 """Marks the result, or the message, of a call that may or may not have taken effect."""
 
 
+WAITS = "waits"
+"""Where the ledger has what the result of a call that ran waits for."""
 SOURCES = "sources"
 """Where the result of a trusted tool has the untrusted sources that its arguments had."""
 SECRET = "secret"
@@ -43,6 +46,10 @@ class PendingCall(TypedDict, total=False):
     """Set once a person rejected it: why."""
     awaited: bool
     """Set while the task's client has to carry it out."""
+    wait: dict[str, Any]
+    """What its result waits for, in the form of `CallResult.waiting`, since it ran."""
+    waited: dict[str, Any]
+    """The result that it waited for."""
     brought: dict[str, str | None]
     """The result that the client sent, by the call's id."""
     sources: dict[str, list[dict[str, Any]]]
@@ -68,6 +75,8 @@ class CallStatus(StrEnum):
     """It had the same result repeatedly, so it has that result without another run."""
     UNKNOWN = "unknown"
     """It may or may not have taken effect."""
+    WAITING = "waiting"
+    """It ran, and its result comes later: at a moment or with an event."""
     LEFT_OPEN = "left_open"
     """Its task was cancelled while it was under way; `unknown` if it may have taken effect."""
 
@@ -102,6 +111,11 @@ class CallResult:
     def outcome_unknown(cls, error: str, status: CallStatus = CallStatus.UNKNOWN) -> Self:
         return cls(status=status, error=f"{UNKNOWN_OUTCOME}: {error}", unknown=True)
 
+    @classmethod
+    def waiting(cls, until: float | None, event: str) -> Self:
+        """The result comes at a moment, in Unix seconds, or with an event of that name."""
+        return cls(status=CallStatus.WAITING, value={"until": until, "event": event})
+
     @property
     def success(self) -> bool:
         return self.status in (CallStatus.DONE, CallStatus.REPEATED)
@@ -109,7 +123,7 @@ class CallResult:
     @property
     def content(self) -> Any:
         """The value, or the error."""
-        return self.value if self.success else self.error
+        return self.value if self.success or self.status is CallStatus.WAITING else self.error
 
     @property
     def ran(self) -> bool:
@@ -123,6 +137,8 @@ class CallResult:
 
     def json(self) -> dict[str, Any]:
         """The form in events, states and the ledger: {"success": value} or {"error": text}, with marks."""
+        if self.status is CallStatus.WAITING:
+            return {WAITS: self.value}
         form: dict[str, Any] = {"success" if self.success else "error": self.content}
         if self.stack:
             form["stack"] = self.stack
@@ -144,7 +160,7 @@ class CallResult:
         """The result in the form that `json` gives."""
         return cls(
             status=_status(stored),
-            value=stored.get("success"),
+            value=stored.get(WAITS, stored.get("success")),
             error=str(stored.get("error", "")),
             stack=str(stored.get("stack", "")),
             note=str(stored.get("repeated", "")),
@@ -155,6 +171,8 @@ class CallResult:
 
 
 def _status(stored: Mapping[str, Any]) -> CallStatus:
+    if WAITS in stored:
+        return CallStatus.WAITING
     if "repeated" in stored:
         return CallStatus.REPEATED
     if "over_budget" in stored:
@@ -178,8 +196,8 @@ class Execution:
     `tool` is None where `tools`, those of the call's graph, have none of that name. `timeout` is in seconds.
     `approved`: a person wants it to run. `cleared`: by its sources nobody has to be asked. `sources` are the untrusted
     ones that its result carries, None where its tool is not trusted. `secret`: its result is. `undone` is what the call
-    returned that this one takes back. `language` is the task's, for what its result says. `cancelled` says whether the
-    task is being cancelled.
+    returned that this one takes back. `language` is the task's, for what its result says; by `clock` a wait ends.
+    `cancelled` says whether the task is being cancelled.
     """
 
     key: CallKey
@@ -199,6 +217,7 @@ class Execution:
     user_id: str = ""
     undone: Any = None
     language: str = "en"
+    clock: Callable[[], float] = time.time
     cancelled: Callable[[], bool] = lambda: False
 
     @property

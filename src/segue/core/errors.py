@@ -15,7 +15,7 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 │   └── InvalidMemory · UnknownMemory
 ├── InvalidPlan · IllegalTransition · AppClosed
 ├── TaskError
-│   ├── UnknownTask · UnknownThread · NothingStored · AmbiguousTask
+│   ├── UnknownTask · UnknownThread · UnknownSchedule · NothingStored · AmbiguousTask
 │   ├── UnknownSnapshot     the session has no snapshot of that id
 │   │   └── UnknownPlace    no session and no snapshot has that name
 │   ├── ThreadExists · KeyUsed · InvalidExport
@@ -157,9 +157,8 @@ class UnknownLanguage(ConfigurationError):
     """Segue has no texts in that language."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(
-            "The language '{name}' is not supported; use zh or en, or leave it out to follow each message.", name=name
-        )
+        template = "The language '{name}' is not supported; use zh or en, or leave it out to follow each message."
+        super().__init__(template, name=name)
 
 
 class UnknownModel(ConfigurationError):
@@ -257,9 +256,8 @@ class UnknownTask(TaskError):
     """No task has that id."""
 
     def __init__(self, task_id: str) -> None:
-        super().__init__(
-            "There is no task '{task_id}' in this database; `segue tasks` lists the tasks.", task_id=task_id
-        )
+        template = "There is no task '{task_id}' in this database; `segue tasks` lists the tasks."
+        super().__init__(template, task_id=task_id)
 
 
 class UnknownThread(TaskError):
@@ -268,6 +266,14 @@ class UnknownThread(TaskError):
     def __init__(self, thread_id: str) -> None:
         template = "There is no session '{thread_id}' in this database; `segue sessions` lists the sessions."
         super().__init__(template, thread_id=thread_id)
+
+
+class UnknownSchedule(TaskError):
+    """No schedule has that id."""
+
+    def __init__(self, schedule_id: str) -> None:
+        template = "There is no schedule '{schedule_id}' in this database; `segue schedules` lists them."
+        super().__init__(template, schedule_id=schedule_id)
 
 
 class NothingStored(TaskError):
@@ -315,27 +321,24 @@ class ThreadExists(TaskError):
     """A session of that name already exists; nothing was stored."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(
-            "There is a session '{thread_id}' already: choose another name for the new one.", thread_id=thread_id
-        )
+        template = "There is a session '{thread_id}' already: choose another name for the new one."
+        super().__init__(template, thread_id=thread_id)
 
 
 class KeyUsed(TaskError):
     """The idempotency key was used for another request: use a new key for each."""
 
     def __init__(self, key: str) -> None:
-        super().__init__(
-            "The idempotency key '{key}' was used for another request: use a new key for each request.", key=key
-        )
+        template = "The idempotency key '{key}' was used for another request: use a new key for each request."
+        super().__init__(template, key=key)
 
 
 class InvalidExport(TaskError):
     """A document cannot be imported; nothing was stored."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(
-            "The document cannot be imported: {reason}. Nothing was stored; export the session again.", reason=reason
-        )
+        template = "The document cannot be imported: {reason}. Nothing was stored; export the session again."
+        super().__init__(template, reason=reason)
 
 
 class TaskUnfinished(TaskError):
@@ -363,10 +366,8 @@ class ThreadBusy(TaskError):
     """Another owner is running a task on this thread; wait until it is done."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(
-            "Session '{thread_id}' is busy with another task: wait for it, or use another session.",
-            thread_id=thread_id,
-        )
+        template = "Session '{thread_id}' is busy with another task: wait for it, or use another session."
+        super().__init__(template, thread_id=thread_id)
         self.thread_id = thread_id
 
 
@@ -495,6 +496,5 @@ class StaleOwner(StorageError):
     """Another process took over the thread; this one must stop without writing."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(
-            "Another process took over session '{thread_id}'; this one stopped without writing.", thread_id=thread_id
-        )
+        template = "Another process took over session '{thread_id}'; this one stopped without writing."
+        super().__init__(template, thread_id=thread_id)

@@ -342,6 +342,16 @@ class QuestionAsked(BaseEvent):
     choices: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, kw_only=True)
+class WaitStarted(BaseEvent):
+    """The task waits until a moment, for an event of that name, or for the first of both; no person is asked."""
+
+    type: Literal["wait_started"] = "wait_started"
+    interrupt_id: str
+    until: float | None = None
+    name: str = ""
+
+
 ASKING = (ApprovalRequested, QuestionAsked)
 """What a task waits for a person after."""
 
@@ -415,6 +425,7 @@ TaskEvent = (
     | Steered
     | ApprovalRequested
     | QuestionAsked
+    | WaitStarted
     | Recovered
     | TaskComplete
 )

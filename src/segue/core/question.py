@@ -21,6 +21,8 @@ API_CALL = "api_call"
 """The kind of interrupt that the conversation answers: an agent that is its bot calls the API."""
 CLIENT_CALLS = "client_calls"
 """In a question: the calls {"id", "name", "arguments"} that the task's client carries out; the answer has results."""
+WAIT = "wait"
+"""The kind of interrupt that a moment ends (`until`), or a named `event`: no person is asked."""
 PAUSE = "pause"
 """The kind of interrupt that is no question: a node stops, since a pause was requested."""
 FORM = 'a text, {"answer": "…"}, or {"manual_finish": true} to end the task'

@@ -30,11 +30,9 @@ from .task_status import ENDED, TaskStatus
 Json = dict[str, Any]
 R = TypeVar("R", bound="Record")
 
-BEST: Final = 5
-"""The highest rating; the lowest is 1."""
+BEST: Final = 5  # the highest rating; the lowest is 1
 Name = Annotated[str, Field(min_length=1)]
-Moment = Annotated[float, Field(ge=0, lt=LAST)]
-"""Unix seconds."""
+Moment = Annotated[float, Field(ge=0, lt=LAST)]  # Unix seconds
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Status = Annotated[TaskStatus, Field(strict=False)]
 
@@ -86,11 +84,10 @@ class Public:
 class NewTask(Record):
     """What a task begins with; its language is decided once, and None in a row of an earlier release.
 
-    `agents_file` is the path of the file that its agents come from, None where they come from none; `agent_version`
-    is the version of its agent, None where it is not known. `attachments` are the message's files, in
-    the form of `Attachment.json`, `client_tools` the specifications of tools that its client carries out, and
-    `reply_options` the form of `ReplyOptions.json`. `bot_session` is the thread of a conversation's bot, if it is an
-    agent.
+    `agents_file` is the path of the file that its agents come from, None where they come from none; `agent_version` is
+    the version of its agent, None where it is not known. `attachments` are the message's files, in the form of
+    `Attachment.json`, `client_tools` the specifications of tools that its client carries out, and `reply_options` the
+    form of `ReplyOptions.json`. `bot_session` is the thread of a conversation's bot, if it is an agent.
     """
 
     task_id: Name
@@ -126,7 +123,7 @@ class Task(NewTask):
     `requested` is what a person asked for, `notes` the texts that steer it, `answer` what a person said to its
     question: {"interrupt_id", "value"}. `copy_of` is the ended task that this one repeats in a forked or imported
     thread. `on_upgrade` is what was chosen for it in place of its agent's own, `offered_version` the version of its
-    agent that a person is asked about.
+    agent that a person is asked about. One that waits for no person is `due` at a moment, or with the event `awaited`.
     """
 
     status: Status
@@ -141,6 +138,8 @@ class Task(NewTask):
     copy_of: str | None
     on_upgrade: OnUpgrade | None
     offered_version: str | None
+    due: Moment | None
+    awaited: str | None
 
     @property
     def reply_language(self) -> Literal["zh", "en"]:
@@ -156,6 +155,11 @@ class Task(NewTask):
     def asks_for_version(self) -> bool:
         """Whether it waits until a person decides which version of its agent continues it."""
         return self.status == TaskStatus.WAITING and self.offered_version is not None
+
+    @property
+    def continues_itself(self) -> bool:
+        """Whether it waits for a moment or an event, and for no person."""
+        return self.status == TaskStatus.WAITING and (self.due is not None or self.awaited is not None)
 
     @property
     def resumes_itself(self) -> bool:
@@ -213,10 +217,7 @@ class Thread(Record):
 
 @dataclass(frozen=True)
 class Session(Record):
-    """What was chosen for a thread, which may have no task yet: where a message names none, its agent and model.
-
-    The first thread of a conversation says whether that is pinned or archived.
-    """
+    """What was chosen for a thread: agent and model, and for a conversation's first one what else."""
 
     row_name = "choice of agent and model"
 
@@ -272,7 +273,6 @@ def is_short_id(given: object) -> bool:
 @dataclass(frozen=True, kw_only=True)
 class KnownRequest(Record):
     """What a request did: it began a task, continued it after its event `seq`, or made a thread, with no task_id.
-
     `is_stored` says whether its client can read it again.
     """
 
@@ -410,9 +410,9 @@ class StoredEvent(Record):
 class Recovery(Public):
     """What a recovery did to a thread.
 
-    `checkpoint_id` is where the thread is now; `readable` is False if it has checkpoints, none of which can be read.
-    `created_at` is the time of the oldest state that something went back to. `dropped` counts checkpoints and results
-    of steps, `copy` is the path of the database as it was, `repaired` has a sentence for each replaced record.
+    `checkpoint_id` is where the thread is now; `readable` is False if none of its checkpoints can be read. `created_at`
+    is the time of the oldest state that something went back to. `dropped` counts checkpoints and results of steps,
+    `copy` is the path of the database as it was, `repaired` has a sentence for each replaced record.
     """
 
     checkpoint_id: str | None

@@ -19,16 +19,6 @@ Overlap = Literal["skip", "queue"]
 Missed = Literal["once", "skip", "all"]
 
 
-class UnknownSchedule(TaskError):
-    """No schedule has that id."""
-
-    def __init__(self, schedule_id: str) -> None:
-        super().__init__(
-            "There is no schedule '{schedule_id}' in this database; `segue schedules` lists them.",
-            schedule_id=schedule_id,
-        )
-
-
 class RunTaken(TaskError):
     """Another process started this run, or the schedule was changed meanwhile."""
 

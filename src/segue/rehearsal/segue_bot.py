@@ -18,7 +18,7 @@ from ..core.calls import CallResult, CallStatus, Execution
 from ..core.conversation import MODE, BotOutput, BotOutputType, Conversation, Role, as_text, bot_session
 from ..core.errors import ConfigurationError, TaskError, UnknownMode
 from ..core.participants import Setting
-from ..core.question import API_CALL, PAUSE
+from ..core.question import API_CALL, PAUSE, WAIT
 from ..core.records import Json, Task
 from ..core.spend import SPEND
 from ..core.task_status import ENDED, OPEN, TaskStatus
@@ -57,6 +57,8 @@ class SegueBot:
                 interrupt({name: value for name, value in question.items() if name != "interrupt_id"})
                 result = await _outside(self._resume(result["task_id"]))
                 continue
+            if question["kind"] == WAIT:
+                interrupt({"kind": PAUSE})
             if question["kind"] != API_CALL:
                 question_ref = {"turn": conversation.turn, "task_id": result["task_id"], "id": question["interrupt_id"]}
                 text = str(question.get("question", ""))

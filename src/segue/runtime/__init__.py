@@ -2,7 +2,7 @@
 
 - Start and control: `start`, `control`, `upgrades`, `message_files`, `modes`
 - Run: `runner`, `run`, `capacity`, `lease_holder`, `spend`
-- Later: `schedules`, `due`
+- Later: `schedules`, `waits`, `due`
 - Notifications: `notifications`, `senders`, `public_transport`
 - Several processes: `worker`, `relay`
 - Read: `tasks`, `projection`, `event_stream`, `reply_stream`

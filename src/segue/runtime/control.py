@@ -174,20 +174,22 @@ class Control:
         wait: float = 0.0,
         key: RequestKey | None = None,
         reply_options: ReplyOptions | None = None,
+        taken: int | None = None,
     ) -> Started:
-        """As `resume`, with an answer in the form that is stored."""
+        """As `resume`, with an answer in the form that is stored; `taken` is the position of the event that it is."""
         row = await self._runner.tasks.get(task_id)
         registry = self.registry.of(row)
         agent = registry.agent(row.agent_id)
         await registry.prepare(agent)
         async with self._runner.leased(row.thread_id, wait) as begin:
             row = await self._runner.tasks.get(task_id)
-            act = Act("resumed")
+            act: Act | None = Act("resumed")
             if checked:
                 act = answer_act(await self.open_question(task_id, checked["interrupt_id"]), checked["value"])
             await self.check_resumable(row, checked)
             registry.model_for(agent, model or row.model)
-            changes = {"model": model or row.model, "answer": checked or row.answer, "requested": None, "act": act}
+            changes: Json = {"model": model or row.model, "answer": checked or row.answer, "requested": None}
+            changes |= {"taken": taken, "act": act}
             if reply_options is not None:
                 changes["reply_options"] = _renewed(row, reply_options, agent).json()
             changes["agents_file"] = self.registry.agents_file or row.agents_file
@@ -382,6 +384,12 @@ class Control:
         if row.requested == "cancel":
             raise TaskError(
                 "Task {task_id} is to be cancelled: cancel it with segue cancel {task_id}, or send a new message.",
+                task_id=task_id,
+            )
+        if answer is None and row.continues_itself:
+            raise TaskError(
+                "Task {task_id} waits for a moment or an event: send the event with segue event {task_id}, "
+                "or cancel it.",
                 task_id=task_id,
             )
         if answer is None and status == TaskStatus.WAITING and (await self.question(task_id))["kind"] != SPEND:

@@ -6,16 +6,19 @@ from hashlib import sha256
 from typing import Any
 
 from ..core.audit import Act
+from ..core.question import WAIT
 from ..core.records import Json
 
 _VERDICTS = {"approve": "approved", "edit": "edited", "reject": "rejected"}
 
 
-def answer_act(question: Json, value: Any) -> Act:
-    """What somebody decided who answered a question: of each call the verdict, without its arguments.
+def answer_act(question: Json, value: Any) -> Act | None:
+    """What somebody decided who answered a question: of each call the verdict; None where no person was asked.
 
     `shown` is the digest of the question that was asked. Verdicts that differ are an edit if one is, else an approval.
     """
+    if question["kind"] == WAIT:
+        return None
     shown = sha256(json.dumps(question, sort_keys=True, default=str).encode()).hexdigest()
     about = {"interrupt_id": question["interrupt_id"], "shown": shown}
     if question["kind"] != "approval":

@@ -33,13 +33,21 @@ class Due:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.jobs: list[Job] = []
+        self.begins_itself = True
+        """Whether this process looks once it stored something that will be due."""
         self._awake = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._closed = False
         self._is_away = False
 
+    def wake(self) -> None:
+        """Look at once, since something may be due sooner than was known; begin to look, where that is wanted."""
+        if self.begins_itself:
+            self.watch()
+        self._awake.set()
+
     def watch(self) -> None:
-        """Look from now on, or at once: something is due sooner than was known."""
+        """Look from now on."""
         if self._running is None and not self._closed:
             # In a context of its own: what a task begins here is no part of that task.
             self._running = asyncio.create_task(self._run(), name="due", context=Context())

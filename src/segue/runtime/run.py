@@ -20,9 +20,9 @@ from segue.prompts.catalogue import phrase
 from ..core.actor import SEGUE
 from ..core.agents import Agent, Budget
 from ..core.attachments import naming
-from ..core.errors import DamagedCheckpoint, SegueError
-from ..core.events import ApprovalRequested, Durable, Event, PauseReason, QuestionAsked
-from ..core.question import API_CALL, CLIENT_CALLS, PAUSE, read_answer, read_results
+from ..core.errors import DamagedCheckpoint, InvalidAnswer, SegueError
+from ..core.events import ApprovalRequested, Durable, Event, PauseReason, QuestionAsked, WaitStarted
+from ..core.question import API_CALL, CLIENT_CALLS, PAUSE, WAIT, read_answer, read_results
 from ..core.records import Call, Json, Task
 from ..core.timeline import Place
 from ..core.tools import CallKey, Tool
@@ -151,14 +151,21 @@ def question_of(interrupts: Iterable[Interrupt]) -> Interrupt | None:
 
 
 def asking_events(task_id: str, interrupt_id: str, question: Json) -> Sequence[Durable]:
-    """That a person is asked; nothing of a call that a conversation carries out."""
+    """That a person is asked, or that the task waits; nothing of a call that a conversation carries out."""
     ids: dict[str, Any] = {"task_id": task_id, "interrupt_id": interrupt_id}
     if question["kind"] == API_CALL:
         return []
+    if question["kind"] == WAIT:
+        return [WaitStarted(until=question["until"], name=question["event"], **ids)]
     if "question" not in question:
         return [ApprovalRequested(calls=question.get("calls", []), **ids)]
     more = {name: question[name] for name in (CLIENT_CALLS, "choices") if name in question}
     return [QuestionAsked(question=question["question"], **more, **ids)]
+
+
+def wait_of(question: Json) -> Json:
+    """The columns of a task that say what it waits for, if it asks no person."""
+    return {"due": question["until"], "awaited": question["event"] or None} if question["kind"] == WAIT else {}
 
 
 def stored_answer(question: Json, answer: Any, tools: Mapping[str, Tool]) -> Any:
@@ -169,6 +176,8 @@ def stored_answer(question: Json, answer: Any, tools: Mapping[str, Tool]) -> Any
     """
     if calls := question.get(CLIENT_CALLS):
         return {"results": read_results(answer, calls)}
+    if question["kind"] == WAIT:
+        raise InvalidAnswer("The task waits for no person. {what}", what=question["question"])
     if question["kind"] != "approval":
         reply = read_answer(answer)
         return reply.json() if question["kind"] == "question" else reply.text

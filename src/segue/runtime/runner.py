@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -65,6 +66,7 @@ from .run import (
     state_at,
     stopped,
     thread_config,
+    wait_of,
 )
 from .said import SaidSoFar
 from .spend import SpendControl
@@ -90,8 +92,9 @@ class Runner:
         modes: Mapping[str, ModeGraph],
         capacity: Capacity | None = None,
         memory: MemoryFolder | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self.memory = memory or MemoryFolder()
+        self.clock, self.memory = clock, memory or MemoryFolder()
         self.capacity = capacity or Capacity()
         self.hub = Hub()
         self.observers: list[Observer] = []
@@ -340,7 +343,7 @@ class Runner:
 
     async def _wait(self, run: Run, interrupt_id: str, question: Json) -> Json:
         asked = asking_events(run.row.task_id, interrupt_id, question)
-        await self.move(run.row, TaskStatus.WAITING, events=asked)
+        await self.move(run.row, TaskStatus.WAITING, events=asked, **wait_of(question))
         return {**stopped(run.row), "status": "waiting", "question": {**question, "interrupt_id": interrupt_id}}
 
     async def _imported(self, row: Task, error: Exception) -> SegueError | None:
@@ -414,6 +417,7 @@ class Runner:
             ledger=self._storage.ledger(row.thread_id, run.fence),
             executor=registry.executor_of(row.agent_id),
             notes=notes,
+            clock=self.clock,
             permissions=permissions,
             pausing=lambda: bool(run.reason),
             cancelled=lambda: run.cancelled,

@@ -14,6 +14,7 @@ from ..core.errors import (
     TaskUnfinished,
     ThreadBusy,
     TooManyTasks,
+    UnknownSchedule,
     UnknownTask,
 )
 from ..core.records import Task
@@ -24,7 +25,6 @@ from ..core.schedules import (
     ScheduledRun,
     ScheduleOptions,
     Step,
-    UnknownSchedule,
     following,
     step_of,
     timing,
@@ -63,6 +63,10 @@ class Schedules:
         """Run what is due in this process from now on, as `segue serve` and `segue worker` do, until the app closes."""
         self._due.watch()
 
+    def leave_to_others(self) -> None:
+        """Run nothing here unless `watch` says so: this process ends soon."""
+        self._due.begins_itself = False
+
     async def run_due(self) -> None:
         """Run everything that is due now, once: schedules, and tasks that wait until now."""
         await self._due.take()
@@ -91,7 +95,7 @@ class Schedules:
             **timing(cast(ScheduleOptions, times), self._due.clock()),
         )
         await self._table.put(made)
-        self._due.watch()
+        self._due.wake()
         return await self.get(made.schedule_id)
 
     async def get(self, schedule_id: str) -> Schedule:
@@ -133,7 +137,7 @@ class Schedules:
 
     async def _change(self, schedule_id: str, **changes: Any) -> Schedule:
         await self._table.change(replace(await self.get(schedule_id), **changes))
-        self._due.watch()
+        self._due.wake()
         return await self.get(schedule_id)
 
     async def delete(self, schedule_id: str) -> None:

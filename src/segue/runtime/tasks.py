@@ -12,16 +12,18 @@ from typing import Any
 from ..checkpoints.storage import Storage
 from ..core.errors import KeyUsed, StorageError, TaskError
 from ..core.events import ASKING, Event
-from ..core.question import ANSWER_FORMS, API_CALL, CLIENT_CALLS
+from ..core.question import ANSWER_FORMS, API_CALL, CLIENT_CALLS, WAIT
 from ..core.records import Json, KnownRequest, OnUpgrade, RequestKey, StatusTally, Task, TaskTrace, WaitingTask
 from ..core.reply_options import ReplyOptions
 from ..core.result import Result
+from ..core.sent_events import check_event
 from ..core.spend import limit_of
 from ..core.task_status import TaskStatus
 from ..core.usage import add_usages
 from ..core.usage_report import Period, UsageReport
 from ..core.workers import Worker
 from .control import Started, known_request
+from .due import Due
 from .lease_holder import is_alive
 from .projection import Projection
 from .relay import Observer
@@ -52,8 +54,9 @@ class Tasks:
     The verbs of `App` that are named alike give JSON. Calling it lists them as JSON, too: `await app.tasks(limit=5)`.
     """
 
-    def __init__(self, storage: Storage, runner: Runner, starter: Starter) -> None:
+    def __init__(self, storage: Storage, runner: Runner, starter: Starter, due: Due) -> None:
         self._storage = storage
+        self._due = due
         self.webhooks = storage.webhooks
         self._runner = runner
         self._starter = starter
@@ -167,7 +170,7 @@ class Tasks:
     async def waiting(self, prefix: str = "") -> Sequence[WaitingTask]:
         """Every task that waits for a person, the longest waiting first; `problem` reports a damaged state.
 
-        Not those that wait for a client to carry out their calls, or for the API of a conversation.
+        Not those that wait for a client to carry out their calls, for the API of a conversation, a moment or an event.
         """
         rows, tasks = await self._runner.tasks.waiting(prefix), self._runner.tasks
         found = [await self._waiting(row) for row in rows if not await unfinished_conversation(tasks, row.thread_id)]
@@ -178,7 +181,7 @@ class Tasks:
             asked = await self.question(row.task_id)
         except (StorageError, TaskError) as error:  # damaged, or answered in this moment
             asked = {"kind": "", "problem": str(error)}
-        if asked["kind"] == API_CALL or CLIENT_CALLS in asked:
+        if asked["kind"] in (API_CALL, WAIT) or CLIENT_CALLS in asked:
             return None
         return WaitingTask(
             task_id=row.task_id,
@@ -266,6 +269,18 @@ class Tasks:
         return before
 
     # Events.
+
+    async def send_event(self, task_id: str, name: str, data: Any = None, key: RequestKey | None = None) -> None:
+        """Send an event to a task: one that waits for it continues, else it is kept. With `key` it is sent once.
+
+        Raises:
+            UnknownTask.
+            InvalidAnswer: the name or the data cannot be used.
+            TaskError: the task has ended.
+        """
+        check_event(name, data)
+        await self._storage.sent_events.send(task_id, name, data, key)
+        self._due.wake()
 
     async def events(self, task_id: str, after: int = 0, limit: int | None = None) -> Sequence[Event]:
         """A task's durable events, those after number `after`, at most `limit`."""

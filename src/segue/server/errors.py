@@ -18,7 +18,6 @@ from starlette.types import Scope
 
 from ..core import errors
 from ..core.records import Task
-from ..core.schedules import UnknownSchedule
 from ..core.task_status import ACTIVE
 from ..prompts.errors import invalid_request, problem_sentence, render_over_http
 from ..prompts.language import Language, accepted_language, language_named
@@ -125,7 +124,7 @@ def _chunks(content: Any) -> Iterator[bytes]:
 _STATUS: Sequence[tuple[type[errors.SegueError], int]] = (
     (errors.UnknownTask, 404),
     (errors.UnknownThread, 404),
-    (UnknownSchedule, 404),
+    (errors.UnknownSchedule, 404),
     (errors.InvalidMemory, 422),
     (errors.MemoryUnavailable, 503),
     (errors.UnknownSnapshot, 422),

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ...core.moments import written, zone_named
 from ...prompts.words import word
 from .. import options
 from ..exits import report_errors
@@ -129,6 +128,8 @@ async def _status(app: "App", schedule: "Schedule") -> str:
 
 
 def _next(schedule: "Schedule", settings: Settings) -> str:
+    from ...core.moments import written, zone_named
+
     if not schedule.is_active:
         return word("paused" if schedule.due else "ended", settings.ui_language)
     return written(schedule.due or 0.0, zone_named(schedule.timezone))

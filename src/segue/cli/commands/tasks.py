@@ -1,5 +1,6 @@
 """Commands on tasks: resume, answer, pause, cancel, rate, and the list of those that wait for a person."""
 
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -127,6 +128,30 @@ def cancel(
     typer.echo(settings.say("session_accepts_next", task_id=task.task_id, session=task.thread_id))
     if unknown := (task.result or {}).get("unknown_outcomes"):
         typer.echo(settings.say("check_calls", names=", ".join(printable(call["name"]) for call in unknown)))
+
+
+def event(
+    task_id: Annotated[str, options.TASK_ID],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the event that the task waits for.")],
+    data: Annotated[str, typer.Option("--data", metavar="JSON", help="What the task gets with it.")] = "null",
+    db: options.Database = DEFAULT_DATABASE,
+) -> None:
+    """Send an event to a task that waits for it, or will.
+
+    The task continues in a process that is there: segue serve, segue worker, or segue schedules --run.
+    """
+    settings = Settings(db)
+    try:
+        given = json.loads(data)
+    except ValueError:
+        raise typer.BadParameter("it is not valid JSON", param_hint="--data") from None
+
+    async def send(app: "App") -> str:
+        found = await app.tasks.find(task_id)
+        await app.tasks.send_event(found, name, given)
+        return found
+
+    typer.echo(settings.say("event_sent", event=printable(name), task_id=ask(settings, send)))
 
 
 def rate(

@@ -19,8 +19,10 @@ from rich.text import Text
 
 from ...core.approval import PermissionRule, flow_of
 from ...core.provenance import DOUBTS
+from ...core.question import WAIT
 from ...core.spend import SPEND
 from ...prompts.catalogue import sentence
+from ...prompts.words import word
 from ..views.consoles import discard_typed, print_prose, read_line
 from ..views.sanitize import json_line, visible
 from ..views.sources import flow_line, origin_line
@@ -41,7 +43,7 @@ def print_question(console: Console, question: Question, language: str) -> None:
     """Everything that waits, to be read and not to be answered here."""
     console.print()
     console.print(_heading(question, language), soft_wrap=True)
-    if question["kind"] in ("question", SPEND):
+    if question["kind"] in ("question", SPEND, WAIT):
         print_prose(console, Text(f"  {visible(question['question'])}"))
         for choice in question.get("choices", ()):
             print_prose(console, Text(f"  - {visible(choice)}"))
@@ -76,6 +78,8 @@ def call_panel(call: Call, language: str, place: str = "") -> Panel:
 
 def _heading(question: Question, language: str) -> Text:
     """How many calls wait; before it what was wrong with the last answer, if any."""
+    if question["kind"] == WAIT:
+        return Text(word("waits", language), style="bold yellow")
     n = len(question.get("calls", ()))
     name = ("asked_one" if n == 1 else "asked") if n else "asked_question"
     heading = Text(sentence(name, language, n=n), style="bold yellow")

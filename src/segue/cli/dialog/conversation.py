@@ -13,6 +13,7 @@ from rich.text import Text
 from ...core.errors import SegueError
 from ...core.events import Answer as AnswerEvent
 from ...core.events import Event, Fallback, Paused, StateChanged
+from ...core.question import WAIT
 from ...core.records import Json, Task, TaskTrace
 from ...core.task_status import TaskStatus
 from ...prompts.catalogue import sentence
@@ -314,7 +315,7 @@ class Conversation:
         if task.status == "waiting":
             view.rest()
             question = await self.app.question(task.task_id)
-            if can_ask() and not self.as_json and not interrupted:
+            if can_ask() and not self.as_json and not interrupted and question["kind"] != WAIT:
                 return Turn(WAITING, task, question)
         else:
             view.finish()

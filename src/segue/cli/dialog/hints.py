@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import TaskUnfinished, ThreadBusy
+from ...core.question import WAIT
 from ...core.spend import SPEND
 from ...core.task_status import ACTIVE
 from ..exits import sentence_of
 from ..lookup import agent_is_remembered
-from ..settings import MOST, Settings, continue_command, send_command, task_command
+from ..settings import MOST, Settings, continue_command, places, send_command, task_command
 from .verdicts import Call
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ def continue_hint(settings: Settings, task: "Task") -> tuple[str, str]:
 
 def answer_hints(settings: Settings, task_id: str, question: Mapping[str, Any]) -> list[str]:
     """How to answer the question that a task waits with."""
+    if question["kind"] == WAIT:
+        running = " ".join(["segue schedules --run", *places(settings)])
+        event = [task_command(settings, "event", task_id, question["event"])] if question["event"] else []
+        return [settings.say("continues_itself", command=running), *event]
     if question["kind"] == "approval":
         return _verdict_hints(settings, task_id, question["calls"])
     ending = _choice(settings.say("end_task"), task_command(settings, "answer", task_id, "--finish"))

@@ -37,6 +37,7 @@ from ...core.events import (
     ToolCall,
     ToolResult,
     Uttered,
+    WaitStarted,
 )
 from ...core.records import Call, Task, TaskTrace
 from ...core.task_status import ACTIVE
@@ -173,6 +174,11 @@ class _Drawing:
     @_line.register
     def _(self, what: QuestionAsked) -> Text:
         return self._named("question", what.question)
+
+    @_line.register
+    def _(self, what: WaitStarted) -> Text:
+        moment = when(what.until) if what.until is not None else ""
+        return self._named("waits", " · ".join(filter(None, [what.name, moment])))
 
     @_line.register
     def _(self, what: QuestionAnswered) -> Text:

@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 from fastapi import Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from ...core.errors import UnknownSchedule
 from ...core.records import Json
-from ...core.schedules import Schedule, UnknownSchedule
+from ...core.schedules import Schedule
 from ..errors import JsonResponse, not_found
 from ..request_body import LONGEST, LONGEST_MODEL, MODEL, NAME, RequestBody
 from ..service import Service

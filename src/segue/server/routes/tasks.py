@@ -151,6 +151,15 @@ class AnswerRequest(RequestBody):
         return self
 
 
+class EventRequest(RequestBody):
+    """An event, as `wait_for_event` and `segue.Wait` name it, with any JSON."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "paid", "data": {"amount": 50}}]})
+
+    name: str = Field(min_length=1, max_length=100)
+    data: Any = None
+
+
 class Rating(RequestBody):
     """A rating of the task's answer."""
 
@@ -208,6 +217,16 @@ async def answer(
     task = await service.own_task(tenant, task_id)
     row, _ = await service.resume(tenant, task, key, answer=_answer(body), interrupt_id=body.interrupt_id or "")
     return JsonResponse(task_view(row, tenant), 202)
+
+
+@control_router.post("/api/tasks/{task_id}/events", status_code=202, response_model=TaskView, responses=CONFLICT)
+async def send_event(
+    task_id: TaskId, body: EventRequest, service: ServiceDep, tenant: TenantDep, key: KeyDep
+) -> JsonResponse:
+    """Send an event to a task: one that waits for it continues with its data, else the event is kept until then."""
+    await service.own_task(tenant, task_id)
+    await service.app.tasks.send_event(task_id, body.name, body.data, key)
+    return JsonResponse(await _now(service, tenant, task_id), 202)
 
 
 @control_router.post("/api/tasks/{task_id}/rating", response_model=TaskView, responses=CONFLICT)

@@ -1,7 +1,7 @@
 // @ts-check
 /** What the task asked a person: how they answered, or the card that waits for them. */
 import { isUtterance } from "../state/participants.js";
-import { textOf } from "../texts/index.js";
+import { dateTime, t, textOf } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
 import { ApprovalCard } from "./approval-card.js";
 import { inline } from "./argument-list.js";
@@ -10,7 +10,7 @@ import { Icon } from "./icon.js";
 import { QuestionCard } from "./question-card.js";
 import { loadStyleSheets } from "./style-sheets.js";
 
-/** @import { AskedCall, Exchange, Turn, Verdict } from "../state/types.js" */
+/** @import { AskedCall, Exchange, Question, Turn, Verdict } from "../state/types.js" */
 
 await loadStyleSheets("ask");
 
@@ -19,9 +19,17 @@ export function Asked({ turn, shown, id }) {
   const { question, status, exchanges } = shown;
   const Card = question?.kind === "approval" ? ApprovalCard : QuestionCard;
   const isOpen = question?.interrupt_id === id && status === "waiting" && !isUtterance(shown);
+  if (isOpen && question.kind === "wait") return html`<${Waiting} question=${question} />`;
   if (isOpen) return html`<${Card} key=${id} turn=${turn} question=${question} />`;
   const exchange = exchanges.find((each) => each.question.interrupt_id === id);
   return exchange && html`<${Answered} exchange=${exchange} />`;
+}
+
+/** What ends the wait of a task by itself. @param {{ question: Question }} props */
+function Waiting({ question: { until, event } }) {
+  const moment = typeof until === "number" ? dateTime(until) : "";
+  const text = t(event ? (moment ? "wait.both" : "wait.event") : "wait.until", { event: event ?? "", moment });
+  return html`<p class="answered" role="status"><${Icon} name="timeline" />${text}</p>`;
 }
 
 /** @param {{ exchange: Exchange }} props */

@@ -81,6 +81,7 @@ const paste = (event) => void attach(event.clipboardData?.files ?? []);
 /** Why nothing can be written now. @param {Turn | undefined} turn */
 function whyClosed(turn) {
   if (turn?.question?.kind === "approval") return "composer.decide";
+  if (turn?.question?.kind === "wait") return "composer.waits";
   return turn?.mode === CONVERSATION && !turn.question ? "transcript.watched" : null;
 }
 

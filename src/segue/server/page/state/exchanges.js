@@ -44,5 +44,7 @@ export const EXCHANGES = {
   approval_given: (turn, { verdicts }) => withAnswer(turn, "approval", { verdicts }),
   question_asked: (turn, { question, choices, interrupt_id }) =>
     withQuestion(turn, { kind: "question", question, choices, interrupt_id }),
+  wait_started: (turn, { until, name, interrupt_id }) =>
+    withQuestion(turn, { kind: "wait", until, event: name, interrupt_id }),
   question_answered: (turn, { answer }) => withAnswer(turn, "question", { answer }),
 };

@@ -30,7 +30,7 @@
  * @typedef {{ index: number, name: string, arguments: Json, sources?: Record<string, Source[]>,
  *   doubted?: string[], reason?: string }} AskedCall
  * @typedef {{ kind: string, interrupt_id: string, question?: string, choices?: string[], calls?: AskedCall[],
- *   problem?: string }} Question
+ *   problem?: string, until?: number | null, event?: string }} Question
  * @typedef {{ index: number, verdict: "approve" | "edit" | "reject", arguments?: Json, original?: Json,
  *   reason?: string, always?: string, only?: Json, flow?: unknown }} Verdict
  * @typedef {{ note: string, asked: string, calls: number, thinking: number }} Entry

@@ -94,6 +94,12 @@ export function moment(seconds) {
   return date.toLocaleString(document.documentElement.lang, form);
 }
 
+/** @param {number} seconds Unix time */
+export function dateTime(seconds) {
+  const date = new Date(seconds * 1000);
+  return date.toLocaleString(document.documentElement.lang, { dateStyle: "medium", timeStyle: "short" });
+}
+
 /** @param {number} seconds */
 export function duration(seconds) {
   if (seconds < 1) return t("time.milliseconds", { n: Math.round(seconds * 1000) });

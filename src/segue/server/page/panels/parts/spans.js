@@ -1,6 +1,6 @@
 // @ts-check
 /** A task's events as the rows of a timeline. */
-import { reasonOf, t, textOf } from "../../texts/index.js";
+import { dateTime, reasonOf, t, textOf } from "../../texts/index.js";
 import { costText, inline } from "./text.js";
 
 /** @import { Frame } from "../../state/types.js" */
@@ -125,6 +125,11 @@ const ROWS = {
     about: verdicts.map((/** @type {Frame} */ each) => textOf(`verdict.${each.verdict}`, each.verdict)).join(", "),
   }),
   question_asked: ({ question }) => ({ kind: "question", label: t("question.title"), about: question }),
+  wait_started: ({ name, until }) => ({
+    kind: "pause",
+    label: t("wait.title"),
+    about: [name, typeof until === "number" ? dateTime(until) : ""].filter(Boolean).join(" · "),
+  }),
   question_answered: ({ answer }) => ({ kind: "check", label: t("turn.you"), about: answer }),
   steered: ({ message }) => ({ kind: "send", label: t("turn.steered"), about: message }),
   paused: ({ reason }) => ({ kind: "pause", label: t("status.paused"), about: reasonOf(reason) }),

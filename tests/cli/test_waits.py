@@ -1,0 +1,47 @@
+"""A task that waits for an event, in the terminal."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from segue.cli import app
+from tests.loopback import Call, LoopbackServer, Text, ToolCalls
+
+SHOP = '''
+import segue
+
+
+@segue.tool
+def sell(amount: int) -> str:
+    """Sell something, and wait until it is paid."""
+    raise segue.Wait("paid")
+'''
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, [*arguments])
+
+
+def test_a_wait_is_shown_and_ended_by_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "waiting_shop.py").write_text(SHOP, encoding="utf-8")
+    with LoopbackServer([ToolCalls((Call("c1", "sell", '{"amount": 5}'),)), Text("Thanks.")]) as endpoint:
+        fields = (
+            f'model = "openai:m"\nbase_url = "{endpoint.base_url}"\napi_key = "k"\nmode = "react"\nprotocol = "native"'
+        )
+        agent = f'[[agent]]\nagent_id = "shop"\ntools = ["waiting_shop:sell"]\n{fields}\n'
+        (tmp_path / "agents.toml").write_text(agent, encoding="utf-8")
+        asked = run("chat", "sell it", "--agents", "agents.toml")
+        assert asked.exit_code == 3 and "Waits for the event paid." in asked.output
+        assert "segue event" in asked.output and "segue schedules --run" in asked.output
+        assert run("waiting").stdout.startswith("No task")
+        (task,) = json.loads(run("tasks", "--json").stdout)
+        assert "waits: paid" in run("trace", task["task_id"]).stdout
+        assert run("event", task["task_id"][:8], "paid", "--data", "{").exit_code == 2
+        assert run("resume", task["task_id"]).exit_code == 3
+        sent = run("event", task["task_id"][:8], "paid", "--data", '{"amount": 5}')
+        assert sent.stdout == f"The event paid was sent to task {task['task_id']}.\n"
+        assert json.loads(run("tasks", "--json").stdout)[0]["status"] == "waiting", "no process is there"

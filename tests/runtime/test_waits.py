@@ -1,0 +1,219 @@
+"""Tasks that wait for days in no process: until a moment, or for an event, whichever process is there then."""
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+
+import segue
+from segue.app import App
+from segue.core.agents import Agent
+from segue.core.errors import InvalidAnswer, TaskError, UnknownTask
+from tests.fakes import ScriptedChatModel, answer, call_tool, choose
+
+DAY = 86_400.0
+BEGIN = datetime(2027, 1, 1, 12, tzinfo=UTC).timestamp()
+invoices: list[int] = []
+
+
+class Clock:
+    """The time that waits go by."""
+
+    def __init__(self) -> None:
+        self.now = BEGIN
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    invoices.clear()
+    return Clock()
+
+
+@segue.tool
+def send_invoice(amount: int) -> str:
+    """Send an invoice, and wait until it is paid, for three days."""
+    invoices.append(amount)
+    raise segue.Wait("paid", until=timedelta(days=3))
+
+
+@segue.tool(read_only=True)
+def look(place: str) -> str:
+    """Look once something happens at a place."""
+    invoices.append(len(place))
+    raise segue.Wait(place)
+
+
+def open_app(path: Path, clock: Clock, *script: Any, **fields: Any) -> Any:
+    model = ScriptedChatModel([*script])
+    tools = (send_invoice, look, "wait")
+    agent = Agent(**{"agent_id": "a", "model": model, "tools": tools, "mode": "react", **fields})
+    return segue.open(path, agents=[agent], clock=clock)
+
+
+async def ended(app: App, task_id: str) -> Any:
+    """The result of a task, once it is done."""
+    for _ in range(500):
+        task = await app.tasks.get(task_id)
+        if task.status in ("done", "error"):
+            return task.result or task.error
+        await asyncio.sleep(0.01)
+    raise AssertionError(task.status)
+
+
+def results(trace: Any) -> list[Any]:
+    return [event["data"]["result"] for event in trace["events"] if event["type"] == "tool_result"]
+
+
+async def test_a_wait_of_three_days_outlives_its_process_and_sends_no_second_invoice(
+    database: Path, clock: Clock
+) -> None:
+    async with open_app(database, clock, call_tool(("send_invoice", {"amount": 50}))) as first:
+        asked = await first.ask("Sell it.", session_id="s", agent="a")
+        assert (asked["status"], asked["question"]["kind"]) == ("waiting", "wait")
+        assert asked["question"]["question"] == "Waits for the event paid, until 2027-01-04 12:00 UTC at the latest."
+        assert await first.waiting() == [], "no person is asked"
+        (began,) = [e for e in await first.events(asked["task_id"]) if e["type"] == "wait_started"]
+        assert (began["data"]["name"], began["data"]["until"]) == ("paid", BEGIN + 3 * DAY)
+        assert [call["state"] for call in (await first.trace(asked["task_id"]))["calls"]] == ["done"]
+    clock.now += 2 * DAY
+    async with open_app(database, clock) as second:
+        await second.schedules.run_due()
+        assert (await second.task(asked["task_id"]))["status"] == "waiting"
+        with pytest.raises(TaskError, match="waits for a moment or an event"):
+            await second.resume(asked["task_id"])
+        with pytest.raises(InvalidAnswer, match="waits for no person"):
+            await second.answer(asked["task_id"], "paid")
+    clock.now += DAY + 1
+    async with open_app(database, clock, answer("Nobody paid.")) as third:
+        await third.schedules.run_due()
+        assert (await ended(third, asked["task_id"]))["answer"] == "Nobody paid."
+        (result,) = results(await third.trace(asked["task_id"]))
+        assert result == {"success": {"until": "2027-01-04T12:00:00+00:00"}} and invoices == [50]
+
+
+async def test_an_event_ends_a_wait_and_its_data_is_the_result(database: Path, clock: Clock) -> None:
+    async with open_app(database, clock, call_tool(("send_invoice", {"amount": 50})), answer("Thanks.")) as app:
+        asked = await app.ask("Sell it.", agent="a")
+        await app.send_event(asked["task_id"], "delivered", 1)
+        await app.schedules.run_due()
+        assert (await app.task(asked["task_id"]))["status"] == "waiting"
+        await app.send_event(asked["task_id"], "paid", {"amount": 50, "who": "安"})
+        assert (await ended(app, asked["task_id"]))["answer"] == "Thanks."
+        (result,) = results(await app.trace(asked["task_id"]))
+        assert result == {"success": {"event": "paid", "data": {"amount": 50, "who": "安"}}} and invoices == [50]
+        with pytest.raises(TaskError, match="it takes no event"):
+            await app.send_event(asked["task_id"], "paid")
+        with pytest.raises(UnknownTask):
+            await app.send_event("nobody", "paid")
+        for name, data in (("not a name", None), ("paid", {1, 2}), ("paid", "x" * 300_000)):
+            with pytest.raises(InvalidAnswer):
+                await app.send_event(asked["task_id"], name, data)
+
+
+async def test_an_event_that_comes_before_the_wait_is_kept(database: Path, clock: Clock) -> None:
+    script = [call_tool(("wait_for_event", {"name": "first"})), call_tool(("wait_for_event", {"name": "early"}))]
+    async with open_app(database, clock, *script, answer("Both came.")) as app:
+        asked = await app.ask("m", agent="a")
+        for number in (1, 2):
+            await app.send_event(asked["task_id"], "early", number)
+        await app.send_event(asked["task_id"], "first")
+        assert (await ended(app, asked["task_id"]))["answer"] == "Both came."
+        data = [result["success"]["data"] for result in results(await app.trace(asked["task_id"]))]
+        assert data == [None, 1], "the first of the two"
+
+
+async def test_the_model_waits_until_a_moment(database: Path, clock: Clock) -> None:
+    script = [call_tool(("wait_until", {"time": "soon"})), call_tool(("wait_until", {"time": "2027-02-01T09:00Z"}))]
+    async with open_app(database, clock, *script, answer("It is February.")) as app:
+        asked = await app.ask("m", agent="a")
+        assert asked["question"]["until"] == datetime(2027, 2, 1, 9, tzinfo=UTC).timestamp()
+        (refused,) = results(await app.trace(asked["task_id"]))
+        assert "'soon' is no moment" in refused["error"]
+        clock.now += 40 * DAY
+        await app.schedules.run_due()
+        assert (await ended(app, asked["task_id"]))["answer"] == "It is February."
+
+
+async def test_calls_that_wait_beside_each_other_wait_for_each(database: Path, clock: Clock) -> None:
+    both = call_tool(("look", {"place": "north"}), ("look", {"place": "south"}))
+    async with open_app(database, clock, both, answer("Seen.")) as app:
+        asked = await app.ask("m", agent="a")
+        await app.send_event(asked["task_id"], "south", 2)
+        await app.send_event(asked["task_id"], "north", 1)
+        assert (await ended(app, asked["task_id"]))["answer"] == "Seen."
+        data = [result["success"]["data"] for result in results(await app.trace(asked["task_id"]))]
+        assert data == [1, 2] and invoices == [5, 5], "each ran once"
+
+
+async def test_of_many_processes_one_continues_a_task(database: Path, clock: Clock) -> None:
+    async with open_app(database, clock, call_tool(("wait_for_event", {"name": "go"}))) as app:
+        asked = await app.ask("m", agent="a")
+    async with open_app(database, clock, answer("1")) as one, open_app(database, clock, answer("1")) as two:
+        await one.send_event(asked["task_id"], "go")
+        await asyncio.gather(*(app.schedules.run_due() for app in (one, two) for _ in range(4)))
+        await ended(one, asked["task_id"])
+        changes = [e["data"] for e in await one.events(asked["task_id"]) if e["type"] == "resumed"]
+        assert len(changes) == 1
+
+
+async def test_a_cancelled_wait_is_over(database: Path, clock: Clock) -> None:
+    async with open_app(database, clock, call_tool(("send_invoice", {"amount": 5})), answer("hello")) as app:
+        asked = await app.ask("m", session_id="s", agent="a")
+        await app.cancel(asked["task_id"])
+        cancelled = await app.task(asked["task_id"])
+        assert (cancelled["status"], cancelled["result"]["unknown_outcomes"]) == ("cancelled", [])
+        clock.now += 9 * DAY
+        await app.schedules.run_due()
+        assert (await app.ask("again", session_id="s", agent="a"))["answer"] == "hello"
+
+
+async def test_a_fork_and_an_import_of_a_waiting_task_wait_once_they_are_resumed(database: Path, clock: Clock) -> None:
+    script = [call_tool(("send_invoice", {"amount": 5}))]
+    async with open_app(database, clock, *script, answer("1"), answer("2")) as app:
+        await app.ask("m", session_id="s", agent="a")
+        snapshot = (await app.snapshots("s"))[0]["checkpoint_id"]
+        fork = await app.fork("s", snapshot, session_id="fork")
+        copy = await app.import_(await app.export("s"), session_id="copy")
+        for task in (fork, copy):
+            assert task["status"] == "paused", task["status"]
+            assert (await app.resume(task["task_id"]))["question"]["event"] == "paid"
+            await app.send_event(task["task_id"], "paid")
+            await ended(app, task["task_id"])
+        assert invoices == [5]
+
+
+@pytest.mark.parametrize("mode", ["plan", "controller"])
+async def test_steps_of_a_plan_and_branches_of_a_flow_wait(database: Path, clock: Clock, mode: str) -> None:
+    step = {"step_id": "1", "description": "d", "action": "send_invoice", "params": {"amount": 5}}
+    plan = json.dumps({"goal": "g", "steps": [step]})
+    script = (
+        [plan, "Paid."]
+        if mode == "plan"
+        else [choose("send_invoice", amount=5), choose("final_answer", answer="Paid.")]
+    )
+    message = "1. send it\n2. tell about it" if mode == "controller" else "m"
+    async with open_app(database, clock, *script, mode=mode) as app:
+        asked = await app.ask(message, agent="a")
+        assert asked["question"]["event"] == "paid"
+        await app.send_event(asked["task_id"], "paid", 5)
+        assert (await ended(app, asked["task_id"]))["answer"] == "Paid."
+        assert invoices == [5]
+        (result,) = results(await app.trace(asked["task_id"]))
+        assert result == {"success": {"event": "paid", "data": 5}}
+
+
+async def test_the_history_has_the_result_of_a_native_call_that_waited(database: Path, clock: Clock) -> None:
+    script = [AIMessage("", tool_calls=[{"name": "send_invoice", "args": {"amount": 5}, "id": "c1"}]), "ok"]
+    async with open_app(database, clock, *script, protocol="native") as app:
+        asked = await app.ask("m", agent="a")
+        await app.send_event(asked["task_id"], "paid", 1)
+        await ended(app, asked["task_id"])
+        (said,) = [each for each in await app.history(asked["session_id"]) if each["role"] == "tool"]
+        assert json.loads(said["content"]) == {"event": "paid", "data": 1}
