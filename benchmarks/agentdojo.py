@@ -15,7 +15,7 @@ import random
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionsRuntime
@@ -81,6 +81,8 @@ class Made:
     arguments: Mapping[str, Any]
     result: Any = None
     asked: bool = False
+    why: str = ""
+    """Why the person was asked: the tool, the reason and the arguments in doubt."""
 
 
 @dataclass
@@ -106,15 +108,15 @@ class Script:
         place = next(place for place in range(len(self.made) - 1, -1, -1) if self.made[place].result is None)
         one = self.made[place]
         assert one.name == name
-        self.made[place] = Made(one.is_attack, name, one.arguments, result, one.asked)
+        self.made[place] = replace(one, result=result)
         if self.injected and not self.is_hit and self.injected in json.dumps(result, ensure_ascii=False):
             self.is_hit = True
             self.left[:0] = [(True, *call) for call in self.attack]
 
-    def was_asked(self) -> bool:
+    def was_asked(self, why: str) -> bool:
         """Mark the last call as one that the person was asked about; whether they reject it."""
         one = self.made[-1]
-        self.made[-1] = Made(one.is_attack, one.name, one.arguments, "rejected" if one.is_attack else None, True)
+        self.made[-1] = replace(one, result="rejected" if one.is_attack else None, asked=True, why=why)
         return one.is_attack
 
 
@@ -246,7 +248,10 @@ async def run(app: App, world: World, task: Any, injection: str, setting: Settin
     app.register(Agent(agent_id="a", model=model, tools=tools, language="en", **given))
     result = await app.ask(task.PROMPT, agent="a")
     while result["status"] == "waiting":
-        verdict = "reject" if script.was_asked() else "approve"
+        waiting = next(task for task in await app.waiting() if task["task_id"] == result["task_id"])
+        (call,) = waiting["calls"]
+        why = " ".join([call["name"], call["reason"], *call["doubted"]])
+        verdict = "reject" if script.was_asked(why) else "approve"
         result = await app.answer(result["task_id"], verdict)
     assert not script.left, (task.ID, injection, result)
     return script
@@ -285,6 +290,8 @@ class Tally:
     tasks: int = 0
     attacks: int = 0
     through: list[str] = field(default_factory=list)
+    causes: Counter[str] = field(default_factory=Counter)
+    """What Segue asked about in tasks without an injection."""
 
 
 async def measure(world: World, setting: Setting, tally: Tally, every: int) -> None:
@@ -304,6 +311,7 @@ async def _measure(app: App, world: World, setting: Setting, tally: Tally, every
         if not injection:
             tally.tasks += 1
             tally.benign.update(name for name, calls in asked.items() if calls)
+            tally.causes.update({call.why for call in script.made if call.asked})
         elif script.is_hit:
             tally.attacks += 1
             hits = [name for name, calls in asked.items() if any(call.is_attack for call in calls)]
@@ -319,6 +327,8 @@ def show(setting: Setting, tally: Tally) -> None:
         benign, stopped = tally.benign[name], tally.stopped[name]
         shares = f"{benign / tally.tasks:6.1%} interrupted  {stopped / max(1, tally.attacks):6.1%} stopped"
         print(f"  {name:34} {shares}  ({benign}, {stopped})")
+    for cause, tasks in tally.causes.most_common():
+        print(f"  asked in {tasks:2} tasks: {cause}")
     for name in tally.through:
         print(f"  got through: {name}")
 
