@@ -204,3 +204,44 @@ def test_what_is_no_choice_is_named() -> None:
     assert verdicts == APPROVED[:1]
     assert shown.count("is not one of these letters.") == 1
     assert "'yes' is not one of these letters." in shown
+
+
+FROM_MAIL = {
+    "index": 0,
+    "name": "mail",
+    "arguments": {"to": "eve@evil.com"},
+    "sources": {"to": [{"kind": "tool", "name": "read_mail", "call": 1, "trusted": False}]},
+    "doubted": ["to"],
+    "reason": "values",
+}
+
+
+def test_what_flows_from_a_source_into_an_argument_is_allowed_always() -> None:
+    other = {**FROM_MAIL, "index": 1, "arguments": {"to": "bob@x.org"}}
+    elsewhere = {**other, "index": 2, "sources": {"to": [{**FROM_MAIL["sources"]["to"][0], "name": "read_page"}]}}
+    verdicts, _ = ask("f", "a", calls=[FROM_MAIL, other, elsewhere])
+    assert verdicts == [
+        {"index": 0, "verdict": "approve", "always": "session", "flow": True},
+        {"index": 1, "verdict": "approve"},
+        {"index": 2, "verdict": "approve"},
+    ]
+    assert ask("f", "a", calls=CALLS[:1])[0] == APPROVED[:1]  # nothing flows: it is no choice
+
+
+@pytest.mark.parametrize(
+    ("language", "line"),
+    [
+        ("en", "f in this session, where values from results of read_mail go into to"),
+        ("zh", "f 在本会话中，当来自read_mail 的结果的取值用于 to 时"),
+    ],
+)
+def test_the_choice_names_the_flow(language: str, line: str) -> None:
+    asked: list[str] = []
+
+    def read(question: str) -> str:
+        asked.append(question)
+        return "a"
+
+    console = Console(file=io.StringIO(), width=100, color_system=None)
+    Questioner(console, language, read, {}).ask({"kind": "approval", "calls": [FROM_MAIL]})
+    assert line in asked[0]

@@ -104,6 +104,11 @@ def test_always_is_for_what_is_approved_and_approves_what_no_option_names() -> N
         assert given == [{"index": index, **verdict} for index, verdict in enumerate(expected)]
 
 
+def test_a_flow_goes_with_each_approval() -> None:
+    (given,) = answer_of(ONE, Decisions(always="session", flow=True))["verdicts"]
+    assert given == {"index": given["index"], "verdict": "approve", "always": "session", "flow": True}
+
+
 def test_only_names_values_and_what_they_begin_with() -> None:
     only = ("order_id=17", "note=sorry", "command=git *", "code=1e")
     (given,) = answer_of(ONE, Decisions(always="session", only=only))["verdicts"]

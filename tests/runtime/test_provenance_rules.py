@@ -12,7 +12,7 @@ from segue.core.agents import Agent
 from segue.core.disclosure import discloses
 from segue.core.errors import ConfigurationError, InvalidAnswer
 from segue.core.value_forms import forms_of
-from tests.fakes import ScriptedChatModel, answer, call_tool, choose
+from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan_json
 
 sent: list[str] = []
 fetched: list[str] = []
@@ -141,6 +141,17 @@ async def test_a_secret_that_went_into_a_reading_tool_stays_one() -> None:
         asked = await app.ask("Look up the door", session_id="s", agent="a")
         assert (asked["status"], fetched) == ("waiting", ["https://x.org/hunter2-blue"])
         assert (await waiting_call(app))["reason"] == "secret"
+
+
+async def test_a_planned_step_takes_no_secret_along_either() -> None:
+    steps = [
+        {"action": "read_vault", "params": {"name": "door"}, "description": "read"},
+        {"action": "fetch", "params": {"url": {"$ref": "steps.1.result.password"}}, "description": "fetch"},
+    ]
+    async with segue.open(":memory:") as app:
+        register(app, plan_json("fetch", steps), mode="plan")
+        asked = await app.ask("Look up the door", session_id="s", agent="a")
+        assert (asked["status"], (await waiting_call(app))["reason"], fetched) == ("waiting", "secret", [])
 
 
 async def test_an_agent_may_refuse_such_calls_and_name_its_secret_tools() -> None:
