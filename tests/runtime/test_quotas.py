@@ -65,14 +65,25 @@ async def test_a_full_queue_refuses_its_user_and_its_tenant_and_nobody_else() ->
     capacity = Capacity(1, 100, Quotas(queued_per_user=2, queued_per_tenant=3))
     slots = [capacity.reserve(A) for _ in range(3)]
     with pytest.raises(TooManyTasks, match="of this user wait: 2 is the limit"):
-        capacity.check(A)
-    capacity.check(Owner("a", "a:v"))
-    slots.append(capacity.reserve(Owner("a", "a:v")))
-    with pytest.raises(TooManyTasks, match="of this tenant wait: 3 is the limit"):
-        capacity.check(Owner("a", "a:w"))
-    capacity.check(B)
+        async with capacity.admitted(A):
+            pass
+    async with capacity.admitted(Owner("a", "a:v")):
+        with pytest.raises(TooManyTasks, match="of this tenant wait: 3 is the limit"):
+            async with capacity.admitted(Owner("a", "a:w")):
+                pass
+        slots.append(capacity.reserve(Owner("a", "a:v")))
+    async with capacity.admitted(B), capacity.admitted(None):
+        pass
     for slot in slots:
         capacity.release(slot)
+
+
+async def test_messages_that_come_at_once_are_counted_as_they_start() -> None:
+    async with segue.open(":memory:", max_running=1, quotas=Quotas(queued_per_tenant=1)) as app:
+        late = [app.start("hello", session_id=f"a:{n}", model="offline", mode="direct") for n in range(6)]
+        started = await asyncio.gather(*late, return_exceptions=True)
+        refused = [each for each in started if isinstance(each, TooManyTasks)]
+        assert len(refused) >= 3 and len(await app.tasks()) == 6 - len(refused)
 
 
 async def test_messages_over_the_quota_are_refused_and_others_run_in_turns() -> None:

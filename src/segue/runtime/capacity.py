@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 
 from ..core.errors import TooManyTasks
@@ -40,16 +41,33 @@ class Capacity:
         self._running: dict[Slot, Owner] = {}
         self._queues: dict[str, deque[tuple[Slot, Owner]]] = {}
         """By tenant, in the order of their turns."""
+        self._starting: list[tuple[Owner, bool]] = []
+        """Those that are about to reserve a slot, and whether they will have to wait for it."""
 
-    def check(self, owner: Owner = NOBODY) -> None:
-        """Refuse a new task where it would have to wait and the queue is full.
+    @asynccontextmanager
+    async def admitted(self, owner: Owner | None) -> AsyncIterator[None]:
+        """Count a task as it starts; refuse it where it would have to wait and the queue is full. None runs elsewhere.
 
         Raises:
             TooManyTasks, OverQuota.
         """
-        if _inside.get() or self.has_room(owner):
+        if owner is None or _inside.get():
+            yield
             return
-        waiting = [other for _, other in self._waiting()]
+        begin = [other for other, waits in self._starting if not waits]
+        room = len(self._running) + len(begin) < self._most_running and self.is_within_quotas(owner, begin)
+        if not room:
+            self._check_queue(owner)
+        entry = (owner, not room)
+        self._starting.append(entry)
+        try:
+            yield
+        finally:
+            if entry in self._starting:
+                self._starting.remove(entry)
+
+    def _check_queue(self, owner: Owner) -> None:
+        waiting = [*(other for _, other in self._waiting()), *(other for other, waits in self._starting if waits)]
         if len(waiting) >= self._most_queued:
             raise TooManyTasks(self._most_running, self._most_queued)
         of_tenant = [other for other in waiting if other.tenant == owner.tenant]
@@ -72,6 +90,8 @@ class Capacity:
     def reserve(self, owner: Owner = NOBODY) -> Slot:
         """A slot, now or later; `release` it once it was given."""
         slot: Slot = asyncio.get_running_loop().create_future()
+        if started := next((entry for entry in self._starting if entry[0] == owner), None):
+            self._starting.remove(started)
         if _inside.get() or self.has_room(owner):
             self._give(slot, owner)
         else:

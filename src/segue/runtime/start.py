@@ -251,10 +251,9 @@ class Starter:
             return steered
         version = self._registry.version(agent)
         leaves = not unlisted and await self._dispatch.to_worker(agent.agent_id, mode, version)
-        if not leaves:
-            self._runner.capacity.check(Owner.of(thread_id, request.user_id))
+        admitted = self._runner.capacity.admitted(None if leaves else Owner.of(thread_id, request.user_id))
         leasing = self._runner.leased(thread_id, request.wait, self._promised if self._dispatch.to_workers else None)
-        async with leasing as begin, self._files.kept(files) as attachments:
+        async with admitted, leasing as begin, self._files.kept(files) as attachments:
             await self._make_room(thread_id)
             new = NewTask(
                 task_id=self._ids.task(),
