@@ -18,6 +18,7 @@ import segue
 from segue.core.agents import Agent
 from segue.core.errors import SegueError
 from tests.cli.process import SERVER, run_elsewhere
+from tests.fakes import ScriptedChatModel, answer, call_tool
 
 if TYPE_CHECKING:
     from tests.postgres import Cluster
@@ -103,3 +104,30 @@ def test_of_processes_that_are_killed_each_run_is_started_once(address: str) -> 
     assert len(runs) >= RUNS and set(runs.values()) == {1}
     moments = sorted(datetime.strptime(name[-15:], "%Y%m%dT%H%M%S") for name in runs)
     assert {later - before for before, later in pairwise(moments)} == {timedelta(minutes=1)}, "a run is missing"
+
+
+@pytest.mark.postgres
+async def test_a_worker_takes_a_scheduled_message_and_a_task_whose_event_came(postgres: "Cluster") -> None:
+    @segue.tool
+    def sell() -> str:
+        """Sell, and wait until it is paid."""
+        raise segue.Wait("paid")
+
+    began = time.time()
+    now = [began]
+    with postgres.database() as url:
+        model = ScriptedChatModel([call_tool(("sell", {})), answer("Thanks.")])
+        shop = Agent(agent_id="shop", model=model, tools=(sell,), mode="react")
+        async with segue.open(url, agents=[shop], clock=lambda: now[0]) as app:
+            working = asyncio.create_task((worker := app.worker(2)).run(1.0))
+            made = await app.start("Sell it.", at=began + 60, agent="shop", session_id="s")
+            now[0] += 61
+            while (task := await app.tasks.newest("s")) is None or task.status != "waiting":  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.05)
+            await app.send_event(task.task_id, "paid", 5)
+            while (ended := await app.tasks.get(task.task_id)).status != "done":  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            assert (ended.result or {})["answer"] == "Thanks."
+            assert (await app.schedules.get(made["schedule_id"])).last_task == task.task_id
+            worker.stop()
+            await working
