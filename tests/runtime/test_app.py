@@ -208,6 +208,7 @@ async def test_deltas_come_before_what_was_stored_after_them(database: Path, mon
                 yield page
 
         monkeypatch.setattr(EventLog, "pages", late)
+        monkeypatch.setattr(run.Run, "published_after", lambda *_: None)
         events = [event async for event in app.follow(row["task_id"])]
     assert "thinking" in types(events)
     assert types(events)[-2:] == ["state_changed", "paused"]
@@ -343,9 +344,15 @@ async def test_an_app_that_is_not_open_yet_says_how_to_open_it() -> None:
 
 
 async def test_an_app_that_runs_tasks_in_one_loop_refuses_another(app: App) -> None:
-    await app.ask("hello")
+    counter = Counter()
+    app.register(agent_of([call_tool(("add", {"number": 1})), answer("Done.")], tools=(counter.add,)))
+    counter.gate.clear()
+    row = await app.start("go", agent="a")
+    await counter.entered.wait()
     with pytest.raises(ConfigurationError, match="in another event loop"):
         await asyncio.to_thread(lambda: asyncio.run(app.ask("hello")))
+    counter.gate.set()
+    assert "task_complete" in types([event async for event in app.follow(row["task_id"])])
     assert (await app.ask("hello")).success
 
 

@@ -50,7 +50,6 @@ _USAGE = (
     InvalidAnswer,
     InvalidMessage,
     NothingStored,
-    UnknownSchedule,
     UnknownSnapshot,
     UnknownTask,
     UnknownThread,

@@ -5,15 +5,16 @@ import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from .errors import InvalidMessage
-from .row_validators import LAST
 
 Moment = datetime | str | float
 """A datetime, Unix seconds, or a text: `18:00`, `2026-12-01 18:00`, or ISO 8601; by itself it has no zone."""
 
+LAST: Final = 2.5e11
+"""Unix seconds, in the year 9892: a later time cannot be shown."""
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 _LOCALTIME = Path("/etc/localtime")
 

@@ -10,13 +10,12 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic takes no other with Python 3.11
 
 from .events import TYPES
+from .moments import LAST
 
 Json = dict[str, Any]
 
 _typed_dict: Any = TypedDict  # with fields that are known at run time only
 
-LAST: Final = 2.5e11
-"""Unix seconds, in the year 9892: a later time cannot be shown."""
 IDS: Final = ("task_id", "trace_id", "step_id", "iteration", "timestamp")
 """What every stored event has beside its type."""
 STORED_AS_JSON: Final = "stored as JSON text"
