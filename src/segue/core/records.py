@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from .attachments import read_attachment
 from .errors import DamagedRow, DatabaseDamaged, StorageError
 from .events import TYPES, Event, from_dict, to_dict
+from .moments import LAST
 from .origin import MessageOrigin
 from .row_validators import (
     IDS,
