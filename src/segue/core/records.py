@@ -16,7 +16,6 @@ from .moments import LAST
 from .origin import MessageOrigin
 from .row_validators import (
     IDS,
-    LAST,
     STORED_AS_JSON,
     Row,
     columns_of,
