@@ -50,6 +50,7 @@ _USAGE = (
     InvalidAnswer,
     InvalidMessage,
     NothingStored,
+    UnknownSchedule,
     UnknownSnapshot,
     UnknownTask,
     UnknownThread,
