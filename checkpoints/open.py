@@ -1,5 +1,7 @@
 """The choice between SQLite and PostgreSQL, by the name of the database."""
 
+from collections.abc import Callable
+
 from segue.core.environment import foreign_scheme, is_server, need_extra
 from segue.core.errors import DatabaseUnavailable
 from segue.core.notifications import Receivers
@@ -7,10 +9,12 @@ from segue.core.notifications import Receivers
 from .storage import Storage
 
 
-async def open_storage(url: str, receivers: Receivers | None = None) -> Storage:
+async def open_storage(
+    url: str, receivers: Receivers | None = None, clock: Callable[[], float] | None = None
+) -> Storage:
     """Open the database that `url` names: a `postgresql://` URL, or a SQLite file's path, `file:` URI or `:memory:`.
 
-    `receivers` are told what becomes of tasks.
+    `receivers` are told what becomes of tasks, when it is due by `clock`.
 
     Raises:
         MissingExtra, DatabaseUnavailable, DatabaseTooNew: saying what to do.
@@ -19,7 +23,7 @@ async def open_storage(url: str, receivers: Receivers | None = None) -> Storage:
         need_extra("A PostgreSQL database", "postgres", "psycopg", "langgraph.checkpoint.postgres", "procrastinate")
         from .postgres.backend import open_postgres
 
-        return Storage(await open_postgres(url), receivers)
+        return Storage(await open_postgres(url), receivers, clock)
     if scheme := foreign_scheme(url):
         raise DatabaseUnavailable(
             "A database named {scheme}://… cannot be opened: name a SQLite file, or postgresql://USER@HOST/NAME.",
@@ -27,4 +31,4 @@ async def open_storage(url: str, receivers: Receivers | None = None) -> Storage:
         )
     from .sqlite.backend import open_sqlite
 
-    return Storage(await open_sqlite(url), receivers)
+    return Storage(await open_sqlite(url), receivers, clock)

@@ -43,10 +43,13 @@ class Beginning:
 class Storage:
     """An open database. `workers` is None where no process can leave its tasks to another.
 
-    A lease lives `lease_ttl` seconds without being renewed. `receivers` are told what becomes of tasks.
+    A lease lives `lease_ttl` seconds without being renewed. `receivers` are told what becomes of tasks, when it is
+    due by `clock`.
     """
 
-    def __init__(self, backend: Backend, receivers: Receivers | None = None) -> None:
+    def __init__(
+        self, backend: Backend, receivers: Receivers | None = None, clock: Callable[[], float] | None = None
+    ) -> None:
         self._backend = backend
         self.database = database = backend.database
         self.schema_version = backend.schema_version
@@ -59,7 +62,7 @@ class Storage:
         self.permissions = Permissions(database)
         self.preferences = Preferences(database)
         self.webhooks = Webhooks(database)
-        self.outbox = Outbox(database)
+        self.outbox = Outbox(database, clock)
         self.shares = Shares(database)
         self.schedules = Schedules(database)
         self.spend = Spend(database)

@@ -12,6 +12,7 @@ from pydantic_core import PydanticUndefined
 from segue.core.agents import Agent, Budget, McpServer, OAuth, Prices, RemoteAgent
 from segue.core.allow_rules import AllowRule
 from segue.core.audit import AuditSettings
+from segue.core.deadlines import ApprovalDeadlines
 from segue.core.notifications import Receiver
 from segue.core.quotas import Quotas
 from segue.core.spend import SpendLimits
@@ -86,6 +87,10 @@ def describe_allow_rule() -> str:
 
 def describe_remote_agent() -> str:
     return describe_fields(RemoteAgent)
+
+
+def describe_deadlines() -> str:
+    return describe_fields(ApprovalDeadlines)
 
 
 def describe_receiver() -> str:

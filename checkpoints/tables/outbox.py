@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from segue.core.errors import DatabaseDamaged
 from segue.core.notifications import Notification
-from segue.core.records import Json, from_row
+from segue.core.records import Json, Task, from_row
 
 from ..ports import ALL, Connection, Database, Row
 
@@ -19,8 +19,9 @@ State = Literal["pending", "dead"]
 
 ADD: Final = """
     INSERT INTO notifications (notification_id, thread_id, task_id, receiver, kind, body, created_at, due)
-    VALUES (:notification_id, :thread_id, :task_id, :receiver, :kind, :body, :now, :now)
+    VALUES (:notification_id, :thread_id, :task_id, :receiver, :kind, :body, :now, :due)
 """
+_ANSWERED = "DELETE FROM notifications WHERE task_id = ? AND kind IN ('reminder', 'escalation', 'expiry')"
 _DUE = """
     SELECT notification_id FROM notifications
     WHERE due <= :now AND receiver IN ({receivers}){others} ORDER BY due LIMIT :most
@@ -41,9 +42,12 @@ _OF = """
         AND (CAST(:state AS TEXT) IS NULL OR (due IS NULL) = (CAST(:state AS TEXT) = 'dead'))
 """
 _LIST = f"""
-    SELECT * FROM notifications WHERE {_OF} AND (CAST(:before AS TEXT) IS NULL OR (created_at, notification_id) < (
-        SELECT created_at, notification_id FROM notifications WHERE notification_id = :before
-    )) ORDER BY created_at DESC, notification_id DESC LIMIT :limit
+    SELECT * FROM notifications
+    WHERE {_OF} AND (due IS NULL OR due <= :now OR attempts > 0)
+        AND (CAST(:before AS TEXT) IS NULL OR (created_at, notification_id) < (
+            SELECT created_at, notification_id FROM notifications WHERE notification_id = :before
+        ))
+    ORDER BY created_at DESC, notification_id DESC LIMIT :limit
 """
 _REPLAY = "UPDATE notifications SET due = :now, attempts = 0 WHERE {which}"
 _ONE = "notification_id = :notification_id AND substr(thread_id, 1, length(:prefix)) = :prefix"
@@ -111,9 +115,12 @@ class Outbox:
     ) -> Found:
         """Return the undelivered notifications of threads whose names begin with `prefix`, the newest first.
 
+        Reminders and the like are among them once they are due.
+
         `before` is the id that the last page ended with.
         """
-        values = {"state": state, "prefix": prefix, "limit": ALL if limit < 0 else limit, "before": before}
+        page = {"limit": ALL if limit < 0 else limit, "before": before}
+        values: Mapping[str, Any] = {"state": state, "prefix": prefix, "now": self._clock(), **page}
         rows = await self._database.read(lambda connection: connection.fetched(_LIST, values))
         return [from_row(Notification, row) for row in rows]
 
@@ -128,20 +135,24 @@ class Outbox:
         return changed
 
 
-def add_notification(
-    connection: Connection, notification_id: str, thread_id: str, task_id: str, receiver: str, body: Json, now: float
-) -> None:
-    """Store what a receiver is to be told, in the transaction of what it reports."""
+def add_notification(connection: Connection, task: Task, receiver: str, body: Json, after: float = 0.0) -> None:
+    """Store what a receiver is to be told so many seconds after a task changed, in the transaction that changes it."""
     values = {
-        "notification_id": notification_id,
-        "thread_id": thread_id,
-        "task_id": task_id,
+        "notification_id": body["id"],
+        "thread_id": task.thread_id,
+        "task_id": task.task_id,
         "receiver": receiver,
         "kind": str(body["type"]).removeprefix("task."),
         "body": json.dumps(body),
-        "now": now,
+        "now": task.updated_at,
+        "due": task.updated_at + after,
     }
     connection.execute(ADD, values)
+
+
+def drop_reminders(connection: Connection, task_id: str) -> None:
+    """Delete what is due while a task waits for an approval, in the transaction in which it goes on."""
+    connection.execute(_ANSWERED, (task_id,))
 
 
 def _letters(place: int) -> str:

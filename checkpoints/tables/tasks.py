@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
+from segue.core.actor import SEGUE
 from segue.core.audit import Act
 from segue.core.errors import AmbiguousTask, TaskError, TaskPinned, UnknownTask
 from segue.core.events import Event, StateChanged
@@ -20,7 +21,7 @@ from ..ports import ALL, Connection, Database, Row, lease_clock, sql_list
 from .audit import record, record_moved
 from .event_log import insert_event, share_result
 from .leases import check_fence, release_lease
-from .outbox import add_notification
+from .outbox import add_notification, drop_reminders
 from .request_keys import add_key
 from .schedules import take_run
 from .search import index_task
@@ -55,6 +56,7 @@ _UPDATE = """
     WHERE task_id = :task_id
     RETURNING *
 """
+_EXPIRED = "UPDATE tasks SET error = :sentence WHERE task_id = :task_id RETURNING *"
 _NUMBERED = "SELECT task_id FROM tasks WHERE thread_id = ? ORDER BY position"
 _SINCE = """
     SELECT * FROM tasks WHERE thread_id = :thread_id AND (
@@ -255,26 +257,21 @@ class Tasks:
             stored = [insert_event(connection, old.thread_id, event) for event in (*moved, *announced)]
             if release:
                 release_lease(connection, old.thread_id, fence)
-            return self._recorded(connection, act, old, from_row(Task, row), announced), stored
+            return self._noted(connection, act, old, from_row(Task, row), announced), stored
 
         return await self._database.write(change)
 
-    def _recorded(
-        self, connection: Connection, act: Act | None, before: Task, task: Task, events: Sequence[Event]
-    ) -> Task:
-        """The task, once it is stored what the audit log and receivers are told of its change.
-
-        What a conversation's bot does is part of the conversation.
-        """
-        record_moved(connection, act, before, task)
-        told = self._receivers.told(before.status, task, events)
-        conversation = conversation_of(connection, task.thread_id) if told else None
-        if conversation and conversation.status in OPEN:
-            return task
-        for receiver, kind in told:
-            id_ = new_id()
-            body = body_of(id_, kind, task, events)
-            add_notification(connection, id_, task.thread_id, task.task_id, receiver, body, task.updated_at)
+    def _noted(self, connection: Connection, act: Act | None, old: Task, task: Task, events: Sequence[Event]) -> Task:
+        """The task, once the audit log and receivers have its change; what is a bot's is told with its conversation."""
+        record_moved(connection, act, old, task)
+        if old.status == TaskStatus.WAITING != task.status:
+            drop_reminders(connection, task.task_id)
+        told = self._receivers.told(old, task, events)
+        later = [*((*each, 0.0) for each in told), *self._receivers.told_later(task, events)]
+        conversation = conversation_of(connection, task.thread_id) if later else None
+        if conversation is None or conversation.status not in OPEN:
+            for receiver, kind, after in later:
+                add_notification(connection, task, receiver, body_of(new_id(), kind, task, events), after)
         return task
 
     async def add_note(self, task_id: str, text: str, event: Event, key: RequestKey | None = None) -> Moved:
@@ -301,6 +298,18 @@ class Tasks:
             return from_row(Task, row), stored
 
         return await self._database.write(add)
+
+    async def note_expiry(self, task_id: str, sentence: str) -> None:
+        """Note with a task that it waits for an approval that expired, unless it goes on already."""
+
+        def note(connection: Connection) -> None:
+            before = from_row(Task, _locked(connection, task_id))
+            if before.status == TaskStatus.WAITING:
+                row = connection.execute(_EXPIRED, {"task_id": task_id, "sentence": sentence}).fetchone()
+                connection.notify(task_id, before.thread_id)
+                self._noted(connection, Act("expired", actor=SEGUE), before, from_row(Task, row), ())
+
+        await self._database.write(note)
 
     def _store(self, connection: Connection, before: Row, changed: Json) -> Row:
         """Store the columns of a task; what it says now can be found."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .core.allow_rules import AllowRule
     from .core.audit import AuditSettings
     from .core.context import RunContext
+    from .core.deadlines import ApprovalDeadlines
     from .core.errors import SegueError
     from .core.events import Event
     from .core.flows import BranchInput, EarlyExit, FlowConfig
@@ -30,6 +31,7 @@ _HOMES = {
     "Agent": "core.agents",
     "AllowRule": "core.allow_rules",
     "App": "app",
+    "ApprovalDeadlines": "core.deadlines",
     "AuditSettings": "core.audit",
     "BranchInput": "core.flows",
     "Budget": "core.agents",
@@ -64,6 +66,7 @@ __all__ = [
     "Agent",
     "AllowRule",
     "App",
+    "ApprovalDeadlines",
     "AuditSettings",
     "BranchInput",
     "Budget",

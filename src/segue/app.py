@@ -91,7 +91,7 @@ class App:
         """Messages for later and repeated ones, as records."""
         self.audit = audit or AuditLog(storage)
         """Who decided what, and whether the database is as it was stored, as records."""
-        self.notifications = Notifications(storage)
+        self.notifications = Notifications(storage, self._control)
         """What receivers are still to be told."""
         self.tasks.observe(self.notifications)
 

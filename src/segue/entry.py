@@ -14,6 +14,7 @@ from .app import App
 from .checkpoints.open import open_storage
 from .core.agents import Agent
 from .core.audit import AuditSettings
+from .core.deadlines import ApprovalDeadlines
 from .core.environment import is_server, whole_number
 from .core.errors import ConfigurationError, DatabaseUnavailable, DatabaseUnreachable, InsideEventLoop
 from .core.flows import FlowConfig
@@ -61,6 +62,7 @@ async def open_app(
     audit: AuditSettings | bool | None = None,
     notify: Iterable[Receiver] = (),
     quotas: Quotas | None = None,
+    approvals: ApprovalDeadlines | None = None,
 ) -> App:
     """As `open`, for a caller that ends with `App.close`; `registry` is one of its own."""
     registry = Registry() if registry is None else registry
@@ -76,8 +78,8 @@ async def open_app(
     root = memory or os.environ.get("SEGUE_MEMORY") or root_of(str(path))
     policy = None if retention is None else Retention.of(retention)
     folder, where, limits = MemoryFolder(root, embeddings), dispatching(dispatch), FileLimits.of(os.environ)
-    senders = _senders_of(receivers := Receivers(notify))
-    storage = await open_storage(str(path), receivers)
+    senders = _senders_of(receivers := Receivers(notify, approvals))
+    storage = await open_storage(str(path), receivers, clock)
     try:
         if dispatch == Dispatching.ALWAYS and storage.workers is None:
             raise ConfigurationError(
@@ -89,8 +91,7 @@ async def open_app(
     except BaseException:
         await storage.close()
         raise
-    for name, sender in senders.items():
-        app.notifications.add(name, sender)
+    _send_notifications(app, senders, approvals)
     if policy:
         app.sessions.prune_hourly(policy)
     start_export(app, os.environ)
@@ -99,11 +100,19 @@ async def open_app(
 
 def _senders_of(receivers: Receivers) -> "dict[str, Sender]":
     """What sends the notifications of each receiver; without any, nothing of it is imported."""
-    if not receivers:
+    if not [*receivers]:
         return {}
     from .runtime.senders import sender_of
 
     return {receiver.name: sender_of(receiver) for receiver in receivers}
+
+
+def _send_notifications(app: App, senders: "Mapping[str, Sender]", approvals: ApprovalDeadlines | None) -> None:
+    """Send the notifications of these receivers, and let approvals expire."""
+    for name, sender in senders.items():
+        app.notifications.add(name, sender)
+    if approvals and approvals.expire_after:
+        app.notifications.expire(approvals)
 
 
 def _listed(agents: Any) -> list[Agent]:
@@ -184,6 +193,7 @@ def open(
     audit: AuditSettings | bool | None = None,
     notify: Iterable[Receiver] = (),
     quotas: Quotas | None = None,
+    approvals: ApprovalDeadlines | None = None,
 ) -> Opening:
     """Open the database at `path` and give the app over it.
 
@@ -205,12 +215,13 @@ def open(
     writes its head to a file every hour and at the end.
     `notify` are the receivers that are told when a task waits, ends, fails, reaches a limit or is taken over.
     `quotas` say how many tasks of a user and of a tenant may run and wait in this process.
+    `approvals` says when they are reminded of an approval that waits, who else is told, and when it expires.
 
     Raises:
         DatabaseUnavailable, DatabaseTooNew, ConfigurationError: saying what to do.
     """
     more: dict[str, Any] = {"dispatch": dispatch, "clock": clock, "spend": spend, "audit": audit, "notify": notify}
-    more |= {"quotas": quotas}
+    more |= {"quotas": quotas, "approvals": approvals}
     return Opening(
         lambda: open_app(path, agents, modes, max_running, max_queued, memory, embeddings, retention, **more)
     )

@@ -134,7 +134,7 @@ def test_only_asking_creates_no_database(here: Path) -> None:
         ("[[agent]", "cannot be read"),
         (
             "[agents]",
-            "[[notify]], [modes], [flows], [spend] and [audit].",
+            "[[notify]], [approvals], [modes], [flows], [spend], [audit], [quotas].",
         ),
         ('[[agent]]\nagent_id = "a"\ncolour = 9', "has an unknown field 'colour': use agent_id, "),
         ('[[agent]]\nagent_id = "a"\ntemprature = 0', "unknown field 'temprature': use temperature."),

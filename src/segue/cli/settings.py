@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..app import App
     from ..core.agents import Agent
     from ..core.audit import AuditSettings
+    from ..core.deadlines import ApprovalDeadlines
     from ..core.notifications import Receiver
     from ..core.quotas import Quotas
     from ..core.spend import SpendLimits
@@ -117,6 +118,16 @@ class Settings:
 
         return load_spend(self.agents_file) if self.agents_file else None
 
+    def deadlines(self) -> "ApprovalDeadlines | None":
+        """Read the deadlines of approvals in the agents file; None where it has none, or the database is only read.
+
+        Raises:
+            ConfigurationError: naming the file and what is wrong.
+        """
+        from ..core.deadlines import load_deadlines
+
+        return load_deadlines(self.agents_file) if self.agents_file and not self._is_only_read else None
+
     def receivers(self) -> "list[Receiver]":
         """Read the receivers of notifications in the agents file; a database that is only read tells nobody.
 
@@ -154,6 +165,7 @@ class Settings:
 
         configured: dict[str, Any] = {"agents": self.agents(), "modes": self.modes(), "spend": self.spend()}
         configured |= {"audit": self.audit(), "notify": self.receivers(), "quotas": self.quotas()}
+        configured["approvals"] = self.deadlines()
         opening = open_app(self.database, max_running=max_running, **configured)
         async with opening.when_reachable() if serving else opening as app:
             app.agents.agents_file = self.agents_path

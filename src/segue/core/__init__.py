@@ -8,7 +8,7 @@
 - Agents and their protocols: `agents`, `digests`, `models`, `tools`, `calls`, `context`
 - Decisions of a model: `decision`, `plan`
 - A person's answers: `approval`, `question`
-- Who is told what becomes of tasks: `notifications`
+- Who is told what becomes of tasks: `notifications`, `deadlines`
 - Where values come from: `provenance`, `value_forms`, `allow_rules`, `disclosure`
 - Who acts, and the log of it: `actor`, `audit`
 - Settings of the agents file: `agents_file`, `quotas`

@@ -394,7 +394,8 @@ def load_modes(path: str | Path) -> dict[str, Any]:
     return {mode: load_attribute(name) for mode, name in table.items()}
 
 
-_TABLES = {"agent", "older", "modes", "flows", "notify", "spend", "audit", "quotas", "production", "refuse_hosts"}
+_TABLES = {"agent", "older", "modes", "flows", "production", "refuse_hosts"}
+_TABLES |= {"notify", "approvals", "spend", "audit", "quotas"}
 
 
 def read_file(file: Path) -> dict[str, Any]:
@@ -406,7 +407,8 @@ def read_file(file: Path) -> dict[str, Any]:
     try:
         whole = tomllib.loads(file.read_text(encoding="utf-8"))
         if unknown := whole.keys() - _TABLES:
-            may = "older, production, refuse_hosts, [[agent]], [[notify]], [modes], [flows], [spend], [audit], [quotas]"
+            tables = "[[agent]], [[notify]], [approvals], [modes], [flows], [spend], [audit], [quotas]"
+            may = f"older, production, refuse_hosts, {tables}"
             raise ConfigurationError(
                 "The agents file {file} has '{unknown}'; it may have {may}.", file=file, unknown=min(unknown), may=may
             )

@@ -3,7 +3,7 @@
 import json
 import uuid
 from base64 import b64decode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from ipaddress import ip_address
@@ -14,14 +14,15 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from .agents import Items, read_file
+from .deadlines import EXPIRY, ApprovalDeadlines, LaterKind
 from .errors import ConfigurationError
-from .events import ASKING, Event, QuestionAsked, Resumed
+from .events import ASKING, ApprovalRequested, Event, QuestionAsked, Resumed
 from .records import Count, Json, Moment, Name, Record, Task
 from .row_validators import STORED_AS_JSON
 from .task_status import ACTIVE, TaskStatus
 
-Kind = Literal["waiting", "done", "error", "limit", "cancelled", "taken_over"]
-KINDS: Final[tuple[Kind, ...]] = ("waiting", "done", "error", "limit", "taken_over")
+Kind = Literal["waiting", "done", "error", "limit", "cancelled", "taken_over", "expired"]
+KINDS: Final[tuple[Kind, ...]] = ("waiting", "done", "error", "limit", "taken_over", "expired")
 """What a receiver is told where it says nothing else."""
 PUSH: Final = "a2a:push"
 """The receiver of the push notifications of A2A: no configured receiver can have this name."""
@@ -42,7 +43,7 @@ class Receiver(BaseModel):
     """What lists call it. Undelivered notifications belong to this name."""
     on: Items[Kind] = KINDS
     """What it is told: `waiting` for a person, `done`, `error`, `limit` (an error that is a budget of the agent),
-    `cancelled`, and `taken_over` (a task continues whose process ended)."""
+    `cancelled`, `taken_over` (a task continues whose process ended), and `expired` (an approval that was not given)."""
     agents: Items[str] = ()
     """The agents whose tasks it is told of; empty: all."""
     url: str = Field(default="", pattern=r"^(https?://.+)?$")
@@ -195,33 +196,55 @@ class Notification(Record):
         return {**about, "status": "dead" if self.is_dead else "pending", "next_attempt": self.due}
 
 
-class Receivers(tuple[Receiver, ...]):
-    """The receivers of a process, each with a name of its own."""
+class Receivers:
+    """The receivers of a process, each with a name of its own, and the deadlines of approvals."""
 
-    __slots__ = ()
-
-    def __new__(cls, receivers: Iterable[Receiver] = ()) -> Self:
-        listed = [*receivers]
-        if not all(isinstance(each, Receiver) for each in listed):
+    def __init__(self, receivers: Iterable[Receiver] = (), deadlines: ApprovalDeadlines | None = None) -> None:
+        self._receivers = [*receivers]
+        self._deadlines = deadlines or ApprovalDeadlines()
+        if not all(isinstance(each, Receiver) for each in self._receivers):
             raise ConfigurationError("notify is a list of segue.Receiver objects; load_receivers(FILE) reads one.")
-        names = [each.name for each in listed]
+        names = [each.name for each in self._receivers]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ConfigurationError("More than one receiver is called '{name}': rename one.", name=min(twice))
-        return super().__new__(cls, listed)
+        if unknown := set(self._deadlines.escalate_to) - set(names):
+            raise ConfigurationError(
+                "Approvals are escalated to '{name}', which is no receiver: name it in [[notify]].", name=min(unknown)
+            )
 
-    def told(self, old: TaskStatus, task: Task, events: Sequence[Event]) -> list[tuple[str, Kind]]:
+    def __iter__(self) -> Iterator[Receiver]:
+        return iter(self._receivers)
+
+    def told(self, before: Task, task: Task, events: Sequence[Event]) -> list[tuple[str, Kind]]:
         """The receivers that are told of a change of a task, by name, and of what kind it is to each."""
-        kinds = kinds_of(old, task, events) if self else ()
+        kinds = kinds_of(before, task, events) if self._receivers else ()
         return [(each.name, kind) for each in self if (kind := each.wants(task, kinds))]
 
+    def told_later(self, task: Task, events: Sequence[Event]) -> list[tuple[str, LaterKind, float]]:
+        """What is due while the approval waits that a task just asked for: receiver, kind, and seconds from now."""
+        if not any(isinstance(event, ApprovalRequested) for event in events):
+            return []
+        times, found = self._deadlines, list[tuple[str, LaterKind, float]]()
+        if times.remind_after:
+            reminded = [each.name for each in self if each.wants(task, ["waiting"])]
+            found += [(name, "reminder", times.remind_after) for name in reminded]
+        if times.escalate_after:
+            found += [(name, "escalation", times.escalate_after) for name in times.escalate_to]
+        if times.expire_after:
+            found.append((EXPIRY, "expiry", times.expire_after))
+        return found
 
-def kinds_of(old: TaskStatus, task: Task, events: Sequence[Event]) -> Sequence[Kind]:
+
+def kinds_of(before: Task, task: Task, events: Sequence[Event]) -> Sequence[Kind]:
     """What a change of a task is, the most specific first; empty where nobody is told."""
     if task.status == TaskStatus.WAITING:
         asks = any(isinstance(event, ASKING) and not getattr(event, "client_calls", ()) for event in events)
-        return ("waiting",) if asks else ()
+        expired = task.error is not None and before.error is None
+        return ("waiting",) if asks else ("expired",) if expired else ()
     if task.status in ACTIVE:
-        return ("taken_over",) if old in ACTIVE and any(isinstance(event, Resumed) for event in events) else ()
+        return (
+            ("taken_over",) if before.status in ACTIVE and any(isinstance(event, Resumed) for event in events) else ()
+        )
     if task.status == TaskStatus.ERROR:
         return ("limit", "error") if (task.result or {}).get("limit") else ("error",)
     ended: Mapping[TaskStatus, Kind] = {TaskStatus.DONE: "done", TaskStatus.CANCELLED: "cancelled"}
@@ -233,7 +256,7 @@ def new_id() -> str:
     return f"msg_{uuid.uuid4().hex}"
 
 
-def body_of(notification_id: str, kind: Kind, task: Task, events: Sequence[Event]) -> Json:
+def body_of(notification_id: str, kind: Kind | LaterKind, task: Task, events: Sequence[Event]) -> Json:
     """What a receiver is sent: {id, type, timestamp, data}."""
     result = task.result or {}
     data: Json = {
@@ -247,7 +270,7 @@ def body_of(notification_id: str, kind: Kind, task: Task, events: Sequence[Event
     }
     more: Json = {
         "question": next((_question(event) for event in events if isinstance(event, ASKING)), None),
-        "answer": _short(str(result.get("answer") or "")) if kind != "waiting" else "",
+        "answer": _short(str(result.get("answer") or "")) if task.status != TaskStatus.WAITING else "",
         "error": _short(task.error or ""),
         "limit": result.get("limit", ""),
     }

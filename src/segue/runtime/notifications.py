@@ -10,9 +10,14 @@ from typing import Protocol
 
 from ..checkpoints.storage import Storage
 from ..checkpoints.tables.outbox import State
-from ..core.errors import SegueError
+from ..checkpoints.tables.tasks import Tasks
+from ..core.actor import SEGUE, acting
+from ..core.deadlines import EXPIRY, ApprovalDeadlines
+from ..core.errors import QuestionClosed, SegueError, UnknownTask
 from ..core.notifications import Notification
 from ..core.records import Task
+from ..prompts.catalogue import phrase
+from .control import Control
 from .relay import Observer
 
 POLL_SECONDS = 2.0
@@ -62,14 +67,46 @@ def backoff(attempts: int) -> float | None:
     return min(FIRST_RETRY * RETRY_FACTOR ** (attempts - 1), LONGEST_RETRY) * uniform(1 - JITTER, 1 + JITTER)
 
 
+class _Expiry(Sender):
+    """Carries out what becomes of a task whose approval expired; what was answered meanwhile is left alone."""
+
+    def __init__(self, tasks: Tasks, control: Control, on_expiry: str) -> None:
+        self._tasks = tasks
+        self._control = control
+        self._on_expiry = on_expiry
+
+    def again_in(self, attempts: int) -> float | None:
+        return backoff(attempts) or LONGEST_RETRY
+
+    def lane(self, thread_id: str) -> str | None:
+        return None
+
+    async def send(self, notification: Notification) -> None:
+        task_id, asked = notification.task_id, notification.body["data"]["question"]
+        with suppress(UnknownTask, QuestionClosed), acting(SEGUE):
+            question = await self._control.open_question(task_id, asked["interrupt_id"])
+            sentence = phrase("approval_expired", notification.body["data"]["language"])
+            if self._on_expiry == "cancel":
+                await self._control.cancel(task_id)
+            elif self._on_expiry == "reject":
+                calls = [
+                    {"index": each["index"], "verdict": "reject", "reason": sentence} for each in question["calls"]
+                ]
+                await self._control.resume(task_id, answer={"verdicts": calls}, interrupt_id=asked["interrupt_id"])
+            else:
+                await self._tasks.note_expiry(task_id, sentence)
+
+
 class Notifications(Observer):
     """Notifications that were not delivered yet; those whose receivers this process has are sent while it is open.
 
     They are stored with what they report, so none is lost; one may come twice, with the same id.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, control: Control) -> None:
         self._outbox = storage.outbox
+        self._tasks = storage.tasks
+        self._control = control
         self._senders: dict[str, Sender] = {}
         self._due = asyncio.Event()
         self._sending: dict[asyncio.Task[None], tuple[str, str] | None] = {}
@@ -83,6 +120,10 @@ class Notifications(Observer):
         if self._running is None:
             self._running = asyncio.create_task(self._run(), name="notifications")
         self._due.set()
+
+    def expire(self, deadlines: ApprovalDeadlines) -> None:
+        """Carry out from now on what becomes of approvals that expire."""
+        self.add(EXPIRY, _Expiry(self._tasks, self._control, deadlines.on_expiry))
 
     async def list(
         self, state: State | None = None, *, prefix: str = "", limit: int = 100, before: str | None = None

@@ -194,7 +194,7 @@ class Tasks:
             question=str(asked.get("question", "")),
             calls=[*asked.get("calls", ())],
             answer=ANSWER_FORMS.get(asked["kind"], ""),
-            problem=str(asked.get("problem", "")),
+            problem=str(asked.get("problem") or row.error or ""),
             interrupt_id=str(asked.get("interrupt_id", "")),
             spend=limit_of(asked),
         )

@@ -16,6 +16,7 @@ from ..app import App
 from ..core.actor import SEGUE, act_as
 from ..core.agents import Agent
 from ..core.audit import load_audit
+from ..core.deadlines import load_deadlines
 from ..core.errors import SegueError
 from ..core.models import OFFLINE
 from ..core.notifications import Receiver
@@ -213,6 +214,7 @@ def serving(
         configured: dict[str, Any] = {"retention": settings.retention, "notify": notify, "spend": spend}
         if agents_file:
             configured |= {"audit": load_audit(agents_file), "quotas": load_quotas(agents_file)}
+            configured["approvals"] = load_deadlines(agents_file)
         opening = open_app(database, agents=agents, modes=modes, **configured)
         async with opening.when_reachable() as app:
             app.agents.agents_file = agents_file

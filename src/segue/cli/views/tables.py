@@ -130,10 +130,10 @@ SCHEDULE_COLUMNS = (
 )
 NOTIFICATION_COLUMNS = (
     Column("notification", whole=True),
-    Column("receiver"),
-    Column("task", 100),
-    Column("what"),
-    Column("attempts", 80),
+    Column("receiver", whole=True),
+    Column("what", whole=True),
+    Column("task", 130, whole=True),
+    Column("attempts", 130, whole=True),
     Column("next", whole=True),
     Column("error", 60),
 )

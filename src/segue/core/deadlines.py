@@ -1,0 +1,81 @@
+"""Deadlines of approvals: when receivers are reminded, who else is told, and what becomes of one that nobody gives."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from .agents import Items, read_file
+from .errors import ConfigurationError
+from .timeline import Retention
+
+EXPIRY: Final = "segue:expiry"
+"""In place of a receiver: what an approval that expired is for. No configured receiver can have this name."""
+LaterKind = Literal["reminder", "escalation", "expiry"]
+LATER: Final[Sequence[LaterKind]] = ("reminder", "escalation", "expiry")
+"""What is due some time after a task asked for an approval, unless it was answered."""
+
+
+def _seconds(given: Any) -> Any:
+    """The seconds of an age such as 30m, 4h or 2d; a number stays."""
+    if not isinstance(given, str):
+        return given
+    try:
+        seconds = Retention.of(given).seconds
+    except ConfigurationError:
+        seconds = None
+    if seconds is None:
+        raise ValueError("write a time such as 30m, 4h or 2d")
+    return seconds
+
+
+Time = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
+"""Seconds, or a text such as 4h."""
+
+
+class ApprovalDeadlines(BaseModel):
+    """What happens while an approval waits, each counted from the question."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    remind_after: Time | None = None
+    """When the receivers that were told of it are reminded: seconds, or a text such as `4h`."""
+    escalate_after: Time | None = None
+    """When the receivers of `escalate_to` are told."""
+    escalate_to: Items[str] = ()
+    """The names of receivers."""
+    expire_after: Time | None = None
+    """When the approval expires."""
+    on_expiry: Literal["wait", "reject", "cancel"] = "wait"
+    """What becomes of the task then: it waits on and says that the approval expired, its calls are rejected, or it is
+    cancelled."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.escalate_after is None) != (not self.escalate_to):
+            raise ValueError("escalate_after and escalate_to go together")
+        if self.on_expiry != "wait" and self.expire_after is None:
+            raise ValueError("on_expiry goes with expire_after")
+        return self
+
+
+def load_deadlines(path: str | Path) -> ApprovalDeadlines | None:
+    """Read the table `[approvals]` of an agents file; None where it has none.
+
+    Raises:
+        ConfigurationError: naming the field that is wrong.
+    """
+    table = read_file(Path(path)).get("approvals")
+    if table is None:
+        return None
+    try:
+        return ApprovalDeadlines.model_validate(table)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigurationError(
+            "The [approvals] table of {file}: {field}{reason}.",
+            file=path,
+            field="".join(f"{part}: " for part in first["loc"][:1]),
+            reason=first["msg"].removeprefix("Value error, "),
+        ) from error
