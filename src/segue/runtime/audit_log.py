@@ -53,8 +53,9 @@ class AuditLog:
     async def close(self) -> None:
         """Write the head for the last time."""
         if self._regular is not None:
-            self._regular.cancel()
-            await asyncio.gather(self._regular, return_exceptions=True)
+            if self._regular.get_loop() is asyncio.get_running_loop():
+                self._regular.cancel()
+                await asyncio.gather(self._regular, return_exceptions=True)
             with suppress(SegueError):  # the database is gone
                 await self._anchor()
 
