@@ -26,6 +26,7 @@ from ..state.serializer import SERDE, decoding
 from ..tables.audit import Audit, record
 from ..tables.leases import check_fence
 from ..tables.request_keys import add_key
+from ..tables.schedules import delete_of_thread
 from ..tables.search import remove_thread
 from .export import IMPORTED, WholeThread, export, read_import, read_thread, store_import, store_thread, threads_of
 from .fork import fork, refuse_taken
@@ -311,6 +312,7 @@ class Threads:
                 "spend_calls",
             ):
                 _delete_from(connection, table, thread_id)
+            delete_of_thread(connection, thread_id)
             record(connection, act, thread_id)
 
         await self._database.write(work, synced=True)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from segue.core.audit import (
@@ -30,10 +31,12 @@ _EVENTS = "SELECT * FROM events WHERE task_id = ? ORDER BY seq"
 _CALLS = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? ORDER BY position"
 _CHOICES = "SELECT thread_id FROM sessions"
 _STRAYS = """
-    SELECT DISTINCT task_id, thread_id FROM {} WHERE task_id NOT IN (SELECT task_id FROM tasks) ORDER BY task_id
+    SELECT DISTINCT task_id, thread_id FROM {} AS strays WHERE NOT EXISTS (
+        SELECT 1 FROM tasks WHERE (tasks.task_id, tasks.thread_id) = (strays.task_id, strays.thread_id)
+    ) ORDER BY task_id
 """
 NEAR = 1000
-"""Places before and behind an entry where it is looked for."""
+"""Places before and behind an entry where it is looked for, and entries of a gap that are named one by one."""
 
 
 @dataclass
@@ -59,10 +62,10 @@ class _Known:
         if entry["action"] == DELETED:
             self.tasks = {name: task for name, task in self.tasks.items() if task.thread_id != thread_id}
             self.choices.pop(thread_id, None)
-        for task_id, form in (seals.get("tasks") or {}).items():
+        for task_id, sealed in seals["tasks"].items():
             before = self.tasks.get(task_id)
-            seal = Seal.read(form) if form else before.seal if before else None
-            self.tasks[task_id] = _Sealed(thread_id, seal, is_open=form is None)
+            seal = sealed or (before.seal if before else None)
+            self.tasks[task_id] = _Sealed(thread_id, seal, is_open=sealed is None)
         if "choice" in seals:
             self.choices[thread_id] = seals["choice"]
 
@@ -72,24 +75,27 @@ class _Known:
         return sealed is None or sealed.seal is None or sealed.is_open
 
 
-def _form(text: object) -> Json:
+def _form(text: str) -> Json:
     """The seals of an entry; none where it was changed so that they cannot be read."""
     try:
-        form = json.loads(text) if isinstance(text, str) else {}
-    except ValueError:
-        return {}
-    return form if isinstance(form, dict) else {}
+        form = json.loads(text)
+        return {**form, "tasks": {name: seal and Seal.read(seal) for name, seal in form.get("tasks", {}).items()}}
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return {"tasks": {}}
 
 
 def verify(connection: Connection, anchors: Sequence[AuditHead] = ()) -> AuditReport:
     """Compare a database with its audit log, and the log with heads that were kept elsewhere."""
     with connection.state.view():
-        entries = connection.fetched(_ENTRIES)
+        stored = connection.fetched(_ENTRIES)
+        misplaced = [entry["position"] for entry in stored if not isinstance(entry["position"], int)]
+        entries = [entry for entry in stored if isinstance(entry["position"], int)]
         known = _Known()
         for entry in entries:
             known.read(entry)
         rows = {row["task_id"]: row for row in connection.fetched(_TASKS)}
-        found = [*_of_log(entries, anchors), *_of_tasks(connection, known, rows), *_of_choices(connection, known)]
+        found = [_entry("changed", position) for position in misplaced]
+        found += [*_of_log(entries, anchors), *_of_tasks(connection, known, rows), *_of_choices(connection, known)]
         if known.complete:
             found += _unknown(connection, known, rows)
         head = AuditHead(entries[-1]["position"], entries[-1]["digest"]) if entries else None
@@ -99,13 +105,11 @@ def verify(connection: Connection, anchors: Sequence[AuditHead] = ()) -> AuditRe
 def _of_log(entries: Sequence[Row], anchors: Sequence[AuditHead]) -> Iterator[Finding]:
     """What was done to the entries themselves."""
     places = {entry["position"]: entry for entry in entries}
-    last = max([0, *places, *(anchor.position for anchor in anchors)])
     newest = max(places, default=0)
-    for position in range(1, last + 1):
-        entry = places.get(position)
-        if entry is None:
-            yield _entry("truncated" if position > newest else "removed", position)
-            continue
+    last = max([newest, *(anchor.position for anchor in anchors)])
+    for position, until in pairwise([0, *sorted(places), last + 1]):
+        yield from _gap("truncated" if until > newest else "removed", position + 1, until)
+    for position, entry in places.items():
         before = places.get(position - 1)
         if entry["digest"] != entry_digest(entry):
             yield _entry("reordered" if _is_from_elsewhere(entry, last) else "changed", position)
@@ -117,13 +121,21 @@ def _of_log(entries: Sequence[Row], anchors: Sequence[AuditHead]) -> Iterator[Fi
             yield _entry("changed", anchor.position)
 
 
+def _gap(kind: Kind, first: int, until: int) -> Iterator[Finding]:
+    """The entries from one place to before another one, which are gone."""
+    if until - first > NEAR:
+        yield Finding(kind, "audit", row=f"entries {first} to {until - 1}")
+    else:
+        yield from (_entry(kind, position) for position in range(first, until))
+
+
 def _is_from_elsewhere(entry: Row, last: int) -> bool:
     position = entry["position"]
     near = range(max(1, position - NEAR), min(last, position + NEAR) + 1)
     return any(entry_digest(entry, other) == entry["digest"] for other in near)
 
 
-def _entry(kind: Kind, position: int) -> Finding:
+def _entry(kind: Kind, position: object) -> Finding:
     return Finding(kind, "audit", row=f"entry {position}")
 
 
@@ -189,7 +201,8 @@ def _unknown(connection: Connection, known: _Known, rows: Mapping[str, Row]) -> 
             yield Finding("inserted", "tasks", row["thread_id"], task_id, f"task {task_id}")
     for table in _WITHOUT:
         for row in connection.fetched(_STRAYS.format(table)):
-            if row["task_id"] not in known.tasks:
+            task = known.tasks.get(row["task_id"])
+            if task is None or (table == "calls" and task.thread_id != row["thread_id"]):
                 yield Finding("inserted", table, row["thread_id"], row["task_id"])
     for row in connection.fetched(_CHOICES):
         if row["thread_id"] not in known.choices:

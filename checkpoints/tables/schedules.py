@@ -1,5 +1,6 @@
 """The schedules of a database, of which each run begins a task once."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ _LIST = """
     ORDER BY is_active DESC, coalesce(due, 0), schedule_id
 """
 _DELETE = "DELETE FROM schedules WHERE schedule_id = ?"
+_OPTIONS = "SELECT schedule_id, options FROM schedules"
 _CHANGE = """
     UPDATE schedules SET is_active = :is_active, due = :due, problem = :problem WHERE schedule_id = :schedule_id
 """
@@ -103,6 +105,13 @@ def take_run(connection: Connection, run: ScheduledRun, task_id: str) -> None:
     """
     if not connection.execute(_MOVE_ON, _moved(run, task_id, None)).rowcount:
         raise RunTaken(run.schedule_id)
+
+
+def delete_of_thread(connection: Connection, thread_id: str) -> None:
+    """Delete, in the transaction that deletes a session, the schedules whose runs continue it."""
+    for row in connection.fetched(_OPTIONS):
+        if json.loads(row["options"]).get("session_id") == thread_id:
+            connection.execute(_DELETE, (row["schedule_id"],))
 
 
 def _moved(run: ScheduledRun, task_id: str | None, problem: str | None) -> Json:

@@ -152,6 +152,14 @@ EDITS = {
         ),
         ["call 4, note"],
     ),
+    "calls inserted beside the session": (
+        (
+            """INSERT INTO calls (thread_id, task_id, scope, idx, name, arguments, state, outcome, fence, started_at,
+            finished_at, orphaned, checksum) SELECT 'other', task_id, 'forged', 9, name, arguments, state, outcome,
+            fence, started_at, finished_at, orphaned, checksum FROM calls ORDER BY position LIMIT 1""",
+        ),
+        [""],
+    ),
     "tasks changed": (("UPDATE tasks SET user_id = 'somebody'",), None),
     "tasks removed": (("DELETE FROM tasks",), None),
     "audit changed": (("UPDATE audit SET actor = 'somebody' WHERE position = 3",), ["entry 3"]),
@@ -172,7 +180,7 @@ async def test_what_was_done_to_the_rows_is_named(here: World, what: str) -> Non
     task_id = await finished(here)
     await here.app.rate(task_id, 3)
     assert await found(here) == []
-    table, kind = what.split()
+    table, kind, *_ = what.split()
     statements, rows = EDITS[what]
     await edit(here, *statements)
     named = [each for each in await found(here) if each.table == table]
@@ -180,6 +188,27 @@ async def test_what_was_done_to_the_rows_is_named(here: World, what: str) -> Non
     assert expected in {each.kind for each in named}
     assert rows is None or [each.row for each in named] == rows
     assert table == "audit" or {each.task_id for each in named} == {task_id}
+
+
+@pytest.mark.parametrize(
+    ("change", "row"),
+    [
+        ("""seals = '{"tasks": 5}'""", "entry 3"),
+        ("""seals = '{"tasks": {"x": {"task": 1}}}'""", "entry 3"),
+        ("position = 99999999999", "entries 3 to 99999999998"),
+    ],
+)
+async def test_a_log_that_was_made_unreadable_is_reported(here: World, change: str, row: str) -> None:
+    await finished(here)
+    await edit(here, f"UPDATE audit SET {change} WHERE position = 3")
+    assert row in {each.row for each in await found(here)}
+
+
+async def test_an_entry_whose_position_is_no_number_is_reported(tmp_path: Path) -> None:
+    async with segue.open(tmp_path / "segue.db", audit=True) as app:
+        with closing(sqlite3.connect(tmp_path / "segue.db")) as file, file:
+            file.execute("UPDATE audit SET position = 'x' WHERE position = 2")
+        assert [each.row for each in (await app.audit.verify()).findings] == ["entry x"]
 
 
 async def test_a_forged_task_and_a_deleted_session_are_told_apart(here: World) -> None:

@@ -79,7 +79,10 @@ def test_daylight_saving_moves_no_run_of_a_day_and_repeats_none() -> None:
         ({"every": "61 9 * * *"}, "is no cron expression"),
         ({"every": "0 9 30 2 *"}, "is no cron expression"),
         ({"every": "0 9 * * *", "timezone": "Nowhere"}, "There is no time zone"),
-        ({"every": "0 9 * * *", "overlap": "both"}, "The option overlap is 'both'"),
+        ({"every": "0 9 * * *", "overlap": "both"}, "The option overlap is 'both': use skip, queue\\."),
+        ({"every": "0 9 * * *", "timezone": 5}, "There is no time zone '5'"),
+        ({"every": 5}, "'5' is no cron expression"),
+        ({"at": 10**400}, "is no moment"),
         ({"every": "0 9 * * *", "missed": "never"}, "The option missed is 'never'"),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 import segue
 from segue.app import App
 from segue.core.agents import Agent
-from segue.core.errors import InvalidMessage, UnknownAgent, UnknownSchedule
+from segue.core.errors import InvalidMessage, KeyUsed, UnknownAgent, UnknownSchedule
 from segue.core.records import Task
 from segue.core.schedules import RunTaken, ScheduledRun
 from segue.runtime.start import Request
@@ -47,6 +47,30 @@ def open_app(path: Path, clock: Callable[[], float], *script: Any) -> Any:
     model = ScriptedChatModel([*script])
     agent = Agent(agent_id="a", model=model, tools=(pay,), mode="react")
     return segue.open(path, agents=[agent], clock=clock)
+
+
+async def test_a_key_stands_for_one_schedule(tmp_path: Path, clock: Clock) -> None:
+    options: dict[str, Any] = {"every": "0 9 * * *", "agent": "a", "idempotency_key": "k"}
+    async with open_app(tmp_path / "segue.db", clock) as app:
+        made = await app.start("go", **options)
+        assert (await app.start("go", **options))["schedule_id"] == made["schedule_id"]
+        for other in ({"every": "0 10 * * *"}, {"every": None, "at": BEGIN + 60}, {"missed": "all"}):
+            with pytest.raises(KeyUsed):
+                await app.start("go", **{**options, **other})
+        with pytest.raises(KeyUsed):
+            await app.start("stop", **options)
+        assert [each.every for each in await app.schedules.list()] == ["0 9 * * *"]
+
+
+async def test_a_deleted_session_does_not_come_back_by_its_schedule(tmp_path: Path, clock: Clock) -> None:
+    async with open_app(tmp_path / "segue.db", clock, answer("one"), answer("two")) as app:
+        kept = await app.start("go", every="0 0 * * *", agent="a")
+        await app.start("go", every="0 0 * * *", agent="a", session_id="s")
+        clock.now += DAY
+        await app.schedules.run_due()
+        await ended(app, 2)
+        await app.delete("s")
+        assert [each.schedule_id for each in await app.schedules.list()] == [kept["schedule_id"]]
 
 
 async def ended(app: App, count: int) -> list[Task]:

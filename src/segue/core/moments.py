@@ -56,7 +56,7 @@ def moment_of(given: Moment, zone: tzinfo, now: float) -> float:
         InvalidMessage: it is none.
     """
     if isinstance(given, int | float) and not isinstance(given, bool):
-        seconds = float(given)
+        seconds = float(min(given, LAST))
     elif isinstance(given, datetime):
         seconds = _seconds(given, zone)
     else:

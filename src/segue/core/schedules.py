@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from cronsim import CronSim, CronSimError
 
-from .errors import InvalidMessage, TaskError
+from .errors import InvalidMessage, TaskError, listed
 from .moments import Moment as GivenMoment
 from .moments import local_zone, moment_of, zone_named
 from .records import Json, Moment, Name, Record
@@ -86,6 +86,12 @@ class Schedule(Record):
             return None
         return following(self.every, self.timezone, self.due if self.missed == "all" else max(self.due, now))
 
+    def is_as(self, other: "Schedule") -> bool:
+        """Whether both were asked for in the same words; the moment of one that has run is not known any more."""
+        names = ("message", "options", "every", "timezone", "overlap", "missed")
+        is_then = self.due in (None, other.due) or self.every is not None
+        return is_then and all(getattr(self, name) == getattr(other, name) for name in names)
+
     def json(self) -> Json:
         """The public form."""
         about = {name: value for name, value in self.options.items() if name != "reply_options"}
@@ -148,14 +154,16 @@ def timing(options: ScheduleOptions, now: float) -> dict[str, Any]:
     Raises:
         InvalidMessage: a moment that has passed, an expression that is none or never fits, an unknown zone or choice.
     """
-    at, every = options.get("at"), (options.get("every") or "").strip()
-    timezone = options.get("timezone") or local_zone()
+    at, every = options.get("at"), str(options.get("every") or "").strip()
+    timezone = str(options.get("timezone") or "").strip() or local_zone()
     zone = zone_named(timezone)
     if (at is None) == (not every):
         raise InvalidMessage("Give either a moment (at) or a cron expression (every).")
     for name, known in (("overlap", ("skip", "queue")), ("missed", ("once", "skip", "all"))):
         if (given := options.get(name) or known[0]) not in known:
-            raise InvalidMessage("The option {name} is '{given}': use {known}.", name=name, given=given, known=known)
+            raise InvalidMessage(
+                "The option {name} is '{given}': use {known}.", name=name, given=given, known=listed(known)
+            )
     if at is not None:
         due: float | None = moment_of(at, zone, now)
         if due is not None and due <= now:

@@ -10,6 +10,7 @@ from ..checkpoints.storage import Storage
 from ..core.errors import (
     DatabaseUnavailable,
     InvalidMessage,
+    KeyUsed,
     SegueError,
     TaskUnfinished,
     ThreadBusy,
@@ -77,6 +78,7 @@ class Schedules:
         Raises:
             InvalidMessage: the message cannot be sent, or not at these moments.
             UnknownAgent, UnknownMode, MissingKey: nothing was stored.
+            KeyUsed: the idempotency key made another schedule.
         """
         times = {name: options[name] for name in ScheduleOptions.__annotations__ if name in options}
         about = {name: value for name, value in options.items() if name not in times and value is not None}
@@ -96,7 +98,10 @@ class Schedules:
         )
         await self._table.put(made)
         self._due.wake()
-        return await self.get(made.schedule_id)
+        stored = await self.get(made.schedule_id)
+        if request.key and not stored.is_as(made):
+            raise KeyUsed(request.key.name)
+        return stored
 
     async def get(self, schedule_id: str) -> Schedule:
         """One schedule.
