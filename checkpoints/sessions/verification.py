@@ -116,8 +116,8 @@ def _of_log(entries: Sequence[Row], anchors: Sequence[AuditHead]) -> Iterator[Fi
         elif before is not None and entry["previous"] != before["digest"] and before["digest"] == entry_digest(before):
             yield _entry("inserted", position)
     for anchor in anchors:
-        entry = places.get(anchor.position)
-        if entry is not None and entry["digest"] != anchor.digest and entry["digest"] == entry_digest(entry):
+        named = places.get(anchor.position)
+        if named is not None and named["digest"] != anchor.digest and named["digest"] == entry_digest(named):
             yield _entry("changed", anchor.position)
 
 

@@ -215,7 +215,7 @@ async def test_answers_raise_the_limit_or_cancel_and_others_are_refused(database
     ],
 )
 def test_an_amount_is_read_as_it_is_meant_or_refused(unit: Unit, text: str, limit: float | None) -> None:
-    question = {"scope": "x", "unit": unit, "used": 1, "needs": 1, "choices": ["4"]}
+    question = {"scope": "x", "unit": unit, "used": 1, "needs": 1, "suggestion": "4"}
     if limit is None:
         with pytest.raises(InvalidAnswer):
             read_limit(question, text)
@@ -226,7 +226,7 @@ def test_an_amount_is_read_as_it_is_meant_or_refused(unit: Unit, text: str, limi
 @pytest.mark.parametrize(("unit", "limit"), [("USD", 0.00001), ("tokens", 10**10)])
 def test_what_a_question_offers_and_an_error_names_are_answers(unit: Unit, limit: float) -> None:
     reached = Reached(scope=Scope("day", "", ""), unit=unit, limit=limit, used=limit, needs=limit / 8)
-    question = {**reached.json(), "choices": [reached.suggestion]}
+    question = reached.json()
     assert read_limit(question, reached.suggestion) == Raised(reached.scope.key, unit, 2 * limit)
     with pytest.raises(InvalidAnswer) as refused:
         read_limit(question, {"limit": limit})
@@ -238,7 +238,7 @@ async def test_a_lower_answer_to_an_older_question_takes_nothing_back(database: 
         asked = await app.ask("go", agent="a")
         scope = asked["question"]["scope"]
         assert (await app.answer(asked["task_id"], {"limit": 20}))["status"] == "done"
-        await app._runner.spend.raise_limit(Raised(scope, "USD", 0.5))
+        await app._runner.spend.raise_limit(Raised(scope, "USD", 0.5), remote=False)
         (use,) = (await app.tasks.usage_report(1)).limits
         assert use.limit == 20
 
@@ -282,7 +282,7 @@ async def test_another_day_has_its_own_limit_in_the_zone_where_days_begin(databa
 
 
 async def test_each_tenant_has_a_limit_for_itself_or_its_own(database: Path) -> None:
-    spend = {"per_day": 0.4, "by_tenant": True, "tenants": {"rich": {"per_day": 0.6}}}
+    spend = {"per_day": 0.4, "tenants": {"rich": {"per_day": 0.6}}}
     async with segue.open(database, agents=[agent()], spend=spend) as app:
 
         async def statuses(*sessions: str) -> list[str]:

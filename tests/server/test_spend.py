@@ -52,7 +52,7 @@ def test_a_limit_is_shown_raised_and_counted_for_each_tenant(limited: Served) ->
         assert {"limit_name": "per_day", "limit": LIMIT, "unit": "USD"}.items() <= rows[0]["spend"].items()
         assert ask(other, "s1")["status"] == "done" and other.get("/api/waiting").json()["items"] == []
         address = f"/api/tasks/{waiting[1]}/answer"
-        for wrong in ({"limit": LIMIT}, {"answer": "more"}, {"limit": 0}, {"limit": 5, "answer": "5"}):
+        for wrong in ({"limit": LIMIT}, {"answer": "more"}, {"limit": 0}, {"limit": True}, {"limit": 5, "answer": "5"}):
             assert client.post(address, json=wrong).status_code in (409, 422)
         assert client.post(f"/api/tasks/{waiting[2]}/answer", json={"answer": "cancel"}).status_code == 202
         assert status(client, waiting[2]) == "cancelled"

@@ -86,7 +86,7 @@ class SpendLimits(Limits):
     timezone: str = "UTC"
     """Where days begin, such as `Asia/Shanghai`; the same for all processes of a database."""
     by_tenant: bool | None = None
-    """Each tenant has these limits for itself; None: where SEGUE_API_KEY or SEGUE_API_KEY_SHA256 is set."""
+    """Each tenant has these limits for itself; None: where API keys or `tenants` are set."""
     tenants: dict[str, Limits] = {}
     """The limits of single tenants, in place of these."""
     raise_over_http: bool = True

@@ -47,7 +47,8 @@ class SpendControl:
         self._table = table
         self._limits = limits or SpendLimits()
         by_tenant = self._limits.by_tenant
-        self._by_tenant = any(environ.get(name) for name in _KEYS) if by_tenant is None else by_tenant
+        has_tenants = bool(self._limits.tenants) or any(environ.get(name) for name in _KEYS)
+        self._by_tenant = has_tenants if by_tenant is None else by_tenant
 
     def of(self, thread_id: str, user_id: str) -> "RunSpending | None":
         """The limits of a thread's calls; None where there are none."""

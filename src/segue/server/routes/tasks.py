@@ -138,7 +138,9 @@ class AnswerRequest(RequestBody):
     verdicts: Items[Verdict] | Literal["approve", "reject"] | None = None
     answer: str | None = None
     manual_finish: bool = False
-    limit: float | None = Field(default=None, gt=0, description="US dollars or tokens, as the question says")
+    limit: float | None = Field(
+        default=None, gt=0, strict=True, description="US dollars or tokens, as the question says"
+    )
     interrupt_id: str | None = Field(
         default=None, max_length=64, description="The question that is answered; refused if another one is open now."
     )
