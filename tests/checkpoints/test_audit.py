@@ -14,6 +14,7 @@ from segue.core.actor import acting
 from segue.core.audit import AuditHead, Finding, differences
 from segue.core.errors import ConfigurationError
 from segue.core.records import Session
+from segue.runtime.audit_log import read_anchor
 from tests.fakes import answer
 
 from .worlds import World, note_up_to, world
@@ -252,6 +253,21 @@ async def test_the_head_goes_to_the_anchor_at_the_end(tmp_path: Path) -> None:
         assert [each.row for each in findings if each.table == "audit"] == ["entry 3", "entry 4"]
     with pytest.raises(ConfigurationError, match="cannot be written"):
         await segue.open(database, audit=segue.AuditSettings(anchor=str(tmp_path / "no" / "anchor")))
+
+
+async def test_an_anchor_whose_last_line_was_cut_off_is_gone_on_with(tmp_path: Path) -> None:
+    anchor = tmp_path / "anchor"
+    for message in ("hello", "again"):
+        async with segue.open(tmp_path / "segue.db", audit=segue.AuditSettings(anchor=str(anchor))) as app:
+            await app.ask(message, model="offline", mode="direct")
+        with anchor.open("a") as opened:
+            opened.write('{"position": 3, "dig')
+    async with segue.open(tmp_path / "segue.db") as app:
+        assert [head.position for head in read_anchor(anchor)] == [2, 3, 4]
+        assert (await app.audit.verify(anchor=anchor)).ok
+        anchor.write_text("something else\n")
+        with pytest.raises(ConfigurationError, match="cannot be read"):
+            await app.audit.verify(anchor=anchor)
 
 
 async def test_processes_append_one_after_the_other(address: str) -> None:

@@ -128,19 +128,22 @@ def _check(file: Path) -> None:
 
 
 def _append(file: Path, head: AuditHead) -> None:
-    with file.open("a", encoding="utf-8") as opened:
-        opened.write(json.dumps({**vars(head), "moment": time.time()}) + "\n")
+    with file.open("a+b") as opened:
+        opened.seek(max(0, opened.tell() - 1))
+        begins = b"" if opened.read() in (b"", b"\n") else b"\n"  # a process was killed while it wrote the last line
+        opened.write(begins + json.dumps({**vars(head), "moment": time.time()}).encode() + b"\n")
 
 
 def read_anchor(file: Path) -> list[AuditHead]:
-    """The heads that were written to a file.
+    """The heads that were written to a file; a line that a process was killed over is left out.
 
     Raises:
         ConfigurationError: it cannot be read.
     """
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-        return [AuditHead.parse("{position}:{digest}".format(**json.loads(line))) for line in lines if line.strip()]
+        lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        whole = [line for line in lines if line.endswith("}") or not line.startswith("{")]
+        return [AuditHead.parse("{position}:{digest}".format(**json.loads(line))) for line in whole]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ConfigurationError(
             "The anchor of the audit log {file} cannot be read ({reason}): name the file of [audit].",
