@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from segue.core.errors import UnknownSchedule
-from segue.core.records import Json, from_row, to_row
+from segue.core.records import Json, from_row, read, to_row
 from segue.core.schedules import RunTaken, Schedule, ScheduledRun
 
 from ..ports import Connection, Database
@@ -77,9 +77,9 @@ class Schedules:
         return bool(await self._database.write(lambda db: db.execute(_DELETE, statement).rowcount, synced=True))
 
     async def due(self, now: float) -> Sequence[Schedule]:
-        """Return the active schedules that are due, the longest first."""
+        """Return the active schedules that are due, the longest first, without those that cannot be read."""
         rows = await self._database.read(lambda connection: connection.fetched(_DUE, (now,)))
-        return [from_row(Schedule, row) for row in rows]
+        return [Schedule(**values) for values, faults in (read(Schedule, row) for row in rows) if not faults]
 
     async def next_due(self) -> float | None:
         """Return when the next schedule is due."""

@@ -1,7 +1,9 @@
 """Messages for later: each run once, by whichever process is there, whatever becomes of the others."""
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -71,6 +73,22 @@ async def test_a_deleted_session_does_not_come_back_by_its_schedule(tmp_path: Pa
         await ended(app, 2)
         await app.delete("s")
         assert [each.schedule_id for each in await app.schedules.list()] == [kept["schedule_id"]]
+
+
+async def test_a_schedule_that_cannot_run_here_keeps_no_other_from_it(tmp_path: Path, clock: Clock) -> None:
+    file = tmp_path / "segue.db"
+    async with open_app(file, clock, answer("yes")) as app:
+        lost = await app.start("lost", every="0 0 * * *", agent="a")
+        damaged = await app.start("damaged", every="0 0 * * *", agent="a")
+        await app.start("fine", every="1 0 * * *", agent="a")
+        change = "UPDATE schedules SET {} WHERE schedule_id = ?"
+        with closing(sqlite3.connect(file)) as connection, connection:
+            connection.execute(change.format("timezone = 'Nowhere'"), (lost["schedule_id"],))
+            connection.execute(change.format("options = '{'"), (damaged["schedule_id"],))
+        clock.now += DAY
+        await app.schedules.run_due()
+        assert [task.message for task in await ended(app, 1)] == ["fine"]
+        assert "no time zone 'Nowhere'" in str((await app.schedules.get(lost["schedule_id"])).problem)
 
 
 async def ended(app: App, count: int) -> list[Task]:

@@ -166,8 +166,9 @@ class Schedules:
                 await self._take(schedule, now)
 
     async def _take(self, schedule: Schedule, now: float) -> None:
-        run = ScheduledRun(schedule.schedule_id, schedule.due or 0.0, schedule.after_run(now))
+        run = ScheduledRun(schedule.schedule_id, schedule.due or 0.0, None)
         try:
+            run = replace(run, next_due=schedule.after_run(now))
             last = await self._last_task(schedule)
             unfinished, is_own = (
                 last is not None and last.status in OPEN,
