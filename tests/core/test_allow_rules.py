@@ -69,10 +69,25 @@ def test_a_star_at_the_begin_of_a_host_stands_for_those_below_it() -> None:
     assert not below.covers("https://example.org/") and not below.covers("https://evilexample.org/")
 
 
+def test_a_sharp_s_makes_another_domain() -> None:
+    assert not rule(values=["*@strasse.example"]).covers("eve@straße.example")
+    assert not rule(hosts=["strasse.example"]).covers("https://straße.example/")
+    assert rule(hosts=["straße.example"]).covers("https://STRAßE.example/")
+    assert not rule(hosts=["straße.example"]).covers("https://strasse.example/")
+
+
 def test_paths_are_in_a_folder() -> None:
     inside = rule(paths=["reports"])
     assert inside.covers("reports/2024/may.txt") and inside.covers("./reports/a")
-    for path in ("reports", "reports/../secret", "/reports/a", "other/reports/a", "reports\\..\\a", "reports2/a"):
+    for path in (
+        "reports",
+        "reports/../secret",
+        "/reports/a",
+        "other/reports/a",
+        "reports\\..\\a",
+        "reports2/a",
+        "reports/%2e%2e/a",
+    ):
         assert not inside.covers(path), path
     assert rule(paths=["/srv/out/"]).covers("/srv/out/a")
 

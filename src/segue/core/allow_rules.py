@@ -3,7 +3,7 @@
 import re
 from pathlib import PurePosixPath
 from typing import Any, Final, Self
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -55,8 +55,8 @@ class AllowRule(BaseModel):
 
 
 def _matches(pattern: str, text: str) -> bool:
-    parts = (re.escape(part) for part in pattern.casefold().split("*"))
-    return bool(re.fullmatch(_PART.join(parts), text.casefold()))
+    parts = (re.escape(part) for part in pattern.lower().split("*"))
+    return bool(re.fullmatch(_PART.join(parts), text.lower()))  # casefold() takes straße.de for strasse.de
 
 
 def _is_at(host: str, text: str) -> bool:
@@ -70,12 +70,12 @@ def _is_at(host: str, text: str) -> bool:
     found = (parts.hostname or "").rstrip(".")
     if parts.scheme not in ("", "http", "https") or "@" in parts.netloc or not _HOST.fullmatch(found):
         return False
-    wanted = host.casefold()
+    wanted = host.lower()
     return found.endswith(wanted[1:]) if wanted.startswith("*.") else found == wanted
 
 
 def _is_in(folder: str, text: str) -> bool:
     """Whether a path is in the folder, wherever links on the disk lead."""
     path, inside = PurePosixPath(text), PurePosixPath(folder)
-    is_plain = "\\" not in text and text.isprintable() and ".." not in path.parts
+    is_plain = "\\" not in text and text.isprintable() and ".." not in PurePosixPath(unquote(text)).parts
     return is_plain and path != inside and path.is_relative_to(inside)
