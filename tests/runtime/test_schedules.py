@@ -64,6 +64,17 @@ async def test_a_key_stands_for_one_schedule(tmp_path: Path, clock: Clock) -> No
         assert [each.every for each in await app.schedules.list()] == ["0 9 * * *"]
 
 
+async def test_a_request_that_is_sent_again_after_its_run_gives_the_same_schedule(tmp_path: Path, clock: Clock) -> None:
+    options: dict[str, Any] = {"at": BEGIN + 60, "agent": "a", "idempotency_key": "k"}
+    async with open_app(tmp_path / "segue.db", clock, answer("one")) as app:
+        made = await app.start("go", **options)
+        clock.now += 120
+        assert (await app.start("go", **options))["schedule_id"] == made["schedule_id"]
+        await app.schedules.run_due()
+        await ended(app, 1)
+        assert (await app.start("go", **options))["active"] is False
+
+
 async def test_a_deleted_session_does_not_come_back_by_its_schedule(tmp_path: Path, clock: Clock) -> None:
     async with open_app(tmp_path / "segue.db", clock, answer("one"), answer("two")) as app:
         kept = await app.start("go", every="0 0 * * *", agent="a")

@@ -87,21 +87,30 @@ class Schedules:
         request = Request.of(message, about)
         agent = await self._starter.check(request)
         named = sha256(request.key.key.encode()).hexdigest()[:12] if request.key else self._starter.new_id()
+        schedule_id = f"{prefix}schedule-{named}"
+        asked_at = await self._asked_at(schedule_id)
         kept = {name: getattr(request, name) for name in _KEPT if getattr(request, name)}
         made = Schedule(
-            schedule_id=f"{prefix}schedule-{named}",
+            schedule_id=schedule_id,
             message=message,
             options={**kept, "agent": agent.agent_id, "reply_options": request.reply_options.json()},
             agents_file=self._starter.agents_file,
-            created_at=self._due.clock(),
-            **timing(cast(ScheduleOptions, times), self._due.clock()),
+            created_at=asked_at,
+            **timing(cast(ScheduleOptions, times), asked_at),
         )
         await self._table.put(made)
         self._due.wake()
-        stored = await self.get(made.schedule_id)
+        stored = await self.get(schedule_id)
         if request.key and not stored.is_as(made):
             raise KeyUsed(request.key.name)
         return stored
+
+    async def _asked_at(self, schedule_id: str) -> float:
+        """When a schedule was asked for first: a request that is sent again means the same moment."""
+        try:
+            return (await self.get(schedule_id)).created_at
+        except UnknownSchedule:
+            return self._due.clock()
 
     async def get(self, schedule_id: str) -> Schedule:
         """One schedule.
