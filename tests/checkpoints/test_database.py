@@ -222,7 +222,7 @@ async def test_a_damaged_database_is_reported(path: str) -> None:
     async with await open_database(path) as database:
         for n in range(200):
             await Lease(database).acquire(f"thread {n}" * 20, "me")
-    overwrite(path, 204800, b"\xff" * 65536)
+    overwrite(path, 327680, b"\xff" * 65536)
     async with await open_database(path) as database:
         with pytest.raises(DatabaseUnavailable, match="is damaged: restore it from a copy"):
             await database.read(lambda db: db.execute("SELECT * FROM leases ORDER BY owner").fetchall())

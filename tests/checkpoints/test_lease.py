@@ -156,9 +156,19 @@ async def test_leases_are_renewed_while_the_same_process_writes_without_a_break(
 
         writing = [asyncio.create_task(write()) for _ in range(3)]
         try:
-            for _ in range(5):
-                assert await asyncio.to_thread(renewal.renew, fences, 0.3) == set()
+            assert await asyncio.to_thread(renewal.renew, fences, 30) == set()
         finally:
             ended.set()
             await asyncio.gather(*writing)
             renewal.close()
+
+
+async def test_no_write_begins_while_leases_are_renewed(path: str) -> None:
+    began: list[float] = []
+    async with await open_database(path) as database:
+        with database.held():
+            writing = database.submit(lambda _: began.append(time.monotonic()))
+            await asyncio.sleep(0.05)
+            let_go = time.monotonic()
+        await writing
+    assert began[0] >= let_go
