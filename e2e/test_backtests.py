@@ -4,6 +4,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -132,13 +133,13 @@ def test_a_changed_prompt_shows_what_would_go_differently(panel: Open, shop: Ser
 
 
 def test_a_backtest_is_stopped(panel: Open, shop: Service) -> None:
-    page = panel()
-    start(page, "slow", "Be slow.")
+    page, name = panel(), f"slow-{uuid4().hex[:6]}"
+    start(page, name, "Be slow.")
     expect(page.get_by_role("progressbar")).to_be_visible()
     page.get_by_role("button", name="Stop", exact=True).click()
     expect(page.get_by_text("Stopped after 0 of 5 tasks. There is no report.")).to_be_visible()
     page.get_by_role("button", name="All backtests").click()
-    expect(page.locator(".batches li", has_text="slow")).to_contain_text("Stopped after 0 of 5 tasks.")
+    expect(page.locator(".batches li", has_text=name)).to_contain_text("Stopped after 0 of 5 tasks.")
 
 
 def test_the_report_fits_a_phone_in_the_dark_and_in_chinese(panel: Open, shop: Service) -> None:

@@ -32,6 +32,7 @@ MADE = [
     errors.LoginRequired("shop"),
     errors.IllegalTransition("done", "running"),
     errors.UnknownTask("t1"),
+    errors.UnknownSchedule("weekly"),
     errors.UnknownMemory("logs.md"),
     errors.UnknownThread("s1"),
     errors.UnknownField("a", "agents.toml", ["mcp", "0", "comand"], ["command", "name"]),

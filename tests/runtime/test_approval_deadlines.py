@@ -98,8 +98,8 @@ async def test_an_answer_ends_the_reminders(database: Path, clock: Clock, receiv
         register(app, ASK, answer("Paid."))
         asked = await app.ask("pay", session_id="s", agent="a")
         await app.answer(asked["task_id"], "approve")
-        clock.later = DAY
         await until(lambda: len(receiver.got) == 2)
+        clock.later = DAY
         await until(lambda: delivered(app))
         assert (await app.task(asked["task_id"]))["status"] == "done"
     assert sorted(receiver.types) == ["task.done", "task.waiting"]
