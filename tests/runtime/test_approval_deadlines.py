@@ -99,6 +99,7 @@ async def test_an_answer_ends_the_reminders(database: Path, clock: Clock, receiv
         asked = await app.ask("pay", session_id="s", agent="a")
         await app.answer(asked["task_id"], "approve")
         await until(lambda: len(receiver.got) == 2)
+        await until(lambda: delivered(app))
         clock.later = DAY
         await until(lambda: delivered(app))
         assert (await app.task(asked["task_id"]))["status"] == "done"
@@ -111,6 +112,8 @@ async def test_an_expired_approval_waits_on_and_says_so(database: Path, clock: C
         asked = await app.ask("pay", session_id="s", agent="a")
         (before,) = await app.waiting()
         assert before["problem"] == ""
+        await until(lambda: receiver.types == ["task.waiting"])
+        await until(lambda: delivered(app))
         clock.later = 2 * DAY
         await until(lambda: receiver.types == ["task.waiting", "task.expired"])
         (after,) = await app.waiting()
