@@ -78,7 +78,7 @@ async def test_what_hinders_is_said(postgres: Cluster, postgres_url: str, guard:
     assert "may not create Segue's tables: grant it CREATE" in (await looked_at(guard)).detail
     async with await open_database(postgres_url):
         denied = await looked_at(guard)
-    assert denied.ok is False and "may not use the tables branches, calls, " in denied.detail
+    assert denied.ok is False and "may not use the tables audit, branches, calls, " in denied.detail
     away = await looked_at("postgresql://ann:s3cret@127.0.0.1:1/segue")
     assert away.ok is False and "cannot be reached" in away.detail
     name = postgres_url.partition("?")[0].rpartition("/")[2]

@@ -212,9 +212,9 @@ class Frozen:
 
 
 _AUDIT = """
-    CREATE TABLE audit (name text, place text, thread text, at timestamptz);
-    CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        INSERT INTO audit VALUES (
+    CREATE TABLE seen (name text, place text, thread text, at timestamptz);
+    CREATE FUNCTION seen() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO seen VALUES (
             current_setting('application_name'), TG_TABLE_NAME, NEW.thread_id, clock_timestamp()
         );
         RETURN NULL;
@@ -233,7 +233,7 @@ async def freeze(url: str, workers: Fleet, *, tasks: int, seconds: float = 12.0,
         await connection.execute(_AUDIT)
         for table in _AUDITED:
             await connection.execute(
-                f"CREATE TRIGGER audit AFTER INSERT OR UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION audit()".encode()
+                f"CREATE TRIGGER seen AFTER INSERT OR UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION seen()".encode()
             )
         workers.start(2)
         await ready(app, 2)
@@ -247,7 +247,7 @@ async def freeze(url: str, workers: Fleet, *, tasks: int, seconds: float = 12.0,
         workers.thaw(pid)
         await until_ended(url, tasks)
         rows = await connection.execute(
-            "SELECT place FROM audit JOIN tasks ON thread = thread_id"
+            "SELECT place FROM seen JOIN tasks ON thread = thread_id"
             " WHERE name = %s AND task_id = ANY(%s) AND extract(epoch FROM at) > %s",
             (workers.name_of(pid), held, thawed),
         )
