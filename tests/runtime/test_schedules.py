@@ -18,25 +18,15 @@ from segue.core.errors import InvalidMessage, KeyUsed, UnknownAgent, UnknownSche
 from segue.core.records import Task
 from segue.core.schedules import RunTaken, ScheduledRun
 from segue.runtime.start import Request
-from tests.fakes import ScriptedChatModel, answer, call_tool
+from tests.fakes import FixedClock, ScriptedChatModel, answer, call_tool
 
 DAY = 86_400.0
 BEGIN = datetime(2027, 1, 1, 12, tzinfo=UTC).timestamp()
 
 
-class Clock:
-    """The time that schedules go by."""
-
-    def __init__(self) -> None:
-        self.now = BEGIN
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> FixedClock:
+    return FixedClock(BEGIN)
 
 
 @segue.tool(needs_approval=True)
@@ -51,7 +41,7 @@ def open_app(path: Path, clock: Callable[[], float], *script: Any) -> Any:
     return segue.open(path, agents=[agent], clock=clock)
 
 
-async def test_a_key_stands_for_one_schedule(tmp_path: Path, clock: Clock) -> None:
+async def test_a_key_stands_for_one_schedule(tmp_path: Path, clock: FixedClock) -> None:
     options: dict[str, Any] = {"every": "0 9 * * *", "agent": "a", "idempotency_key": "k"}
     async with open_app(tmp_path / "segue.db", clock) as app:
         made = await app.start("go", **options)
@@ -64,7 +54,9 @@ async def test_a_key_stands_for_one_schedule(tmp_path: Path, clock: Clock) -> No
         assert [each.every for each in await app.schedules.list()] == ["0 9 * * *"]
 
 
-async def test_a_request_that_is_sent_again_after_its_run_gives_the_same_schedule(tmp_path: Path, clock: Clock) -> None:
+async def test_a_request_that_is_sent_again_after_its_run_gives_the_same_schedule(
+    tmp_path: Path, clock: FixedClock
+) -> None:
     options: dict[str, Any] = {"at": BEGIN + 60, "agent": "a", "idempotency_key": "k"}
     async with open_app(tmp_path / "segue.db", clock, answer("one")) as app:
         made = await app.start("go", **options)
@@ -75,7 +67,7 @@ async def test_a_request_that_is_sent_again_after_its_run_gives_the_same_schedul
         assert (await app.start("go", **options))["active"] is False
 
 
-async def test_a_deleted_session_does_not_come_back_by_its_schedule(tmp_path: Path, clock: Clock) -> None:
+async def test_a_deleted_session_does_not_come_back_by_its_schedule(tmp_path: Path, clock: FixedClock) -> None:
     async with open_app(tmp_path / "segue.db", clock, answer("one"), answer("two")) as app:
         kept = await app.start("go", every="0 0 * * *", agent="a")
         await app.start("go", every="0 0 * * *", agent="a", session_id="s")
@@ -86,7 +78,7 @@ async def test_a_deleted_session_does_not_come_back_by_its_schedule(tmp_path: Pa
         assert [each.schedule_id for each in await app.schedules.list()] == [kept["schedule_id"]]
 
 
-async def test_a_schedule_that_cannot_run_here_keeps_no_other_from_it(tmp_path: Path, clock: Clock) -> None:
+async def test_a_schedule_that_cannot_run_here_keeps_no_other_from_it(tmp_path: Path, clock: FixedClock) -> None:
     file = tmp_path / "segue.db"
     async with open_app(file, clock, answer("yes")) as app:
         lost = await app.start("lost", every="0 0 * * *", agent="a")
@@ -112,7 +104,7 @@ async def ended(app: App, count: int) -> list[Task]:
     raise AssertionError(f"{len(await app.tasks.list())} tasks")
 
 
-async def test_a_message_is_sent_at_its_moment_and_once(database: Path, clock: Clock) -> None:
+async def test_a_message_is_sent_at_its_moment_and_once(database: Path, clock: FixedClock) -> None:
     async with open_app(database, clock, answer("Good morning.")) as app:
         made = await app.start("Say hello.", at=BEGIN + 60, session_id="s", agent="a")
         assert (made["next_run"], made["session_id"], made["active"]) == (BEGIN + 60, "s", True)
@@ -129,7 +121,7 @@ async def test_a_message_is_sent_at_its_moment_and_once(database: Path, clock: C
         assert (after["active"], after["next_run"], after["last_task"]) == (False, None, task.task_id)
 
 
-async def test_a_month_of_mornings_is_simulated_in_seconds(database: Path, clock: Clock) -> None:
+async def test_a_month_of_mornings_is_simulated_in_seconds(database: Path, clock: FixedClock) -> None:
     async with open_app(database, clock, *[answer(str(n)) for n in range(31)]) as app:
         await app.start("The weather?", every="0 9 * * *", timezone="Asia/Shanghai", agent="a", mode="direct")
         for day in range(31):
@@ -142,7 +134,7 @@ async def test_a_month_of_mornings_is_simulated_in_seconds(database: Path, clock
 
 
 @pytest.mark.parametrize(("missed", "runs"), [("once", 1), ("skip", 0), ("all", 3)])
-async def test_runs_that_no_process_was_there_for(database: Path, clock: Clock, missed: Any, runs: int) -> None:
+async def test_runs_that_no_process_was_there_for(database: Path, clock: FixedClock, missed: Any, runs: int) -> None:
     async with open_app(database, clock) as app:
         made = await app.start("m", every="0 9 * * *", timezone="UTC", missed=missed, agent="a", mode="direct")
     clock.now += 3 * DAY
@@ -157,7 +149,7 @@ async def test_runs_that_no_process_was_there_for(database: Path, clock: Clock, 
 
 
 @pytest.mark.parametrize("overlap", ["skip", "queue"])
-async def test_a_run_while_the_last_one_is_unfinished(database: Path, clock: Clock, overlap: Any) -> None:
+async def test_a_run_while_the_last_one_is_unfinished(database: Path, clock: FixedClock, overlap: Any) -> None:
     async with open_app(database, clock, call_tool(("pay", {"amount": 1})), answer("one"), answer("two")) as app:
         made = await app.start("m", every="0 9 * * *", timezone="UTC", overlap=overlap, session_id="s", agent="a")
         clock.now += DAY
@@ -176,7 +168,7 @@ async def test_a_run_while_the_last_one_is_unfinished(database: Path, clock: Clo
         assert problem == ("the last run is unfinished" if overlap == "skip" else None)
 
 
-async def test_a_busy_session_is_waited_for(database: Path, clock: Clock) -> None:
+async def test_a_busy_session_is_waited_for(database: Path, clock: FixedClock) -> None:
     async with open_app(database, clock, call_tool(("pay", {"amount": 1})), answer("one"), answer("two")) as app:
         asked = await app.ask("pay", session_id="s", agent="a")
         await app.start("m", every="0 9 * * *", timezone="UTC", session_id="s", agent="a")
@@ -189,7 +181,7 @@ async def test_a_busy_session_is_waited_for(database: Path, clock: Clock) -> Non
         assert [task.message for task in await ended(app, 2)] == ["pay", "m"]
 
 
-async def test_of_many_apps_one_starts_a_run(database: Path, clock: Clock) -> None:
+async def test_of_many_apps_one_starts_a_run(database: Path, clock: FixedClock) -> None:
     async with open_app(database, clock, answer("1")) as one, open_app(database, clock, answer("1")) as two:
         await one.start("m", at=BEGIN + 1, agent="a", mode="direct")
         clock.now += 2
@@ -198,7 +190,7 @@ async def test_of_many_apps_one_starts_a_run(database: Path, clock: Clock) -> No
         assert len(await one.tasks.list()) == 1
 
 
-async def test_a_run_that_was_taken_stores_no_task(database: Path, clock: Clock) -> None:
+async def test_a_run_that_was_taken_stores_no_task(database: Path, clock: FixedClock) -> None:
     async with open_app(database, clock) as app:
         made = await app.schedules.create("m", {"at": BEGIN + 1, "agent": "a", "mode": "direct"})
         await app.schedules.pause(made.schedule_id)
@@ -209,14 +201,14 @@ async def test_a_run_that_was_taken_stores_no_task(database: Path, clock: Clock)
         assert await app.tasks.list() == []
 
 
-async def test_the_poller_runs_what_is_due_by_itself(database: Path, clock: Clock) -> None:
+async def test_the_poller_runs_what_is_due_by_itself(database: Path, clock: FixedClock) -> None:
     async with open_app(database, clock, answer("later")) as app:
         await app.start("m", at=BEGIN + 0.2, agent="a", mode="direct")
         clock.now += 1
         assert [task.message for task in await ended(app, 1)] == ["m"]
 
 
-async def test_an_agent_that_is_not_here_leaves_its_runs_to_others(database: Path, clock: Clock) -> None:
+async def test_an_agent_that_is_not_here_leaves_its_runs_to_others(database: Path, clock: FixedClock) -> None:
     async with open_app(database, clock) as app:
         await app.start("m", at=BEGIN + 1, agent="a", mode="direct")
     clock.now += 2
@@ -228,7 +220,7 @@ async def test_an_agent_that_is_not_here_leaves_its_runs_to_others(database: Pat
         await ended(app, 1)
 
 
-async def test_a_run_that_cannot_start_says_why_and_is_tried_again(database: Path, clock: Clock) -> None:
+async def test_a_run_that_cannot_start_says_why_and_is_tried_again(database: Path, clock: FixedClock) -> None:
     async with open_app(database, clock, answer("x")) as app:
         made = await app.schedules.create("m", {"at": BEGIN + 1, "agent": "a", "mode": "direct"})
         app.register(Agent(agent_id="a", model="nobody:m", mode="direct"))
@@ -242,7 +234,7 @@ async def test_a_run_that_cannot_start_says_why_and_is_tried_again(database: Pat
         assert (await app.schedules.get(made.schedule_id)).problem is None
 
 
-async def test_schedules_are_paused_resumed_and_deleted(database: Path, clock: Clock) -> None:
+async def test_schedules_are_paused_resumed_and_deleted(database: Path, clock: FixedClock) -> None:
     async with open_app(database, clock, answer("x")) as app:
         made = await app.schedules.create(
             "m", {"every": "0 9 * * *", "timezone": "UTC", "agent": "a", "mode": "direct"}
@@ -263,7 +255,7 @@ async def test_schedules_are_paused_resumed_and_deleted(database: Path, clock: C
             await app.schedules.delete(made.schedule_id)
 
 
-async def test_what_cannot_be_sent_is_refused_when_it_is_stored(database: Path, clock: Clock) -> None:
+async def test_what_cannot_be_sent_is_refused_when_it_is_stored(database: Path, clock: FixedClock) -> None:
     async with open_app(database, clock) as app:
         with pytest.raises(InvalidMessage, match="The message is empty"):
             await app.start(" ", at="18:00", agent="a")
@@ -276,7 +268,7 @@ async def test_what_cannot_be_sent_is_refused_when_it_is_stored(database: Path, 
         assert await app.schedules.list() == []
 
 
-async def test_an_idempotency_key_makes_one_schedule(database: Path, clock: Clock) -> None:
+async def test_an_idempotency_key_makes_one_schedule(database: Path, clock: FixedClock) -> None:
     async with open_app(database, clock) as app:
         made = [await app.start("m", at=BEGIN + 9, agent="a", idempotency_key="k") for _ in range(2)]
         assert made[0] == made[1] and len(await app.schedules.list()) == 1

@@ -13,27 +13,17 @@ import segue
 from segue.app import App
 from segue.core.agents import Agent
 from segue.core.errors import InvalidAnswer, TaskError, UnknownTask
-from tests.fakes import ScriptedChatModel, answer, call_tool, choose
+from tests.fakes import FixedClock, ScriptedChatModel, answer, call_tool, choose
 
 DAY = 86_400.0
 BEGIN = datetime(2027, 1, 1, 12, tzinfo=UTC).timestamp()
 invoices: list[int] = []
 
 
-class Clock:
-    """The time that waits go by."""
-
-    def __init__(self) -> None:
-        self.now = BEGIN
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Clock:
+def clock() -> FixedClock:
     invoices.clear()
-    return Clock()
+    return FixedClock(BEGIN)
 
 
 @segue.tool
@@ -50,7 +40,7 @@ def look(place: str) -> str:
     raise segue.Wait(place)
 
 
-def open_app(path: Path, clock: Clock, *script: Any, **fields: Any) -> Any:
+def open_app(path: Path, clock: FixedClock, *script: Any, **fields: Any) -> Any:
     model = ScriptedChatModel([*script])
     tools = (send_invoice, look, "wait")
     agent = Agent(**{"agent_id": "a", "model": model, "tools": tools, "mode": "react", **fields})
@@ -72,7 +62,7 @@ def results(trace: Any) -> list[Any]:
 
 
 async def test_a_wait_of_three_days_outlives_its_process_and_sends_no_second_invoice(
-    database: Path, clock: Clock
+    database: Path, clock: FixedClock
 ) -> None:
     async with open_app(database, clock, call_tool(("send_invoice", {"amount": 50}))) as first:
         asked = await first.ask("Sell it.", session_id="s", agent="a")
@@ -98,7 +88,7 @@ async def test_a_wait_of_three_days_outlives_its_process_and_sends_no_second_inv
         assert result == {"success": {"until": "2027-01-04T12:00:00+00:00"}} and invoices == [50]
 
 
-async def test_an_event_ends_a_wait_and_its_data_is_the_result(database: Path, clock: Clock) -> None:
+async def test_an_event_ends_a_wait_and_its_data_is_the_result(database: Path, clock: FixedClock) -> None:
     async with open_app(database, clock, call_tool(("send_invoice", {"amount": 50})), answer("Thanks.")) as app:
         asked = await app.ask("Sell it.", agent="a")
         await app.send_event(asked["task_id"], "delivered", 1)
@@ -117,7 +107,7 @@ async def test_an_event_ends_a_wait_and_its_data_is_the_result(database: Path, c
                 await app.send_event(asked["task_id"], name, data)
 
 
-async def test_an_event_that_comes_before_the_wait_is_kept(database: Path, clock: Clock) -> None:
+async def test_an_event_that_comes_before_the_wait_is_kept(database: Path, clock: FixedClock) -> None:
     script = [call_tool(("wait_for_event", {"name": "first"})), call_tool(("wait_for_event", {"name": "early"}))]
     async with open_app(database, clock, *script, answer("Both came.")) as app:
         asked = await app.ask("m", agent="a")
@@ -129,7 +119,7 @@ async def test_an_event_that_comes_before_the_wait_is_kept(database: Path, clock
         assert data == [None, 1], "the first of the two"
 
 
-async def test_the_model_waits_until_a_moment(database: Path, clock: Clock) -> None:
+async def test_the_model_waits_until_a_moment(database: Path, clock: FixedClock) -> None:
     script = [call_tool(("wait_until", {"time": "soon"})), call_tool(("wait_until", {"time": "2027-02-01T09:00Z"}))]
     async with open_app(database, clock, *script, answer("It is February.")) as app:
         asked = await app.ask("m", agent="a")
@@ -141,7 +131,7 @@ async def test_the_model_waits_until_a_moment(database: Path, clock: Clock) -> N
         assert (await ended(app, asked["task_id"]))["answer"] == "It is February."
 
 
-async def test_calls_that_wait_beside_each_other_wait_for_each(database: Path, clock: Clock) -> None:
+async def test_calls_that_wait_beside_each_other_wait_for_each(database: Path, clock: FixedClock) -> None:
     both = call_tool(("look", {"place": "north"}), ("look", {"place": "south"}))
     async with open_app(database, clock, both, answer("Seen.")) as app:
         asked = await app.ask("m", agent="a")
@@ -152,7 +142,7 @@ async def test_calls_that_wait_beside_each_other_wait_for_each(database: Path, c
         assert data == [1, 2] and invoices == [5, 5], "each ran once"
 
 
-async def test_of_many_processes_one_continues_a_task(database: Path, clock: Clock) -> None:
+async def test_of_many_processes_one_continues_a_task(database: Path, clock: FixedClock) -> None:
     async with open_app(database, clock, call_tool(("wait_for_event", {"name": "go"}))) as app:
         asked = await app.ask("m", agent="a")
     async with open_app(database, clock, answer("1")) as one, open_app(database, clock, answer("1")) as two:
@@ -163,7 +153,7 @@ async def test_of_many_processes_one_continues_a_task(database: Path, clock: Clo
         assert len(changes) == 1
 
 
-async def test_a_cancelled_wait_is_over(database: Path, clock: Clock) -> None:
+async def test_a_cancelled_wait_is_over(database: Path, clock: FixedClock) -> None:
     async with open_app(database, clock, call_tool(("send_invoice", {"amount": 5})), answer("hello")) as app:
         asked = await app.ask("m", session_id="s", agent="a")
         await app.cancel(asked["task_id"])
@@ -174,7 +164,9 @@ async def test_a_cancelled_wait_is_over(database: Path, clock: Clock) -> None:
         assert (await app.ask("again", session_id="s", agent="a"))["answer"] == "hello"
 
 
-async def test_a_fork_and_an_import_of_a_waiting_task_wait_once_they_are_resumed(database: Path, clock: Clock) -> None:
+async def test_a_fork_and_an_import_of_a_waiting_task_wait_once_they_are_resumed(
+    database: Path, clock: FixedClock
+) -> None:
     script = [call_tool(("send_invoice", {"amount": 5}))]
     async with open_app(database, clock, *script, answer("1"), answer("2")) as app:
         await app.ask("m", session_id="s", agent="a")
@@ -190,7 +182,7 @@ async def test_a_fork_and_an_import_of_a_waiting_task_wait_once_they_are_resumed
 
 
 @pytest.mark.parametrize("mode", ["plan", "controller"])
-async def test_steps_of_a_plan_and_branches_of_a_flow_wait(database: Path, clock: Clock, mode: str) -> None:
+async def test_steps_of_a_plan_and_branches_of_a_flow_wait(database: Path, clock: FixedClock, mode: str) -> None:
     step = {"step_id": "1", "description": "d", "action": "send_invoice", "params": {"amount": 5}}
     plan = json.dumps({"goal": "g", "steps": [step]})
     script = (
@@ -209,7 +201,7 @@ async def test_steps_of_a_plan_and_branches_of_a_flow_wait(database: Path, clock
         assert result == {"success": {"event": "paid", "data": 5}}
 
 
-async def test_the_history_has_the_result_of_a_native_call_that_waited(database: Path, clock: Clock) -> None:
+async def test_the_history_has_the_result_of_a_native_call_that_waited(database: Path, clock: FixedClock) -> None:
     script = [AIMessage("", tool_calls=[{"name": "send_invoice", "args": {"amount": 5}, "id": "c1"}]), "ok"]
     async with open_app(database, clock, *script, protocol="native") as app:
         asked = await app.ask("m", agent="a")

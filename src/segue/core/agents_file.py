@@ -22,7 +22,10 @@ def load_table(path: str | Path, name: str, kind: type[Settings]) -> Settings | 
         return None if table is None else kind.model_validate(table)
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or name
         raise ConfigurationError(
-            "The [{table}] table of {file}: {field}: {reason}.", table=name, file=path, field=field, reason=first["msg"]
+            "The [{table}] table of {file}: {field}{reason}.",
+            table=name,
+            file=path,
+            field="".join(f"{part}: " for part in first["loc"][:1]),
+            reason=first["msg"].removeprefix("Value error, "),
         ) from error

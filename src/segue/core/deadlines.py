@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from .agents import Items, read_file
+from .agents import Items
+from .agents_file import load_table
 from .errors import ConfigurationError
 from .timeline import Retention
 
@@ -66,16 +67,4 @@ def load_deadlines(path: str | Path) -> ApprovalDeadlines | None:
     Raises:
         ConfigurationError: naming the field that is wrong.
     """
-    table = read_file(Path(path)).get("approvals")
-    if table is None:
-        return None
-    try:
-        return ApprovalDeadlines.model_validate(table)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigurationError(
-            "The [approvals] table of {file}: {field}{reason}.",
-            file=path,
-            field="".join(f"{part}: " for part in first["loc"][:1]),
-            reason=first["msg"].removeprefix("Value error, "),
-        ) from error
+    return load_table(path, "approvals", ApprovalDeadlines)
