@@ -239,7 +239,7 @@ class FaultyTool(Marked):
 
     @property
     def timeout(self) -> float | None:
-        for fault, seconds in (("timeout", 0.3), ("slow", 2.0)):
+        for fault, seconds in (("timeout", 0.3), ("slow", 4.0)):
             if self._executor.is_faulty(self._label, fault):
                 return seconds
         return self._check.timeout or self._tool.timeout

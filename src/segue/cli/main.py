@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..core.actor import TERMINAL, act_as
+from ..core.actor import TERMINAL, acting
 from .commands import inspect, rewind, serve, sessions, start, tasks
 from .commands.audit import audit
 from .commands.backtest import backtest
@@ -98,12 +98,13 @@ def _print_version(requested: bool) -> None:
 
 @app.callback()
 def segue(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Take the options before a command."""
-    act_as(TERMINAL)
+    context.with_resource(acting(TERMINAL))
 
 
 for command in (
