@@ -33,6 +33,7 @@ SLOW = (
     *("server/test_responses.py", "server/test_idempotency.py", "server/test_attachments.py"),
     *("runtime/test_message_files.py", "telemetry/test_metrics.py", "telemetry/test_trace_export.py"),
     *("tools/data/test_agent.py", "tools/data/test_charts.py", "tools/data/test_query.py"),
+    *("examples/coding_agent/", "examples/data_analyst/"),
 )
 """Folders, large matrices and tests of processes that `make test` leaves to `make test-slow`, as it does tests marked
 `slow`."""
@@ -122,9 +123,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _place(path: Path) -> str:
-    """The path of a test's file in this folder."""
-    here = Path(__file__).parent
-    return path.relative_to(here).as_posix() if path.is_relative_to(here) else ""
+    """The path of a test's file in this folder, or in the one that it is in."""
+    tests = Path(__file__).parent
+    folder = next((folder for folder in (tests, tests.parent) if path.is_relative_to(folder)), None)
+    return path.relative_to(folder).as_posix() if folder else ""
 
 
 def pytest_collection_finish() -> None:

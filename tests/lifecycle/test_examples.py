@@ -1,4 +1,4 @@
-"""The usage examples of the engine's document as they are written there, and the files in examples/."""
+"""The usage examples of the engine's document as they are written there, and the files in examples/lifecycle/."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ import pytest
 from tests.cli.process import run_elsewhere
 
 pytestmark = pytest.mark.slow
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples/lifecycle"
 
 BEFORE = """
 import asyncio, json
@@ -117,7 +117,7 @@ async def test_the_documents_examples_run_as_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("lifecycle_basic", "[engine_completed]"), ("lifecycle_pause", "ENGINE_RESUMED")]
+    ("name", "said"), [("basic", "[engine_completed]"), ("pause", "ENGINE_RESUMED")]
 )
 async def test_an_example_runs(tmp_path: Path, name: str, said: str) -> None:
     out = await run(tmp_path, str(EXAMPLES / f"{name}.py"))
@@ -125,7 +125,7 @@ async def test_an_example_runs(tmp_path: Path, name: str, said: str) -> None:
 
 
 async def test_the_snapshot_example_goes_on_in_a_new_process(tmp_path: Path) -> None:
-    example = str(EXAMPLES / "lifecycle_snapshot.py")
+    example = str(EXAMPLES / "snapshot.py")
     assert (await run(tmp_path, example, "state.json")).splitlines() == ["2/5"]
     out = await run(tmp_path, example, "state.json", "resume")
     assert out.splitlines()[:4] == ["task 3", "task 4", "task 5", "5/5"]
@@ -133,7 +133,7 @@ async def test_the_snapshot_example_goes_on_in_a_new_process(tmp_path: Path) -> 
 
 
 async def test_the_kept_example_goes_on_in_a_new_process(tmp_path: Path) -> None:
-    example = str(EXAMPLES / "lifecycle_kept.py")
+    example = str(EXAMPLES / "kept.py")
     assert (await run(tmp_path, example, "s.db")).splitlines()[-1] == "1/5"
     out = await run(tmp_path, example, "s.db")
     assert out.splitlines()[-1] == "5/5" and out.count("[task_started]") == 4

@@ -17,6 +17,7 @@ from segue.core.agents import Agent
 from segue.core.errors import InvalidMessage, KeyUsed, UnknownAgent, UnknownSchedule
 from segue.core.records import Task
 from segue.core.schedules import RunTaken, ScheduledRun
+from segue.runtime.due import Due
 from segue.runtime.start import Request
 from tests.fakes import FixedClock, ScriptedChatModel, answer, call_tool
 
@@ -39,6 +40,32 @@ def open_app(path: Path, clock: Callable[[], float], *script: Any) -> Any:
     model = ScriptedChatModel([*script])
     agent = Agent(agent_id="a", model=model, tools=(pay,), mode="react")
     return segue.open(path, agents=[agent], clock=clock)
+
+
+class SlowJob:
+    """Something that is due once, and takes its time to begin."""
+
+    def __init__(self) -> None:
+        self.is_due, self.has_begun, self.go = True, False, asyncio.Event()
+
+    async def take(self, now: float) -> None:
+        is_due, self.is_due = self.is_due, False
+        if is_due:
+            await self.go.wait()
+            self.has_begun = True
+
+    async def next_due(self) -> float | None:
+        return None
+
+
+async def test_what_another_look_is_just_beginning_has_begun_after_ones_own() -> None:
+    due, job = Due(lambda: BEGIN), SlowJob()
+    due.jobs.append(job)
+    looks = [asyncio.create_task(due.take()), asyncio.create_task(due.take())]
+    asyncio.get_running_loop().call_later(0.01, job.go.set)
+    await looks[1]
+    assert job.has_begun
+    await looks[0]
 
 
 async def test_a_key_stands_for_one_schedule(tmp_path: Path, clock: FixedClock) -> None:

@@ -36,6 +36,7 @@ class Due:
         self.begins_itself = True
         """Whether this process looks once it stored something that will be due."""
         self._awake = asyncio.Event()
+        self._taking = asyncio.Lock()
         self._running: asyncio.Task[None] | None = None
         self._closed = False
         self._is_away = False
@@ -54,9 +55,10 @@ class Due:
         self._awake.set()
 
     async def take(self) -> None:
-        """Begin everything that is due now."""
-        for job in self.jobs:
-            await job.take(self.clock())
+        """Begin everything that is due now; what another call is just beginning has begun as well."""
+        async with self._taking:
+            for job in self.jobs:
+                await job.take(self.clock())
 
     async def close(self) -> None:
         """Look no more; what is being begun is finished first."""

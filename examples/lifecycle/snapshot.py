@@ -1,7 +1,7 @@
 """Keep a run in a file and go on with it in another process. Runs offline, without a key.
 
-python lifecycle_snapshot.py engine_state.json          begins, and stops after two tasks
-python lifecycle_snapshot.py engine_state.json resume   does the rest
+python snapshot.py engine_state.json          begins, and stops after two tasks
+python snapshot.py engine_state.json resume   does the rest
 """
 
 import asyncio
