@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from segue.core.errors import ConfigurationError, UnknownOption
 from segue.core.moments import Moment, local_zone, moment_of, zone_named
-from segue.core.provenance import Policy, SourceKind
+from segue.core.provenance import Hiding, Policy, SourceKind
 from segue.core.sent_events import check_event
 
 T = TypeVar("T")
@@ -161,7 +161,8 @@ class Marks:
     `check`: determines whether an interrupted call took effect. `undo`: takes the effect of a call back.
     `approve`: when a person is asked about a call; `needs_approval` is "always". `trusted`: its results are nobody
     else's words. `content`: arguments that are only text, such as the body of a message. `secret`: values of its
-    results go into no call of another tool without a question.
+    results go into no call of another tool without a question. `hidden`: the model sees a reference in place of its
+    results, with "summary" also a summary.
     """
 
     read_only: bool = False
@@ -176,12 +177,17 @@ class Marks:
     trusted: bool = False
     content: tuple[str, ...] = ()
     secret: bool = False
+    hidden: Hiding = False
 
     def __post_init__(self) -> None:
         if self.approve not in (None, *get_args(Policy)) or (self.needs_approval and self.approve == "never"):
             raise ConfigurationError(
                 'A tool\'s approve is {approve}: use "always", "untrusted" or "never"; needs_approval is "always".',
                 approve=repr(self.approve),
+            )
+        if self.hidden not in (False, True, "summary"):
+            raise ConfigurationError(
+                'A tool\'s hidden is {hidden}: use True, False or "summary".', hidden=repr(self.hidden)
             )
         if self.timeout is not None and not self.timeout > 0:
             raise ConfigurationError(
@@ -244,6 +250,7 @@ def tool(
     trusted: bool = ...,
     content: Iterable[str] = ...,
     secret: bool = ...,
+    hidden: Hiding = ...,
     check: Callable[..., Any] | None = ...,
     undo: Callable[..., Any] | None = ...,
 ) -> Callable[[F], F]: ...
@@ -315,6 +322,11 @@ class Marked:
     def secret(self) -> bool:
         """Whether a value of its results may only go into a call of another tool where a person says so."""
         return self.marks.secret
+
+    @property
+    def hidden(self) -> Hiding:
+        """Whether the model sees a reference in place of its results, or a summary too."""
+        return self.marks.hidden
 
     @property
     def source_kind(self) -> SourceKind:

@@ -19,7 +19,9 @@ from segue.prompts.catalogue import phrase
 from segue.tools.builtin import BUILTIN
 
 from ..shared.context import NodeContext, NodeRuntime, node_context
+from ..shared.hidden_results import is_hidden
 from ..shared.nested_services import nested_services
+from ..shared.tool_schemas import or_references
 from .state import FlowState
 
 _TEXT = {"type": "string"}
@@ -66,7 +68,8 @@ def branches_of(config: FlowConfig, work: NodeContext, language: str = "en") -> 
             tool=twice[0],
             flow=config.name,
         )
-    found = [_of_tool(tool) for tool in tools.values()]
+    refer = is_hidden(tools.values())
+    found = [_of_tool(tool, refer) for tool in tools.values()]
     found += [_of_graph(name, branch) for name, branch in executor.branches.items()]
     found += [_built_in(name, language) for name in executor.built_ins]
     return {branch.name: branch for branch in found}
@@ -86,11 +89,13 @@ def _resolved(given: tuple[Any, ...]) -> Mapping[str, Tool]:
     return BUILTIN.resolve(given)
 
 
-def _of_tool(tool: Tool) -> Branch:
+def _of_tool(tool: Tool, refer: bool) -> Branch:
+    """The branch of a tool; `refer`: its arguments may be references to results."""
     function = tool.spec["function"]
     about = " ".join(str(function.get("description", "")).split())
     schema = plain_schema(function["parameters"], (*NOISE, "title"))
-    return Branch(tool.name, "tool", "EXECUTOR", about, schema, tool.needs_approval)
+    parameters = or_references(schema) if refer else schema
+    return Branch(tool.name, "tool", "EXECUTOR", about, parameters, tool.needs_approval)
 
 
 def _of_graph(name: str, branch: BranchConfig) -> Branch:

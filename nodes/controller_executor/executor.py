@@ -40,14 +40,17 @@ def executor(config: FlowConfig) -> FlowNode:
         entry = runner.entry(ran)
         old = tuple(Step(**step) for step in state["steps"])
         steps = end_steps(old, [entry])
-        outcome = outcome_of(call["name"], "tool", call["arguments"], entry["result"], state)
-        return {
+        outcome = outcome_of(call["name"], "tool", entry["arguments"], entry["result"], state)
+        update: FlowUpdate = {
             "call": None,
             "outcome": outcome | ({"approved": entry["approved"]} if "approved" in entry else {}),
             "tool_calls": state["tool_calls"] + ran.ran,
             "steps": [step.model_dump(mode="json") for step in steps],
             "events": announce(*runner.events(done), *step_events(old, steps, ids_of(state))),
         }
+        if ran.summary:
+            update["usage"] = runner.usage(state["usage"], done)
+        return update
 
     return node
 

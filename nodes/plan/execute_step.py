@@ -20,6 +20,8 @@ async def execute_step(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
     if done.result.status is CallStatus.WAITING:  # nothing else interrupts the graph in this node
         ran = await runner.run([waited(marked_wait(done.call, done.result), state["language"])])
     outcome = runner.entry(ran[0])
+    if ran[0].summary:
+        outcome["usage"] = ran[0].summary.usage
     running = Step(step_id=call["step_id"], description=call["description"], status=Status.RUNNING)
     (step,) = end_steps((running,), [outcome])
     events = announce(*runner.events(ran), step_event(step, {"task_id": state["task_id"]}))

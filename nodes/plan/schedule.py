@@ -9,16 +9,18 @@ from segue.core.calls import CallResult, CallStatus, PendingCall
 from segue.core.events import Durable
 from segue.core.plan import Step, ready
 from segue.core.tools import CallKey
+from segue.core.usage import add_usages
 from segue.prompts.catalogue import phrase
 
 from ..shared.approval import reason_clause
 from ..shared.call_runner import CallRunner, call_events
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.plan_progress import begin_steps, end_steps, step_events
+from ..shared.references import DanglingReference
 from ..shared.task import joined, read_added_messages
 from ..shared.tool_messages import Settled, exchange
 from .state import PlannedCall, PlanState, PlanUpdate, StepWork
-from .steps import DanglingReference, call_of, emit_thoughts, resolved, thought_through, unrepaired
+from .steps import call_of, emit_thoughts, resolved, thought_through, unrepaired
 
 MOST_REPLANS = 2
 """How often a plan is revised after a failed step."""
@@ -45,6 +47,8 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
         "complaint": "",
         "wave": [],
     }
+    if summaries := [outcome["usage"] for outcome in ran if "usage" in outcome]:
+        update["usage"] = add_usages([state["usage"], *summaries])
     if (failed or added) and not spent:
         replans = state["replans"] + bool(failed)
         complaint = _complaint(failed, added, [*state["outcomes"], *broken], state["language"])

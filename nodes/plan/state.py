@@ -46,8 +46,8 @@ class PlanState(TaskState, total=False):
     wave: list[PlannedCall]
     """Calls of the steps that are under way. SCHEDULE."""
     outcomes: Records
-    """What ran: a wave's entry with its `result`, `announced` where the events say how the step ended. EXECUTE_STEP,
-    and SCHEDULE for what could not be run."""
+    """What ran: a wave's entry with its `result` and the `usage` of its summary, `announced` where the events say how
+    the step ended. EXECUTE_STEP, and SCHEDULE for what could not be run."""
     gave_up: str
     """GIVE_UP."""
 

@@ -1,6 +1,7 @@
 """Steps of a plan: their banners, those that failed or are in doubt, and references to their results."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from segue.core.calls import CallResult
@@ -10,6 +11,8 @@ from segue.core.plan import Status, Step, ready, set_status
 from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeContext
+from ..shared.hidden_results import is_to_call, reference_to
+from ..shared.references import REF, DanglingReference, follow, references, resolve
 from .state import PlannedCall, PlanState
 
 _PHASES = ("planning", "execution", "generation")
@@ -39,9 +42,8 @@ def resolved(call: PlannedCall, state: PlanState) -> PlannedCall:
     Raises:
         DanglingReference: one is not there.
     """
-    ran = [(outcome["step_id"], CallResult.of(outcome["result"])) for outcome in state["outcomes"]]
-    results = {step_id: result.value for step_id, result in ran if result.success}
-    return {**call, "arguments": resolve(call["params"], results)}
+    ran = {o["step_id"]: o for o in state["outcomes"] if CallResult.of(o["result"]).success}
+    return {**call, "arguments": resolve(call["params"], partial(_look_up, outcomes=ran))}
 
 
 def dispatched(call: PlannedCall, state: PlanState) -> PlannedCall:
@@ -113,61 +115,29 @@ def unrepaired(steps: Sequence[Step], state: PlanState) -> list[Step]:
     return [step for step in steps if step.status is Status.ERROR and step.step_id not in state["repaired"]]
 
 
-class DanglingReference(Exception):
-    """A reference leads nowhere; the message says where it broke off."""
-
-
-def _references(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        if isinstance(value.get("$ref"), str):
-            yield value["$ref"]
-            return
-        for inner in value.values():
-            yield from _references(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _references(inner)
-
-
 def referenced_steps(params: Any) -> list[str]:
     """The ids of the steps that parameters refer to."""
-    parts = [reference.split(".") for reference in _references(params)]
+    parts = [reference.split(".") for reference in references(params)]
     return [part[1] for part in parts if len(part) > 1 and part[0] == "steps"]
 
 
-def resolve(value: Any, results: Mapping[str, Any]) -> Any:
-    """The parameters with every reference replaced; `results` maps a step's id to its successful result.
+def _look_up(reference: str, outcomes: Mapping[str, Mapping[str, Any]]) -> Any:
+    """The part of a step's result that a reference leads to; of a hidden one, the reference by which calls get it.
+
+    `outcomes` are what ran successfully, by the steps' ids.
 
     Raises:
-        DanglingReference: a step, field or place is not there.
+        DanglingReference: the step, field or place is not there.
     """
-    if isinstance(value, Mapping):
-        if isinstance(value.get("$ref"), str):
-            return _look_up(value["$ref"], results)
-        return {name: resolve(inner, results) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [resolve(inner, results) for inner in value]
-    return value
-
-
-def _look_up(reference: str, results: Mapping[str, Any]) -> Any:
+    if is_to_call(reference):
+        return {REF: reference}
     parts = reference.split(".")
     if len(parts) < 3 or parts[0] != "steps" or parts[2] != "result":
         raise DanglingReference(f"{reference!r} is not of the form steps.<step>.result.<field>")
-    if parts[1] not in results:
+    if parts[1] not in outcomes:
         raise DanglingReference(f"{reference!r}: step {parts[1]} has no result")
-    found = results[parts[1]]
-    for part in parts[3:]:
-        found = _enter(found, part, reference)
-    return found
-
-
-def _enter(value: Any, part: str, reference: str) -> Any:
-    if isinstance(value, Mapping) and part in value:
-        return value[part]
-    if isinstance(value, list) and part.isdigit() and int(part) < len(value):
-        return value[int(part)]
-    there = (
-        list(value) if isinstance(value, Mapping) else f"{len(value)} items" if isinstance(value, list) else "no fields"
-    )
-    raise DanglingReference(f"{reference!r} breaks off at {part!r}; there is: {there}")
+    outcome = outcomes[parts[1]]
+    result = CallResult.of(outcome["result"])
+    if result.hidden:
+        return {REF: ".".join([reference_to(outcome["ref"]), *parts[3:]])}
+    return follow(result.value, parts[3:], reference)

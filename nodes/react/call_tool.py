@@ -48,6 +48,8 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         "tool_calls": state["tool_calls"] + sum(done.ran for done in ran),
         "events": announce(*runner.events(ran)),
     }
+    if any(done.summary for done in ran):
+        update["usage"] = runner.usage(state["usage"], ran)
     return update if update["calls"] else _settle(update, state, outcomes)
 
 

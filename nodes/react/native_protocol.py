@@ -21,7 +21,7 @@ from ..shared.context import NodeContext
 from ..shared.history_window import Exchange, latest, shown_text, split
 from ..shared.prompt_budget import as_json, ref_of, tokens
 from ..shared.task import attachments_of
-from ..shared.tool_schemas import CONTROL_TOOLS
+from ..shared.tool_schemas import CONTROL_TOOLS, specs_of
 from .prompt_state import LINE_CHARS, available_tools, current_state, has_truncated, offered, with_refs
 from .state import ReactState
 
@@ -54,7 +54,7 @@ def request(state: ReactState, work: NodeContext) -> ModelRequest:
 
 def _specs(tools: Mapping[str, Tool], state: ReactState, work: NodeContext) -> list[Mapping[str, Any]]:
     """The tools and what of `plan` and `remend` makes sense now: both go with every request."""
-    own = [tool.spec for tool in tools.values()]
+    own = specs_of(tools)
     if not work.tools or work.services.reply_options.required_tool:
         return own
     failed = any(record["error"] for record in state["records"])

@@ -6,13 +6,14 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from segue.core.calls import CallResult
+from segue.core.calls import HIDDEN, CallResult
 from segue.core.records import Call
 from segue.core.tools import RECALL, CallKey, Ledger, Tool
 from segue.prompts.catalogue import phrase
 from segue.tools.builtin import recall_tool
 
 from ..shared.context import NodeContext
+from ..shared.hidden_results import seen_outcome
 from ..shared.history_window import left_out_results
 from ..shared.prompt_budget import KEPT_CHARS, as_json, as_text, ref_of, tokens, truncate
 from ..shared.tool_messages import recall_ref
@@ -158,8 +159,9 @@ async def earlier_results(state: ReactState, ledger: Ledger | None) -> dict[str,
 
 
 def _of_call(call: Call) -> EarlierResult:
-    key = CallKey(call.task_id, call.scope, call.idx)
-    return EarlierResult(recall_ref(key), call.name, call.arguments, key, call.outcome or {})
+    key, outcome = CallKey(call.task_id, call.scope, call.idx), call.outcome or {}
+    arguments = {} if outcome.get(HIDDEN) else call.arguments
+    return EarlierResult(recall_ref(key), call.name, arguments, key, seen_outcome(outcome, key, "en"))
 
 
 def _of_messages(state: ReactState) -> list[EarlierResult]:
@@ -193,6 +195,7 @@ def _of_records(state: ReactState) -> list[EarlierResult]:
 
 
 async def _whole(result: EarlierResult, work: NodeContext) -> str:
-    """The result as the ledger has it, or as the state kept it."""
+    """The result as the ledger has it, or as the state kept it; of a hidden one, what the model was shown."""
     stored: Mapping[str, Any] | None = await work.services.ledger.read(result.key) if work.services.ledger else None
-    return text_of((stored or {}).get("outcome") or result.outcome)
+    outcome = (stored or {}).get("outcome") or result.outcome
+    return text_of(result.outcome if outcome.get(HIDDEN) else outcome)

@@ -16,9 +16,9 @@ from segue.core.errors import listed
 from segue.core.events import CallPermitted, Durable, Phase, ToolCall, ToolResult
 from segue.core.provenance import DOUBTS, CallTerms, Known
 from segue.core.tools import CallKey, Ledger, Tool
+from segue.core.usage import Usage, add_usages
 from segue.prompts.catalogue import phrase
-from segue.tools.adapters.client import ClientTool, Results, ask_client, client_call
-from segue.tools.bound_tool import BadArguments, idempotency_key
+from segue.tools.bound_tool import idempotency_key
 from segue.tools.calls.run import TOOLS
 
 from .approval import (
@@ -31,8 +31,19 @@ from .approval import (
     question_of,
     reason_clause,
 )
+from .client_calls import marked, with_client_results, with_result
 from .context import NodeContext
 from .entered import known_now, terms_of
+from .hidden_results import (
+    Summary,
+    as_seen,
+    hiding_of,
+    is_callers_error,
+    seen_result,
+    summarized,
+    taken_refs,
+    with_values,
+)
 from .prompt_budget import as_json, as_text, truncate_result
 from .tool_messages import kept, recall_ref
 from .waits import Arrived, marked_wait, waited, without_wait
@@ -46,7 +57,7 @@ class FinishedCall:
     """A call with its result; it took `seconds` of wall-clock time.
 
     `ran`: it counts against the budget. `permission` is the scope of the permission that it ran under; it is empty if a
-    person was asked, or did not have to be.
+    person was asked, or did not have to be. Of a hidden result, `seen` is what the model sees, with its `summary`.
     """
 
     call: PendingCall
@@ -54,6 +65,8 @@ class FinishedCall:
     ran: bool = False
     seconds: float = 0.0
     permission: str = ""
+    seen: Mapping[str, Any] | None = None
+    summary: Summary | None = None
 
 
 def allow_all(call: PendingCall) -> CallResult | None:
@@ -93,7 +106,7 @@ class CallRunner:
         Returns the calls with what they decided and what was found of their sources, and the events of a decision, none
         if nobody was asked.
         """
-        calls = await self._assessed(calls)
+        calls = await self._assessed(await self._with_values(calls))
         grants = await self._grants(calls)
         permitted = await self._permitted(calls, grants)
         waiting = [
@@ -178,7 +191,11 @@ class CallRunner:
         if self.work.agent.on_secret == "refuse" and call.get("finding") == "secret":
             names = listed(call["doubted"])
             return CallResult.failed(phrase("call_secret", self.language, tool=call["name"], arguments=names))
-        return self.refuse(call)
+        return CallResult.failed(call["dangling"]) if "dangling" in call else self.refuse(as_seen(call))
+
+    async def _with_values(self, calls: Sequence[PendingCall]) -> Sequence[PendingCall]:
+        """The calls with the results that their arguments refer to."""
+        return await with_values(calls, self.work.services.ledger, self.language)
 
     async def _assessed(self, calls: Sequence[PendingCall]) -> Sequence[PendingCall]:
         """The calls with the sources of their arguments, where these decide about approval and are not known yet."""
@@ -192,13 +209,14 @@ class CallRunner:
     def _is_unassessed(self, call: PendingCall) -> bool:
         tool = self.tools.get(call["name"])
         by_sources = tool is not None and (tool.approve == "untrusted" or self._is_guarded(call))
-        return by_sources and "finding" not in call and self.undecided(call) and not self.refuse(call)
+        return by_sources and "finding" not in call and self.undecided(call) and not self._refused(call)
 
     def _with_sources(self, call: PendingCall, known: Known | None) -> PendingCall:
         if known is None:
             return {**call, "sources": {}, "finding": "unknown_sources", "doubted": []}
         tool = self.tools[call["name"]]
-        found = known.assess(call["arguments"], self._terms_of(tool), self.planned(call))
+        planned = self.planned(as_seen(call))
+        found = known.assess(call["arguments"], self._terms_of(tool), planned, taken_refs(call))
         finding = found.finding
         if finding != "secret" and tool.approve != "untrusted":
             if tool.approve == "always":
@@ -221,10 +239,10 @@ class CallRunner:
         tool = self.tools.get(call["name"])
         if tool is None:
             return {}
-        taken = tool.read_only and known is not None and known.secrets(call["arguments"], self._terms_of(tool))
-        labels: dict[str, Any] = {"secret": tool.secret or bool(taken)}
+        about = (call["arguments"], self._terms_of(tool), taken_refs(call))
+        labels: dict[str, Any] = {"secret": tool.secret or bool(tool.read_only and known and known.secrets(*about))}
         if tool.trusted and known is not None:
-            labels["sources"] = known.untrusted_sources(call["arguments"], self._terms_of(tool))
+            labels["sources"] = known.untrusted_sources(*about)
         return labels
 
     async def permission(self, call: PendingCall) -> str:
@@ -232,33 +250,52 @@ class CallRunner:
         return (await self._permitted([call], await self._grants([call]))).get(0, "")
 
     async def run(self, calls: Sequence[PendingCall]) -> list[FinishedCall]:
-        """The calls with their results, in their order; they run at the same time."""
+        """The calls with their results, in their order; they run at the same time.
+
+        Summaries of hidden results are written one after the other: each may have to wait for a limit of spending.
+        """
+        calls = await self._with_values(calls)
         permitted = await self._permitted(calls, await self._grants(calls))
         is_labelled = self._follows_sources and any(self._carries_labels(call) for call in calls)
         known = await known_now(self.work, self.task_id, self.tools, self.memory) if is_labelled else None
-        return await asyncio.gather(
+        finished = await asyncio.gather(
             *(self._run(call, permitted.get(place, ""), known) for place, call in enumerate(calls))
         )
+        return [await self._hidden(done) if done.result.hidden else done for done in finished]
+
+    async def _hidden(self, done: FinishedCall) -> FinishedCall:
+        """The call with what the model sees of its hidden result."""
+        result, call = done.result, done.call
+        if is_callers_error(result, call, self.tools.get(call["name"])):
+            return replace(done, result=replace(result, hidden=False))
+        wanted = result.success and result.hidden == "summary"
+        summary = await summarized(self.work, result.value, self.ids, self.language) if wanted else None
+        seen = seen_result(result, recall_ref(self._key(call)), self.language, summary.text if summary else "")
+        return replace(done, seen=seen, summary=summary)
+
+    def usage(self, usage: Usage, finished: Sequence[FinishedCall]) -> Usage:
+        """A task's usage with that of the summaries of hidden results."""
+        return add_usages([usage, *(done.summary.usage for done in finished if done.summary)])
 
     def events(self, finished: Sequence[FinishedCall]) -> list[Durable]:
         """What the log says of the results."""
-        chars = self.work.agent.budget.result_chars
         asked: list[Durable] = [
             CallPermitted(index=done.call["index"], name=done.call["name"], scope=done.permission, **self._ids(done))
             for done in finished
             if done.permission and done.ran
         ]
-        return asked + [
-            ToolResult(
-                index=done.call["index"],
-                name=done.call["name"],
-                arguments=done.call["arguments"],
-                result=truncate_result(done.result.json(), chars),
-                seconds=round(done.seconds, 3),
-                **self._ids(done),
-            )
-            for done in finished
-        ]
+        summaries: list[Durable] = [done.summary.event for done in finished if done.summary]
+        return [*asked, *map(self._result_event, finished), *summaries]
+
+    def _result_event(self, done: FinishedCall) -> ToolResult:
+        return ToolResult(
+            index=done.call["index"],
+            name=done.call["name"],
+            arguments=done.call["arguments"],
+            result=truncate_result(done.result.json(), self.work.agent.budget.result_chars),
+            seconds=round(done.seconds, 3),
+            **self._ids(done),
+        )
 
     def show_calls(self, calls: Sequence[PendingCall]) -> None:
         """Stream what was decided, for those who read only `thinking`."""
@@ -278,8 +315,8 @@ class CallRunner:
     def entry(self, done: FinishedCall) -> dict[str, Any]:
         """The form of the state: the call with its `ref` and its `result`, whose labels the ledger has."""
         key = self._key(done.call)
-        result = kept(replace(done.result, sources=None, secret=False).json(), key, self.work.services.ledger)
-        return {**done.call, "ref": recall_ref(key), "result": result}
+        whole = done.seen or replace(done.result, sources=None, secret=False).json()
+        return {**as_seen(done.call), "ref": recall_ref(key), "result": kept({**whole}, key, self.work.services.ledger)}
 
     async def _run(self, call: PendingCall, permission: str, known: Known | None) -> FinishedCall:
         if "rejected" in call:
@@ -303,6 +340,7 @@ class CallRunner:
             language=self.language,
             clock=self.work.services.clock,
             cancelled=self.work.services.cancelled,
+            hidden=hiding_of(call, self.tools.get(name)),
             **self._labels(call, known),
         )
         services = self.work.services
@@ -387,7 +425,7 @@ async def run_once(executor: Executor, ledger: Ledger | None, execution: Executi
         execution = replace(execution, claim=claim)
     result = await executor.execute(execution)
     if result.status is not CallStatus.WAITING:
-        result = replace(result, sources=execution.sources, secret=execution.secret)
+        result = replace(result, sources=execution.sources, secret=execution.secret, hidden=execution.hidden)
     if ledger is not None:
         await ledger.settle(execution.key, result.json())
     return result, time.monotonic() - started
@@ -438,60 +476,3 @@ def rejection(name: str, reason: str, language: str) -> CallResult:
 
 def _bare(call: PendingCall) -> dict[str, Any]:
     return {"name": call["name"], "arguments": call["arguments"]}
-
-
-def marked(
-    calls: Sequence[PendingCall], tools: Mapping[str, Tool], refuse: Callable[[PendingCall], CallResult | None]
-) -> list[PendingCall] | None:
-    """The calls, the first ones marked that wait together for the client; None if the first one is not the client's."""
-    count = 0
-    for call in calls:
-        tool = tools.get(call["name"])
-        if not isinstance(tool, ClientTool) or "brought" in call or refuse(call) or not _fits(call, tool):
-            break
-        count += 1
-        if not tool.parallel:
-            break
-    waiting: list[PendingCall] = [{**call, "awaited": True} for call in calls[:count]]
-    return [*waiting, *calls[count:]] if waiting else None
-
-
-def with_client_results(calls: Sequence[PendingCall], tools: Mapping[str, Tool]) -> list[PendingCall]:
-    """The calls with the results that the client sends of the marked ones.
-
-    The graph is interrupted until it has sent at least one; the others are asked for again.
-    """
-    asked = [call for call in calls if call.get("awaited")]
-    first = tools[asked[0]["name"]]
-    assert isinstance(first, ClientTool)
-    forms = [client_call(_id(call), call["name"], call["arguments"]) for call in asked]
-    results = ask_client(forms, first.language)
-    return [_answered(call, results) for call in calls]
-
-
-def _answered(call: PendingCall, results: Results) -> PendingCall:
-    rest: PendingCall = {**call}
-    if rest.pop("awaited", False) and (call_id := _id(call)) in results:
-        return {**rest, "brought": {call_id: results[call_id]}}
-    return rest
-
-
-def with_result(tools: Mapping[str, Tool], call: PendingCall) -> Mapping[str, Tool]:
-    """The tools, that of the call with the result that the client sent."""
-    tool = tools.get(call["name"])
-    if "brought" not in call or not isinstance(tool, ClientTool):
-        return tools
-    return {**tools, call["name"]: replace(tool, results=call["brought"])}
-
-
-def _fits(call: PendingCall, tool: ClientTool) -> bool:
-    """Whether the client can be asked for the call; what is wrong with it otherwise, running it says."""
-    try:
-        tool.check(call["arguments"])
-    except BadArguments:
-        return False
-    return True
-
-
-def _id(call: PendingCall) -> str:
-    return idempotency_key(call["origin"], call["name"], call["arguments"])

@@ -13,11 +13,12 @@ from segue.core.errors import FileUnavailable
 from segue.core.plan import Step
 from segue.core.provenance import CallTerms, Known, Labelled, Source
 from segue.core.records import Call
-from segue.core.tools import RECALL, Tool
+from segue.core.tools import RECALL, CallKey, Tool
 from segue.passages import text_of
 
 from .approval import all_arguments
 from .context import NodeContext
+from .tool_messages import recall_ref
 
 
 async def known_now(
@@ -67,7 +68,8 @@ def _of_calls(
                 key = (call.task_id, call.scope, call.idx, own, secret)
                 if key not in read:
                     result = CallResult.of(call.outcome or {})
-                    read[key] = Labelled(result.content, result.sources or (own,), secret)
+                    ref = recall_ref(CallKey(call.task_id, call.scope, call.idx))
+                    read[key] = Labelled(result.content, result.sources or (own,), secret, result.hidden is True, ref)
                 yield read[key]
 
 

@@ -9,7 +9,9 @@ from segue.core.prompt_size import Renderings
 from segue.core.tools import Tool
 from segue.prompts.catalogue import phrase
 
+from .hidden_results import is_hidden
 from .prompt_budget import as_json
+from .references import REF
 
 MOST_STEPS = 20
 """Steps that a model is asked for at most; a longer plan is accepted."""
@@ -46,9 +48,11 @@ def _object(properties: Mapping[str, Any], *optional: str) -> dict[str, Any]:
     return {"type": "object", "properties": dict(properties), "required": required, "additionalProperties": False}
 
 
-def _call_schema(tool: Tool) -> dict[str, Any]:
+def _call_schema(tool: Tool, refer: bool) -> dict[str, Any]:
     """The form of a call; what the parameters mean is said in the prompt."""
     arguments = plain_schema(tool.spec["function"]["parameters"], (*NOISE, "title", "description"))
+    if refer:
+        arguments = or_references(arguments)
     return _object({"function": _object({"name": {"const": tool.name}, "arguments": arguments})})
 
 
@@ -79,14 +83,16 @@ def envelope_schema(
     plan = {"type": "array", "items": step, "minItems": 1}
     outputs = {"ANSWER": [_object({"answer": _TEXT})], "PLAN": [_object({"plan": plan, "notes": _TEXT})]}
     if tools:
-        calls = {"type": "array", "items": {"anyOf": [_call_schema(tool) for tool in tools.values()]}, "minItems": 1}
+        refer = is_hidden(tools.values())
+        arms = [_call_schema(tool, refer) for tool in tools.values()]
+        calls = {"type": "array", "items": {"anyOf": arms}, "minItems": 1}
         outputs["CALL_TOOL"] = [_object({"tool_calls": calls})]
         outputs["REMEND"] = [
             _object({"diagnosis": _TEXT, "tool_calls": calls}),
             _object({"diagnosis": _TEXT, "plan": plan}),
         ]
-    arms = [_action(kind, output, planned) for kind in offered for output in outputs.get(kind, ())]
-    return _object({"observe": _TEXT, "thought": _TEXT, "action": _object({"result": {"anyOf": arms}})})
+    actions = [_action(kind, output, planned) for kind in offered for output in outputs.get(kind, ())]
+    return _object({"observe": _TEXT, "thought": _TEXT, "action": _object({"result": {"anyOf": actions}})})
 
 
 def plan_schema(tools: Mapping[str, Tool]) -> dict[str, Any]:
@@ -113,10 +119,25 @@ def _step_schema(action: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 def _params_schema(tool: Tool) -> Any:
     """The tool's parameters, each of which may refer to an earlier result instead."""
-    schema = _plain(tool.spec["function"]["parameters"])
-    refer = _object({"$ref": _TEXT})
+    return or_references(_plain(tool.spec["function"]["parameters"]))
+
+
+def or_references(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of arguments, each of which may be a reference instead."""
+    refer = _object({REF: _TEXT})
     either = {name: {"anyOf": [given, refer]} for name, given in schema.get("properties", {}).items()}
-    return {**schema, "properties": either} if either else schema
+    return {**schema, "properties": either} if either else {**schema}
+
+
+def specs_of(tools: Mapping[str, Tool]) -> list[Mapping[str, Any]]:
+    """The tools as the native protocol binds them; where results are hidden, an argument may refer to one."""
+    specs = [tool.spec for tool in tools.values()]
+    return [*map(_with_references, specs)] if is_hidden(tools.values()) else specs
+
+
+def _with_references(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    function = spec["function"]
+    return {**spec, "function": {**function, "parameters": or_references(function.get("parameters", {}))}}
 
 
 def _control_tool(name: str, about: str, parameters: Mapping[str, Any]) -> dict[str, Any]:

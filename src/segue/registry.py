@@ -23,6 +23,7 @@ from .core.models import Model
 from .core.participants import REGISTERED
 from .core.plan import NO_TOOL
 from .core.prompt_size import tokens
+from .core.provenance import Hiding
 from .core.records import OnUpgrade, Task
 from .core.spend import SpendLimits
 from .core.tools import Tool
@@ -110,11 +111,11 @@ def _under_policies(agent: Agent, tools: Mapping[str, Tool]) -> Mapping[str, Too
     """
     named = agent.approve if isinstance(agent.approve, dict) else {}
     waiting = agent.mcp and not any(isinstance(tool, McpTool) for tool in tools.values())
-    for name in (*agent.trusted, *named, *agent.secret, *(rule.tool for rule in agent.allow)):
+    for name in (*agent.trusted, *named, *agent.secret, *agent.hidden, *(rule.tool for rule in agent.allow)):
         if name not in tools and not waiting and not agent.a2a:
             raise ConfigurationError(
-                "The agent {agent_id} has no tool {tool}, which its `approve`, `trusted`, `secret` or `allow` names; "
-                "use one of: {known}.",
+                "The agent {agent_id} has no tool {tool}, which its `approve`, `trusted`, `secret`, `hidden` or "
+                "`allow` names; use one of: {known}.",
                 agent_id=agent.agent_id,
                 tool=name,
                 known=listed(tools),
@@ -151,8 +152,13 @@ def _marked(agent: Agent, tool: Tool) -> Tool:
         approve=approve,
         trusted=marks.trusted or tool.name in agent.trusted,
         secret=marks.secret or tool.name in agent.secret,
+        hidden=_hidden(agent, tool.name) or marks.hidden,
     )
     return tool if changed == marks else replace(tool, marks=changed)
+
+
+def _hidden(agent: Agent, name: str) -> Hiding:
+    return agent.hidden.get(name, False) if isinstance(agent.hidden, dict) else name in agent.hidden
 
 
 class Registry(Mapping[str, Agent]):
@@ -191,6 +197,10 @@ class Registry(Mapping[str, Agent]):
 
     __eq__ = object.__eq__  # as a mapping it could not be hashed
     __hash__ = object.__hash__
+
+    def reads_memory(self, mode: str) -> bool:
+        """Whether the tasks of a mode read memory files."""
+        return self.flows[mode].reads_memory if mode in self.flows else mode == "controller"
 
     def register(self, agent: Agent, executor: Executor | None = None) -> None:
         """Add an agent, or replace the one of that id; its tools are resolved now, so a wrong one shows at once.

@@ -28,8 +28,10 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
 def test_no_label_is_lost_over_100_kills(harness: Harness) -> None:
     calm = _played(harness, "")
     assert [call["reason"] for call in calm["asked"]] == ["secret"]
-    assert [name for name, sources, _ in calm["labels"] if sources] == ["contacts"]
-    assert [name for name, _, secret in calm["labels"] if secret] == ["read_vault", "fetch"]
+    assert [name for name, sources, *_ in calm["labels"] if sources] == ["contacts"]
+    assert [name for name, _, secret, *_ in calm["labels"] if secret] == ["read_vault", "fetch"]
+    assert [name for name, _, _, hidden, _ in calm["labels"] if hidden] == ["read_note", "keep"]
+    assert ["keep", f"kept {labels.NOTE}"] in [[name, value] for name, *_, value in calm["labels"]]
     points = [f"write:{1 + place * calm['writes'] // KILLS}" for place in range(KILLS)]
     assert len({*points}) == KILLS
     wanted = {name: calm[name] for name in ("asked", "labels")}
@@ -72,5 +74,5 @@ async def test_no_label_is_lost_over_100_forks_and_those_of_an_import_are_not_be
         ]
         await app.import_(await app.export(labels.SESSION), session_id="import")
         imported = await labels.labels_in(app, "import")
-        assert [sources for _, sources, _ in imported] == [None] * len(imported)
-        assert [secret for _, _, secret in imported] == [secret for _, _, secret in whole]
+        assert [sources for _, sources, *_ in imported] == [None] * len(imported)
+        assert [each[2:] for each in imported] == [each[2:] for each in whole]

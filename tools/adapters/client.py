@@ -14,7 +14,7 @@ from segue.core.decision import check_storable
 from segue.core.errors import InvalidMessage
 from segue.core.json_depth import Outline
 from segue.core.plan import NO_TOOL
-from segue.core.provenance import Policy, SourceKind
+from segue.core.provenance import Hiding, Policy, SourceKind
 from segue.core.question import CLIENT_CALLS
 from segue.prompts.language import Language
 from segue.prompts.protocols import client_call_notice, not_carried_out
@@ -57,6 +57,7 @@ class ClientTool:
     trusted: bool = False
     content: Collection[str] = ()
     secret: bool = False
+    hidden: Hiding = False
     source_kind: SourceKind = "tool"
 
     @property

@@ -384,7 +384,8 @@ class TurnRun:
             return self._tape.notes() if self._is_recorded else turn.notes
 
         async def said() -> Sequence[Said]:
-            return await said_in(self._setup.storage.tasks, task.thread_id, until=task.created_at)
+            tasks = self._setup.storage.tasks
+            return await said_in(tasks, task.thread_id, registry.reads_memory, until=task.created_at)
 
         async def permissions(agent_id: str) -> Sequence[Grant]:
             return [grant for grant in self._recorded.grants if grant.rule.tool in turn.permitted]

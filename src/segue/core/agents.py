@@ -23,7 +23,7 @@ from pydantic import (
 
 from .allow_rules import AllowRule
 from .errors import ConfigurationError, UnknownField
-from .provenance import Policy
+from .provenance import Hiding, Policy
 
 
 class ChatMode(StrEnum):
@@ -250,6 +250,8 @@ class Agent(BaseModel):
     """Where untrusted text may go without a question: values of arguments, hosts, folders."""
     secret: Items[str] = ()
     """Tools whose results are secret, beside those that say so themselves."""
+    hidden: Items[str] | dict[str, Hiding] = ()
+    """Tools in place of whose results the model sees a reference; by name, `true`, or `"summary"` for a summary too."""
     on_secret: Literal["ask", "refuse"] = "ask"
     """What becomes of a call that has a value of another tool's secret result: a person is asked, or it is refused."""
     prompt: str = ""

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, Self
 
 from typing_extensions import TypedDict
 
-from .provenance import Finding, Source
+from .provenance import Finding, Hiding, Source
 from .tools import CallKey, Claim, Tool
 
 UNKNOWN_OUTCOME = "unknown_outcome"
@@ -21,6 +21,8 @@ SOURCES = "sources"
 """Where the result of a trusted tool has the untrusted sources that its arguments had."""
 SECRET = "secret"
 """Marks the result of a secret tool, or of a reading one that a secret value went into."""
+HIDDEN = "hidden"
+"""Marks a result that the model does not see: `True`, or `"summary"` where it sees a summary."""
 
 
 class PendingCall(TypedDict, total=False):
@@ -42,6 +44,12 @@ class PendingCall(TypedDict, total=False):
     """The digest of the tool that they approved."""
     original: dict[str, Any]
     """The arguments before a person's edit."""
+    given: dict[str, Any]
+    """The arguments as the model wrote them, where they refer to results: it does not see the values."""
+    dangling: str
+    """Why its arguments cannot be filled: it refers to a result that is not there."""
+    hidden: Hiding
+    """How far its own result is hidden because a hidden one went into it."""
     rejected: str
     """Set once a person rejected it: why."""
     awaited: bool
@@ -87,7 +95,7 @@ class CallResult:
 
     `note` is what the model is told besides. `unknown`: the call may or may not have taken effect. `sources` are the
     untrusted ones that a trusted tool's value carries; None where the value is the tool's, which is not trusted.
-    `secret`: its values go into no call of another tool without a question.
+    `secret`: its values go into no call of another tool without a question. `hidden`: the model does not see it.
     """
 
     status: CallStatus
@@ -98,6 +106,7 @@ class CallResult:
     unknown: bool = False
     sources: tuple[Source, ...] | None = None
     secret: bool = False
+    hidden: Hiding = False
 
     @classmethod
     def done(cls, value: Any) -> Self:
@@ -153,6 +162,8 @@ class CallResult:
             form[SOURCES] = [source.json() for source in self.sources]
         if self.secret:
             form[SECRET] = True
+        if self.hidden:
+            form[HIDDEN] = self.hidden
         return {**form, UNKNOWN_OUTCOME: True} if self.unknown else form
 
     @classmethod
@@ -167,6 +178,7 @@ class CallResult:
             unknown=bool(stored.get(UNKNOWN_OUTCOME)),
             sources=tuple(map(Source.of, stored[SOURCES])) if SOURCES in stored else None,
             secret=bool(stored.get(SECRET)),
+            hidden="summary" if stored.get(HIDDEN) == "summary" else bool(stored.get(HIDDEN)),
         )
 
 
@@ -195,9 +207,9 @@ class Execution:
 
     `tool` is None where `tools`, those of the call's graph, have none of that name. `timeout` is in seconds.
     `approved`: a person wants it to run. `cleared`: by its sources nobody has to be asked. `sources` are the untrusted
-    ones that its result carries, None where its tool is not trusted. `secret`: its result is. `undone` is what the call
-    returned that this one takes back. `language` is the task's, for what its result says; by `clock` a wait ends.
-    `cancelled` says whether the task is being cancelled.
+    ones that its result carries, None where its tool is not trusted. `secret`, `hidden`: its result is. `undone` is
+    what the call returned that this one takes back. `language` is the task's, for what its result says; by `clock` a
+    wait ends. `cancelled` says whether the task is being cancelled.
     """
 
     key: CallKey
@@ -210,6 +222,7 @@ class Execution:
     cleared: bool = False
     sources: tuple[Source, ...] | None = None
     secret: bool = False
+    hidden: Hiding = False
     idempotency_key: str = ""
     session_id: str = ""
     step_id: str = ""

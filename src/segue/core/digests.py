@@ -22,6 +22,7 @@ _ELSEWHERE = {
     "description",
     "base_url",
     "api_key",
+    "hidden",
     "auto",
     "model",
     "mcp",
@@ -53,6 +54,7 @@ def agent_digest(agent: Agent, names: Iterable[str], tools: Iterable[Tool]) -> s
         **({"trusted": sorted(agent.trusted)} if agent.trusted else {}),
         **({"allow": [rule.model_dump() for rule in agent.allow]} if agent.allow else {}),
         **({"secret": sorted(agent.secret), "on_secret": agent.on_secret} if agent.secret else {}),
+        **({"hidden": agent.hidden} if agent.hidden else {}),
         **({"a2a": [remote.model_dump(include=_OF_REMOTE) for remote in agent.a2a]} if agent.a2a else {}),
         "tools": sorted((_described(tool) for tool in tools), key=lambda form: form["function"]["name"]),
     }
@@ -90,5 +92,5 @@ def _module_of(origin: Any) -> str:
 def _described(tool: Tool) -> dict[str, Any]:
     marks = {name: getattr(tool, name) for name in ("read_only", "idempotent", "needs_approval")}
     further = {"untrusted": tool.approve == "untrusted", "trusted": tool.trusted, "content": sorted(tool.content)}
-    further |= {"secret": tool.secret}
+    further |= {"secret": tool.secret, "hidden": tool.hidden}
     return {"function": tool.spec["function"], **marks, **{name: said for name, said in further.items() if said}}

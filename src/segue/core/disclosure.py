@@ -1,6 +1,9 @@
 """Whether an argument of a call discloses a secret result."""
 
-from collections.abc import Collection, Iterator, Mapping
+import re
+from binascii import a2b_base64
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from html import unescape
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
@@ -10,6 +13,11 @@ LETTERS: Final = 4
 """Letters of a secret text that is looked for; a shorter one may be there by accident."""
 DIGITS: Final = 3
 """Digits of a secret number that is looked for."""
+DEEP: Final = 2
+"""Encodings in one another that are undone."""
+_BASE64: Final = tuple(map(re.compile, (r"[A-Za-z0-9+/]{6,}", r"[A-Za-z0-9_-]{6,}", r"[A-Za-z0-9]{6,}")))
+_STANDARD: Final = str.maketrans("-_", "+/")
+_HEXADECIMAL: Final = re.compile(r"(?:[0-9A-Fa-f]{2}){4,}")
 CODE: Final = 5
 """Characters of a word with digits that two texts have in common where one discloses the other."""
 
@@ -17,7 +25,7 @@ CODE: Final = 5
 def discloses(argument: Any, secret: Any, known: Collection[TextForms]) -> bool:
     """Whether an argument has a value of a secret result, or a part of it, that is in none of the `known` texts."""
     texts = [str(leaf.value) for leaf in leaves(argument) if not isinstance(leaf.value, bool)]
-    return any(_discloses(text, secret, known) for text in _decoded([*texts, *_keys(argument)]))
+    return any(_discloses(text, secret, known) for text in decoded([*texts, *_keys(argument)]))
 
 
 def _keys(argument: Any) -> Iterator[str]:
@@ -32,12 +40,35 @@ def _keys(argument: Any) -> Iterator[str]:
             waiting += part
 
 
-def _decoded(texts: Collection[str]) -> Iterator[str]:
-    """The texts, and what they say without the encoding of links."""
-    for text in texts:
-        yield text
-        if "%" in text or "+" in text:
-            yield unquote_plus(text)
+def decoded(texts: Iterable[str]) -> frozenset[str]:
+    """The texts, and what they say without the encodings of links, HTML, Base64 and hexadecimal digits.
+
+    Two encodings may be one in the other.
+    """
+    found = latest = frozenset(texts)
+    for _ in range(DEEP):
+        latest = frozenset(each for text in latest for each in _decodings(text)) - found
+        found |= latest
+    return found
+
+
+def _decodings(text: str) -> Iterator[str]:
+    """What a text says in each encoding that it may have parts of."""
+    if "%" in text or "+" in text:
+        yield unquote_plus(text)
+    if "&" in text:
+        yield unescape(text)
+    for pattern in _BASE64:
+        yield "\n".join(filter(None, map(_from_base64, pattern.findall(text))))
+    yield "\n".join(bytes.fromhex(part).decode(errors="ignore") for part in _HEXADECIMAL.findall(text))
+
+
+def _from_base64(part: str) -> str:
+    """The text of a part, whichever of the two alphabets it has; empty for bytes that are none."""
+    digits = part.translate(_STANDARD)
+    digits = digits[:-1] if len(digits) % 4 == 1 else digits
+    read = a2b_base64(digits + "=" * (-len(digits) % 4)).decode(errors="ignore")
+    return read if " ".join(read.split()).isprintable() else ""
 
 
 def _discloses(text: str, secret: Any, known: Collection[TextForms]) -> bool:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 OFFLINE = "offline"
 """The name of the offline planner: rules, not a language model."""
-Purpose = Literal["decide", "plan", "answer", "extract", "converse"]
+Purpose = Literal["decide", "plan", "answer", "extract", "converse", "summary"]
 REFUSAL = "refusal"
 """The `finish_reason` of a reply that says why there is no answer."""
 

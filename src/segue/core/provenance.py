@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 SourceKind = Literal["user", "agent", "tool", "mcp", "memory", "file", "agent-other", "model"]
 Policy = Literal["never", "always", "untrusted"]
 """When a person is asked about a call: never, always, or where untrusted text may have decided it."""
+Hiding = bool | Literal["summary"]
+"""Whether a model does not see a tool's results: it sees a reference, and with `summary` a summary."""
 
 DISTINCTIVE: Final = 4
 """Letters of a value that is looked for in a text; a shorter one may be there by accident."""
@@ -75,11 +77,16 @@ AGENT: Final = Source("agent", trusted=True)
 
 @dataclass(frozen=True)
 class Labelled:
-    """A value that entered the session, with what it came from; `secret` is the call whose secret result it is."""
+    """A value that entered the session, with what it came from; `secret` is the call whose secret result it is.
+
+    `hidden`: no model saw it. By its `ref` calls take it.
+    """
 
     value: Any
     sources: tuple[Source, ...]
     secret: Source | None = None
+    hidden: bool = False
+    ref: str = ""
 
     @cached_property
     def forms(self) -> TextForms:
@@ -173,6 +180,11 @@ class Assessment:
         return {name: [source.json() for source in found] for name, found in self.sources.items()}
 
 
+Taken = Mapping[str, Collection[str]]
+"""The refs of the results that each argument of a call takes values of."""
+NONE: Final[Taken] = {}
+
+
 class Known:
     """What entered a session until now: a person's words, the agent's prompt, and labelled values."""
 
@@ -183,49 +195,75 @@ class Known:
 
     @property
     def untrusted(self) -> bool:
-        """Whether untrusted text was read."""
-        return not all(each.trusted for each in self._entered)
+        """Whether a model read untrusted text."""
+        return not all(each.trusted or each.hidden for each in self._entered)
 
-    def assess(self, arguments: Mapping[str, Any], terms: CallTerms, planned: bool = False) -> Assessment:
+    def assess(
+        self, arguments: Mapping[str, Any], terms: CallTerms, planned: bool = False, taken: Taken = NONE
+    ) -> Assessment:
         """The sources of a call's arguments; `planned`: a plan from before any untrusted text was read holds it.
 
         A call that a person's words ask for may carry untrusted text in arguments that are only text, as long as it
         holds no link, address or account number; and numbers, dates and times that are in nothing untrusted.
+
+        Where no model read untrusted text, only what it has `taken` by reference is in doubt.
         """
-        sources = {name: self.sources(name, value, terms.defaults) for name, value in arguments.items()}
-        if secrets := self._unallowed_secrets(arguments, terms):
+        sources = self._sources(arguments, terms, taken)
+        if secrets := self._unallowed_secrets(arguments, terms, taken):
             shown = {name: tuple(dict.fromkeys((*secrets.get(name, ()), *found))) for name, found in sources.items()}
             return Assessment(shown, "secret", (*secrets,))
-        if planned or not self.untrusted:
+        if planned or not (self.untrusted or taken):
             return Assessment(sources, "plan" if self.untrusted else "clean")
         allowed = [name for name, value in arguments.items() if terms.allows(name, value)]
-        taken = [name for name, found in sources.items() if self._is_doubted(name, arguments[name], found, terms)]
-        if doubted := tuple(name for name in taken if name not in allowed):
+        judged = arguments if self.untrusted else taken
+        theirs = [name for name in judged if self._is_doubted(name, arguments[name], sources[name], terms)]
+        if doubted := tuple(name for name in theirs if name not in allowed):
             return Assessment(sources, "values", doubted)
+        if not self.untrusted:
+            return Assessment(sources, "clean")
         rooted = not arguments or any(
             source.trusted for name, found in sources.items() if name not in terms.content for source in found
         )
-        asked_for = not taken and rooted and terms.is_named_in(self._said)
+        asked_for = not theirs and rooted and terms.is_named_in(self._said)
         return Assessment(sources, "sources" if asked_for else "rule" if allowed else "unasked")
 
-    def secrets(self, arguments: Mapping[str, Any], terms: CallTerms) -> Mapping[str, tuple[Source, ...]]:
+    def secrets(
+        self, arguments: Mapping[str, Any], terms: CallTerms, taken: Taken = NONE
+    ) -> Mapping[str, tuple[Source, ...]]:
         """The arguments that have a value of a secret result of another tool, with these; not what the person wrote."""
         held = [each for each in self._entered if each.secret is not None and each.secret.name != terms.secret_tool]
         known = (self._said, self._prompt)
         found = {
-            name: tuple(each.secret for each in held if each.secret and discloses(value, each.value, known))
+            name: tuple(
+                each.secret
+                for each in held
+                if each.secret and (each.ref in taken.get(name, ()) or discloses(value, each.value, known))
+            )
             for name, value in (arguments.items() if held else ())
         }
         return {name: sources for name, sources in found.items() if sources}
 
-    def _unallowed_secrets(self, arguments: Mapping[str, Any], terms: CallTerms) -> dict[str, tuple[Source, ...]]:
-        found = self.secrets(arguments, terms).items()
+    def _unallowed_secrets(
+        self, arguments: Mapping[str, Any], terms: CallTerms, taken: Taken
+    ) -> dict[str, tuple[Source, ...]]:
+        found = self.secrets(arguments, terms, taken).items()
         return {name: sources for name, sources in found if not terms.allows(name, arguments[name], secret=True)}
 
-    def untrusted_sources(self, arguments: Mapping[str, Any], terms: CallTerms) -> tuple[Source, ...]:
+    def untrusted_sources(
+        self, arguments: Mapping[str, Any], terms: CallTerms, taken: Taken = NONE
+    ) -> tuple[Source, ...]:
         """The untrusted sources of a call's arguments."""
-        found = (source for name, value in arguments.items() for source in self.sources(name, value, terms.defaults))
+        found = (source for each in self._sources(arguments, terms, taken).values() for source in each)
         return tuple(dict.fromkeys(source for source in found if not source.trusted))
+
+    def _sources(self, arguments: Mapping[str, Any], terms: CallTerms, taken: Taken) -> dict[str, tuple[Source, ...]]:
+        """The sources of each argument; those of a value that was taken by reference are known, however short it is."""
+        found = {name: self.sources(name, value, terms.defaults) for name, value in arguments.items()}
+        for name, refs in taken.items():
+            theirs = [source for each in self._entered if each.ref in refs for source in each.sources]
+            known = [of for source in found.get(name, ()) for of in (theirs if source.kind == "model" else [source])]
+            found[name] = tuple(dict.fromkeys(known))
+        return found
 
     def _is_doubted(self, name: str, value: Any, found: Sequence[Source], terms: CallTerms) -> bool:
         texts = [leaf.value for leaf in leaves(value) if isinstance(leaf.value, str)]

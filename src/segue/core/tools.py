@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from .provenance import Policy, SourceKind
+from .provenance import Hiding, Policy, SourceKind
 from .records import Call
 
 
@@ -34,6 +34,9 @@ class Tool(Protocol):
 
     @property
     def secret(self) -> bool: ...
+
+    @property
+    def hidden(self) -> Hiding: ...
 
     @property
     def source_kind(self) -> SourceKind: ...

@@ -6,7 +6,7 @@ from dataclasses import replace
 from ..checkpoints.storage import Storage
 from ..core.agents import Budget
 from ..core.audit import Act
-from ..core.calls import Execution
+from ..core.calls import CallResult, Execution
 from ..core.errors import TaskError
 from ..core.records import Call, Json, Task
 from ..core.timeline import UNDO_SCOPE, CallOrigin, Effect, UndoState
@@ -124,4 +124,5 @@ def _execution(undo: BoundTool, call: Call, task: Task, key: CallKey, seconds: f
         user_id=task.user_id,
         language=task.reply_language,
         undone=(call.outcome or {}).get("success"),
+        hidden=CallResult.of(call.outcome or {}).hidden,
     )

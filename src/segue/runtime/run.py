@@ -12,6 +12,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import RunControl
 from langgraph.types import Command, Interrupt, StateSnapshot
 
+from segue.nodes.shared.hidden_results import seen_outcome
 from segue.nodes.shared.prompt_budget import truncate_result
 from segue.nodes.shared.task import STEER, additions, compose_result
 from segue.nodes.shared.tool_messages import Settled, exchange
@@ -20,6 +21,7 @@ from segue.prompts.catalogue import phrase
 from ..core.actor import SEGUE
 from ..core.agents import Agent, Budget
 from ..core.attachments import naming
+from ..core.calls import HIDDEN
 from ..core.errors import DamagedCheckpoint, InvalidAnswer, SegueError
 from ..core.events import ApprovalRequested, Durable, Event, PauseReason, QuestionAsked, WaitStarted
 from ..core.question import API_CALL, CLIENT_CALLS, PAUSE, WAIT, read_answer, read_results
@@ -278,9 +280,16 @@ def _missing(messages: Sequence[AnyMessage], row: Task, calls: Sequence[Call]) -
         key = CallKey(row.task_id, call.scope, call.idx)
         if asdict(key) not in known:
             call_id = f"{row.task_id[:8]}-{place}"
-            settled = Settled(call_id, call.name, call.arguments, call.outcome or {}, key)
+            settled = _settled(call, call_id, key, row.language or "en")
             rounds.setdefault(call.scope, []).append(settled)
     return [message for made in rounds.values() for message in exchange("", made)]
+
+
+def _settled(call: Call, call_id: str, key: CallKey, language: str) -> Settled:
+    """A call as the history keeps it; of one with a hidden result, nothing that a model may not see."""
+    outcome = call.outcome or {}
+    arguments = {} if outcome.get(HIDDEN) else call.arguments
+    return Settled(call_id, call.name, arguments, seen_outcome(outcome, key, language), key)
 
 
 def cancelled_result(

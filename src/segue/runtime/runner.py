@@ -413,7 +413,7 @@ class Runner:
         services = services_of(
             registry,
             emit,
-            said=SaidSoFar(self.tasks, row, notes),
+            said=SaidSoFar(self.tasks, row, notes, registry.reads_memory),
             ledger=self._storage.ledger(row.thread_id, run.fence),
             executor=registry.executor_of(row.agent_id),
             notes=notes,

@@ -1,4 +1,4 @@
-"""What a person said in a session, and whether it was here that they did."""
+"""What a person said in a session, whether it was here that they did, and what of memory files was read."""
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,30 +10,52 @@ from ..core.context import Said
 from ..core.errors import UnknownTask
 from ..core.records import Task
 
+ReadsMemory = Callable[[str], bool]
+"""Whether the tasks of a mode read memory files."""
+MEMORY = Said("", trusted=False, kind="memory")
+"""What an earlier task read of memory files: its answer may say it."""
 
-async def said_in(tasks: Tasks, thread_id: str, until: float = math.inf) -> Sequence[Said]:
+
+async def said_in(tasks: Tasks, thread_id: str, reads_memory: ReadsMemory, until: float = math.inf) -> Sequence[Said]:
     """The messages of a session with their files, and what was added to them, oldest first.
 
     `until` is when the last task that counts was created.
     """
     rows = await tasks.list(thread_id=thread_id, limit=-1)
-    return [each for row in reversed(rows) if row.created_at <= until for each in await _said(row, tasks)]
+    counted = [row for row in reversed(rows) if row.created_at <= until]
+    last = counted[-1].task_id if counted else ""
+    said = [each for row in counted for each in await _said(row, tasks)]
+    return [*said, *_memory([row for row in counted if row.task_id != last], reads_memory)]
+
+
+def _memory(rows: Sequence[Task], reads_memory: ReadsMemory) -> Sequence[Said]:
+    """What earlier tasks read of memory files."""
+    modes = {str((row.result or {}).get("mode") or row.mode) for row in rows}
+    return [MEMORY] if any(map(reads_memory, modes)) else []
 
 
 class SaidSoFar:
     """What was said in the session of a task that runs; what was said before it is read once."""
 
-    def __init__(self, tasks: Tasks, task: Task, notes: Callable[[str], Awaitable[Sequence[str]]]) -> None:
+    def __init__(
+        self,
+        tasks: Tasks,
+        task: Task,
+        notes: Callable[[str], Awaitable[Sequence[str]]],
+        reads_memory: ReadsMemory,
+    ) -> None:
         self._tasks = tasks
         self._task = task
         self._notes = notes
+        self._reads_memory = reads_memory
         self._before: Sequence[Said] | None = None
 
     async def __call__(self) -> Sequence[Said]:
         if self._before is None:
             rows = await self._tasks.list(thread_id=self._task.thread_id, limit=-1)
             others = [row for row in reversed(rows) if row.task_id != self._task.task_id]
-            self._before = [each for row in others for each in await _said(row, self._tasks)]
+            said = [each for row in others for each in await _said(row, self._tasks)]
+            self._before = [*said, *_memory(others, self._reads_memory)]
         task = replace(self._task, notes=[*await self._notes(self._task.task_id)])
         return [*self._before, *await _said(task, self._tasks)]
 

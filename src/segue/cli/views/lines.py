@@ -131,7 +131,16 @@ def outcome_line(event: ToolResult, signs: Symbols, language: str, most: int = 1
     if CallResult.of(event.result).unknown:
         text.append(f"\n    {sentence('unknown', language)}", style=UNKNOWN_STYLE)
     shade = {signs.failed: "red", signs.unknown: "dim"}.get(sign, "")
-    return text.append(f"\n    {result_line(event.result, most)}", style=shade)
+    return text.append(f"\n    {result_line(event.result, most)}", style=shade).append(
+        hidden_line(event.result, language)
+    )
+
+
+def hidden_line(result: Mapping[str, Any], language: str) -> Text:
+    """Whether the model saw nothing of a result, or a summary; empty where it saw all of it."""
+    hidden = CallResult.of(result).hidden
+    name = "hidden_but_summary" if hidden == "summary" else "hidden_from_model"
+    return Text(f"\n    {sentence(name, language)}" if hidden else "", style="dim")
 
 
 def hanging(text: Text) -> RenderableType:

@@ -290,7 +290,7 @@ def _entry(call: Call, events: Sequence[Event], under_way: bool, signs: Symbols,
     if sign == signs.unknown:
         text.append(f"\n    {sentence('unknown', language)}", style=UNKNOWN_STYLE)
     if call.outcome:
-        text.append(f"\n    {result_line(call.outcome, MOST)}")
+        text.append(f"\n    {result_line(call.outcome, MOST)}").append(lines.hidden_line(call.outcome, language))
     return text
 
 

@@ -24,11 +24,17 @@ export function CallView({ call, task, isActive }) {
     <${Value} label=${t("call.arguments")} value=${call.arguments} />
     ${call.result !== null &&
     html`<${Value}
-      label=${t(failed ? "call.error" : "call.result")}
+      label=${labelOf(call.result)}
       value=${failed ? call.result.error : call.result.success}
       whole=${call.truncated ? () => reload(task) : null}
     />`}
   </details>`;
+}
+
+/** What a call's result is called; the model sees no hidden one. @param {Record<string, unknown>} result */
+function labelOf(result) {
+  const name = "error" in result ? "call.error" : "call.result";
+  return result.hidden ? t("call.hidden", { result: t(name) }) : t(name);
 }
 
 /** @param {{ label: string, value: unknown, whole?: (() => unknown) | null }} props `whole` loads what is missing */

@@ -65,6 +65,7 @@ export default {
   "call.arguments": "Arguments",
   "call.result": "Result",
   "call.error": "Error",
+  "call.hidden": "{result}, hidden from the model",
   "call.running": "Running",
   "call.pending": "Waiting",
   "call.done": "Done",

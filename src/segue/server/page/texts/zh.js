@@ -65,6 +65,7 @@ export default {
   "call.arguments": "参数",
   "call.result": "结果",
   "call.error": "错误",
+  "call.hidden": "{result}（对模型隐藏）",
   "call.running": "运行中",
   "call.pending": "等待",
   "call.done": "完成",
