@@ -4,6 +4,7 @@ import re
 import shutil
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import segue.core.errors
@@ -28,6 +29,13 @@ from .fields import (
 from .routes import describe_routes, describe_schemas, describe_statuses
 
 ROOT = Path(__file__).parents[1]
+
+
+def _example(file: Path) -> str:
+    """A file of the examples as a block of code."""
+    return f'```python title="{file.name}"\n{file.read_text(encoding="utf-8")}```'
+
+
 GENERATED: dict[str, Callable[[], str]] = {
     "agent": describe_agent,
     "budget": describe_budget,
@@ -49,6 +57,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "settings": describe_settings,
     "spend": describe_spend,
     "statuses": describe_statuses,
+    **{file.stem: partial(_example, file) for file in sorted((ROOT / "examples/migration").glob("*.py"))},
 }
 """What takes the place of a page's `<!-- generated: name -->`, with all that is up to an `<!-- end of name -->`."""
 _PLACE = re.compile(r"<!-- generated: ([\w-]+) -->(?:\n.*?\n<!-- end of \1 -->)?", re.DOTALL)

@@ -420,7 +420,7 @@ def test_help_waits_for_nothing_heavy() -> None:
         ("tasks", "--session <str> Only the tasks of this session."),
         ("tasks", "--agent <str> Only the tasks of this agent."),
         ("tasks", "--json Print JSON."),
-        ("chat", "--session <str> The session to continue; a new one without it."),
+        ("chat", "--session <str> The session to continue; by default a new one."),
         ("chat", "its first agent is the default"),
         ("chat", "--json Print JSON: one event per line, then the result."),
         ("resume", "by default the one the task started with."),

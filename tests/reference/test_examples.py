@@ -8,17 +8,24 @@ import pytest
 
 from segue.core.agents import Agent
 from tests.fakes import ScriptedChatModel
-from tests.loopback import LoopbackServer, Text
+from tests.loopback import LoopbackServer, Text, ToolCalls
 from tests.loopback_script import Scripted
 from tests.server.serving import Served
 
 from .blocks import PAGES, ROOT, Reader, blocks_of
 
+REFUND = (
+    ToolCalls([("call_1", "lookup", '{"order_id": 17}')]),
+    ToolCalls([("call_2", "refund", '{"order_id": 17}')]),
+    Text("Order 17 is refunded."),
+)
 REPLIES: dict[str, Sequence[Scripted]] = {
     "docs/guides/structured-output.md": (
         Text("Order 17 was shipped on Monday."),
         Text('{"order_id": 17, "status": "shipped"}'),
     ),
+    "docs/guides/from-create-agent.md": REFUND,
+    "docs/guides/from-openai-agents.md": REFUND,
     "docs/guides/files.md": (Text("The host was moved at 09:00."),),
 }
 """What a language model says to the examples of a page that need one."""

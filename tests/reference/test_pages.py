@@ -150,6 +150,9 @@ def test_the_pages_are_written_with_all_that_is_generated(tmp_path: Path) -> Non
         ("http.md", "| `503` |"),
         ("limits.md", "| `upload_bytes` |"),
         ("python.md", "SegueError"),
+        ("../guides/from-create-agent.md", "create_agent("),
+        ("../guides/from-langgraph.md", "StateGraph("),
+        ("../guides/from-openai-agents.md", "Runner.run("),
     ],
 )
 def test_the_tables_in_a_page_are_those_of_the_source(name: str, row: str) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import interrupt
 
 import segue
 from segue.core.agents import Agent, load_agents, load_modes
@@ -98,3 +99,26 @@ async def test_a_cancelled_task_says_which_model_it_used() -> None:
         waiting = await app.ask("Drop it.", agent="a")
         await app.cancel(waiting.task_id)
         assert (await app.tasks.get(waiting.task_id)).used_model == app.model_for("a").name
+
+
+@pytest.mark.parametrize(
+    ("value", "question"),
+    [
+        ("sure?", "sure?"),
+        ({"question": "sure?", "order": 17}, "sure?"),
+        ({"order": 17}, '{"order": 17}'),
+        (["a", 1], '["a", 1]'),
+    ],
+)
+async def test_an_interrupt_of_a_graph_is_a_question_that_a_text_answers(value: object, question: str) -> None:
+    def ask(state: MessagesState) -> dict[str, list[AIMessage]]:
+        return {"messages": [AIMessage(f"You said {interrupt(value)}.")]}
+
+    own = StateGraph(MessagesState)
+    own.add_node("ask", ask)
+    own.add_edge(START, "ask")
+    async with segue.open(":memory:", modes={"own": own}) as app:
+        asked = await app.ask("hello", mode="own")
+        (waiting,) = await app.waiting()
+        assert (asked.status, waiting["question"], waiting["calls"]) == ("waiting", question, [])
+        assert (await app.answer(asked.task_id, "yes")).answer == "You said yes."

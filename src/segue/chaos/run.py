@@ -147,9 +147,11 @@ async def prepare(
     """Read the sessions, and hold the conversations of the scenarios.
 
     Raises:
-        ConfigurationError: as `Chaos`, or a tool cannot be hunted.
+        ConfigurationError: as `Chaos`, or a tool cannot be hunted, or this system has no `fork`.
         UnknownThread, TaskError, UnknownWorkflow, UnknownScenario.
     """
+    if not hasattr(os, "fork"):
+        raise ConfigurationError("`segue chaos` forks processes, which Windows cannot: run it in WSL, or on Linux.")
     if file := production_file(options.agents):
         raise ConfigurationError("{file} says production = true: name that of a staging system.", file=file)
     for name in app.agents:

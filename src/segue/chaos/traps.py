@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import signal
 import socket
 import sqlite3
@@ -97,6 +96,8 @@ class Files:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Watch a call, at whose end there is room again."""
+        import resource
+
         self.written, limits = False, resource.getrlimit(resource.RLIMIT_FSIZE)
         try:
             yield
@@ -105,6 +106,8 @@ class Files:
 
     def fill(self) -> None:
         """Let every further write fail, as on a full disk."""
+        import resource
+
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
 

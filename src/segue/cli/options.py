@@ -11,7 +11,7 @@ import typer
 from .settings import DEFAULT_DATABASE, Settings
 
 Mode = Annotated[str, typer.Option("--mode", help="auto, direct, react, plan, …: see `segue modes`.")]
-Session = Annotated[str, typer.Option("--session", help="The session to continue; a new one without it.")]
+Session = Annotated[str, typer.Option("--session", help="The session to continue; by default a new one.")]
 OfSession = Annotated[str, typer.Option("--session", help="Only the tasks of this session.")]
 SessionName = Annotated[str, typer.Argument(metavar="SESSION", help="The session: see `segue sessions`.")]
 NewSession = Annotated[str, typer.Option("--to", metavar="SESSION", help="The new session's name.")]
@@ -70,15 +70,15 @@ MessageFiles = Annotated[
     typer.Option(
         "--file",
         metavar="FILE",
-        help="Text, an image or a PDF that goes along with the message; may be repeated.",
+        help="A text, image or PDF to send with the message; may be repeated.",
     ),
 ]
 TASK_ID: Any = typer.Argument(
     metavar="TASK_ID", help="The task's id, or its first six characters or more: see `segue tasks`."
 )
 TaskId = Annotated[str | None, TASK_ID]
-Last = Annotated[bool, typer.Option("--last", help="The task that was started last, in place of a TASK_ID.")]
-LastSession = Annotated[bool, typer.Option("--last", help="The session that was used last, in place of a SESSION.")]
+Last = Annotated[bool, typer.Option("--last", help="The most recent task, instead of a TASK_ID.")]
+LastSession = Annotated[bool, typer.Option("--last", help="The most recent session, instead of a SESSION.")]
 Wait = Annotated[
     float,
     typer.Option("--wait", min=0, metavar="SECONDS", help="Wait up to this many seconds if the session is busy."),
@@ -99,7 +99,7 @@ Approve = Annotated[
     typer.Option(
         "--approve",
         metavar="[CALL]",
-        help="Approve a call: 0, or 0,2; by default every call that no other option names.",
+        help="Approve calls: 0, or 0,2; by default all calls without another option.",
     ),
 ]
 Edit = Annotated[
@@ -115,7 +115,7 @@ Reject = Annotated[
     typer.Option(
         "--reject",
         metavar="[CALL=]REASON",
-        help="Reject a call, and say why: '1=too expensive', or 'too expensive' for all.",
+        help="Reject a call with a reason: '1=too expensive', or 'too expensive' for all.",
     ),
 ]
 Always = Annotated[
@@ -137,7 +137,7 @@ Only = Annotated[
 ]
 Flow = Annotated[
     bool,
-    typer.Option("--flow", help="With --always: only for calls whose values in doubt come from the same sources."),
+    typer.Option("--flow", help="With --always: only for calls whose untrusted values come from the same sources."),
 ]
 
 
@@ -146,7 +146,7 @@ class MessageOptions:
     """What every command that sends a message takes."""
 
     session: Session = ""
-    latest: Annotated[bool, typer.Option("--continue", "-c", help="Continue the session that was used last.")] = False
+    latest: Annotated[bool, typer.Option("--continue", "-c", help="Continue the most recent session.")] = False
     agent: Agent = ""
     agents: Agents = ""
     model: Model = ""

@@ -64,7 +64,7 @@ class Budget(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     tool_calls: int = Field(default=100, ge=0)
-    """Tool calls of a task."""
+    """Tool calls per task."""
     parallel_calls: int = Field(default=4, ge=1)
     """Read-only calls that run at once; the others of their batch or wave follow, in order."""
     seconds: float = Field(default=1800, gt=0)
@@ -91,11 +91,11 @@ class Prices(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     input: float = Field(ge=0, le=1e9)
-    """Of the prompts' tokens."""
+    """Price per million prompt tokens."""
     output: float = Field(ge=0, le=1e9)
-    """Of the replies' tokens."""
+    """Price per million reply tokens."""
     currency: str = "USD"
-    """What the prices and costs are in."""
+    """The currency of prices and costs."""
 
     def cost(self, input_tokens: int, output_tokens: int) -> float:
         return (self.input * input_tokens + self.output * output_tokens) / 1_000_000
@@ -134,7 +134,7 @@ class McpServer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(pattern=r"^[\w.-]+$", max_length=64)
-    """How errors and `segue doctor` call it."""
+    """Its name in errors and `segue doctor`."""
     command: str = ""
     """The program to start; it communicates over stdin and stdout."""
     args: Items[str] = ()
@@ -142,7 +142,7 @@ class McpServer(BaseModel):
     env: dict[str, SecretStr] = {}
     """Set for the command beside HOME, LOGNAME, PATH, SHELL, TERM and USER; it gets nothing else of ours."""
     url: str = Field(default="", pattern=r"^(https?://.+)?$")
-    """The server's address, in place of a command."""
+    """The server's address, instead of a command."""
     headers: dict[str, SecretStr] = {}
     """Sent with each request to the url."""
     oauth: OAuth = OAuth()
@@ -150,13 +150,13 @@ class McpServer(BaseModel):
     timeout: float | None = Field(default=None, gt=0)
     """Seconds of one call, instead of the agent's `tool_seconds`; and of connecting, instead of 30."""
     tools: Items[str] | None = None
-    """The tools that the agent has of it; None is all of them."""
+    """The tools to use; by default all."""
     read_only: Items[str] = ()
     """Tools that change nothing, beside those that the server itself marks so."""
     needs_approval: Items[str] = ()
-    """Tools that wait for a person."""
+    """Tools that need approval."""
     trusted: Items[str] = ()
-    """Tools whose results are nobody else's words; what the others return counts as untrusted."""
+    """Tools whose results are trusted; those of the others are untrusted."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -175,7 +175,7 @@ class RemoteAgent(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(pattern=r"^[\w-]+$", max_length=64)
-    """What the tool is called."""
+    """The tool's name."""
     url: str = Field(pattern=r"^https?://.+$")
     """Its address; its card is at `.well-known/agent-card.json` below it."""
     headers: dict[str, SecretStr] = {}
@@ -187,7 +187,7 @@ class RemoteAgent(BaseModel):
     read_only: bool = False
     """It changes nothing, so calls may run in parallel."""
     needs_approval: bool = False
-    """Its calls wait for a person."""
+    """Its calls need approval."""
 
 
 Suggestions = Annotated[Items[Annotated[str, Field(min_length=1, max_length=300)]], Field(max_length=6)]
@@ -201,79 +201,79 @@ class Agent(BaseModel):
     agent_id: str = Field(pattern=r"^[\w.-]+$", max_length=64)
     """Its name in commands, requests and lists."""
     version: str = Field(default="", pattern=r"^[\w.+-]*$", max_length=64)
-    """Its version, which each task remembers; empty: a digest of its prompt, model, tools, mode and options."""
+    """Its version, recorded with each task; by default a digest of its prompt, model, tools, mode and options."""
     on_upgrade: Literal["continue", "pin", "ask"] = "continue"
-    """What becomes of unfinished tasks of a version that is not here: they continue with this one, keep theirs and wait
-    until it is there, or a person is asked."""
+    """Unfinished tasks of a version that is not available continue with this one, wait until their version is available
+    (`pin`), or a person is asked."""
     older: "Items[Agent]" = ()
-    """Older versions of it, for the unfinished tasks that began with them."""
+    """Older versions, for unfinished tasks that began with them."""
     description: str = ""
     """What it is for, as lists and other agents' controllers show it."""
     suggestions: Suggestions | dict[Literal["zh", "en"], Suggestions] = ()
-    """Messages to begin with, as the page offers them: a list, or one by language. Left out: what its tools do."""
+    """Example messages on the page: a list, or one per language. By default derived from its tools."""
     model: Any = None
     """`openai:<name>`, `local:<path.gguf>`, `offline`, or a LangChain chat model; None: the environment decides."""
     base_url: str | None = None
     """The address of its endpoint; by default OPENAI_BASE_URL, else OpenAI's."""
     api_key: SecretStr | None = None
-    """The key of its endpoint; by default OPENAI_API_KEY."""
+    """The API key of its endpoint; by default OPENAI_API_KEY."""
     temperature: float | None = None
-    """Sent with each request, where it is set."""
+    """Sent with each request, if set."""
     seed: int | None = None
-    """Sent to endpoints that sample by a seed."""
+    """Sent with each request, if set."""
     max_tokens: int | None = Field(default=None, ge=1)
     """Tokens of one reply; OpenAI's own endpoint is sent it as `max_completion_tokens`."""
     reasoning_effort: str | None = None
-    """How long a reasoning model thinks, in the endpoint's own words, such as `low` or `high`."""
+    """How long a reasoning model thinks: a value of the endpoint, such as `low` or `high`."""
     extra_body: dict[str, Any] = {}
-    """Further fields of each request's body, for what an endpoint has of its own."""
+    """Additional fields of each request's body."""
     streaming: bool = True
-    """Ask the endpoint to stream; off for endpoints that cannot."""
+    """Request streaming; turn it off for endpoints that cannot stream."""
     read_timeout: float = Field(default=60, gt=0, validation_alias=AliasChoices("read_timeout", "silence"))
     """Seconds that the endpoint may take for the first piece of its reply, and from one to the next.
 
     Its former name, `silence`, is accepted as well.
     """
     accepts: Items[Literal["image", "pdf"]] | None = None
-    """Files that the model reads beside text; None: SEGUE_ACCEPTS, else what is known of a model of that name."""
+    """Files that the model accepts beside text; by default SEGUE_ACCEPTS, or what is known of the model."""
     tools: Items[Any] = ()
     """LangChain tools, plain typed functions, names of tool sets, or `module:attribute`."""
     mcp: Items[McpServer] = ()
-    """MCP servers whose tools it has as well; the app connects to them before the agent first runs."""
+    """MCP servers whose tools it can use; the app connects before the agent first runs."""
     a2a: Items[RemoteAgent] = ()
-    """Agents elsewhere that it has as tools; their cards are read before the agent first runs."""
+    """Remote agents that it can use as tools; their cards are read before the agent first runs."""
     approve: Policy | dict[str, Policy] | None = None
-    """When a person is asked about calls: of its tools that may change something and say nothing of it, or by name."""
+    """When calls need approval: one policy for its tools that are not read-only and have none, or policies by tool."""
     trusted: Items[str] = ()
-    """Tools whose results are nobody else's words, beside those that say so themselves."""
+    """Tools whose results are trusted, beside those marked `trusted`."""
     allow: Items[AllowRule] = ()
     """Where untrusted text may go without a question: values of arguments, hosts, folders."""
     secret: Items[str] = ()
-    """Tools whose results are secret, beside those that say so themselves."""
+    """Tools whose results are secret, beside those marked `secret`."""
     hidden: Items[str] | dict[str, Hiding] = ()
-    """Tools in place of whose results the model sees a reference; by name, `true`, or `"summary"` for a summary too."""
+    """Tools whose results the model sees only as a reference; by name, `true`, or `"summary"` for a summary, too."""
     on_secret: Literal["ask", "refuse"] = "ask"
-    """What becomes of a call that has a value of another tool's secret result: a person is asked, or it is refused."""
+    """A call with a value of another tool's secret result needs approval, or is refused."""
     prompt: str = ""
-    """May hold `{{current_state}}` and `{{tools}}`; a missing state slot is appended."""
+    """The system prompt. It may contain `{{current_state}}` and `{{tools}}`; a missing state slot is appended."""
     arguments: dict[str, Any] | None = None
-    """JSON schema of what MCP clients give instead of a message; the agent reads the arguments as JSON."""
+    """JSON schema of the arguments that MCP clients pass instead of a message."""
     protocol: Literal["json", "native"] = "json"
-    """How the model says what to do: the json envelope, or the endpoint's own tool calls."""
+    """`json`: one JSON object per reply, for any endpoint; `native`: the endpoint's own tool calls."""
     mode: str = "auto"
-    """The mode of messages that name none."""
+    """The default mode of messages."""
     auto: Literal["rules", "model"] | None = None
-    """Who picks the mode where the rules do not tell: `model` asks the model first; None: SEGUE_AUTO, else `rules`."""
+    """How `auto` picks a mode if no rule decides: `model` asks the model; by default SEGUE_AUTO, or `rules`."""
     language: Literal["zh", "en"] | None = None
-    """The language of its prompts and answers; None: the user's."""
+    """The language of its prompts and answers; by default the user's."""
     max_iteration: int = Field(default=30, ge=1)
     """Rounds of a task."""
     budget: Budget = Budget()
-    """What bounds its tasks."""
+    """Limits of its tasks."""
     prices: Prices | None = None
-    """What results and traces count with; None: what is known of the model at its endpoint."""
+    """Prices per million tokens; by default those known for the model."""
     system_first: bool = False
-    """Put the system message first and close with a user nudge, for endpoints that insist."""
+    """Put the system message first and a user message last, for endpoints that require it."""
     state: Literal["inline", "last"] | None = None
     """Where the json protocol puts the current state: `inline`, in the system prompt, or `last`, in a closing message.
 

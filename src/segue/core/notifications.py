@@ -40,7 +40,7 @@ class Receiver(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(pattern=r"^[\w.-]+$", max_length=64)
-    """What lists call it. Undelivered notifications belong to this name."""
+    """Its name in lists, also of undelivered notifications."""
     on: Items[Kind] = KINDS
     """What it is told: `waiting` for a person, `done`, `error`, `limit` (an error that is a budget of the agent),
     `cancelled`, `taken_over` (a task continues whose process ended), and `expired` (an approval that was not given)."""
@@ -57,7 +57,7 @@ class Receiver(BaseModel):
     to: str = ""
     """The Apprise URL of a mail or chat service, or the environment variable with it; needs the extra `notify`."""
     timeout: float = Field(default=10, gt=0, le=50)
-    """Seconds that one attempt may take."""
+    """Seconds per attempt."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

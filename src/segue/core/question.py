@@ -1,5 +1,6 @@
 """A person's answers to a flow's question, and the kinds of interrupt."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ ANSWER_FORMS: Mapping[str, str] = {
     "approval": '{"verdicts": [{"index": 0, "verdict": "approve" | "edit" | "reject"}]}, or "approve" or "reject"',
     "question": '{"answer": "…"}, or {"manual_finish": true}',
     "utterance": '{"answer": "…"}',
+    "interrupt": '{"answer": "…"}',
     "spend": '{"limit": 5.0}, or "cancel"',
 }
 """How each kind of question is answered."""
@@ -25,6 +27,9 @@ WAIT = "wait"
 """The kind of interrupt that a moment ends (`until`), or a named `event`: no person is asked."""
 PAUSE = "pause"
 """The kind of interrupt that is no question: a node stops, since a pause was requested."""
+INTERRUPT = "interrupt"
+"""The kind of interrupt of a graph of one's own, whose value may be anything."""
+KINDS = {*ANSWER_FORMS, API_CALL, WAIT}
 FORM = 'a text, {"answer": "…"}, or {"manual_finish": true} to end the task'
 
 
@@ -38,6 +43,15 @@ class PersonsAnswer:
     def json(self) -> dict[str, Any]:
         """The form that is stored."""
         return {"answer": self.text, "manual_finish": self.manual_finish}
+
+
+def read_question(value: Any) -> dict[str, Any]:
+    """The value of an interrupt as a question; a value that is none of Segue's is answered with a text."""
+    if isinstance(value, Mapping) and value.get("kind") in KINDS:
+        return dict(value)
+    asked = value.get("question", value) if isinstance(value, Mapping) else value
+    text = asked if isinstance(asked, str) else json.dumps(asked, ensure_ascii=False, default=str)
+    return {"kind": INTERRUPT, "question": text}
 
 
 def read_answer(given: object, most: int = MOST_BYTES) -> PersonsAnswer:

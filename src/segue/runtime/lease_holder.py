@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import socket
+import sys
 import threading
 import time
 import uuid
@@ -273,7 +274,7 @@ def is_local(owner: str) -> bool:
 
 def is_dead(owner: str) -> bool:
     """Whether an owner was a process of this machine that is no more."""
-    if not is_local(owner):
+    if not is_local(owner) or sys.platform == "win32":  # signal 0 is Ctrl-C there: its lease has to expire
         return False
     try:
         os.kill(int(owner.split(":")[-2]), 0)

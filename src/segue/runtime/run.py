@@ -24,7 +24,7 @@ from ..core.attachments import naming
 from ..core.calls import HIDDEN
 from ..core.errors import DamagedCheckpoint, InvalidAnswer, SegueError
 from ..core.events import ApprovalRequested, Durable, Event, PauseReason, QuestionAsked, WaitStarted
-from ..core.question import API_CALL, CLIENT_CALLS, PAUSE, WAIT, read_answer, read_results
+from ..core.question import API_CALL, CLIENT_CALLS, PAUSE, WAIT, read_answer, read_question, read_results
 from ..core.records import Call, Json, Task
 from ..core.timeline import Place
 from ..core.tools import CallKey, Tool
@@ -149,7 +149,8 @@ def resume_input(state: StateSnapshot, row: Task) -> RunInput:
 
 def question_of(interrupts: Iterable[Interrupt]) -> Interrupt | None:
     """What a person is asked, if a graph that stopped asks anything."""
-    return next((asked for asked in interrupts if asked.value != {"kind": PAUSE}), None)
+    asked = next((asked for asked in interrupts if asked.value != {"kind": PAUSE}), None)
+    return asked and Interrupt(value=read_question(asked.value), id=asked.id)
 
 
 def asking_events(task_id: str, interrupt_id: str, question: Json) -> Sequence[Durable]:

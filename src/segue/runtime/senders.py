@@ -6,6 +6,7 @@ import hmac
 import json
 import os
 import signal
+import sys
 import time
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -111,11 +112,19 @@ class CommandSender(_Sender):
         finally:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                    _kill(process)
                 await process.wait()
         if process.returncode:
             last = written.decode(errors="replace").strip()[-MOST_STDERR:]
             raise Undelivered(f"the command ended with code {process.returncode}{': ' if last else ''}{last}")
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    """Kill a command, with what it started where the system has process groups."""
+    if sys.platform == "win32":
+        process.kill()
+    else:
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 class ServiceSender(_Sender):

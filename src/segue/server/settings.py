@@ -40,11 +40,11 @@ class ServerSettings:
     keys: Keys = field(default_factory=Keys)
     """Who may use it; without keys, this machine only."""
     origins: tuple[str, ...] = ()
-    """Origins of web pages elsewhere that may use the service."""
+    """Other web origins that may use the service."""
     chats_a_minute: int = 60
-    """Messages of a tenant."""
+    """Messages per tenant and minute."""
     requests_a_minute: int = 600
-    """Requests of a tenant, messages included."""
+    """Requests per tenant and minute, including messages."""
     streams: int = 64
     """Streams that a tenant may have open at once. As the rates, of each worker process."""
     tasks: int = 64

@@ -247,7 +247,7 @@ class WaitingView(BaseModel):
     user_id: str
     message: str
     since: float
-    kind: str = Field(description="approval, question, utterance or spend")
+    kind: str = Field(description="approval, question, interrupt, utterance or spend")
     question: str
     calls: list[dict[str, Any]]
     answer: str

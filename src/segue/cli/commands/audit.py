@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 def audit(
     session: Annotated[str, typer.Option("--session", help="Only entries of this session.")] = "",
     user: Annotated[str, typer.Option("--user", help="Only entries of this user's tasks.")] = "",
-    actor: Annotated[str, typer.Option("--actor", help="Only what this actor did: terminal, python, key:NAME.")] = "",
+    actor: Annotated[str, typer.Option("--actor", help="Only entries of this actor: terminal, python, key:NAME.")] = "",
     action: Annotated[str, typer.Option("--action", help="Only this action, such as approved or deleted.")] = "",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="The number of entries.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="The maximum number of entries.")] = 50,
     head: Annotated[bool, typer.Option("--head", help="Print the log's head: keep it outside the database.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare the database with the log.")] = False,
     expect: Annotated[
-        str, typer.Option("--expect", metavar="HEAD", help="With --verify: a head that was printed before.")
+        str, typer.Option("--expect", metavar="HEAD", help="With --verify: a head printed earlier.")
     ] = "",
     anchor: Annotated[
         Path | None, typer.Option("--anchor", metavar="FILE", help="With --verify: the heads in the anchor file.")
     ] = None,
-    enable: Annotated[bool, typer.Option("--enable", help="Begin the log; it stays on.")] = False,
+    enable: Annotated[bool, typer.Option("--enable", help="Start the log; it stays on.")] = False,
     agents: options.MoreAgents = "",
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
 ) -> None:
     """List who decided what, the newest first, or verify the log.
 
-    With --verify, rows of tasks, events, calls and sessions that were changed behind Segue's back are named, and
-    the exit code is 1.
+    --verify lists rows of tasks, events, calls and sessions that were changed outside Segue; the exit code is
+    then 1.
     """
     if (expect or anchor) and not verify:
         raise typer.BadParameter("goes with --verify", param_hint="--expect" if expect else "--anchor")

@@ -22,8 +22,8 @@ Sessions = Annotated[
     list[str] | None, typer.Argument(metavar="[SESSION]...", help="The sessions; by default all: see `segue sessions`.")
 ]
 Since = Annotated[str, typer.Option("--since", metavar="AGE", help="Only tasks of the last 7d, 12h, 30m or 2w.")]
-Sample = Annotated[int | None, typer.Option("--sample", min=1, metavar="N", help="N sessions, drawn at random.")]
-Seed = Annotated[int, typer.Option("--seed", help="Makes --sample draw others.")]
+Sample = Annotated[int | None, typer.Option("--sample", min=1, metavar="N", help="Use N random sessions.")]
+Seed = Annotated[int, typer.Option("--seed", help="The random seed of --sample.")]
 Model = Annotated[
     str,
     typer.Option(
@@ -34,11 +34,9 @@ Model = Annotated[
 ]
 Steps = Annotated[
     bool,
-    typer.Option("--steps", help="Compare each decision by itself, from its recorded state, instead of whole turns."),
+    typer.Option("--steps", help="Compare single decisions, each from its recorded state, instead of whole turns."),
 ]
-LiveReads = Annotated[
-    bool, typer.Option("--live-reads", help="Run tools that only read, where a call has no recorded result.")
-]
+LiveReads = Annotated[bool, typer.Option("--live-reads", help="Run read-only tools if a call has no recorded result.")]
 Effects = Annotated[
     Literal["stop", "recorded-shape", "model"],
     typer.Option(
@@ -94,10 +92,10 @@ def backtest(
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
 ) -> None:
-    """Show what changed agents would do otherwise.
+    """Show what changed agents would do differently.
 
-    Each recorded message is answered anew from the recorded history. Calls are answered with their
-    recorded results, and none with an effect runs. The exit code is 1 if calls or effects change.
+    Each recorded message is answered again from the recorded history. Calls get their
+    recorded results; calls with effects never run. The exit code is 1 if calls or effects change.
     """
     settings = Settings(db, agents)
     if unfinished:

@@ -42,16 +42,18 @@ Faults = Annotated[
         help="Some of kill,duplicate,workers,timeout,network,disk,exception,check,clock,undo; by default all.",
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Chooses the moments of kills and the order of runs.")]
-Repeat = Annotated[str, typer.Option("--repeat", metavar="RUN", help="Only the run of a finding.")]
+Seed = Annotated[int, typer.Option("--seed", help="Selects the moments of kills and the order of runs.")]
+Repeat = Annotated[str, typer.Option("--repeat", metavar="RUN", help="Repeat only the run of a finding.")]
 Budget = Annotated[
     str,
-    typer.Option("--budget", metavar="TIME", help="Begin no run after so long, such as 5m; the same command goes on."),
+    typer.Option(
+        "--budget", metavar="TIME", help="Start no run after this time, such as 5m; the same command continues."
+    ),
 ]
 Jobs = Annotated[
     int | None,
     typer.Option(
-        "--jobs", min=1, metavar="N", help="Runs at once, if the world takes a namespace; by default one a core."
+        "--jobs", min=1, metavar="N", help="Parallel runs, if the world takes a namespace; by default one per core."
     ),
 ]
 Refused = Annotated[
@@ -62,7 +64,7 @@ Refused = Annotated[
         help="Stop before a tool connects to this host; may be repeated. Adds to `refuse_hosts` of the agents file.",
     ),
 ]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Start anew, instead of going on behind finished runs.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Start over, instead of continuing after finished runs.")]
 Output = Annotated[
     Path, typer.Option("--output", metavar="DIR", help="The folder of the runs, and of chaos.json, .md and .html.")
 ]

@@ -33,8 +33,8 @@ def sessions(
     limit: Annotated[int, typer.Option(min=1, help="The maximum number of sessions.")] = 50,
     bots: Annotated[bool, typer.Option("--bots", help="Also list the sessions of conversations' bots.")] = False,
     archived: Annotated[bool, typer.Option("--archived", help="List the archived sessions instead.")] = False,
-    search: Annotated[str, typer.Option(metavar="TEXT", help="List where these words were said.")] = "",
-    index: Annotated[bool, typer.Option("--index", help="Make the index of the search again.")] = False,
+    search: Annotated[str, typer.Option(metavar="TEXT", help="Search messages and answers for these words.")] = "",
+    index: Annotated[bool, typer.Option("--index", help="Rebuild the search index.")] = False,
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
 ) -> None:

@@ -17,8 +17,8 @@ Replay = Annotated[
     list[str] | None,
     typer.Option("--replay", metavar="ID", help="Send this notification again; may be repeated."),
 ]
-AllDead = Annotated[bool, typer.Option("--all-dead", help="Send every dead notification again.")]
-Dead = Annotated[bool, typer.Option("--dead", help="Only those that are not tried any more.")]
+AllDead = Annotated[bool, typer.Option("--all-dead", help="Send all dead notifications again.")]
+Dead = Annotated[bool, typer.Option("--dead", help="Only dead ones, which are no longer retried.")]
 
 
 def notifications(

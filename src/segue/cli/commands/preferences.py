@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 OfUser = Annotated[str, typer.Option("--user", help="The user.")]
 DefaultMode = Annotated[
-    str | None, typer.Option("--mode", help="The mode of messages that name none; '' leaves it to the agent.")
+    str | None, typer.Option("--mode", help="The mode of messages without one; '' lets the agent decide.")
 ]
 FileName = Annotated[str, typer.Argument(metavar="FILE", help="The memory file: see `segue memory list`.")]
 OfFile = Annotated[str, typer.Option("--file", metavar="FILE", help="The memory file; all of it without --task.")]

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from ...rehearsal.cassette.cassette import ToolCall
 
 Out = Annotated[
-    Path, typer.Option("--out", metavar="FILE|DIR", help="Where it is written; in a folder as SESSION.cassette.yaml.")
+    Path,
+    typer.Option(
+        "--out", metavar="FILE|DIR", help="The file or folder to write to; in a folder SESSION.cassette.yaml."
+    ),
 ]
 Redact = Annotated[
     list[str] | None,
@@ -29,8 +32,8 @@ Redact = Annotated[
         help="Replace the values of arguments and results of this name wherever they occur; may be repeated.",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
-File = Annotated[Path, typer.Argument(metavar="CASSETTE", help="A file that `segue record` wrote.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
+File = Annotated[Path, typer.Argument(metavar="CASSETTE", help="A file written by `segue record`.")]
 From = Annotated[
     int | None,
     typer.Option(
@@ -41,7 +44,7 @@ From = Annotated[
         "was not recorded.",
     ),
 ]
-LiveModel = Annotated[str, typer.Option("--model", help="With --from: a model in place of the agent's.")]
+LiveModel = Annotated[str, typer.Option("--model", help="With --from: a model instead of the agent's.")]
 LiveDatabase = Annotated[
     str, typer.Option("--db", metavar="FILE", help="With --from: keep the session in this database.")
 ]

@@ -24,16 +24,17 @@ if TYPE_CHECKING:
 Snapshot = Annotated[
     str,
     typer.Argument(
-        metavar="SNAPSHOT", help="An id, or its last six characters: see `segue timeline`. SESSION is its newest one."
+        metavar="SNAPSHOT",
+        help="A snapshot's id or its last six characters: see `segue timeline`. A SESSION means its newest snapshot.",
     ),
 ]
-Undo = Annotated[bool, typer.Option("--undo", help="First undo the calls after the snapshot, where tools allow it.")]
+Undo = Annotated[bool, typer.Option("--undo", help="First undo the calls after the snapshot, if their tools can.")]
 
 
 def timeline(
     session: options.AnySession = None,
     last: options.LastSession = False,
-    limit: Annotated[int, typer.Option(min=1, help="The maximum number of snapshots: the newest.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="The maximum number of snapshots, newest first.")] = 100,
     agents: options.TaskAgents = "",
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
@@ -142,7 +143,7 @@ def _check_undone(snapshot: str, back: "Reverted", settings: Settings) -> None:
 
 def edit(
     snapshot: Snapshot,
-    message: Annotated[str, typer.Option("--message", help="Another message for the snapshot's turn.")] = "",
+    message: Annotated[str, typer.Option("--message", help="A new message for the snapshot's turn.")] = "",
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="FIELD=JSON", help="A field of the state: 'iteration=3'; may be repeated."),

@@ -25,13 +25,16 @@ TaskIds = Annotated[
     typer.Argument(metavar="[TASK_ID]...", help="The tasks to change, or the beginnings of their ids."),
 ]
 OfVersion = Annotated[str, typer.Option("--version", help="Only tasks of this version of their agent.")]
-Every = Annotated[bool, typer.Option("--all", help="Change every unfinished task that --agent and --version leave.")]
-Pin = Annotated[bool, typer.Option("--pin", help="The tasks run with their version only.")]
-Continue = Annotated[bool, typer.Option("--continue", help="Another version may continue them where theirs is not.")]
-Ask = Annotated[bool, typer.Option("--ask", help="A person is asked before another version continues them.")]
-Reset = Annotated[bool, typer.Option("--reset", help="Their agent's `on_upgrade` decides again.")]
+Every = Annotated[bool, typer.Option("--all", help="Change all unfinished tasks, filtered by --agent and --version.")]
+Pin = Annotated[bool, typer.Option("--pin", help="Run the tasks only with their own version.")]
+Continue = Annotated[
+    bool, typer.Option("--continue", help="Let another version continue them if theirs is not available.")
+]
+Ask = Annotated[bool, typer.Option("--ask", help="Ask a person before another version continues them.")]
+Reset = Annotated[bool, typer.Option("--reset", help="Let their agent's `on_upgrade` decide again.")]
 Check = Annotated[
-    bool, typer.Option("--check", help="Restore them under the agents of --agents without running them, and compare.")
+    bool,
+    typer.Option("--check", help="Restore the tasks with the agents of --agents without running them, and compare."),
 ]
 SHOWN = 20
 """Tasks that differ, of which the terminal shows the first ones."""
@@ -51,10 +54,10 @@ def rollout(
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
 ) -> None:
-    """Show the agents' versions that unfinished tasks have, and pin them.
+    """Show the agent versions of unfinished tasks, or pin them.
 
-    --check compares each task with what the agents of another file would make of it: nothing runs, and
-    nothing is stored. The exit code is then 1 if a call or an approval of a task would not hold.
+    --check restores each task with the agents of another file: nothing runs, and
+    nothing is stored. The exit code is then 1 if a call or an approval of a task would no longer be valid.
     """
     settings = Settings(db, agents)
     choices: dict[OnUpgrade | None, bool] = {"pin": pin, "continue": continue_, "ask": ask_, None: reset}

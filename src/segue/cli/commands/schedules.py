@@ -24,27 +24,35 @@ if TYPE_CHECKING:
 
 At = Annotated[
     str,
-    typer.Option("--at", metavar="MOMENT", help="Send it later: 18:00, '2026-12-01 18:00', or ISO 8601."),
+    typer.Option("--at", metavar="MOMENT", help="Send the message later: 18:00, '2026-12-01 18:00', or ISO 8601."),
 ]
 Every = Annotated[
-    str, typer.Option("--every", metavar="CRON", help="Send it again and again: '0 9 * * mon' is Mondays at 9.")
+    str,
+    typer.Option(
+        "--every",
+        metavar="CRON",
+        help="Send the message repeatedly, by a cron expression: '0 9 * * mon' is Mondays at 9.",
+    ),
 ]
 Timezone = Annotated[
-    str, typer.Option("--timezone", metavar="ZONE", help="The zone of --at and --every; by default this machine's.")
+    str,
+    typer.Option("--timezone", metavar="ZONE", help="The time zone of --at and --every; by default this machine's."),
 ]
 Overlap = Annotated[
     Literal["skip", "queue"] | None,
-    typer.Option("--overlap", help="While the last run is unfinished, skip a run (the default), or let it wait."),
+    typer.Option("--overlap", help="If the last run is unfinished, skip the next one (the default), or let it wait."),
 ]
 Missed = Annotated[
     Literal["once", "skip", "all"] | None,
-    typer.Option("--missed", help="Of the runs that no process was there for, make up for one (the default), or all."),
+    typer.Option(
+        "--missed", help="Of the runs missed while no process was running, make up for one (the default), or all."
+    ),
 ]
 ScheduleId = Annotated[str, typer.Argument(metavar="[SCHEDULE_ID]", help="Only this schedule.")]
-Pause = Annotated[str, typer.Option("--pause", metavar="ID", help="Run this schedule no more until it is resumed.")]
-Resume = Annotated[str, typer.Option("--resume", metavar="ID", help="Run this schedule again.")]
-Delete = Annotated[str, typer.Option("--delete", metavar="ID", help="Delete this schedule; its sessions stay.")]
-Run = Annotated[bool, typer.Option("--run", help="Run what is due, until Ctrl-C: where no other process serves.")]
+Pause = Annotated[str, typer.Option("--pause", metavar="ID", help="Pause this schedule.")]
+Resume = Annotated[str, typer.Option("--resume", metavar="ID", help="Resume this schedule.")]
+Delete = Annotated[str, typer.Option("--delete", metavar="ID", help="Delete this schedule; its sessions are kept.")]
+Run = Annotated[bool, typer.Option("--run", help="Run due schedules until Ctrl-C, if no other process does.")]
 GRACE = 30.0
 """Seconds that a step may take to end when the process stops."""
 

@@ -74,15 +74,13 @@ Backtests = Annotated[
         help="Run backtests over HTTP and on the page, and keep them in this folder.",
     ),
 ]
-Processes = Annotated[
-    int, typer.Option("--workers", min=1, max=64, help="The number of worker processes, over one database.")
-]
+Processes = Annotated[int, typer.Option("--workers", min=1, max=64, help="The number of worker processes.")]
 Concurrency = Annotated[
     int, typer.Option("--concurrency", min=1, max=1000, help="The number of tasks that run at once.")
 ]
 Grace = Annotated[
     float,
-    typer.Option("--grace", min=0, metavar="SECONDS", help="How long a step may take to end when the worker stops."),
+    typer.Option("--grace", min=0, metavar="SECONDS", help="How long a step may take to finish when the worker stops."),
 ]
 MetricsPort = Annotated[
     int,

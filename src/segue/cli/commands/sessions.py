@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 Source = Annotated[str, typer.Argument(metavar="FROM", help="The database: a SQLite file or a postgresql:// URL.")]
 Target = Annotated[str, typer.Argument(metavar="TO", help="The database to copy to; a file is created.")]
-Sessions = Annotated[list[str] | None, typer.Argument(metavar="[SESSION]...", help="The sessions; all by default.")]
+Sessions = Annotated[list[str] | None, typer.Argument(metavar="[SESSION]...", help="The sessions; by default all.")]
 
 
 def export(
     session: options.SessionName,
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="By default standard output.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The file; by default standard output.")] = None,
     db: options.Database = DEFAULT_DATABASE,
 ) -> None:
     """Write a session to a JSON document.
@@ -104,7 +104,7 @@ def copy(source: Source, target: Target, sessions: Sessions = None, as_json: opt
 
 
 def prune(
-    keep: Annotated[str, typer.Option("--keep", metavar="AGE", help="Keep newer snapshots: 30d, 12h.")] = "",
+    keep: Annotated[str, typer.Option("--keep", metavar="AGE", help="Keep snapshots newer than this: 30d, 12h.")] = "",
     newest: Annotated[
         int | None, typer.Option("--last", min=1, metavar="N", help="Keep the N newest snapshots of each session.")
     ] = None,

@@ -40,7 +40,9 @@ Bot = Annotated[
     typer.Option("--bot", help=f"dummy_bot, input_bot, react_bot, workflow_bot, rule_bot, segue:MODE, {_OWN}."),
 ]
 Api = Annotated[str | None, typer.Option("--api", help=f"dummy_api, tools, llm, request, backend, {_OWN}.")]
-Turns = Annotated[int | None, typer.Option("--turns", min=1, metavar="N", help="The user's turns at most; 20.")]
+Turns = Annotated[
+    int | None, typer.Option("--turns", min=1, metavar="N", help="The maximum number of user turns; default 20.")
+]
 Agent = Annotated[str | None, typer.Option("--agent", help="The agent that is the bot: see `segue agents`.")]
 UserModel = Annotated[str | None, typer.Option("--user-model", help="The simulated user's model, such as openai:NAME.")]
 Goal = Annotated[str | None, typer.Option("--goal", help="What the simulated user wants.")]
@@ -48,27 +50,26 @@ Persona = Annotated[str | None, typer.Option("--persona", help="Who the simulate
 Say = Annotated[
     list[str] | None, typer.Option("--say", metavar="TEXT", help="A line of scripted_user; may be repeated.")
 ]
-Seed = Annotated[int | None, typer.Option("--seed", help="Makes what is random reproducible; models are sent it.")]
-Session = Annotated[
-    str, typer.Option("--session", help="The conversation's name; one that was interrupted goes on where it stopped.")
-]
+Seed = Annotated[int | None, typer.Option("--seed", help="The random seed, which is also sent to models.")]
+Session = Annotated[str, typer.Option("--session", help="The conversation's name; an interrupted one continues.")]
 Workflow = Annotated[
     str | None, typer.Option("--workflow", help="travel_change, clinic_appointment, device_return, or your own file.")
 ]
 Scenario = Annotated[str | None, typer.Option("--scenario", help="One of the workflow's scenarios; by default all.")]
 Number = Annotated[
-    int | None, typer.Option("--n", min=1, metavar="N", help="Hold N conversations, the workflow's scenarios in turn.")
+    int | None,
+    typer.Option("--n", min=1, metavar="N", help="Run N conversations, with the workflow's scenarios in turn."),
 ]
 Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, max=64, help="Processes for --n, each with a database; 1.")
+    int | None, typer.Option("--workers", min=1, max=64, help="Processes for --n, each with a database; default 1.")
 ]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", help="The folder of --n, with its manifest, logs and reports; ./rehearsal."),
+    typer.Option(
+        "--out", metavar="DIR", help="The folder of --n, with manifest, logs and reports; default ./rehearsal."
+    ),
 ]
-Log = Annotated[
-    str, typer.Option("--log", metavar="FILE", help="Where the log is written; by default SESSION.jsonl in ./logs.")
-]
+Log = Annotated[str, typer.Option("--log", metavar="FILE", help="The log file; by default SESSION.jsonl in ./logs.")]
 
 
 def simulate(
@@ -294,7 +295,7 @@ Against = Annotated[
     typer.Option("--against", metavar="DIR", help="An earlier batch of the same scenarios to compare with."),
 ]
 Judge = Annotated[
-    str, typer.Option("--judge", metavar="MODEL", help="Have a model judge every conversation too: openai:NAME.")
+    str, typer.Option("--judge", metavar="MODEL", help="Also have a model judge every conversation: openai:NAME.")
 ]
 
 
@@ -352,7 +353,7 @@ async def _report(folder: Path, judge: str) -> "Report":
 
 # Workflows.
 
-Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="A shipped workflow, or a file to check.")]
+Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="An included workflow, or a file to check.")]
 
 
 def workflows(name: Name = None) -> None:

@@ -133,7 +133,7 @@ def cancel(
 def event(
     task_id: Annotated[str, options.TASK_ID],
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the event that the task waits for.")],
-    data: Annotated[str, typer.Option("--data", metavar="JSON", help="What the task gets with it.")] = "null",
+    data: Annotated[str, typer.Option("--data", metavar="JSON", help="Data for the task.")] = "null",
     db: options.Database = DEFAULT_DATABASE,
 ) -> None:
     """Send an event to a task that waits for it, or will.

@@ -12,15 +12,15 @@ from ..views.consoles import output, write_json
 
 def usage(
     days: Annotated[int, typer.Option(min=1, max=366, help="How many days, today included.")] = 30,
-    by: Annotated[Literal["day", "agent", "user", "model"], typer.Option("--by", help="What a row is about.")] = "day",
+    by: Annotated[Literal["day", "agent", "user", "model"], typer.Option("--by", help="What each row shows.")] = "day",
     agent: options.OfAgent = "",
     agents: options.MoreAgents = "",
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
 ) -> None:
-    """Show tokens and cost of the last days, by day, agent, user or model, and what is used of limits.
+    """Show tokens and cost of the last days, by day, agent, user or model, and the usage of limits.
 
-    Costs are computed from tokens and prices: they are not what a provider billed. The limits are those of the agents
+    Costs are computed from tokens and prices: they are not a provider's bill. The limits are those of the agents
     file.
     """
     from ..views.usage import print_usage

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from ...core.approval import PermissionRule, flow_of
 from ...core.provenance import DOUBTS
-from ...core.question import WAIT
+from ...core.question import INTERRUPT, WAIT
 from ...core.spend import SPEND
 from ...prompts.catalogue import sentence
 from ...prompts.words import word
@@ -43,7 +43,7 @@ def print_question(console: Console, question: Question, language: str) -> None:
     """Everything that waits, to be read and not to be answered here."""
     console.print()
     console.print(_heading(question, language), soft_wrap=True)
-    if question["kind"] in ("question", SPEND, WAIT):
+    if question["kind"] in ("question", INTERRUPT, SPEND, WAIT):
         print_prose(console, Text(f"  {visible(question['question'])}"))
         for choice in question.get("choices", ()):
             print_prose(console, Text(f"  - {visible(choice)}"))
