@@ -50,7 +50,16 @@ def terms_of(tool: Tool, agent: Agent) -> CallTerms:
         *tool.spec.get("segue", {}).get("keywords", ()),
     ]
     allowed = [rule for rule in agent.allow if rule.tool == tool.name]
-    return CallTerms(words, tool.content, all_arguments({}, tool), tool.name if tool.secret else "", allowed)
+    secret = tool.name if tool.secret else ""
+    return CallTerms(words, tool.content, all_arguments({}, tool), secret, allowed, _choices(tool))
+
+
+def _choices(tool: Tool) -> dict[str, Sequence[Any]]:
+    """The values of the arguments that the tool's schema gives a closed list of."""
+    schema = tool.spec["function"].get("parameters", {})
+    named = {f"#/$defs/{name}": each for name, each in schema.get("$defs", {}).items()}
+    found = {name: named.get(each.get("$ref", ""), each) for name, each in schema.get("properties", {}).items()}
+    return {name: each["enum"] for name, each in found.items() if "enum" in each}
 
 
 def _of_calls(

@@ -110,6 +110,30 @@ def test_a_record_that_a_person_names_is_theirs_to_choose_from() -> None:
     assert finding(mail, {"to": "bob@x.org", "file_id": "4"}) == "values"
 
 
+@pytest.mark.parametrize(
+    ("said", "finding"),
+    [
+        ("share it with bob@x.org with read permissions", "sources"),
+        ("share it with bob@x.org", "values"),
+        ("share it with bob@x.org, read and reviewed", "sources"),
+        ("share it with bob@x.org for rwanda, reading", "values"),
+    ],
+)
+def test_a_value_of_a_closed_list_is_a_persons_if_their_words_begin_as_it_alone(said: str, finding: str) -> None:
+    terms = CallTerms(("share",), choices={"permission": ["r", "rw"]})
+    text = {"shared_with": {"eve@x.org": "r"}, "mine": "rw"}
+    assert known(said, text).assess({"email": "bob@x.org", "permission": "r"}, terms).finding == finding
+    assert known("share it with bob@x.org to read", text).assess({"permission": "rw"}, terms).doubted == ("permission",)
+
+
+def test_a_link_ends_where_a_sentence_begins_without_a_space() -> None:
+    said = known(
+        "Post it to www.our-company.com.They sent it to Bob", "They wrote www.our-company.com and www.evil.com"
+    )
+    assert said.sources("url", "www.our-company.com") == (USER,)
+    assert said.sources("url", "www.evil.com") == (MAIL,)
+
+
 def test_a_value_of_a_trusted_tool_is_trusted_also_where_others_repeat_it() -> None:
     entered = [Labelled("Sarah: sarah@x.org", (CONTACTS,)), Labelled("from sarah@x.org", (MAIL,))]
     both = Known(["Send Sarah a mail"], "", entered)

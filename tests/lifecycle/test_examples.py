@@ -116,9 +116,7 @@ async def test_the_documents_examples_run_as_written(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "engine_state.json").read_text())["state"] == "paused"
 
 
-@pytest.mark.parametrize(
-    ("name", "said"), [("basic", "[engine_completed]"), ("pause", "ENGINE_RESUMED")]
-)
+@pytest.mark.parametrize(("name", "said"), [("basic", "[engine_completed]"), ("pause", "ENGINE_RESUMED")])
 async def test_an_example_runs(tmp_path: Path, name: str, said: str) -> None:
     out = await run(tmp_path, str(EXAMPLES / f"{name}.py"))
     assert said in out and "2495" in out

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -123,7 +123,7 @@ class CallTerms:
     """What its tool and agent say of a call: the words that ask for it, the arguments that are only text, and rules.
 
     `secret_tool` is the tool if its results are secret: what it gave may go into its own calls. `allowed` are the rules
-    for arguments of the tool.
+    for arguments of the tool, `choices` the values of those that have a closed list of them.
     """
 
     words: Collection[str] = ()
@@ -131,6 +131,7 @@ class CallTerms:
     defaults: Mapping[str, Any] | None = None
     secret_tool: str = ""
     allowed: Sequence["AllowRule"] = ()
+    choices: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def allows(self, name: str, value: Any, *, secret: bool = False) -> bool:
         """Whether a rule lets untrusted, or secret, text go into an argument with this value."""
@@ -258,17 +259,30 @@ class Known:
 
     def _sources(self, arguments: Mapping[str, Any], terms: CallTerms, taken: Taken) -> dict[str, tuple[Source, ...]]:
         """The sources of each argument; those of a value that was taken by reference are known, however short it is."""
-        found = {name: self.sources(name, value, terms.defaults) for name, value in arguments.items()}
+        found = {
+            name: (USER,)
+            if self._chose(value, terms.choices.get(name, ()))
+            else self.sources(name, value, terms.defaults)
+            for name, value in arguments.items()
+        }
         for name, refs in taken.items():
             theirs = [source for each in self._entered if each.ref in refs for source in each.sources]
             known = [of for source in found.get(name, ()) for of in (theirs if source.kind == "model" else [source])]
             found[name] = tuple(dict.fromkeys(known))
         return found
 
+    def _chose(self, value: Any, choices: Sequence[Any]) -> bool:
+        """Whether a person's words begin as this value does, and as no other one of a closed list: "read" is `r`."""
+        words = self._said.vocabulary if value in choices else ()
+        named = [each for each in choices if any(word.startswith(plain(str(each))) for word in words)]
+        return named == [value]
+
     def _is_doubted(self, name: str, value: Any, found: Sequence[Source], terms: CallTerms) -> bool:
         texts = [leaf.value for leaf in leaves(value) if isinstance(leaf.value, str)]
         if name in terms.content:
             return any(map(self._carries_address, texts))
+        if found == (USER,):
+            return False
         taken = any(not source.trusted and source.kind != "model" for source in found)
         written = (leaf for leaf in texts if _is_wording(leaf) or self._is_read(leaf))
         return taken or any(self._model in self._of_leaf(name, leaf) for leaf in written)

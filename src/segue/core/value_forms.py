@@ -44,6 +44,8 @@ _HOST = re.compile(
     r"(?:/[^\s<>\"'，。；)\]]*)?",
     re.IGNORECASE,
 )
+_SENTENCE = re.compile(r"(?<=[a-z0-9])\.[A-Z][a-z]*$")
+"""The beginning of a sentence that follows a link without a space."""
 _ACCOUNT = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]){10,30}\b")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?![\w])")
 _ISO = re.compile(r"(?<!\d)(\d{4})[-/.年](\d{1,2})[-/.月](\d{1,2})(?!\d)")
@@ -89,7 +91,8 @@ def identifiers(text: str) -> frozenset[str]:
     """The e-mail addresses, links and account numbers in a text, each in one form."""
     normal = unicodedata.normalize("NFKC", text)
     mails = {found.lower().strip(".") for found in _MAIL.findall(normal)}
-    links = {_host_and_path(found) for found in (*_LINK.findall(normal), *_HOST.findall(normal))}
+    written = {*_LINK.findall(normal), *_HOST.findall(normal)}
+    links = {_host_and_path(each) for found in written for each in (found, _SENTENCE.sub("", found))}
     return frozenset(mails | links | {found.replace(" ", "") for found in _ACCOUNT.findall(normal)})
 
 
