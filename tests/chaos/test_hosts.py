@@ -60,9 +60,9 @@ def test_the_world_does_not_reach_a_refused_host_either() -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(0.2)
+        server.setblocking(False)
         with refusing(["127.0.0.1"]), pytest.raises(ConfigurationError, match="No connection was made"):
             socket.create_connection(server.getsockname())
-        with pytest.raises(TimeoutError):
+        with pytest.raises(BlockingIOError):
             server.accept()
         socket.create_connection(server.getsockname()).close()

@@ -29,15 +29,25 @@ try:
 except OSError as error:
     print(type(error).__name__, network.hung)
 """
-CERTIFICATE = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost"
+CERTIFICATE = (
+    "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes "
+    "-keyout key.pem -out cert.pem -days 2 -subj /CN=localhost"
+)
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a certificate and its key."""
+    folder = tmp_path_factory.mktemp("certified")
+    subprocess.run(CERTIFICATE.split(), cwd=folder, check=True, capture_output=True)
+    return folder
 
 
 @pytest.mark.parametrize(
     ("fault", "said"), [("silent", "TimeoutError True"), ("reset", "ConnectionResetError False"), ("none", "204")]
 )
-def test_an_answer_over_https_is_lost_too(fault: str, said: str, tmp_path: Path) -> None:
-    subprocess.run(CERTIFICATE.split(), cwd=tmp_path, check=True, capture_output=True)
+def test_an_answer_over_https_is_lost_too(fault: str, said: str, certified: Path) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", ASK, fault], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", ASK, fault], cwd=certified, capture_output=True, text=True, check=False, timeout=60
     )
     assert ran.stdout.strip() == said, ran.stderr

@@ -1,5 +1,5 @@
 import json
-import os
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -17,8 +17,6 @@ from segue.chaos.traps import read_journal
 from segue.chaos.world import Change, Comparison
 from segue.core.errors import ConfigurationError
 from segue.tools.adapters.functions import bind_function
-
-ROOT = Path(__file__).parents[2]
 
 
 @tool
@@ -103,32 +101,41 @@ def test_a_refused_host_is_known_in_any_form(asked: str, is_refused: bool) -> No
     assert (refused_in([asked], ["bank.example"]) != "") is is_refused
 
 
-@pytest.mark.parametrize(
-    "reach",
-    [
-        "import socket; socket.create_connection(('127.0.0.1', {port}))",
-        "import subprocess; subprocess.run(['curl', 'http://127.0.0.1:{port}'])",
-        "import os; os.system('curl http://127.0.0.1:{port}')",
-        "import os; os.execvp('curl', ['curl', 'http://127.0.0.1:{port}'])",
-        "import os; os.posix_spawnp('curl', ['curl', 'http://127.0.0.1:{port}'], os.environ)",
-        "import urllib.request; urllib.request.urlopen('http://127.0.0.1:{port}')",
-        "import asyncio; asyncio.run(asyncio.open_connection('127.0.0.1', {port}))",
-    ],
+REACHES = (
+    "import socket; socket.create_connection(('127.0.0.1', {port}))",
+    "import subprocess; subprocess.run(['curl', 'http://127.0.0.1:{port}'])",
+    "import os; os.system('curl http://127.0.0.1:{port}')",
+    "import os; os.execvp('curl', ['curl', 'http://127.0.0.1:{port}'])",
+    "import os; os.posix_spawnp('curl', ['curl', 'http://127.0.0.1:{port}'], os.environ)",
+    "import urllib.request; urllib.request.urlopen('http://127.0.0.1:{port}')",
+    "import asyncio; asyncio.run(asyncio.open_connection('127.0.0.1', {port}))",
 )
-def test_a_process_ends_before_it_reaches_a_refused_host(reach: str, tmp_path: Path) -> None:
-    import socket
+EACH = """
+import os, sys
+from pathlib import Path
+from segue.chaos.hosts import refuse
+from segue.chaos.traps import Journal
 
+for place, reach in enumerate(sys.argv[1:]):
+    child = os.fork()
+    if not child:
+        refuse(["127.0.0.1"], Journal(Path(str(place))))
+        exec(reach)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+def test_a_process_ends_before_it_reaches_a_refused_host(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(0.2)
-        begin = (
-            "from pathlib import Path; from segue.chaos.hosts import refuse; from segue.chaos.traps import Journal; "
-            f"refuse(['127.0.0.1'], Journal(Path({str(tmp_path / 'j')!r}))); "
-        )
-        code = begin + reach.format(port=server.getsockname()[1])
-        ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, env={**os.environ})
-        assert ran.returncode == REFUSED
-        assert read_journal(tmp_path / "j")[-1]["host"] == "127.0.0.1"
-        with pytest.raises(TimeoutError):
+        server.setblocking(False)
+        reaches = [reach.format(port=server.getsockname()[1]) for reach in REACHES]
+        command = [sys.executable, "-c", EACH, *reaches]
+        ran = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+        assert ran.stdout.split() == [str(REFUSED)] * len(reaches), ran.stderr
+        hosts = {read_journal(tmp_path / str(place))[-1]["host"] for place in range(len(reaches))}
+        assert hosts == {"127.0.0.1"}
+        with pytest.raises(BlockingIOError):
             server.accept()
 
 

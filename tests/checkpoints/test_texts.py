@@ -1,5 +1,7 @@
 """Long texts of a session's state: stored once, and there wherever the state is read."""
 
+import asyncio
+import shutil
 import sqlite3
 import zlib
 from contextlib import closing
@@ -69,14 +71,24 @@ def agent() -> Agent:
     )
 
 
-@pytest.fixture
-async def path(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database with a session of two turns, in which a long question and a long result stand in many places."""
-    path = tmp_path / "segue.db"
-    async with segue.open(path, agents=[agent()]) as app:
-        await app.ask(QUESTION, session_id="s", agent="a")
-        await app.ask("Sure?", session_id="s", agent="a")
+    path = tmp_path_factory.mktemp("texts") / "segue.db"
+
+    async def ask() -> None:
+        async with segue.open(path, agents=[agent()]) as app:
+            await app.ask(QUESTION, session_id="s", agent="a")
+            await app.ask("Sure?", session_id="s", agent="a")
+
+    asyncio.run(ask())
     return path
+
+
+@pytest.fixture
+def path(original: Path, tmp_path: Path) -> Path:
+    """A copy of it for each test."""
+    return Path(shutil.copy(original, tmp_path))
 
 
 async def test_a_text_is_stored_once_and_state_holds_none(path: Path) -> None:

@@ -1,5 +1,6 @@
 """`segue record` and `segue replay`."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -25,12 +26,25 @@ AGENTS = '[[agent]]\nagent_id = "shop"\nmode = "react"\ntools = ["replayed_shop:
 AT = ["--agents", "agents.toml", "--db", "segue.db"]
 
 
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a session that has looked an order up."""
+    folder, path = tmp_path_factory.mktemp("looked_up"), [*sys.path]
+    (folder / "replayed_shop.py").write_text(TOOLS, encoding="utf-8")
+    (folder / "agents.toml").write_text(AGENTS, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert CliRunner().invoke(app, ["chat", "Where is order 17?", "--session", "s1", *AT]).exit_code == 0
+    del sys.modules["replayed_shop"]
+    sys.path[:] = path
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the folder for each test."""
+    shutil.copytree(original, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "replayed_shop.py").write_text(TOOLS, encoding="utf-8")
-    (tmp_path / "agents.toml").write_text(AGENTS, encoding="utf-8")
-    assert CliRunner().invoke(app, ["chat", "Where is order 17?", "--session", "s1", *AT]).exit_code == 0
     return tmp_path
 
 

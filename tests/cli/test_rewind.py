@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,15 +41,30 @@ tools = ["post_office:parcel"]
 """
 
 
+def enter(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.chdir(folder)
+    patch.syspath_prepend(str(folder))
+    patch.setenv("SEGUE_AGENTS", "agents.toml")
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a session that has sent a parcel."""
+    folder = tmp_path_factory.mktemp("sent")
+    (folder / "post_office.py").write_text(TOOLS, encoding="utf-8")
+    (folder / "agents.toml").write_text(AGENTS, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        enter(folder, patch)
+        assert run("chat", "send a parcel", "--session", "s").exit_code == 0
+    del sys.modules["post_office"]
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A session that has sent a parcel."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("SEGUE_AGENTS", "agents.toml")
-    (tmp_path / "post_office.py").write_text(TOOLS, encoding="utf-8")
-    (tmp_path / "agents.toml").write_text(AGENTS, encoding="utf-8")
-    assert run("chat", "send a parcel", "--session", "s").exit_code == 0
+def sent(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of the folder for each test."""
+    shutil.copytree(original, tmp_path, dirs_exist_ok=True)
+    enter(tmp_path, monkeypatch)
 
 
 def run(*arguments: str) -> Result:
