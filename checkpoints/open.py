@@ -14,7 +14,7 @@ async def open_storage(
 ) -> Storage:
     """Open the database that `url` names: a `postgresql://` URL, or a SQLite file's path, `file:` URI or `:memory:`.
 
-    `receivers` are told what becomes of tasks, when it is due by `clock`.
+    `receivers` are told what becomes of tasks, which `clock` dates.
 
     Raises:
         MissingExtra, DatabaseUnavailable, DatabaseTooNew: saying what to do.

@@ -11,6 +11,7 @@ from .ports import Backend, Connection
 from .sessions.threads import Threads, chosen_for
 from .state.saver import FencedSaver
 from .tables.audit import Audit
+from .tables.due import DueMoments
 from .tables.event_log import EventLog
 from .tables.files import Files
 from .tables.leases import Lease, Renewal
@@ -43,8 +44,8 @@ class Beginning:
 class Storage:
     """An open database. `workers` is None where no process can leave its tasks to another.
 
-    A lease lives `lease_ttl` seconds without being renewed. `receivers` are told what becomes of tasks, when it is
-    due by `clock`.
+    A lease lives `lease_ttl` seconds without being renewed. `receivers` are told what becomes of tasks, which
+    `clock` dates.
     """
 
     def __init__(
@@ -55,18 +56,19 @@ class Storage:
         self.schema_version = backend.schema_version
         self.lease_ttl = backend.lease_ttl
         self.workers = backend.workers
-        self.tasks = Tasks(database, receivers=receivers or Receivers())
+        self.tasks = Tasks(database, clock, receivers or Receivers())
         self.requests = RequestKeys(database)
         self.events = EventLog(database)
         self.leases = Lease(database)
         self.permissions = Permissions(database)
         self.preferences = Preferences(database)
-        self.webhooks = Webhooks(database)
+        self.webhooks = Webhooks(database, clock)
         self.outbox = Outbox(database, clock)
         self.shares = Shares(database)
         self.schedules = Schedules(database)
+        self.due = DueMoments(database)
         self.spend = Spend(database)
-        self.sent_events = SentEvents(database)
+        self.sent_events = SentEvents(database, clock)
         self.sessions = Threads(backend)
         self.threads = ThreadList(database)
         self.search = Search(database)

@@ -1,6 +1,7 @@
 """A loopback receiver of webhooks."""
 
 import json
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 from typing import Any, NamedTuple, cast
@@ -13,6 +14,8 @@ class Delivery(NamedTuple):
 
     headers: dict[str, str]
     body: bytes
+    status: int
+    """What it was answered with."""
 
     @property
     def form(self) -> Json:
@@ -21,12 +24,12 @@ class Delivery(NamedTuple):
 
 
 class HttpReceiver:
-    """A server that keeps what is sent to it; it answers with `statuses` first, then with 200.
+    """A server that keeps what is sent to it; it answers with `statuses` first, then with what `later` says.
 
     It answers once it is let `go`.
     """
 
-    def __init__(self, *statuses: int) -> None:
+    def __init__(self, *statuses: int, later: Callable[[], int] = lambda: 200) -> None:
         self.got: list[Delivery] = []
         self.go = Event()
         self.go.set()
@@ -34,10 +37,13 @@ class HttpReceiver:
 
         class _Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                got.append(Delivery({name.lower(): value for name, value in self.headers.items()}, body))
+                size = int(self.headers["Content-Length"])
+                if len(body := self.rfile.read(size)) < size:
+                    return  # who sent it was killed
+                status = answers.pop(0) if answers else later()
+                got.append(Delivery({name.lower(): value for name, value in self.headers.items()}, body, status))
                 go.wait(60)
-                self.send_response(answers.pop(0) if answers else 200)
+                self.send_response(status)
                 self.end_headers()
 
             def log_message(self, *_: Any) -> None:

@@ -9,6 +9,7 @@ from segue.core.records import Json, from_row, read, to_row
 from segue.core.schedules import RunTaken, Schedule, ScheduledRun
 
 from ..ports import Connection, Database
+from .due import UNFINISHED_RUNS
 
 _COLUMNS = (
     *("schedule_id", "message", "options", "every", "timezone", "overlap", "missed", "is_active"),
@@ -29,7 +30,6 @@ _CHANGE = """
     UPDATE schedules SET is_active = :is_active, due = :due, problem = :problem WHERE schedule_id = :schedule_id
 """
 _DUE = "SELECT * FROM schedules WHERE is_active = 1 AND due <= ? ORDER BY due, schedule_id"
-_NEXT = "SELECT min(due) AS due FROM schedules WHERE is_active = 1 AND due IS NOT NULL"
 _MOVE_ON = """
     UPDATE schedules SET due = :next, last_task = coalesce(CAST(:task_id AS TEXT), last_task), problem = :problem,
         is_active = CASE WHEN CAST(:next AS DOUBLE PRECISION) IS NULL THEN 0 ELSE is_active END
@@ -81,10 +81,10 @@ class Schedules:
         rows = await self._database.read(lambda connection: connection.fetched(_DUE, (now,)))
         return [Schedule(**values) for values, faults in (read(Schedule, row) for row in rows) if not faults]
 
-    async def next_due(self) -> float | None:
-        """Return when the next schedule is due."""
-        (row,) = await self._database.read(lambda connection: connection.fetched(_NEXT))
-        return None if row["due"] is None else float(row["due"])
+    async def unfinished_runs(self) -> set[str]:
+        """Return the ids of the runs that have not come to an end, without those that wait or that somebody stopped."""
+        rows = await self._database.read(lambda connection: connection.fetched(UNFINISHED_RUNS))
+        return {str(row["task_id"]) for row in rows}
 
     async def skip(self, run: ScheduledRun, problem: str) -> None:
         """Leave a run out, and say why."""

@@ -22,7 +22,6 @@ _PUT = """
 """
 _DUE = "SELECT task_id, agent_id FROM tasks WHERE status = 'waiting' AND due <= ? ORDER BY due, position"
 _SET_DUE = "UPDATE tasks SET due = ? WHERE task_id = ? AND status = 'waiting' RETURNING thread_id"
-_NEXT_DUE = "SELECT min(due) AS due FROM tasks WHERE due IS NOT NULL AND status = 'waiting'"
 _SENT = "SELECT 1 FROM sent_events WHERE key = ?"
 _AWAKE = f"UPDATE tasks SET due = {AT_ONCE} WHERE task_id = :task_id AND status = 'waiting' AND awaited = :name"
 _NEXT = """
@@ -80,11 +79,6 @@ class SentEvents:
                 reseal(connection, "changed", rows[0]["thread_id"], task_id)
 
         await self._database.write(change)
-
-    async def next_due(self) -> float | None:
-        """Return when the next task is due."""
-        (row,) = await self._database.read(lambda connection: connection.fetched(_NEXT_DUE))
-        return None if row["due"] is None else float(row["due"])
 
 
 def next_event(connection: Connection, task_id: str, name: str) -> SentEvent | None:

@@ -17,7 +17,7 @@ from segue.core.schedules import ScheduledRun
 from segue.core.task_status import ACTIVE, ENDED, OPEN, TaskStatus, next_status
 from segue.core.usage_report import TaskUsage
 
-from ..ports import ALL, Connection, Database, Row, lease_clock, sql_list
+from ..ports import ALL, Connection, Database, Row, sql_list
 from .audit import record, record_moved
 from .event_log import insert_event, share_result
 from .leases import check_fence, release_lease
@@ -154,7 +154,6 @@ class Tasks:
         self._database = database
         self._receivers = receivers
         self._clock = clock or time.time
-        self._now = lease_clock(clock)
 
     async def create(
         self,
@@ -355,7 +354,7 @@ class Tasks:
 
         One whose status cannot be read is among them.
         """
-        rows = await self._database.read(lambda db: db.fetched(_UNFINISHED, {"now": self._now(db)}))
+        rows = await self._database.read(lambda db: db.fetched(_UNFINISHED, {"now": db.now()}))
         return [(shown(row), row["owner"]) for row in rows]
 
     async def unended(self) -> _Owned:
@@ -364,7 +363,7 @@ class Tasks:
         Those of the bot of an unfinished conversation are left out: they go on with that.
         """
         statement = _UNENDED.format(statuses=sql_list(OPEN))
-        rows = await self._database.read(lambda db: db.fetched(statement, {"now": self._now(db)}))
+        rows = await self._database.read(lambda db: db.fetched(statement, {"now": db.now()}))
         return [(shown(row), row["owner"]) for row in rows]
 
     async def waiting(self, prefix: str = "") -> _Tasks:

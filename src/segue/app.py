@@ -79,7 +79,7 @@ class App:
         """The files of messages."""
         self._control = Control(storage, registry, runner, stream, names)
         self._starter = Starter(storage, registry, runner, self._control, self.files, names)
-        self._due = Due(clock)
+        self._due = Due(storage.due, clock)
         runner.observers.append(Waits(storage, self._control, self._due))
         self.tasks = Tasks(storage, runner, self._starter, self._due)
         """The tasks, as records; `await app.tasks(agent_id="support")` lists them as JSON."""
@@ -87,11 +87,11 @@ class App:
         """The sessions, as records."""
         self.rewind = Rewind(storage, runner, registry, self._starter, self.sessions)
         """Going back in a session, as records."""
-        self.schedules = Schedules(storage, self._starter, self._due)
+        self.schedules = Schedules(storage, self._starter, self._due, self.tasks)
         """Messages for later and repeated ones, as records."""
         self.audit = audit or AuditLog(storage)
         """Who decided what, and whether the database is as it was stored, as records."""
-        self.notifications = Notifications(storage, self._control)
+        self.notifications = Notifications(storage, self._control, self._due)
         """What receivers are still to be told."""
         self.tasks.observe(self.notifications)
 
@@ -267,7 +267,7 @@ class App:
 
     async def drain(self, seconds: float) -> None:
         """Pause the tasks of this process, so that another one continues them; after `seconds` interrupt them."""
-        await self._due.close()
+        await self._due.drain()
         await self._runner.drain(seconds)
 
     async def task(self, task_id: str) -> Json:

@@ -209,7 +209,8 @@ def open(
     of any LangChain class, they are searched by meaning as well. `retention`, such as "30d" or 100, prunes older
     snapshots every hour, as `App.prune` does; without it all are kept. `dispatch` (SEGUE_DISPATCH) says who runs the
     tasks: with "auto" a worker if one is there that has the agent, else this process; with "always" a worker, even if
-    they have to wait for one; with "never" this process. By `clock`, in Unix seconds, schedules and waits are due.
+    they have to wait for one; with "never" this process. By `clock`, in Unix seconds, tasks are dated, days of spending
+    begin, and schedules, waits, reminders and deliveries are due; calls, events and snapshots keep this machine's time.
     `spend` limits what model calls may use, such as {"per_task": 0.5, "per_day": 20} in US dollars: see `SpendLimits`.
     With `audit` the database has an audit log from now on, whoever opens it; `segue.AuditSettings(anchor="file")` also
     writes its head to a file every hour and at the end.

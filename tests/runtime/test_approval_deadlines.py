@@ -3,6 +3,7 @@
 import base64
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from segue.core.agents import Agent
 from segue.core.deadlines import load_deadlines
 from segue.core.errors import ConfigurationError
 from segue.entry import Opening
-from tests.fakes import ScriptedChatModel, answer, call_tool
+from tests.fakes import FixedClock, ScriptedChatModel, answer, call_tool
 from tests.polling import until
 from tests.receivers import HttpReceiver
 
@@ -42,7 +43,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setenv("HOOK_SECRET", base64.b64encode(bytes(32)).decode())
-    monkeypatch.setattr("segue.runtime.notifications.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("segue.runtime.due.LOOK_SECONDS", 0.02)
     return Clock()
 
 
@@ -91,6 +92,27 @@ async def test_who_was_told_is_reminded_and_others_are_told_later(
         assert [each.form["data"]["question"] for each in receiver.got] == [question] * 3
         register(app, answer("Paid."))
         assert (await app.answer(asked["task_id"], "approve"))["status"] == "done"
+
+
+@pytest.mark.usefixtures("clock")
+async def test_reminders_and_days_of_spending_go_by_the_clock_of_the_app(
+    database: Path, receiver: HttpReceiver
+) -> None:
+    now = FixedClock(datetime(2030, 3, 30, 23, tzinfo=UTC).timestamp())
+    notify = [hook(receiver, on=["waiting"])]
+    spend = {"per_day_tokens": 10**6, "timezone": "Europe/Berlin"}
+    deadlines = ApprovalDeadlines(remind_after=60)
+    async with segue.open(database, clock=now, notify=notify, spend=spend, approvals=deadlines) as app:
+        register(app, ASK)
+        await app.ask("pay", session_id="s", agent="a")
+        await until(lambda: receiver.types == ["task.waiting"])
+        assert await app.schedules.next_due() == now.now + 60
+        (use,) = (await app.tasks.usage_report(1)).limits
+        assert (use.day, use.used > 0) == ("2030-03-31", True)
+        now.advance(60)
+        await app.schedules.run_due()
+        await app.notifications.sent()
+        assert receiver.types == ["task.waiting", "task.reminder"]
 
 
 async def test_an_answer_ends_the_reminders(database: Path, clock: Clock, receiver: HttpReceiver) -> None:

@@ -48,8 +48,12 @@ def secret(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attempts follow one another without delay, and there are three."""
-    for name, value in (("POLL_SECONDS", 0.02), ("FIRST_RETRY", 0.0), ("MOST_ATTEMPTS", 3)):
-        monkeypatch.setattr(f"segue.runtime.notifications.{name}", value)
+    for name, value in (
+        ("due.LOOK_SECONDS", 0.02),
+        ("notifications.FIRST_RETRY", 0.0),
+        ("notifications.MOST_ATTEMPTS", 3),
+    ):
+        monkeypatch.setattr(f"segue.runtime.{name}", value)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ import pytest
 
 import segue
 from segue.app import App
+from segue.checkpoints.tables.due import DueKind, DueMoments
 from segue.core.agents import Agent
 from segue.core.errors import InvalidMessage, KeyUsed, UnknownAgent, UnknownSchedule
 from segue.core.records import Task
@@ -54,13 +55,20 @@ class SlowJob:
             await self.go.wait()
             self.has_begun = True
 
-    async def next_due(self) -> float | None:
-        return None
+
+class AlwaysDue(DueMoments):
+    """A database in which a schedule is due."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def next(self, kinds: Collection[DueKind]) -> dict[DueKind, float]:
+        return {"schedule": 0.0}
 
 
 async def test_what_another_look_is_just_beginning_has_begun_after_ones_own() -> None:
-    due, job = Due(lambda: BEGIN), SlowJob()
-    due.jobs.append(job)
+    due, job = Due(AlwaysDue(), lambda: BEGIN), SlowJob()
+    due.jobs["schedule"] = job
     looks = [asyncio.create_task(due.take()), asyncio.create_task(due.take())]
     asyncio.get_running_loop().call_later(0.01, job.go.set)
     await looks[1]
@@ -280,6 +288,55 @@ async def test_schedules_are_paused_resumed_and_deleted(database: Path, clock: F
         await app.schedules.delete(made.schedule_id)
         with pytest.raises(UnknownSchedule):
             await app.schedules.delete(made.schedule_id)
+
+
+async def test_an_active_schedule_that_is_resumed_keeps_its_run(database: Path, clock: FixedClock) -> None:
+    async with open_app(database, clock, answer("x")) as app:
+        made = await app.schedules.create("m", {"at": BEGIN + 5, "agent": "a", "mode": "direct"})
+        clock.now += 10
+        assert await app.schedules.resume(made.schedule_id) == made
+        await app.schedules.run_due()
+        await ended(app, 1)
+
+
+async def test_a_run_whose_process_ended_is_resumed_and_blocks_no_other(database: Path, clock: FixedClock) -> None:
+    began, goes_on = asyncio.Event(), asyncio.Event()
+
+    @segue.tool
+    async def work() -> str:
+        """Work until the process ends."""
+        began.set()
+        await goes_on.wait()
+        return "worked"
+
+    def opened(*script: Any) -> Any:
+        agent = Agent(agent_id="a", model=ScriptedChatModel([*script]), tools=(work,), mode="react")
+        return segue.open(database, agents=[agent], clock=clock)
+
+    async with opened(call_tool(("work", {}))) as app:
+        await app.start("m", every="0 9 * * *", timezone="UTC", agent="a")
+        clock.now += DAY
+        await app.schedules.run_due()
+        await began.wait()
+        closing = asyncio.create_task(app.drain(60))
+        await asyncio.sleep(0)
+        goes_on.set()
+        await closing
+        assert [task.status for task in await app.tasks.list()] == ["paused"]
+    async with opened(answer("one"), answer("two")) as app:
+        await app.schedules.run_due()
+        assert [task.status for task in await ended(app, 1)] == ["done"]
+        clock.now += DAY
+        await app.schedules.run_due()
+        assert [(task.result or {})["answer"] for task in await ended(app, 2)] == ["one", "two"]
+
+
+async def test_what_is_due_next_is_known(database: Path, clock: FixedClock) -> None:
+    async with open_app(database, clock) as app:
+        assert await app.schedules.next_due() is None
+        for seconds in (60, 30):
+            await app.start("m", at=BEGIN + seconds, agent="a")
+        assert await app.schedules.next_due() == BEGIN + 30
 
 
 async def test_what_cannot_be_sent_is_refused_when_it_is_stored(database: Path, clock: FixedClock) -> None:

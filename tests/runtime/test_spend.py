@@ -25,7 +25,7 @@ from segue.entry import open_app
 from segue.registry import Registry
 from segue.rehearsal import start_conversation
 from segue.rehearsal.segue_bot import attach
-from tests.fakes import FixedClock, Item, ScriptedChatModel, answer
+from tests.fakes import FixedClock, Item, ScriptedChatModel, answer, call_tool
 from tests.modes import CALLING, agent_that
 
 PRICES = Prices(input=100, output=1000)
@@ -93,6 +93,20 @@ async def test_apps_over_one_database_share_a_limit(database: Path) -> None:
     ):
         await asyncio.gather(*(app.ask("go", agent="a") for app in (one, other) for _ in range(10)))
         assert 0 < calls_of(*agents) * COST <= 1.0
+
+
+@segue.tool(needs_approval=True)
+def pay(amount: int) -> str:
+    """Pay an amount."""
+    return f"paid {amount}"
+
+
+async def test_what_a_cancelled_task_cost_has_the_currency_of_its_agent(database: Path) -> None:
+    async with segue.open(database, agents=[agent(item=call_tool(("pay", {"amount": 5})), tools=(pay,))]) as app:
+        asked = await app.ask("go", agent="a")
+        await app.cancel(asked["task_id"])
+        total = (await app.tasks.usage_report(1)).total
+        assert (total.currency, total.known_costs) == ("USD", {"USD": pytest.approx(COST)})
 
 
 SCOPES: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]] = {

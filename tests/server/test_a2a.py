@@ -369,7 +369,7 @@ async def test_who_asked_is_told_when_a_task_stops(served: Served) -> None:
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Notifications are looked for, and sent again, without delay."""
-    monkeypatch.setattr("segue.runtime.notifications.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("segue.runtime.due.LOOK_SECONDS", 0.02)
     monkeypatch.setattr("segue.server.a2a.RETRY_SECONDS", (0.0,) * 4)
 
 

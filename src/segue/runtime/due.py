@@ -7,12 +7,15 @@ from contextlib import suppress
 from contextvars import Context
 from typing import Protocol
 
+from ..checkpoints.tables.due import DueKind, DueMoments
 from ..core.errors import DatabaseUnavailable
 
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 """Seconds between two looks: another process may have stored something that is due."""
+RETRY_SECONDS = 60.0
+"""Seconds until a job is tried again that failed on an error which it does not know."""
 
 
 class Job(Protocol):
@@ -22,19 +25,18 @@ class Job(Protocol):
         """Begin what is due; several processes may try, and one does it."""
         ...
 
-    async def next_due(self) -> float | None:
-        """When something is due next, as far as that is known."""
-        ...
-
 
 class Due:
     """Looks for what is due, until it is closed; `clock` gives Unix seconds."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, moments: DueMoments, clock: Callable[[], float]) -> None:
         self.clock = clock
-        self.jobs: list[Job] = []
+        self.jobs: dict[DueKind, Job] = {}
         self.begins_itself = True
         """Whether this process looks once it stored something that will be due."""
+        self._moments = moments
+        self._watched: set[DueKind] = set()
+        self._put_off = PutOff()
         self._awake = asyncio.Event()
         self._taking = asyncio.Lock()
         self._running: asyncio.Task[None] | None = None
@@ -45,34 +47,53 @@ class Due:
         """Look at once, since something may be due sooner than was known; begin to look, where that is wanted."""
         if self.begins_itself:
             self.watch()
+        self.look()
+
+    def look(self) -> None:
+        """Look at once for what is watched."""
         self._awake.set()
 
-    def watch(self) -> None:
-        """Look from now on."""
+    def watch(self, *kinds: DueKind) -> None:
+        """Look for these kinds from now on, by default for all."""
+        self._watched.update(kinds or self.jobs)
         if self._running is None and not self._closed:
             # In a context of its own: what a task begins here is no part of that task.
             self._running = asyncio.create_task(self._run(), name="due", context=Context())
-        self._awake.set()
+        self.look()
 
     async def take(self) -> None:
         """Begin everything that is due now; what another call is just beginning has begun as well."""
         async with self._taking:
-            for job in self.jobs:
-                await job.take(self.clock())
+            now, found = self.clock(), await self._moments.next(self.jobs)
+            for kind, job in self.jobs.items():
+                if found.get(kind, now + 1) <= now:
+                    await job.take(now)
+
+    async def next(self) -> float | None:
+        """When something is due next, as far as that is known; what is due now is left to others, or was put off."""
+        now, found = self.clock(), await self._moments.next(self.jobs)
+        return min((moment for moment in found.values() if moment > now), default=None)
+
+    async def drain(self) -> None:
+        """Begin no task any more, and only go on sending notifications; what is being begun is finished first."""
+        self.begins_itself = False
+        self._watched &= {"notification"}
+        async with self._taking:
+            pass
 
     async def close(self) -> None:
         """Look no more; what is being begun is finished first."""
         self._closed = True
         if self._running is not None:
-            self._awake.set()
+            self.look()
             await asyncio.gather(self._running, return_exceptions=True)
 
     async def _run(self) -> None:
         while not self._closed:
             self._awake.clear()
             try:
-                await self.take()
-                pause = await self._pause()
+                async with self._taking:
+                    pause = await self._take_watched()
                 self._is_away = False
             except DatabaseUnavailable as error:
                 pause = LOOK_SECONDS
@@ -81,15 +102,29 @@ class Due:
                 self._is_away = True
             except Exception:
                 pause = LOOK_SECONDS
-                logger.exception("Something that is due was not begun")
+                logger.exception("Nothing that is due is begun")
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._awake.wait(), pause)
+                async with asyncio.timeout(pause):  # `wait_for` can lose that it is cancelled, before Python 3.12
+                    await self._awake.wait()
 
-    async def _pause(self) -> float:
-        """Seconds until the next look. What is due still is left to others, or was put off."""
+    async def _take_watched(self) -> float:
+        """Begin what is due of what is watched; returns the seconds until the next look."""
+        found = await self._moments.next(self._watched)
         now = self.clock()
-        coming = [moment for job in self.jobs if (moment := await job.next_due()) is not None and moment > now]
-        return min([LOOK_SECONDS, *(moment - now for moment in coming)])
+        for kind, job in self.jobs.items():
+            if found.get(kind, now + 1) <= now and not self._put_off.has(kind, now):
+                await self._take(kind, job, now)
+        return min([LOOK_SECONDS, *(moment - now for moment in found.values() if moment > now)])
+
+    async def _take(self, kind: DueKind, job: Job, now: float) -> None:
+        """One job that fails keeps no other from what is due."""
+        try:
+            await job.take(now)
+        except DatabaseUnavailable:
+            raise
+        except Exception:
+            logger.exception("What is due of the kind %s was not begun", kind)
+            self._put_off.put_off(kind, now + RETRY_SECONDS)
 
 
 class PutOff:

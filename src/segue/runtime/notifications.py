@@ -18,10 +18,9 @@ from ..core.notifications import Notification
 from ..core.records import Task
 from ..prompts.catalogue import phrase
 from .control import Control
+from .due import Due
 from .relay import Observer
 
-POLL_SECONDS = 2.0
-"""Seconds between two looks for what other processes stored, and for receivers to try again."""
 CLAIM_SECONDS = 60.0
 """How long no other process sends a notification that one is sending: longer than an attempt may take."""
 MAX_CONCURRENT = 16
@@ -103,23 +102,20 @@ class Notifications(Observer):
     They are stored with what they report, so none is lost; one may come twice, with the same id.
     """
 
-    def __init__(self, storage: Storage, control: Control) -> None:
+    def __init__(self, storage: Storage, control: Control, due: Due) -> None:
         self._outbox = storage.outbox
         self._tasks = storage.tasks
         self._control = control
         self._senders: dict[str, Sender] = {}
-        self._due = asyncio.Event()
+        self._due = due
         self._sending: dict[asyncio.Task[None], tuple[str, str] | None] = {}
         """Each with its receiver and lane."""
-        self._running: asyncio.Task[None] | None = None
-        self._closing = False
+        due.jobs["notification"] = self
 
     def add(self, receiver: str, sender: Sender) -> None:
         """Send this receiver's notifications from now on."""
         self._senders[receiver] = sender
-        if self._running is None:
-            self._running = asyncio.create_task(self._run(), name="notifications")
-        self._due.set()
+        self._due.watch("notification")
 
     def expire(self, deadlines: ApprovalDeadlines) -> None:
         """Carry out from now on what becomes of approvals that expire."""
@@ -137,50 +133,41 @@ class Notifications(Observer):
     async def replay(self, notification_id: str, *, prefix: str = "") -> bool:
         """Send one again now, with all its attempts; False where none of that id is undelivered."""
         replayed = await self._outbox.replay(notification_id, prefix)
-        self._due.set()
+        self._due.look()
         return replayed > 0
 
     async def replay_dead(self, *, prefix: str = "") -> int:
         """Send all again that are dead; returns how many."""
         replayed = await self._outbox.replay(None, prefix)
-        self._due.set()
+        self._due.look()
         return replayed
 
     def stopped(self, task: Task) -> None:
-        self._due.set()
+        self._due.look()
+
+    async def sent(self) -> None:
+        """Wait until what is being sent was delivered, or has failed."""
+        while self._sending:
+            await asyncio.wait([*self._sending])
 
     async def close(self) -> None:
         """Send what is due for a few seconds; what is not sent by then is left to the next process."""
-        if self._running is None:
-            return
-        self._closing = True
-        self._due.set()
         with suppress(TimeoutError, SegueError):
             async with asyncio.timeout(CLOSE_SECONDS):
-                await asyncio.wait([self._running])  # it may just have claimed some
-                while await self._send_due() or self._sending:
-                    await asyncio.wait([*self._sending], return_when=asyncio.FIRST_COMPLETED)
-        for each in (self._running, *self._sending):
-            each.cancel()
-        await asyncio.gather(self._running, *self._sending, return_exceptions=True)
-
-    async def _run(self) -> None:
-        pause = POLL_SECONDS
-        while not self._closing:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):  # `wait_for` can lose that it is cancelled, before Python 3.12
-                    await self._due.wait()
-            self._due.clear()
-            try:
                 await self._send_due()
-                pause = POLL_SECONDS
-            except Exception as error:  # noqa: BLE001  the next round tries again
-                logger.warning("Notifications wait: %s", type(error).__name__)
-                pause = CLAIM_SECONDS
+                while self._sending:
+                    await asyncio.wait([*self._sending], return_when=asyncio.FIRST_COMPLETED)
+                    await self._send_due()
+        for each in self._sending:
+            each.cancel()
+        await asyncio.gather(*self._sending, return_exceptions=True)
 
-    async def _send_due(self) -> bool:
-        """Begin to send what is due, as far as there is room; returns whether there was anything."""
-        begun = False
+    async def take(self, now: float) -> None:
+        """Begin to send what is due."""
+        await self._send_due()
+
+    async def _send_due(self) -> None:
+        """Begin to send what is due, as far as there is room."""
         while len(self._sending) < MAX_CONCURRENT and (
             claimed := await self._outbox.claim(self._senders, 1, CLAIM_SECONDS, self._busy())
         ):
@@ -190,8 +177,6 @@ class Notifications(Observer):
             sending = asyncio.create_task(self._send(notification, sender), name="notification")
             self._sending[sending] = None if lane is None else (notification.receiver, lane)
             sending.add_done_callback(self._sent)
-            begun = True
-        return begun
 
     def _busy(self) -> Sequence[tuple[str, str]]:
         """The receivers and lanes with as many notifications as may be sent at once."""
@@ -200,7 +185,7 @@ class Notifications(Observer):
 
     def _sent(self, sending: asyncio.Task[None]) -> None:
         del self._sending[sending]
-        self._due.set()  # there is room for another one
+        self._due.look()  # there is room for another one
 
     async def _send(self, notification: Notification, sender: Sender) -> None:
         """Make an attempt. Addresses hold secrets, and are never logged."""

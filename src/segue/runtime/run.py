@@ -26,6 +26,7 @@ from ..core.errors import DamagedCheckpoint, InvalidAnswer, SegueError
 from ..core.events import ApprovalRequested, Durable, Event, PauseReason, QuestionAsked, WaitStarted
 from ..core.question import API_CALL, CLIENT_CALLS, PAUSE, WAIT, read_answer, read_question, read_results
 from ..core.records import Call, Json, Task
+from ..core.spend import USD
 from ..core.timeline import Place
 from ..core.tools import CallKey, Tool
 from ..nodes.shared.approval import VERSIONS, check_answer, versions_of
@@ -294,9 +295,15 @@ def _settled(call: Call, call_id: str, key: CallKey, language: str) -> Settled:
 
 
 def cancelled_result(
-    row: Task, partial: str, calls: Sequence[Call], unknown: Sequence[Json], known: Projection, budget: Budget
+    row: Task, partial: str, calls: Sequence[Call], unknown: Sequence[Json], known: Projection, agent: Agent | None
 ) -> Json:
-    """The result of a task that was cancelled: what it thought, called and used until then, from its log and ledger."""
+    """The result of a task that was cancelled: what it thought, called and used until then, from its log and ledger.
+
+    Without its agent, costs are in US dollars.
+    """
+    budget, usage = agent.budget if agent else Budget(), known.usage.as_dict()
+    if usage["cost"]:
+        usage["currency"] = agent.prices.currency if agent and agent.prices else USD
     history = [
         {
             "step": step,
@@ -313,7 +320,7 @@ def cancelled_result(
         history=history,
         reasoning="\n".join(text for text in known.thoughts if text),
         total_steps=len(history),
-        usage=known.usage.as_dict(),
+        usage=usage,
     )
     model = next(reversed(known.models), "")
     return {**result, "success": False, "status": "cancelled", "unknown_outcomes": [*unknown], "model": model}

@@ -12,7 +12,6 @@ from langgraph.errors import GraphDrained
 
 from ..checkpoints.storage import Storage
 from ..core.actor import SEGUE
-from ..core.agents import Budget
 from ..core.approval import Grant
 from ..core.audit import Act
 from ..core.calls import CallResult, CallStatus
@@ -464,7 +463,7 @@ class Runner:
                     observer.left_open(row, call)
         unknown = await ledger.unknown(row.task_id)
         known = project(await self.log.read(row.task_id))
-        result = cancelled_result(row, partial, calls, unknown, known, agent.budget if agent else Budget())
+        result = cancelled_result(row, partial, calls, unknown, known, agent)
         config = thread_config(row.thread_id)
         state = await state_at(self.graph, config)
         if is_of_task(state, row.task_id):  # else the thread has gone on, or the task never began

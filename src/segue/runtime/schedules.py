@@ -33,6 +33,8 @@ from ..core.schedules import (
 from ..core.task_status import OPEN
 from .due import Due, PutOff
 from .start import MessageOptions, Request, Starter
+from .tasks import Tasks
+from .worker import exceeds_takeovers
 
 logger = logging.getLogger(__name__)
 
@@ -52,13 +54,14 @@ class StartOptions(MessageOptions, ScheduleOptions, total=False):
 class Schedules:
     """The schedules of an app, as records: `create`, `get`, `list`, `pause`, `resume` or `delete` one."""
 
-    def __init__(self, storage: Storage, starter: Starter, due: Due) -> None:
+    def __init__(self, storage: Storage, starter: Starter, due: Due, tasks: Tasks) -> None:
         self._table = storage.schedules
         self._tasks = storage.tasks
         self._starter = starter
         self._due = due
         self._put_off = PutOff()
-        due.jobs.append(self)
+        due.jobs["run"] = _Runs(storage, starter, tasks)
+        due.jobs["schedule"] = self
 
     def watch(self) -> None:
         """Run what is due in this process from now on, as `segue serve` and `segue worker` do, until the app closes."""
@@ -69,8 +72,12 @@ class Schedules:
         self._due.begins_itself = False
 
     async def run_due(self) -> None:
-        """Run everything that is due now, once: schedules, and tasks that wait until now."""
+        """Run everything that is due now, once: schedules, tasks that wait until now, and notifications."""
         await self._due.take()
+
+    async def next_due(self) -> float | None:
+        """When something is due after now, in Unix seconds; None where nothing is: for a clock of your own to go on."""
+        return await self._due.next()
 
     async def create(self, message: str, options: Mapping[str, Any], *, prefix: str = "") -> Schedule:
         """Store a schedule, which this process runs as well while the app is open; `prefix` begins its id.
@@ -133,13 +140,15 @@ class Schedules:
         return await self._change(schedule_id, is_active=0)
 
     async def resume(self, schedule_id: str) -> Schedule:
-        """Run a schedule again, from now on; what it missed while it was paused is left out.
+        """Run a schedule again, from now on; what it missed while it was paused is left out. An active one stays.
 
         Raises:
             UnknownSchedule.
             InvalidMessage: it was to run once, and its moment has passed.
         """
         found, now = await self.get(schedule_id), self._due.clock()
+        if found.is_active:
+            return found
         due = found.due if found.due is not None and found.due > now else None
         if due is None and found.every:
             due = following(found.every, found.timezone, now)
@@ -164,9 +173,6 @@ class Schedules:
             raise UnknownSchedule(schedule_id)
 
     # What is due.
-
-    async def next_due(self) -> float | None:
-        return await self._table.next_due()
 
     async def take(self, now: float) -> None:
         """Start the runs that are due, as far as their agents are here."""
@@ -215,3 +221,32 @@ class Schedules:
             return await self._tasks.get(schedule.last_task) if schedule.last_task else None
         except UnknownTask:
             return None
+
+
+class _Runs:
+    """Runs that ended with their process, resumed by whichever process runs schedules; not what a person paused."""
+
+    def __init__(self, storage: Storage, starter: Starter, tasks: Tasks) -> None:
+        self._table = storage.schedules
+        self._starter = starter
+        self._tasks = tasks
+        self._put_off = PutOff()
+
+    async def take(self, now: float) -> None:
+        """Resume the runs that no process works on, as far as their agents are here."""
+        runs = await self._table.unfinished_runs()
+        for task in [each.task for each in await self._tasks.resumable() if each.task.task_id in runs]:
+            if self._starter.has_agent(task.agent_id) and not self._put_off.has(task.task_id, now):
+                self._put_off.put_off(task.task_id, now + RETRY_SECONDS)
+                await self._resume(task)
+
+    async def _resume(self, task: Task) -> None:
+        if exceeds_takeovers(event.type for event in await self._tasks.events(task.task_id)):
+            return
+        try:
+            await self._tasks.resume(task.task_id)
+            logger.info("Task %s, a run of a schedule, is resumed: its process had ended.", task.task_id)
+        except DatabaseUnavailable:
+            raise
+        except SegueError as error:  # another process was faster, or its version is not here
+            logger.info("Task %s was not resumed: %s", task.task_id, error)

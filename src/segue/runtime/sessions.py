@@ -329,7 +329,7 @@ class Sessions:
         Raises:
             DatabaseUnavailable.
         """
-        deleted, now = 0, time.time()
+        deleted, now = 0, self._runner.clock()
         before, open_before = now - seconds, now - open_seconds
         for session_id in await self._storage.requests.unstored(before, open_before):
             try:

@@ -1,7 +1,6 @@
 """The start of a task: a message with its options, what is checked before it is stored, and its typed answer."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -300,7 +299,7 @@ class Starter:
         spending = self._runner.spend.of(row.thread_id, row.user_id)
         if spending is None or not model.is_language_model:
             return None
-        found = await spending.reserve(row.task_id, agent, model, request, time.time())
+        found = await spending.reserve(row.task_id, agent, model, request, self._runner.clock())
         if isinstance(found, Reached):
             raise TaskError(
                 "The limit {limit} leaves no room to make an object of the answer: task {task_id} has the answer as "

@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import time
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -224,7 +223,7 @@ class Tasks:
 
         Days begin at midnight in `zone`, by default the local one.
         """
-        moment, spend = time.time() if now is None else now, self._runner.spend
+        moment, spend = self._runner.clock() if now is None else now, self._runner.spend
         period = Period.last(days, moment, zone)
         tasks = await self._runner.tasks.usages(agent_id, None, session_prefix, period.since)
         estimates = await spend.estimates(period.since, agent_id, session_prefix)

@@ -25,14 +25,11 @@ class Waits(Observer):
         self._control = control
         self._due = due
         self._put_off = PutOff()
-        due.jobs.append(self)
+        due.jobs["wait"] = self
 
     def stopped(self, task: Task) -> None:
         if task.continues_itself:
             self._due.wake()
-
-    async def next_due(self) -> float | None:
-        return await self._events.next_due()
 
     async def take(self, now: float) -> None:
         """Continue the tasks that are due, as far as their agents are here."""

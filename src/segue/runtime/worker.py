@@ -146,7 +146,7 @@ class Worker:
         self._due.watch()
         with self._runner.notices.subscribe(REQUESTS):  # so that it knows who follows its tasks, from the first one on
             await self._stopping.wait()
-        await self._due.close()
+        await self._due.drain()
         for each in serving:
             each.cancel()
         await asyncio.gather(*serving, return_exceptions=True)
