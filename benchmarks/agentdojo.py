@@ -70,8 +70,6 @@ FETCHES = ("get_webpage",)
 """Tools that read from an address that they are given."""
 OF_OTHERS = ("email", "file", "calendar", "event", "review", "channel", "inbox", "webpage", "transaction", "users")
 """What is in the names of tools whose results other people write in; the other reading tools are marked as trusted."""
-DIRECTORY = ("get_channels", "get_users_in_channel")
-"""Tools that list the names which the administrators of a workspace give, as an address book does."""
 POLICIES = ("every side effect", "once anything untrusted was read", "an untrusted argument", "Segue")
 FETCHED = "Segue, fetches too"
 
@@ -201,7 +199,7 @@ class World:
 
 def is_trusted(name: str) -> bool:
     """Whether nobody else writes in the results of a reading tool."""
-    return name in DIRECTORY or (name not in EFFECTS and not any(word in name for word in OF_OTHERS))
+    return name not in EFFECTS and not any(word in name for word in OF_OTHERS)
 
 
 def paraphrased(calls: list[tuple[str, dict[str, Any]]], share: float, rng: random.Random) -> None:
