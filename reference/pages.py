@@ -5,6 +5,7 @@ import shutil
 import tomllib
 from collections.abc import Callable
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
 import segue.core.errors
@@ -64,7 +65,7 @@ _PLACE = re.compile(r"<!-- generated: ([\w-]+) -->(?:\n.*?\n<!-- end of \1 -->)?
 _TABLE = re.compile(r"<!-- generated: ([\w-]+) -->\n.*?\n<!-- end of \1 -->", re.DOTALL)
 _NOTE = re.compile(r"<!-- repository only -->\n.*?\n<!-- end of repository only -->\n+", re.DOTALL)
 """What only those need who read the page where it lies."""
-_HOME = "A conversational-agent engine on LangGraph"
+_HOME = "A Python engine for agents that survive crashes"
 """The title of the home page, before the site's name."""
 _BARE = re.compile(r"(?m)^( +(?:[A-Z]\w+)(?:, [A-Z]\w+)*)\.$")
 """Errors of a docstring that are named without a description."""
@@ -102,8 +103,9 @@ def with_tables(text: str) -> str:
 
 
 def fill(text: str, page: Path, root: Path) -> str:
-    """A page with what is generated, and with the script of its diagrams."""
+    """A page with what is generated, the version, and the script of its diagrams."""
     filled = _PLACE.sub(lambda found: GENERATED[found[1]](), _NOTE.sub("", text))
+    filled += f"\n\n*Segue {version('segue')}*{{ .version }}\n"
     if "```mermaid" not in filled:
         return filled
     up = "../" * len(page.relative_to(root).parts[1:])

@@ -1,4 +1,4 @@
-"""Segue: a conversational-agent engine on LangGraph that does not lose work.
+"""Segue: a Python engine for agents that survive crashes.
 
 Names are imported when they are first used, so that `import segue` costs next to nothing.
 """

@@ -390,7 +390,8 @@ class App:
         is. Returns the branch's task, which runs in the background.
 
         Raises:
-            InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, DamagedSession, TaskError for a bad state.
+            InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, DamagedSession.
+            TaskError: the state is not valid.
         """
         new = session_id or self.sessions.new_id()
         return (await self.rewind.edit(from_session, checkpoint_id, new, message, state)).json()

@@ -282,7 +282,8 @@ class Registry(Mapping[str, Agent]):
         """Make the agent's tools and model ready once, without blocking the event loop.
 
         Raises:
-            UnknownTool, UnknownModel, MissingKey, and those of `prepare`.
+            UnknownTool, UnknownModel, MissingKey.
+            ToolServerUnavailable: as in `prepare`.
         """
         if agent.agent_id not in self._tools:
             await (self.prepare(agent) if agent.mcp or agent.a2a else asyncio.to_thread(self.tools_for, agent))
@@ -293,7 +294,7 @@ class Registry(Mapping[str, Agent]):
         """The names of the tools that the agent's MCP servers offer.
 
         Raises:
-            As `prepare`.
+            ToolServerUnavailable: as in `prepare`.
         """
         await self.prepare(agent)
         return _without_own(agent, self.tools_for(agent))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,7 @@ def test_the_pages_are_written_with_all_that_is_generated(tmp_path: Path) -> Non
     sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md"))
     assert set(re.findall(r"<!-- generated: ([\w-]+) -->", sources)) == GENERATED.keys()
     assert "](docs/" not in texts["index.md"]
+    assert [name for name, text in texts.items() if f"*Segue {version('segue')}*" not in text] == []
     assert texts["index.md"].startswith("---\ntitle: "), "the site's name alone would be there twice"
     assert '<script src="mermaid.js">' in texts["architecture.md"]
 
