@@ -9,7 +9,7 @@ import socket
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
@@ -31,6 +31,7 @@ SLOW = (
     *("checkpoints/test_forking.py", "lifecycle/test_interruption.py"),
     *("lifecycle/test_stateful.py", "server/test_schema.py", "server/test_injection.py"),
     *("server/test_responses.py", "server/test_idempotency.py", "server/test_attachments.py"),
+    *("conformance/", "server/test_hostile_bodies.py", "server/test_killed_", "tools/test_mcp.py"),
     *("runtime/test_message_files.py", "telemetry/test_metrics.py", "telemetry/test_trace_export.py"),
     *("tools/data/test_agent.py", "tools/data/test_charts.py", "tools/data/test_query.py"),
     *("examples/coding_agent/", "examples/data_analyst/"),
@@ -194,6 +195,26 @@ def graphs() -> Iterator[None]:
     once = SimpleNamespace(get_instructions=cache(lambda code: (*dis.get_instructions(code),)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_utils, "dis", once)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signatures() -> Iterator[None]:
+    """Build the model of a tool's parameters once: most tests bind tools of their own, and many have the same ones."""
+    from segue.tools.adapters import functions
+
+    build, built = functions._model, {}
+
+    def model(name: str, shown: Mapping[str, tuple[Any, Any]], fields: Mapping[str, str]) -> Any:
+        parameters = ((each, hint, repr(hint), type(default), default) for each, (hint, default) in shown.items())
+        key = (name, *parameters)
+        try:
+            return built[key] if key in built else built.setdefault(key, build(name, shown, fields))
+        except TypeError:  # a default or a type that cannot be hashed
+            return build(name, shown, fields)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(functions, "_model", model)
         yield
 
 

@@ -326,6 +326,7 @@ def test_no_work_is_lost_when_the_service_stops_and_starts_again(tmp_path: Path,
             from segue.server.lifespan import drain
 
             stopping = served.begin(drain(served.service))
+            served.do(served.service.app.tasks.list())  # by then the task is asked to pause
             held.go.set()
             last = [*response.iter_text()][-1]
             assert '"type":"done"' in last and '"status":"paused"' in last
