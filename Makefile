@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 TYPES := build/types
 DB := segue.db
 TASKS := 2000
+RELEASED := 3.11 3.12 3.13
 SECONDS := 150
 CONSTRAINTS := -c constraints.txt
 PARALLEL := --dist loadfile --no-loadscope-reorder
@@ -20,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo docs test test-slow test-whole test-postgres crash mutants check e2e types studio bench bench-quick bench-serve bench-scale bench-storage bench-workers bench-integrity bench-agentdojo lock clean
+.PHONY: help demo docs test test-slow test-whole test-postgres crash mutants check e2e types studio bench bench-quick bench-serve bench-scale bench-storage bench-workers bench-integrity bench-agentdojo lock release clean
 
 help: ## list these targets
 	@awk -F ':.* ## ' '/^[a-z0-9-]+:.* ## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,6 +109,9 @@ lock: $(VENV)/.dev ## resolve constraints.txt anew
 	  uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --group e2e --group bench --group docs --upgrade \
 	    --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' -o constraints.txt pyproject.toml
 
+release: $(VENV)/.release ## build and check what is published, and try the wheel on each Python: RELEASED='3.11 3.12 3.13'
+	@.ci/release $(BIN) $(RELEASED)
+
 clean: ## remove .venv and everything that was built
 	rm -rf $(VENV) build dist site web/node_modules *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .langgraph_api .cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -116,13 +120,14 @@ clean: ## remove .venv and everything that was built
 $(VENV)/.base: WANTED := -e .
 $(VENV)/.studio: WANTED := -e '.[studio]'
 $(VENV)/.dev: WANTED := -e '.[all]' --group dev
+$(VENV)/.release: WANTED := -e '.[all]' --group dev --group release
 $(VENV)/.e2e: WANTED := -e '.[all]' --group dev --group e2e
 $(VENV)/.bench: WANTED := -e '.[all]' --group dev --group bench
 $(VENV)/.agentdojo: WANTED := -e . --group agentdojo
 $(VENV)/.agentdojo: CONSTRAINTS :=
 $(VENV)/.docs: WANTED := -e '.[serve]' --group docs
 
-$(VENV)/.base $(VENV)/.studio $(VENV)/.dev $(VENV)/.e2e $(VENV)/.bench $(VENV)/.agentdojo $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.base $(VENV)/.studio $(VENV)/.dev $(VENV)/.e2e $(VENV)/.release $(VENV)/.bench $(VENV)/.agentdojo $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV): $(WANTED)"
 	@PATH="$$PATH:$(CURDIR)/$(BIN)"; \
 	uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet uv || true; \

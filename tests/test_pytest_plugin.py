@@ -82,6 +82,8 @@ def test_without_the_agents_file_the_failure_says_which_agent_is_missing(
     pytester: pytest.Pytester, project: Path
 ) -> None:
     (project / "pytest.ini").write_text("[pytest]\n" + SCOPE, encoding="utf-8")
+    run(pytester).assert_outcomes(passed=1)  # agents.toml is beside it
+    (project / "agents.toml").rename(project / "others.toml")
     failed = run(pytester)
     failed.assert_outcomes(failed=1)
     failed.stdout.fnmatch_lines(["There is no agent 'clock'; use one of: travel, data.*"])

@@ -35,7 +35,10 @@ class ToolsUnsafe(AssertionError):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addini("segue_agents", "Cassettes are replayed with this agents file; beside the configuration file.")
+    parser.addini(
+        "segue_agents",
+        "Cassettes are replayed with this agents file, beside the configuration file; by default ./agents.toml.",
+    )
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -158,10 +161,11 @@ async def _backtest(
 
 
 def _agents_path(config: pytest.Config) -> str:
-    """The path of the agents file that pytest's settings name; empty if they name none."""
-    given = str(config.getini("segue_agents"))
-    folder = config.inipath.parent if config.inipath else config.rootpath
-    return str(folder / given) if given else ""
+    """The path of the agents file that pytest's settings name, else of agents.toml where pytest runs; empty without."""
+    if given := str(config.getini("segue_agents")):
+        return str((config.inipath.parent if config.inipath else config.rootpath) / given)
+    usual = config.invocation_params.dir / "agents.toml"
+    return str(usual) if usual.is_file() else ""
 
 
 def _agents_file(config: pytest.Config) -> tuple[list[Any], Mapping[str, Any]]:

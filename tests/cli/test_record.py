@@ -57,6 +57,7 @@ def run(*words: str, code: int = 0) -> str:
 def test_a_session_is_recorded_replayed_and_continued(folder: Path) -> None:
     said = run("record", "s1", "--out", "s1.yaml", *AT)
     assert "s1.yaml is written: turns 1, model calls 2, tool calls 1." in said
+    assert said.rstrip().endswith("segue replay s1.yaml --agents agents.toml")
     assert "s1.yaml already exists: replace it with --force" in run("record", "s1", "--out", "s1.yaml", *AT, code=2)
     assert "s1.yaml is written" in run("record", "s1", "--out", "s1.yaml", "--force", *AT)
     assert "It replays as recorded: turns 1, model calls 2" in run("replay", "s1.yaml", "--agents", "agents.toml")

@@ -254,6 +254,13 @@ def simulate_command(settings: Settings, session_id: str, log: str) -> str:
     return shlex.join(["segue", "simulate", "--session", session_id, *logged, *places(settings)])
 
 
+def replay_command(settings: Settings, file: Path) -> str:
+    """Replay a cassette with the agents file of its session."""
+    agents, here = Path(settings.agents_file), Path.cwd()
+    shown = agents.relative_to(here) if agents.is_relative_to(here) else agents
+    return shlex.join(["segue", "replay", str(file), *(["--agents", str(shown)] if settings.names_agents else [])])
+
+
 def doctor_command(settings: Settings) -> str:
     """Check the database."""
     return shlex.join(["segue", "doctor", *_database(settings)])

@@ -10,7 +10,7 @@ from ...core.errors import ConfigurationError
 from .. import options
 from ..exits import FAILED, WAITING, report_errors
 from ..lookup import for_session
-from ..settings import DEFAULT_DATABASE, Settings
+from ..settings import DEFAULT_DATABASE, Settings, replay_command
 from ..views.consoles import print_note
 from ..views.sanitize import printable
 
@@ -76,7 +76,7 @@ def record(
             )
         made = asyncio.run(_recorded(settings, session, redact or []))
         write_cassette(made, file)
-    typer.echo(settings.say("recorded", file=file, **_counts(made)))
+    typer.echo(settings.say("recorded", file=file, command=replay_command(settings, file), **_counts(made)))
 
 
 async def _recorded(settings: Settings, session: str, redact: list[str]) -> "Cassette":

@@ -62,7 +62,7 @@ class Limits(BaseModel):
 class About(BaseModel):
     """What the service is: its version, its default model, and its limits."""
 
-    version: str = Field(examples=["0.1.0"])
+    version: str = Field(examples=["0.2.0"])
     model: str = Field(description="the default agent's; `offline` is the offline planner", examples=["offline"])
     limits: Limits
 
