@@ -51,9 +51,10 @@ _MARKS = " \t\r\n.!。！,，"
 
 
 def question_text(question: Mapping[str, Any], language: Language) -> str:
-    """The question, or the calls to approve with their arguments."""
+    """The question, or the calls to approve with their arguments, after what is to be known of them."""
     if question["kind"] == "approval":
-        return _text("approve", language, calls=_listed(question["calls"]))
+        text = _text("approve", language, calls=_listed(question["calls"]))
+        return f"{question['problem']} {text}" if question.get("problem") else text
     return str(question["question"])
 
 

@@ -12,7 +12,7 @@ from pydantic_core import PydanticUndefined
 from segue.core.agents import Agent, Budget, McpServer, OAuth, Prices, RemoteAgent
 from segue.core.allow_rules import AllowRule
 from segue.core.audit import AuditSettings
-from segue.core.deadlines import ApprovalDeadlines
+from segue.core.deadlines import ApprovalSettings
 from segue.core.notifications import Receiver
 from segue.core.quotas import Quotas
 from segue.core.spend import SpendLimits
@@ -90,7 +90,7 @@ def describe_remote_agent() -> str:
 
 
 def describe_deadlines() -> str:
-    return describe_fields(ApprovalDeadlines)
+    return describe_fields(ApprovalSettings)
 
 
 def describe_receiver() -> str:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
 from functools import partial
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, get_args, overlo
 from langchain_core.tools.base import _DirectlyInjectedToolArg
 from pydantic import ValidationError
 
+from segue.core.approvers import ApprovalTerms
 from segue.core.errors import ConfigurationError, UnknownOption
 from segue.core.moments import Moment, local_zone, moment_of, zone_named
 from segue.core.provenance import Hiding, Policy, SourceKind
@@ -162,7 +163,8 @@ class Marks:
     `approve`: when a person is asked about a call; `needs_approval` is "always". `trusted`: its results are nobody
     else's words. `content`: arguments that are only text, such as the body of a message. `secret`: values of its
     results go into no call of another tool without a question. `hidden`: the model sees a reference in place of its
-    results, with "summary" also a summary.
+    results, with "summary" also a summary. `approvers` are the roles that may approve its calls, `approvals` is how
+    many different persons have to, and with `not_by_asker` none of them asked for the task.
     """
 
     read_only: bool = False
@@ -178,6 +180,9 @@ class Marks:
     content: tuple[str, ...] = ()
     secret: bool = False
     hidden: Hiding = False
+    approvers: tuple[str, ...] = ()
+    approvals: int | None = None
+    not_by_asker: bool | None = None
 
     def __post_init__(self) -> None:
         if self.approve not in (None, *get_args(Policy)) or (self.needs_approval and self.approve == "never"):
@@ -193,6 +198,24 @@ class Marks:
             raise ConfigurationError(
                 "A tool's timeout is {timeout}: give it seconds above zero, or None.", timeout=self.timeout
             )
+
+    @property
+    def terms(self) -> ApprovalTerms:
+        """Who may approve its calls."""
+        return ApprovalTerms(self.approvers, 1 if self.approvals is None else self.approvals, bool(self.not_by_asker))
+
+    def with_approval(self) -> "Marks":
+        """These, where it says who approves its calls: they wait for an approval.
+
+        Raises:
+            ConfigurationError: it also says that they never do.
+        """
+        if self.approve == "never":
+            raise ConfigurationError(
+                'A tool whose approve is "never" waits for no approval: leave out its approvers, approvals and '
+                "not_by_asker."
+            )
+        return self if self.approve else replace(self, approve="always")
 
     def shown(self, name: str) -> dict[str, Any]:
         """The `segue` key of a specification."""
@@ -251,6 +274,9 @@ def tool(
     content: Iterable[str] = ...,
     secret: bool = ...,
     hidden: Hiding = ...,
+    approvers: Iterable[str] = ...,
+    approvals: int = ...,
+    not_by_asker: bool = ...,
     check: Callable[..., Any] | None = ...,
     undo: Callable[..., Any] | None = ...,
 ) -> Callable[[F], F]: ...
@@ -265,12 +291,17 @@ def tool(function: Any = None, /, *, keywords: Iterable[str] = (), content: Iter
     and a `CallContext` where it declares one. It returns the call's result, `NOT_DONE` to have the call run, or None
     if it cannot tell; then, or if it raises, the outcome is unknown.
 
+    A tool with `approvers`, `approvals` or `not_by_asker` needs approval, unless `approve` says when it does.
+
     `undo` takes back what a finished call did, when a person rewinds past it and asks for that. It gets arguments as
     `check` does; the call's result is the `result` of its `CallContext`. It is a call of its own, made at most once.
     """
     if unknown := sorted(marks.keys() - Marks.__annotations__.keys()):
         raise UnknownOption(unknown[0], Marks.__annotations__)
-    given = Marks(keywords=words(keywords), content=words(content), **marks)
+    roles = words(marks.pop("approvers", ()))
+    given = Marks(keywords=words(keywords), content=words(content), approvers=roles, **marks)
+    if given.terms != ApprovalTerms():
+        given = given.with_approval()
 
     def mark(target: Any) -> Any:
         marked = partial(target) if inspect.ismethod(target) or inspect.isbuiltin(target) else target
@@ -307,6 +338,11 @@ class Marked:
     def approve(self) -> Policy:
         """When a person is asked about its calls."""
         return "always" if self.marks.needs_approval else self.marks.approve or "never"
+
+    @property
+    def terms(self) -> ApprovalTerms:
+        """Who may approve its calls."""
+        return self.marks.terms
 
     @property
     def trusted(self) -> bool:

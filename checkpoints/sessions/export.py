@@ -9,6 +9,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, messages_from_dict
 from langgraph.checkpoint.base import empty_checkpoint
 
+from segue.core.actor import actor
 from segue.core.calls import SOURCES
 from segue.core.conversation import bot_session
 from segue.core.errors import (
@@ -40,7 +41,7 @@ from .export_format import (
     read_document,
     without_approvals,
 )
-from .fork import Renaming, refuse_taken, unfinished_task
+from .fork import Renaming, refuse_taken, unfinished_task, with_asker
 from .snapshots import RESUME, find, refuse_unknown
 
 IMPORTED = "segue_import"
@@ -193,7 +194,8 @@ def _stored(record: Task | StoredEvent | Call, renaming: Renaming) -> Json:
 
 def _task_rows(document: Document, renaming: Renaming, now: float) -> Iterator[tuple[str, Json]]:
     for task in document.tasks:
-        row = _stored(task, renaming) | {"copy_of": task.task_id, "answer": None, "due": None, "awaited": None}
+        row = _stored(task, renaming) | {"copy_of": task.task_id}
+        row |= {**dict.fromkeys(("answer", "due", "awaited", "decisions")), "asked_by": with_asker(row, actor())}
         last = task is document.tasks[-1]
         if last and document.state and task.status not in ENDED:
             asks = task.asks_for_version or (has_question(document.state) and not task.continues_itself)

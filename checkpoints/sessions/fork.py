@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from segue.core.actor import PYTHON
 from segue.core.context import Ids
 from segue.core.conversation import bot_session
 from segue.core.errors import TaskError, ThreadBusy, ThreadExists
@@ -40,6 +41,11 @@ _DIGITS = 8
 def is_id(text: str) -> bool:
     """Whether a text is an id as Segue gives them to tasks."""
     return re.fullmatch(UUID, text) is not None
+
+
+def with_asker(task: Mapping[str, Any], who: str) -> str:
+    """Those who asked for a task, and who asks for this copy of it, in the form of its column."""
+    return json.dumps([*dict.fromkeys([*json.loads(task["asked_by"]), who])])
 
 
 class Renaming:
@@ -113,8 +119,8 @@ _POSITION = "SELECT position FROM tasks WHERE thread_id = ? AND task_id = ?"
 _LEASED = "SELECT 1 FROM leases WHERE thread_id = ? AND expires_at > ?"
 _REOPEN = """
     UPDATE tasks
-    SET status = :status, requested = :requested, notes = :notes, result = NULL, error = NULL, copy_of = NULL,
-        answer = NULL
+    SET status = :status, requested = :requested, notes = :notes, asked_by = :asked_by, result = NULL,
+        error = NULL, copy_of = NULL, answer = NULL
     WHERE task_id = :task
     RETURNING *
 """
@@ -174,6 +180,7 @@ def fork(
     *,
     blocked: bool = False,
     key: RequestKey | None = None,
+    by: str = PYTHON,
 ) -> str | None:
     """Copy a thread, as it was at a snapshot, and return the id of its newest task; None if it has no task.
 
@@ -181,7 +188,7 @@ def fork(
     or waits, and can be resumed: tool calls that had ended are not made again, those that came later may be. What a
     person approved and had not run by then is asked about again. A task that had ended is a `copy_of` its original.
     `beside` names other threads and their copies: they are copied as they were at that moment. A `blocked` task is to
-    be cancelled, and cannot be resumed until that is taken back.
+    be cancelled, and cannot be resumed until that is taken back. The actor `by` asks for the new task, too.
 
     Raises:
         UnknownThread, UnknownSnapshot, ThreadExists, KeyUsed.
@@ -192,7 +199,7 @@ def fork(
 
     now = time.time()
     add_key(connection, key, new_thread_id)
-    scope, newest = _fork(connection, thread_id, checkpoint_id, new_thread_id, now, blocked)
+    scope, newest = _fork(connection, thread_id, checkpoint_id, new_thread_id, now, blocked, by)
     connection.execute(_NAME, {"old": thread_id, "new": new_thread_id})
     for other, copy in beside:
         last = (_LAST, (other,)) if scope.until is None else (_LAST_UNTIL, (other, scope.until))
@@ -221,6 +228,7 @@ def _fork(
     new_thread_id: str,
     now: float,
     blocked: bool = False,
+    by: str = PYTHON,
 ) -> tuple[SnapshotScope, str | None]:
     """What was copied, and the id of the copy's newest task."""
     refuse_damaged(connection, thread_id)
@@ -237,6 +245,7 @@ def _fork(
             "rating": None,
             "due": None,
             "awaited": None,
+            "decisions": None,
         }
         new["bot_session"] = row["bot_session"] and bot_session(new_thread_id)
         insert_row(connection, "tasks", renaming.row(row) | new)
@@ -251,7 +260,7 @@ def _fork(
     newest = renaming.new[tasks[-1]["task_id"]]
     connection.execute(_TOUCH, (now, newest))
     if unfinished:
-        _reopen(connection, scope, unfinished, newest, new_thread_id, blocked)
+        _reopen(connection, scope, unfinished, newest, new_thread_id, blocked, by)
     return scope, newest
 
 
@@ -327,7 +336,7 @@ def _writes(connection: Connection, scope: SnapshotScope) -> Iterator[WriteRow]:
 
 
 def _reopen(
-    connection: Connection, scope: SnapshotScope, row: Json, task_id: str, new_thread_id: str, blocked: bool
+    connection: Connection, scope: SnapshotScope, row: Json, task_id: str, new_thread_id: str, blocked: bool, by: str
 ) -> None:
     """Set the newest task to its status at the snapshot, and end its event log with that."""
     waits = scope.whole and row["status"] == _S.WAITING and row["due"] is None and row["awaited"] is None
@@ -338,6 +347,7 @@ def _reopen(
     notes = row["notes"] if scope.whole else json.dumps(json.loads(row["notes"])[:steered])
     (copied,) = connection.fetched(_TASK, (task_id,))
     about = {"task": task_id, "status": status, "requested": requested, "notes": notes}
+    about["asked_by"] = with_asker(row, by)
     index_task(connection, connection.execute(_REOPEN, about).fetchone(), copied)
     changes = (event["data"]["new"] for event in reversed(events) if event["type"] == StateChanged.type)
     old = next(changes, _S.PENDING.value)

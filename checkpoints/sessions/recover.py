@@ -135,9 +135,10 @@ _UNREADABLE = "This text was damaged and could not be read; the session was reco
 _EMPTY: Json = {
     **dict.fromkeys(("agent_id", "mode", "model", "message"), ""),
     **dict.fromkeys(("error", "result", "requested", "answer", "rating", "copy_of", "agents_file", "agent_version")),
-    **dict.fromkeys(("on_upgrade", "offered_version", "due", "awaited")),
+    **dict.fromkeys(("on_upgrade", "offered_version", "due", "awaited", "decisions")),
     "user_id": "default",
     "notes": [],
+    "asked_by": [],
 }
 _NEEDED = frozenset({"task_id", "agent_id", "mode", "model", "status", "message"})
 """What a task cannot continue without."""

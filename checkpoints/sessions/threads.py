@@ -352,7 +352,8 @@ class Threads:
         act = _branched(branch) if branch else Act("forked", {"from": thread_id, "checkpoint_id": checkpoint_id})
 
         def copy(connection: Connection) -> str | None:
-            task_id = fork(connection, thread_id, checkpoint_id, new_thread_id, others, blocked=blocked, key=key)
+            about: Json = {"blocked": blocked, "key": key, "by": act.actor}
+            task_id = fork(connection, thread_id, checkpoint_id, new_thread_id, others, **about)
             if branch:
                 _put_branch(connection, branch)
             for name in (new_thread_id, *(copied for _, copied in others)):

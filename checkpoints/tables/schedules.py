@@ -13,7 +13,7 @@ from .due import UNFINISHED_RUNS
 
 _COLUMNS = (
     *("schedule_id", "message", "options", "every", "timezone", "overlap", "missed", "is_active"),
-    *("due", "last_task", "problem", "agents_file", "created_at"),
+    *("due", "last_task", "problem", "agents_file", "created_at", "created_by"),
 )
 _PUT = f"""
     INSERT INTO schedules ({", ".join(_COLUMNS)}) VALUES ({", ".join(f":{name}" for name in _COLUMNS)})

@@ -26,7 +26,8 @@ _TABLES = (
     # `origin` is what sent the message, `bot_session` the thread of the agent that is a conversation's bot.
     # `on_upgrade` is what was chosen for the task, in place of its agent's, where that version is not there any more,
     # `offered_version` the one that a person is asked about. A task that waits for no person is `due` at a moment, or
-    # once the event that it `awaited` is there.
+    # once the event that it `awaited` is there. `asked_by` are the actors who asked for it, `decisions` what some
+    # persons decided about its calls while others have to: {"interrupt_id", "given"}.
     """CREATE TABLE tasks (
         position {position},
         task_id {key} NOT NULL UNIQUE,
@@ -57,7 +58,9 @@ _TABLES = (
         on_upgrade TEXT,
         offered_version TEXT,
         due DOUBLE PRECISION,
-        awaited {key}
+        awaited {key},
+        asked_by TEXT NOT NULL DEFAULT '[]',
+        decisions TEXT
     )""",
     "CREATE INDEX tasks_due ON tasks (due) WHERE due IS NOT NULL",
     "CREATE INDEX tasks_of_thread ON tasks (thread_id, position)",
@@ -193,7 +196,8 @@ _TABLES = (
         last_task TEXT,
         problem TEXT,
         agents_file TEXT,
-        created_at DOUBLE PRECISION NOT NULL
+        created_at DOUBLE PRECISION NOT NULL,
+        created_by TEXT
     )""",
     "CREATE INDEX schedules_due ON schedules (due) WHERE is_active = 1",
     # What receivers are still to be told; `due` is when it is tried, NULL where all attempts failed.

@@ -52,7 +52,7 @@ _UPDATE = """
     SET status = :status, model = :model, result = :result, error = :error, requested = :requested, notes = :notes,
         answer = :answer, agents_file = :agents_file, agent_version = :agent_version, reply_options = :reply_options,
         on_upgrade = :on_upgrade, offered_version = :offered_version, due = :due, awaited = :awaited,
-        updated_at = :now
+        asked_by = :asked_by, decisions = :decisions, updated_at = :now
     WHERE task_id = :task_id
     RETURNING *
 """
@@ -245,7 +245,7 @@ class Tasks:
             add_key(connection, key, old.thread_id, task_id)
             new = old.status if status is None else next_status(old.status, status)
             moved = [] if new == old.status else [StateChanged(task_id=task_id, old=str(old.status), new=str(new))]
-            kept = {} if status is None else {"error": None, "due": None, "awaited": None}
+            kept = {} if status is None else dict.fromkeys(("error", "due", "awaited", "decisions"))
             early = exchange_events(connection, task_id, changes.get("awaited"), taken, self._clock())
             row = self._store(connection, before, {**vars(old), **kept, **changes, **early, "status": str(new)})
             if "result" in changes:
@@ -290,7 +290,8 @@ class Tasks:
             if task.status in ENDED:
                 raise TaskError("Task {task_id} is {status}: send a new message.", task_id=task_id, status=task.status)
             add_key(connection, key, task.thread_id, task_id)
-            row = self._store(connection, before, {**vars(task), "notes": [*task.notes, text]})
+            asked_by = [*dict.fromkeys([*task.asked_by, act.actor])]
+            row = self._store(connection, before, {**vars(task), "notes": [*task.notes, text], "asked_by": asked_by})
             connection.notify(task_id, task.thread_id)
             stored = [insert_event(connection, task.thread_id, event)]
             record(connection, act, task.thread_id, task_id)

@@ -1,5 +1,6 @@
 """Approval of tool calls by a person, before any call of their batch runs."""
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
@@ -9,6 +10,7 @@ from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
 
 from segue.core.approval import Verdict, flow_of, settled, unfit
+from segue.core.approvers import ApprovalTerms
 from segue.core.calls import PendingCall
 from segue.core.clause import Clause
 from segue.core.digests import tool_digest
@@ -55,7 +57,7 @@ def all_arguments(arguments: Mapping[str, Any], tool: Tool) -> dict[str, Any]:
 def question_of(index: int, arguments: Mapping[str, Any], tool: Tool) -> dict[str, Any]:
     """What a person is shown of a call of this tool."""
     shown = {"arguments": all_arguments(arguments, tool), "version": tool_digest(tool)}
-    return {"index": index, "name": tool.name, **shown}
+    return {"index": index, "name": tool.name, **shown, **tool.terms.json()}
 
 
 VERSIONS = "versions"
@@ -97,7 +99,7 @@ def _latest_answer(question: Mapping[str, Any]) -> Any:
 def _outdated(calls: Calls, answer: object) -> list[str]:
     """The tools that are others than those that the answer is about."""
     known = answer.get(VERSIONS) if isinstance(answer, Mapping) else None
-    return [call["name"] for call in calls if known is not None and known.get(str(call["index"])) != call["version"]]
+    return [call["name"] for call in calls if known is not None and known.get(str(call["index"])) != _version(call)]
 
 
 def answered_now() -> frozenset[int]:
@@ -117,7 +119,13 @@ def _changed(tools: Collection[str], language: str) -> str:
 
 def versions_of(calls: Calls) -> dict[str, str]:
     """The digests of the tools that a question asks about."""
-    return {str(call["index"]): call["version"] for call in calls}
+    return {str(call["index"]): _version(call) for call in calls}
+
+
+def _version(call: Mapping[str, Any]) -> str:
+    """The digest of a call's tool, and who had to approve it: a question from elsewhere may say something else."""
+    terms = ApprovalTerms.of(call).json()
+    return f"{call['version']} {json.dumps(terms)}" if terms else str(call["version"])
 
 
 def check_answer(calls: Calls, tools: Mapping[str, Tool], answer: object) -> tuple[Verdict, ...]:
@@ -177,15 +185,15 @@ def approval_events(calls: Calls, verdicts: Mapping[int, Verdict], work: NodeCon
 
 
 def _entries(calls: Calls, verdicts: Mapping[int, Verdict]) -> list[dict[str, Any]]:
-    """The verdicts as the event lists them: {index, verdict, arguments?, original?, reason?, always?, only?}."""
+    """The verdicts as the event lists them: {index, verdict, arguments?, original?, reason?, always?, only?, by?}."""
     entries = []
     for call in calls:
         verdict = verdicts[call["index"]]
         entry: dict[str, Any] = {"index": verdict.index, "verdict": verdict.verdict}
         if verdict.verdict == "edit":
             entry |= {"arguments": verdict.arguments, "original": call["arguments"]}
-        more = {"reason": verdict.reason, "always": verdict.always, "only": verdict.only}
-        more["flow"] = flow_of(call) if verdict.flow else None
+        more: dict[str, Any] = {"reason": verdict.reason, "always": verdict.always, "only": verdict.only}
+        more |= {"flow": flow_of(call) if verdict.flow else None, "by": [*verdict.by]}
         entries.append(entry | {name: value for name, value in more.items() if value})
     return entries
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import errors, events
     from .app import App
+    from .core.actor import acting
     from .core.agents import Agent, Budget, ChatMode, McpServer, Prices, RemoteAgent, load_agents
     from .core.allow_rules import AllowRule
     from .core.audit import AuditSettings
     from .core.context import RunContext
-    from .core.deadlines import ApprovalDeadlines
+    from .core.deadlines import ApprovalSettings
     from .core.errors import SegueError
     from .core.events import Event
     from .core.flows import BranchInput, EarlyExit, FlowConfig
@@ -31,7 +32,7 @@ _HOMES = {
     "Agent": "core.agents",
     "AllowRule": "core.allow_rules",
     "App": "app",
-    "ApprovalDeadlines": "core.deadlines",
+    "ApprovalSettings": "core.deadlines",
     "AuditSettings": "core.audit",
     "BranchInput": "core.flows",
     "Budget": "core.agents",
@@ -51,6 +52,7 @@ _HOMES = {
     "SegueError": "core.errors",
     "UnknownOutcome": "tools.bound_tool",
     "Wait": "tools.bound_tool",
+    "acting": "core.actor",
     "ask": "entry",
     "copy": "entry",
     "graph": "runtime.modes",
@@ -66,7 +68,7 @@ __all__ = [
     "Agent",
     "AllowRule",
     "App",
-    "ApprovalDeadlines",
+    "ApprovalSettings",
     "AuditSettings",
     "BranchInput",
     "Budget",
@@ -86,6 +88,7 @@ __all__ = [
     "SegueError",
     "UnknownOutcome",
     "Wait",
+    "acting",
     "ask",
     "copy",
     "errors",

@@ -14,7 +14,7 @@ from .app import App
 from .checkpoints.open import open_storage
 from .core.agents import Agent
 from .core.audit import AuditSettings
-from .core.deadlines import ApprovalDeadlines
+from .core.deadlines import ApprovalSettings
 from .core.environment import is_server, whole_number
 from .core.errors import ConfigurationError, DatabaseUnavailable, DatabaseUnreachable, InsideEventLoop
 from .core.flows import FlowConfig
@@ -62,16 +62,16 @@ async def open_app(
     audit: AuditSettings | bool | None = None,
     notify: Iterable[Receiver] = (),
     quotas: Quotas | None = None,
-    approvals: ApprovalDeadlines | None = None,
+    approvals: ApprovalSettings | None = None,
 ) -> App:
     """As `open`, for a caller that ends with `App.close`; `registry` is one of its own."""
     registry = Registry() if registry is None else registry
     if not isinstance(path, str | Path):
         raise ConfigurationError("path is {kind}: pass the path or the URL of a database.", kind=type(path).__name__)
+    registry.approvals, registry.spend = approvals or ApprovalSettings(), None if spend is None else spend_limits(spend)
     for agent in _listed(agents):
         registry.register(agent)
     graphs = {**MODES, **mode_graphs(modes or {})}
-    registry.spend = None if spend is None else spend_limits(spend)
     registry.flows = {name: flow for name, flow in (modes or {}).items() if isinstance(flow, FlowConfig)}
     most = whole_number(os.environ, "SEGUE_MAX_RUNNING", MAX_RUNNING) if max_running is None else max_running
     capacity = Capacity(most, MAX_QUEUED if max_queued is None else max_queued, quotas)
@@ -107,7 +107,7 @@ def _senders_of(receivers: Receivers) -> "dict[str, Sender]":
     return {receiver.name: sender_of(receiver) for receiver in receivers}
 
 
-def _send_notifications(app: App, senders: "Mapping[str, Sender]", approvals: ApprovalDeadlines | None) -> None:
+def _send_notifications(app: App, senders: "Mapping[str, Sender]", approvals: ApprovalSettings | None) -> None:
     """Send the notifications of these receivers, and let approvals expire."""
     for name, sender in senders.items():
         app.notifications.add(name, sender)
@@ -193,7 +193,7 @@ def open(
     audit: AuditSettings | bool | None = None,
     notify: Iterable[Receiver] = (),
     quotas: Quotas | None = None,
-    approvals: ApprovalDeadlines | None = None,
+    approvals: ApprovalSettings | None = None,
 ) -> Opening:
     """Open the database at `path` and give the app over it.
 
@@ -216,7 +216,7 @@ def open(
     writes its head to a file every hour and at the end.
     `notify` are the receivers that are told when a task waits, ends, fails, reaches a limit or is taken over.
     `quotas` say how many tasks of a user and of a tenant may run and wait in this process.
-    `approvals` says when they are reminded of an approval that waits, who else is told, and when it expires.
+    `approvals` says who approves calls, when receivers are reminded of an approval that waits, and when it expires.
 
     Raises:
         DatabaseUnavailable, DatabaseTooNew, ConfigurationError: saying what to do.

@@ -4,9 +4,8 @@ import asyncio
 import json
 import os
 from collections import ChainMap
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from copy import copy
-from dataclasses import replace
 from typing import Any
 
 from segue.core.context import Memory
@@ -14,8 +13,9 @@ from segue.core.context import Memory
 from .core.agents import Agent
 from .core.calls import Executor
 from .core.context import Ids, Services
+from .core.deadlines import ApprovalSettings
 from .core.digests import agent_digest
-from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLanguage, listed
+from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLanguage
 from .core.events import Event
 from .core.flows import FlowConfig
 from .core.json_schema import plain_specs
@@ -23,7 +23,6 @@ from .core.models import Model
 from .core.participants import REGISTERED
 from .core.plan import NO_TOOL
 from .core.prompt_size import tokens
-from .core.provenance import Hiding
 from .core.records import OnUpgrade, Task
 from .core.spend import SpendLimits
 from .core.tools import Tool
@@ -33,8 +32,8 @@ from .prompts.language import Language, language_named
 from .prompts.load import bilingual
 from .tools.adapters.a2a import RemoteAgents, RemoteAgentTool
 from .tools.adapters.mcp import McpTool, McpTools
-from .tools.bound_tool import BoundTool
 from .tools.builtin import BUILTIN
+from .tools.policies import under_policies
 
 EXAMPLE = Agent(
     agent_id="travel",
@@ -70,7 +69,7 @@ TOOLS_SHARE = 0.75
 """How much of a prompt the specifications of the tools may take."""
 
 
-def _usable(agent: Agent, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
+def _usable(agent: Agent, tools: Mapping[str, Tool], settings: ApprovalSettings) -> Mapping[str, Tool]:
     """The tools under the agent's policies, unless one asks for what Segue cannot do.
 
     Raises:
@@ -100,65 +99,7 @@ def _usable(agent: Agent, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
             size=f"{size:,}",
             most=f"{agent.budget.prompt_tokens:,}",
         )
-    return _under_policies(agent, tools)
-
-
-def _under_policies(agent: Agent, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
-    """The tools with what their agent says of approval and trust.
-
-    Raises:
-        ConfigurationError: it names a tool that it does not have.
-    """
-    named = agent.approve if isinstance(agent.approve, dict) else {}
-    waiting = agent.mcp and not any(isinstance(tool, McpTool) for tool in tools.values())
-    for name in (*agent.trusted, *named, *agent.secret, *agent.hidden, *(rule.tool for rule in agent.allow)):
-        if name not in tools and not waiting and not agent.a2a:
-            raise ConfigurationError(
-                "The agent {agent_id} has no tool {tool}, which its `approve`, `trusted`, `secret`, `hidden` or "
-                "`allow` names; use one of: {known}.",
-                agent_id=agent.agent_id,
-                tool=name,
-                known=listed(tools),
-            )
-    _check_rules(agent, tools)
-    return {name: _marked(agent, tool) for name, tool in tools.items()}
-
-
-def _check_rules(agent: Agent, tools: Mapping[str, Tool]) -> None:
-    for rule in agent.allow:
-        tool = tools.get(rule.tool)
-        known = tool.spec["function"].get("parameters", {}).get("properties", {}) if tool else {rule.argument}
-        if rule.argument not in known:
-            raise ConfigurationError(
-                "The agent {agent_id} allows values of an argument {argument} that its tool {tool} does not have; use "
-                "one of: {known}.",
-                agent_id=agent.agent_id,
-                argument=rule.argument,
-                tool=rule.tool,
-                known=listed(known),
-            )
-
-
-def _marked(agent: Agent, tool: Tool) -> Tool:
-    if not isinstance(tool, BoundTool | McpTool | RemoteAgentTool):
-        return tool
-    marks = tool.marks
-    if isinstance(agent.approve, dict):
-        approve = agent.approve.get(tool.name, marks.approve)
-    else:
-        approve = marks.approve if marks.read_only or marks.needs_approval else marks.approve or agent.approve
-    changed = replace(
-        marks,
-        approve=approve,
-        trusted=marks.trusted or tool.name in agent.trusted,
-        secret=marks.secret or tool.name in agent.secret,
-        hidden=_hidden(agent, tool.name) or marks.hidden,
-    )
-    return tool if changed == marks else replace(tool, marks=changed)
-
-
-def _hidden(agent: Agent, name: str) -> Hiding:
-    return agent.hidden.get(name, False) if isinstance(agent.hidden, dict) else name in agent.hidden
+    return under_policies(agent, tools, settings)
 
 
 class Registry(Mapping[str, Agent]):
@@ -179,6 +120,8 @@ class Registry(Mapping[str, Agent]):
         """The agent of a message that names none; empty: the first one."""
         self.spend: SpendLimits | None = None
         """The limits of what model calls may use, if there are any."""
+        self.approvals = ApprovalSettings()
+        """Who approves calls where their tools do not say."""
         self.flows: Mapping[str, FlowConfig] = {}
         """The flows that are modes, by name."""
         self._executors: dict[str, Executor] = {}
@@ -207,9 +150,9 @@ class Registry(Mapping[str, Agent]):
 
         `executor` carries out the calls of its tasks, also those of their nested graphs; None: the tools themselves.
         """
-        tools = _usable(agent, BUILTIN.resolve(agent.tools))
+        tools = self._usable(agent)
         for each in agent.older:
-            _usable(each, BUILTIN.resolve(each.tools))
+            self._usable(each)
         self._agents[agent.agent_id] = self._completed(agent)
         self._tools[agent.agent_id] = tools
         self._digests.pop(agent.agent_id, None)
@@ -274,9 +217,9 @@ class Registry(Mapping[str, Agent]):
             served: list[McpTool | RemoteAgentTool] = []
             served += await self._mcp.open(agent.mcp) if agent.mcp else ()
             served += await self._remote.open(agent.a2a) if agent.a2a else ()
-            self._tools[agent.agent_id] = _usable(agent, _together(BUILTIN.resolve(agent.tools), served))
+            self._tools[agent.agent_id] = self._usable(agent, served)
         elif BUILTIN.may_change(agent.tools):
-            self._tools[agent.agent_id] = _usable(agent, BUILTIN.resolve(agent.tools))
+            self._tools[agent.agent_id] = self._usable(agent)
 
     async def open(self, agent: Agent, model: str = "") -> None:
         """Make the agent's tools and model ready once, without blocking the event loop.
@@ -308,8 +251,12 @@ class Registry(Mapping[str, Agent]):
     def tools_for(self, agent: Agent) -> Mapping[str, Tool]:
         """The agent's tools by name; those of MCP servers once `prepare` has been awaited."""
         if agent.agent_id not in self._tools:
-            self._tools[agent.agent_id] = _usable(agent, BUILTIN.resolve(agent.tools))
+            self._tools[agent.agent_id] = self._usable(agent)
         return self._tools[agent.agent_id]
+
+    def _usable(self, agent: Agent, served: Sequence[McpTool | RemoteAgentTool] = ()) -> Mapping[str, Tool]:
+        """The agent's tools, with those that others serve, under its policies."""
+        return _usable(agent, _together(BUILTIN.resolve(agent.tools), served), self.approvals)
 
     def tools_in(self, agent: Agent, mode: str) -> Mapping[str, Tool]:
         """Every tool that the agent's tasks in a mode may call: its own, and those of a flow and of its branches."""

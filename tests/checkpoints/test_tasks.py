@@ -64,6 +64,8 @@ async def test_a_created_task_is_pending_and_the_same_when_read(store: Store, cl
         "offered_version": None,
         "due": None,
         "awaited": None,
+        "asked_by": [],
+        "decisions": None,
         "attachments": [],
         "client_tools": [],
         "reply_options": {},

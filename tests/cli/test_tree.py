@@ -61,6 +61,7 @@ ROW = Task(
     offered_version=None,
     due=None,
     awaited=None,
+    decisions=None,
 )
 
 

@@ -29,6 +29,8 @@ TASK: dict[str, Any] = {
     "offered_version": None,
     "due": None,
     "awaited": None,
+    "asked_by": ["python"],
+    "decisions": {"interrupt_id": "i", "given": []},
     "attachments": [{"digest": "a" * 64, "name": "a.png", "media_type": "image/png", "size": 3, "tokens": 1000}],
     "client_tools": [{"type": "function", "function": {"name": "show"}}],
     "reply_options": {"tool_choice": "show"},

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import segue
-from segue import ApprovalDeadlines, Receiver, tool
+from segue import ApprovalSettings, Receiver, tool
 from segue.app import App
 from segue.core.agents import Agent
 from segue.core.deadlines import load_deadlines
@@ -63,7 +63,7 @@ def register(app: App, *script: Any) -> None:
 
 
 def opened(database: Path, clock: Clock, notify: list[Receiver], **deadlines: Any) -> Opening:
-    return segue.open(database, clock=clock, notify=notify, approvals=ApprovalDeadlines(**deadlines))
+    return segue.open(database, clock=clock, notify=notify, approvals=ApprovalSettings(**deadlines))
 
 
 async def delivered(app: App) -> bool:
@@ -101,7 +101,7 @@ async def test_reminders_and_days_of_spending_go_by_the_clock_of_the_app(
     now = FixedClock(datetime(2030, 3, 30, 23, tzinfo=UTC).timestamp())
     notify = [hook(receiver, on=["waiting"])]
     spend = {"per_day_tokens": 10**6, "timezone": "Europe/Berlin"}
-    deadlines = ApprovalDeadlines(remind_after=60)
+    deadlines = ApprovalSettings(remind_after=60)
     async with segue.open(database, clock=now, notify=notify, spend=spend, approvals=deadlines) as app:
         register(app, ASK)
         await app.ask("pay", session_id="s", agent="a")
@@ -167,7 +167,7 @@ async def test_an_expired_approval_is_rejected_or_its_task_cancelled_where_that_
 
 async def test_a_receiver_to_escalate_to_has_to_be_there() -> None:
     with pytest.raises(ConfigurationError, match="'boss', which is no receiver"):
-        await segue.open(":memory:", approvals=ApprovalDeadlines(escalate_after=60, escalate_to=["boss"]))
+        await segue.open(":memory:", approvals=ApprovalSettings(escalate_after=60, escalate_to=["boss"]))
 
 
 @pytest.mark.parametrize(

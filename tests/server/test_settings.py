@@ -30,10 +30,24 @@ def test_a_key_without_a_name_is_the_default_tenants_and_a_name_may_have_two() -
     assert keys.tenant_of(f"Bearer {KEY}") == keys.tenant_of(f"Bearer {OTHER_KEY}") == Tenant("default")
 
 
+def test_a_key_may_have_roles_and_a_person_of_its_tenant() -> None:
+    keys = parse_keys(hash_keys(f"ann@alpha+finance+ops:{KEY},alpha+ops:{OTHER_KEY}"))
+    ann, alpha = keys.tenant_of(f"Bearer {KEY}"), keys.tenant_of(f"Bearer {OTHER_KEY}")
+    assert ann == alpha == Tenant("alpha") and keys.tenants == {"alpha"}
+    assert (ann.actor, ann.roles) == ("key:ann@alpha", {"finance", "ops"})
+    assert (alpha.actor, alpha.roles) == ("key:alpha", {"ops"})
+    plain = parse_keys(hash_keys(f"alpha:{KEY}")).tenant_of(f"Bearer {KEY}")
+    assert plain is not None and (plain.actor, plain.roles) == ("key:alpha", frozenset())
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("short", "short"),
+        (f"ann@:{KEY}", "The name of"),
+        (f"alpha+:{KEY}", "The name of"),
+        (f"alpha+fi nance:{KEY}", "The name of"),
+        (f"a@b@c:{KEY}", "The name of"),
         ("alpha:short", "short"),
         (f"al.pha:{KEY}", "The name of"),
         (f":{KEY}", "The name of"),

@@ -10,6 +10,7 @@ from typing import Any
 from langchain_core.messages import ToolMessage
 from langgraph.types import interrupt
 
+from segue.core.approvers import ANYBODY, ApprovalTerms
 from segue.core.decision import check_storable
 from segue.core.errors import InvalidMessage
 from segue.core.json_depth import Outline
@@ -54,6 +55,7 @@ class ClientTool:
     needs_approval: bool = False
     timeout: float | None = None
     approve: Policy = "never"
+    terms: ApprovalTerms = ANYBODY
     trusted: bool = False
     content: Collection[str] = ()
     secret: bool = False

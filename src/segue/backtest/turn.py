@@ -17,6 +17,7 @@ from langgraph.types import Command
 from ..checkpoints.storage import Storage
 from ..core.agents import Agent
 from ..core.approval import Grant
+from ..core.approvers import ApprovalTerms
 from ..core.attachments import naming
 from ..core.calls import FRESH, CallResult, Execution
 from ..core.context import AppContext, Said, Services
@@ -435,7 +436,9 @@ class TurnRun:
 
     def _verdict(self, call: Json) -> Json:
         """What was decided about this call; one that nobody was asked about then is approved, since it does not run."""
-        return self._verdicts.get(asked_of({"calls": [call]}), {"verdict": "approve"})
+        verdict = self._verdicts.get(asked_of({"calls": [call]}), {"verdict": "approve"})
+        dropped = ("always", "only", "flow") if ApprovalTerms.of(call).each_call else ()
+        return {name: value for name, value in verdict.items() if name not in dropped}
 
 
 def _verdicts(answer: Answer) -> Iterator[tuple[str, Json]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..app import App
+from ..core.actor import SEGUE, acting
 from ..core.agents import Agent, load_agents, load_modes
 from ..core.calls import CallResult, Execution, Executor
 from ..core.context import Services
@@ -384,7 +385,8 @@ class _Talk:
                 await app.cancel(task.task_id)
                 return
             answer = self._answer(await app.question(task.task_id)) if task.status == TaskStatus.WAITING else None
-            _, run = await (app.tasks.resume(task.task_id, answer=answer) if answer else app.tasks.resume(task.task_id))
+            with acting(SEGUE, None):  # for everybody who decided then
+                _, run = await app.tasks.resume(task.task_id, answer=answer)
             await _ended(run)
 
     def _skip(self, calls: Any) -> None:

@@ -1,6 +1,7 @@
 """The command line: its commands, by section of `segue --help`."""
 
 import gc
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -96,6 +97,18 @@ def _print_version(requested: bool) -> None:
         raise typer.Exit
 
 
+def _user() -> str:
+    """The name of the person at the operating system, whatever the environment says."""
+    try:
+        import pwd
+    except ImportError:  # Windows
+        return os.getlogin()
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # in a container, say
+        return str(os.getuid())
+
+
 @app.callback()
 def segue(
     context: typer.Context,
@@ -104,7 +117,7 @@ def segue(
     ] = False,
 ) -> None:
     """Take the options before a command."""
-    context.with_resource(acting(TERMINAL))
+    context.with_resource(acting(f"{TERMINAL}:{_user()}", None))
 
 
 for command in (

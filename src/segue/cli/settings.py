@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..app import App
     from ..core.agents import Agent
     from ..core.audit import AuditSettings
-    from ..core.deadlines import ApprovalDeadlines
+    from ..core.deadlines import ApprovalSettings
     from ..core.notifications import Receiver
     from ..core.quotas import Quotas
     from ..core.spend import SpendLimits
@@ -118,7 +118,7 @@ class Settings:
 
         return load_spend(self.agents_file) if self.agents_file else None
 
-    def deadlines(self) -> "ApprovalDeadlines | None":
+    def deadlines(self) -> "ApprovalSettings | None":
         """Read the deadlines of approvals in the agents file; None where it has none, or the database is only read.
 
         Raises:

@@ -7,7 +7,7 @@
 - Events: `events`, `deltas`
 - Agents and their protocols: `agents`, `digests`, `models`, `tools`, `calls`, `context`
 - Decisions of a model: `decision`, `plan`
-- A person's answers: `approval`, `question`
+- A person's answers: `approval`, `approvers`, `question`
 - Who is told what becomes of tasks: `notifications`, `deadlines`
 - Where values come from: `provenance`, `value_forms`, `allow_rules`, `disclosure`
 - Who acts, and the log of it: `actor`, `audit`

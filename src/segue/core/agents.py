@@ -244,6 +244,12 @@ class Agent(BaseModel):
     """Remote agents that it can use as tools; their cards are read before the agent first runs."""
     approve: Policy | dict[str, Policy] | None = None
     """When calls need approval: one policy for its tools that are not read-only and have none, or policies by tool."""
+    approvers: dict[str, Items[str]] = {}
+    """The roles that may approve calls of a tool, by its name; a call of it waits for them."""
+    approvals: dict[str, int] = {}
+    """How many different persons have to approve a call of a tool, by its name."""
+    not_by_asker: Items[str] = ()
+    """Tools whose calls nobody approves in a task that they asked for."""
     trusted: Items[str] = ()
     """Tools whose results are trusted, beside those marked `trusted`."""
     allow: Items[AllowRule] = ()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from .clause import Clause, together
 from .decision import check_storable
@@ -116,7 +117,7 @@ class Verdict(BaseModel):
 
     With `always` its tool needs no further approval in this task, or in this session; with `only` just for calls whose
     arguments match: each is named there, with its value or with `{"prefix": "…"}`; with `flow` just for calls whose
-    doubted arguments come from the same sources as this one's.
+    doubted arguments come from the same sources as this one's. `by` is who decided so, which Segue notes itself.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -128,6 +129,7 @@ class Verdict(BaseModel):
     always: Literal["task", "session"] | None = None
     only: dict[str, Any] | None = None
     flow: bool = False
+    by: SkipJsonSchema[tuple[dict[str, Any], ...]] = ()
 
     def rule(self, call: Mapping[str, Any]) -> PermissionRule:
         """The calls that are allowed always, of which the one that was asked about is one."""
@@ -155,7 +157,7 @@ def settled(calls: Sequence[Mapping[str, Any]], answer: object) -> tuple[Verdict
     Raises:
         InvalidAnswer: listing what does not fit.
     """
-    verdicts = _read(calls, answer)
+    verdicts = read_verdicts(calls, answer)
     if found := _problems(calls, verdicts):
         raise unfit(found)
     given = {verdict.index: verdict for verdict in verdicts}
@@ -169,15 +171,27 @@ def unfit(problems: Sequence[Clause]) -> InvalidAnswer:
     return InvalidAnswer("The answer does not fit the question: {problems}.", problems=together(shown))
 
 
-def _read(calls: Sequence[Mapping[str, Any]], answer: object) -> tuple[Verdict, ...]:
+def word_of(answer: object) -> str:
+    """The word that an answer is for all calls, "approve" or "reject"; empty for one that names them."""
+    if isinstance(answer, Mapping):
+        answer = answer.get("verdicts")
+    word = answer.strip().lower() if isinstance(answer, str) else ""
+    return word if word in ("approve", "reject") else ""
+
+
+def read_verdicts(calls: Sequence[Mapping[str, Any]], answer: object) -> tuple[Verdict, ...]:
+    """The verdicts of an answer, whether they fit the calls or not.
+
+    Raises:
+        InvalidAnswer: there are none in it.
+    """
     if isinstance(answer, ApprovalAnswer):
         return answer.verdicts
+    if word := word_of(answer):
+        return tuple(Verdict.model_validate({"index": call["index"], "verdict": word}) for call in calls)
     if isinstance(answer, Mapping) and isinstance(answer.get("verdicts"), str):
         answer = answer["verdicts"]
     if isinstance(answer, str):
-        word = answer.strip().lower()
-        if word in ("approve", "reject"):
-            return tuple(Verdict.model_validate({"index": call["index"], "verdict": word}) for call in calls)
         answer = _typed(answer)
     if isinstance(answer, Sequence) and not isinstance(answer, str):
         answer = {"verdicts": answer}
@@ -226,6 +240,8 @@ def _misfit(verdict: Verdict, call: Mapping[str, Any]) -> Clause | None:
         return Clause("it is approved with other arguments, which only an edit can give")
     if verdict.always and verdict.verdict != "approve":
         return Clause("only a call that is approved as it is can be allowed always")
+    if verdict.always and (call.get("approvals", 1) > 1 or call.get("not_by_asker")):
+        return Clause("its tool cannot be allowed always: each call needs an approval of its own")
     try:
         check_storable([verdict.arguments, verdict.reason, verdict.only])
     except (TypeError, ValueError, RecursionError) as error:

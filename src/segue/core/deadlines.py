@@ -1,4 +1,4 @@
-"""Deadlines of approvals: when receivers are reminded, who else is told, and what becomes of one that nobody gives."""
+"""Settings of approvals: who gives them, when receivers are reminded, and what becomes of one that nobody gives."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from .agents import Items
 from .agents_file import load_table
+from .approvers import MOST_APPROVALS
 from .errors import ConfigurationError
 from .timeline import Retention
 
@@ -35,11 +36,20 @@ Time = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
 """Seconds, or a text such as 4h."""
 
 
-class ApprovalDeadlines(BaseModel):
-    """What happens while an approval waits, each counted from the question."""
+class ApprovalSettings(BaseModel):
+    """Who approves calls, where their tools do not say, and what happens while an approval waits.
+
+    The times are counted from the question.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    approvers: Items[str] = ()
+    """The roles that may approve; empty: everybody may."""
+    approvals: int | None = Field(default=None, ge=1, le=MOST_APPROVALS)
+    """How many different persons have to approve a call; None: one."""
+    not_by_asker: bool = False
+    """Nobody approves the calls of a task that they asked for."""
     remind_after: Time | None = None
     """When the receivers that were told of it are reminded: seconds, or a text such as `4h`."""
     escalate_after: Time | None = None
@@ -61,10 +71,10 @@ class ApprovalDeadlines(BaseModel):
         return self
 
 
-def load_deadlines(path: str | Path) -> ApprovalDeadlines | None:
+def load_deadlines(path: str | Path) -> ApprovalSettings | None:
     """Read the table `[approvals]` of an agents file; None where it has none.
 
     Raises:
         ConfigurationError: naming the field that is wrong.
     """
-    return load_table(path, "approvals", ApprovalDeadlines)
+    return load_table(path, "approvals", ApprovalSettings)

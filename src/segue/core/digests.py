@@ -18,7 +18,9 @@ _ELSEWHERE = {
     "a2a",
     "agent_id",
     "allow",
+    "approvals",
     "approve",
+    "approvers",
     "description",
     "base_url",
     "api_key",
@@ -26,6 +28,7 @@ _ELSEWHERE = {
     "auto",
     "model",
     "mcp",
+    "not_by_asker",
     "older",
     "on_secret",
     "on_upgrade",
@@ -51,6 +54,7 @@ def agent_digest(agent: Agent, names: Iterable[str], tools: Iterable[Tool]) -> s
         "sets": sorted(names),
         "mcp": [server.model_dump(include={"name", "tools", "read_only", "needs_approval"}) for server in agent.mcp],
         **({"approve": agent.approve} if agent.approve else {}),
+        **({"approvers": _terms_of(agent)} if any(_terms_of(agent)) else {}),
         **({"trusted": sorted(agent.trusted)} if agent.trusted else {}),
         **({"allow": [rule.model_dump() for rule in agent.allow]} if agent.allow else {}),
         **({"secret": sorted(agent.secret), "on_secret": agent.on_secret} if agent.secret else {}),
@@ -80,6 +84,11 @@ def tool_digest(tool: Tool) -> str:
     return sha256(json.dumps(definition, sort_keys=True, default=str).encode()).hexdigest()[:LENGTH]
 
 
+def _terms_of(agent: Agent) -> list[Any]:
+    """What an agent says of who approves the calls of its tools."""
+    return [agent.approvers, agent.approvals, sorted(agent.not_by_asker)]
+
+
 def _module_of(origin: Any) -> str:
     """The last part of the module's name; a module that is run as a script has its file's."""
     name = str(getattr(origin, "__module__", ""))
@@ -92,5 +101,5 @@ def _module_of(origin: Any) -> str:
 def _described(tool: Tool) -> dict[str, Any]:
     marks = {name: getattr(tool, name) for name in ("read_only", "idempotent", "needs_approval")}
     further = {"untrusted": tool.approve == "untrusted", "trusted": tool.trusted, "content": sorted(tool.content)}
-    further |= {"secret": tool.secret, "hidden": tool.hidden}
+    further |= {"secret": tool.secret, "hidden": tool.hidden, "terms": tool.terms.json()}
     return {"function": tool.spec["function"], **marks, **{name: said for name, said in further.items() if said}}

@@ -20,7 +20,7 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 │   │   └── UnknownPlace    no session and no snapshot has that name
 │   ├── ThreadExists · KeyUsed · InvalidExport
 │   ├── TaskPinned          it keeps a version of its agent that is not here: resume it where that is
-│   ├── QuestionClosed · InvalidAnswer
+│   ├── QuestionClosed · InvalidAnswer · NotAnApprover
 │   └── ThreadBusy · TaskUnfinished · TooManyTasks
 └── StorageError
     ├── DatabaseTooNew · DatabaseUnavailable
@@ -123,10 +123,7 @@ class UnknownScenario(ConfigurationError):
 
 
 class InvalidWorkflow(ConfigurationError):
-    """The file of a workflow or of its scenarios has a fault: correct it.
-
-    `reason` is a template of the other values.
-    """
+    """The file of a workflow or of its scenarios has a fault: correct it. `reason` is a template of the values."""
 
     def __init__(self, file: str, line: int, field: str, reason: str, **values: object) -> None:
         at = {"file": file, "line": line, "field": f", {field}" if field else ""}
@@ -346,13 +343,11 @@ class TaskUnfinished(TaskError):
 
     def __init__(self, thread_id: str, task_id: str, status: str) -> None:
         choices = Clause("answer or cancel" if status == "waiting" else "resume, steer or cancel")
+        about: dict[str, object] = {"thread_id": thread_id, "task_id": task_id, "status": status, "choices": choices}
         super().__init__(
             "Session '{thread_id}' has a task that is {status}: {choices} task '{task_id}', "
             "then send the message again.",
-            thread_id=thread_id,
-            task_id=task_id,
-            status=status,
-            choices=choices,
+            **about,
         )
         self.task_id = task_id
         self.status = status
@@ -360,6 +355,10 @@ class TaskUnfinished(TaskError):
 
 class InvalidAnswer(TaskError):
     """What a person decided does not fit what was asked; nothing was stored."""
+
+
+class NotAnApprover(TaskError):
+    """Somebody else has to approve the call: who has the role, another person, or not the one who asked for it."""
 
 
 class ThreadBusy(TaskError):

@@ -131,7 +131,8 @@ class ApprovalRequested(BaseEvent):
 class ApprovalGiven(BaseEvent):
     """A person decided.
 
-    `verdicts` are [{"index", "verdict", "arguments"?, "original"?, "reason"?, "always"?, "only"?, "flow"?}].
+    `verdicts` are [{"index", "verdict", "arguments"?, "original"?, "reason"?, "always"?, "only"?, "flow"?, "by"}], each
+    `by` the persons who decided so: [{"by", "at", "verdict", "shown"}], `shown` being the digest of what they saw.
     """
 
     type: Literal["approval_given"] = "approval_given"

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from .agents import Items, read_file
-from .deadlines import EXPIRY, ApprovalDeadlines, LaterKind
+from .deadlines import EXPIRY, ApprovalSettings, LaterKind
 from .errors import ConfigurationError
 from .events import ASKING, ApprovalRequested, Event, QuestionAsked, Resumed
 from .records import Count, Json, Moment, Name, Record, Task
@@ -199,9 +199,9 @@ class Notification(Record):
 class Receivers:
     """The receivers of a process, each with a name of its own, and the deadlines of approvals."""
 
-    def __init__(self, receivers: Iterable[Receiver] = (), deadlines: ApprovalDeadlines | None = None) -> None:
+    def __init__(self, receivers: Iterable[Receiver] = (), deadlines: ApprovalSettings | None = None) -> None:
         self._receivers = [*receivers]
-        self._deadlines = deadlines or ApprovalDeadlines()
+        self._deadlines = deadlines or ApprovalSettings()
         if not all(isinstance(each, Receiver) for each in self._receivers):
             raise ConfigurationError("notify is a list of segue.Receiver objects; load_receivers(FILE) reads one.")
         names = [each.name for each in self._receivers]

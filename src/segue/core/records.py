@@ -16,6 +16,7 @@ from .moments import LAST
 from .origin import MessageOrigin
 from .row_validators import (
     IDS,
+    OR_EMPTY,
     STORED_AS_JSON,
     Row,
     columns_of,
@@ -87,7 +88,8 @@ class NewTask(Record):
     `agents_file` is the path of the file that its agents come from, None where they come from none; `agent_version` is
     the version of its agent, None where it is not known. `attachments` are the message's files, in the form of
     `Attachment.json`, `client_tools` the specifications of tools that its client carries out, and `reply_options` the
-    form of `ReplyOptions.json`. `bot_session` is the thread of a conversation's bot, if it is an agent.
+    form of `ReplyOptions.json`. `bot_session` is the thread of a conversation's bot, if it is an agent. `asked_by` are
+    the actors who sent the message, added to it, or forked or imported the task.
     """
 
     task_id: Name
@@ -100,17 +102,16 @@ class NewTask(Record):
     language: Literal["zh", "en"] | None = None
     agents_file: str | None = None
     agent_version: str | None = None
-    attachments: Annotated[
-        Annotated[list[Json], BeforeValidator(lambda forms: forms or []), AfterValidator(_attachments)], STORED_AS_JSON
-    ] = field(default_factory=list)
-    client_tools: Annotated[Annotated[list[Json], BeforeValidator(lambda forms: forms or [])], STORED_AS_JSON] = field(
+    attachments: Annotated[Annotated[list[Json], OR_EMPTY, AfterValidator(_attachments)], STORED_AS_JSON] = field(
         default_factory=list
     )
+    client_tools: Annotated[Annotated[list[Json], OR_EMPTY], STORED_AS_JSON] = field(default_factory=list)
     reply_options: Annotated[Annotated[Json, BeforeValidator(lambda form: form or {})], STORED_AS_JSON] = field(
         default_factory=dict
     )
     origin: Annotated[MessageOrigin, BeforeValidator(lambda origin: "python" if origin is None else origin)] = "python"
     bot_session: Name | None = None
+    asked_by: Annotated[Annotated[list[str], OR_EMPTY], STORED_AS_JSON] = field(default_factory=list)
 
 
 OnUpgrade = Literal["continue", "pin", "ask"]
@@ -124,6 +125,7 @@ class Task(NewTask):
     question: {"interrupt_id", "value"}. `copy_of` is the ended task that this one repeats in a forked or imported
     thread. `on_upgrade` is what was chosen for it in place of its agent's own, `offered_version` the version of its
     agent that a person is asked about. One that waits for no person is `due` at a moment, or with the event `awaited`.
+    `decisions` are what persons decided about the calls that wait, while others have to: {"interrupt_id", "given"}.
     """
 
     status: Status
@@ -140,6 +142,7 @@ class Task(NewTask):
     offered_version: str | None
     due: Moment | None
     awaited: str | None
+    decisions: Annotated[Json | None, STORED_AS_JSON]
 
     @property
     def reply_language(self) -> Literal["zh", "en"]:

@@ -6,7 +6,7 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, Final, NamedTuple, NotRequired, Protocol, get_args, get_type_hints
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic takes no other with Python 3.11
 
 from .events import TYPES
@@ -20,6 +20,8 @@ IDS: Final = ("task_id", "trace_id", "step_id", "iteration", "timestamp")
 """What every stored event has beside its type."""
 STORED_AS_JSON: Final = "stored as JSON text"
 """Marks the fields whose columns hold JSON."""
+OR_EMPTY: Final = BeforeValidator(lambda given: given or [])
+"""Reads an empty list where there is none."""
 
 
 def valid_values(kind: type, columns: Mapping[str, Any], texts: Collection[str]) -> Json | None:

@@ -47,6 +47,7 @@ class Schedule(Record):
 
     `options` are those of the message. Without a session each run has a new one. `due` is the next run, None where
     there is none; `problem` says why the last one was not started. `agents_file` is the file that its agent comes from.
+    `created_by` is the actor who asked for it.
     """
 
     row_name = "schedule {schedule_id}"
@@ -65,6 +66,7 @@ class Schedule(Record):
     problem: str | None = None
     agents_file: str | None = None
     created_at: Moment = field(default=0.0)
+    created_by: str | None = None
 
     @property
     def session_id(self) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from .approvers import ApprovalTerms
 from .provenance import Hiding, Policy, SourceKind
 from .records import Call
 
@@ -25,6 +26,9 @@ class Tool(Protocol):
 
     @property
     def approve(self) -> Policy: ...
+
+    @property
+    def terms(self) -> ApprovalTerms: ...
 
     @property
     def trusted(self) -> bool: ...

@@ -347,7 +347,10 @@ class AgentServer:
         form = ElicitRequestFormParams(
             message=question_text(question, task.reply_language), requested_schema=answer_schema(question)
         )
-        if ctx.session.check_client_capability(ClientCapabilities(elicitation=ElicitationCapability())):
+        calls = question.get("calls", ())
+        for_others = calls and all(call.get("refused") for call in calls)
+        elicitation = ClientCapabilities(elicitation=ElicitationCapability())
+        if not for_others and ctx.session.check_client_capability(elicitation):
             if ctx.protocol_version >= INPUT_REQUIRED_SINCE:
                 needed: InputRequests = {_ANSWER: ElicitRequest(params=form)}
                 return InputRequiredResult(

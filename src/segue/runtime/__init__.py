@@ -7,5 +7,6 @@
 - Several processes: `worker`, `relay`
 - Read: `tasks`, `projection`, `event_stream`, `reply_stream`
 - Sessions: `sessions`, `said`, `rewind`, `effects`, `history`
-- The audit log: `audit_log`, `decisions`
+- Answers of persons: `questions`, `decisions`
+- The audit log: `audit_log`
 """

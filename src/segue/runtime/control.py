@@ -16,7 +16,6 @@ from ..core.audit import Act
 from ..core.errors import (
     IllegalTransition,
     KeyUsed,
-    QuestionClosed,
     SegueError,
     TaskError,
     TaskPinned,
@@ -33,13 +32,14 @@ from ..nodes.chat.select_mode import AUTO
 from ..nodes.shared.approval import check_tools
 from ..prompts.errors import render
 from ..registry import Registry
-from .decisions import answer_act
+from .decisions import answer_act, decidable, final_answer, with_decision
 from .event_stream import EventStream
+from .questions import Questions
 from .relay import POLL_SECONDS
-from .run import question_of, state_at, stopped, stored_answer, thread_config
+from .run import stopped, stored_answer
 from .runner import Begin, Runner
 from .sessions import unfinished_conversation
-from .upgrades import CONTINUE, PIN, ask_about_version, decided_version, version_answer, version_question
+from .upgrades import CONTINUE, PIN, ask_about_version, decided_version, version_answer
 from .worker import Dispatching
 
 ATTEMPTS = 5
@@ -85,6 +85,7 @@ class Control:
         self.registry = registry
         self._runner = runner
         self.stream = stream
+        self.questions = Questions(runner)
         self._dispatch = stream.dispatch
         self._modes = modes
 
@@ -161,7 +162,7 @@ class Control:
         """Continue the other tasks that wait for a limit that a person just raised; one that cannot still waits."""
         for row in await self._runner.tasks.waiting():
             with suppress(SegueError):
-                if (await self.question(row.task_id)).get("scope") == scope:
+                if (await self.questions.of(row.task_id)).get("scope") == scope:
                     await self._refuse_bot(row)
                     await self.resume_with(row.task_id, None)
 
@@ -184,9 +185,15 @@ class Control:
         async with self._runner.leased(row.thread_id, wait) as begin:
             row = await self._runner.tasks.get(task_id)
             act: Act | None = Act("resumed")
-            if checked:
-                act = answer_act(await self.open_question(task_id, checked["interrupt_id"]), checked["value"])
+            question = await self.questions.open(task_id, checked["interrupt_id"]) if checked else None
+            if checked and question:
+                act = answer_act(question, checked["value"])
             await self.check_resumable(row, checked)
+            if checked and question and question["kind"] == "approval":
+                decisions = with_decision(question, row, checked, self._runner.clock())
+                checked = final_answer(await self.questions.whole(row), decisions)
+                if checked is None:
+                    return await self._runner.move(row, None, decisions=decisions, act=act, key=key), None
             registry.model_for(agent, model or row.model)
             changes: Json = {"model": model or row.model, "answer": checked or row.answer, "requested": None}
             changes |= {"taken": taken, "act": act}
@@ -302,44 +309,13 @@ class Control:
         if task.status == TaskStatus.ERROR and not task.result:
             raise TaskError("Task {task_id} failed: {error}", task_id=task_id, error=task.error)
         if task.status == TaskStatus.WAITING:
-            question = await self.question(task_id)
+            question = await self.questions.of(task_id)
             return {**stopped(task), "status": "waiting", "question": question}
         return task.result or stopped(task)
 
-    async def question(self, task_id: str) -> Json:
-        """What a task asks a person.
-
-        Raises:
-            UnknownTask, TaskError.
-        """
-        row = await self._runner.tasks.get(task_id)
-        if row.asks_for_version:
-            return version_question(row)
-        state = await state_at(self._runner.graph, thread_config(row.thread_id))
-        asked = question_of(state.interrupts)
-        if row.status != TaskStatus.WAITING or not asked:
-            raise TaskError("Task {task_id} is {status}: it waits for no answer.", task_id=task_id, status=row.status)
-        return {**asked.value, "interrupt_id": asked.id}
-
-    async def open_question(self, task_id: str, interrupt_id: str) -> Json:
-        """What a task asks a person, which must be the question of that id, where one is given.
-
-        Raises:
-            UnknownTask.
-            TaskError: the task waits for no answer.
-            QuestionClosed: that question is not open; it says what is.
-        """
-        row = await self._runner.tasks.get(task_id)
-        if interrupt_id and row.status != TaskStatus.WAITING:
-            raise QuestionClosed(task_id, interrupt_id, status=row.status)
-        asked = await self.question(task_id)
-        if interrupt_id and asked["interrupt_id"] != interrupt_id:
-            raise QuestionClosed(task_id, interrupt_id, asked)
-        return asked
-
     async def _checked(self, task_id: str, answer: Any, interrupt_id: str) -> Json:
         """The answer to a task's question in the form that is stored."""
-        question = await self.open_question(task_id, interrupt_id)
+        question = await self.questions.open(task_id, interrupt_id)
         row = await self._runner.tasks.get(task_id)
         await self._refuse_bot(row)
         if question["kind"] == SPEND:
@@ -353,6 +329,7 @@ class Control:
         agent = registry.agent(row.agent_id)
         await registry.prepare(agent)
         tools = registry.tools_for(agent)
+        question = decidable(question, row, answer)
         value = stored_answer(question, answer, tools)
         leaves = await self._dispatch.to_worker(agent.agent_id, row.mode, row.agent_version)
         if row.mode in (*MODES, AUTO) and not leaves and self.registry.on_upgrade(row) != "ask":
@@ -392,7 +369,7 @@ class Control:
                 "or cancel it.",
                 task_id=task_id,
             )
-        if answer is None and status == TaskStatus.WAITING and (await self.question(task_id))["kind"] != SPEND:
+        if answer is None and status == TaskStatus.WAITING and (await self.questions.of(task_id))["kind"] != SPEND:
             raise TaskError(
                 "Task {task_id} waits for a person: answer it with segue answer {task_id}, or cancel it.",
                 task_id=task_id,

@@ -12,7 +12,7 @@ from ..checkpoints.storage import Storage
 from ..checkpoints.tables.outbox import State
 from ..checkpoints.tables.tasks import Tasks
 from ..core.actor import SEGUE, acting
-from ..core.deadlines import EXPIRY, ApprovalDeadlines
+from ..core.deadlines import EXPIRY, ApprovalSettings
 from ..core.errors import QuestionClosed, SegueError, UnknownTask
 from ..core.notifications import Notification
 from ..core.records import Task
@@ -82,8 +82,8 @@ class _Expiry(Sender):
 
     async def send(self, notification: Notification) -> None:
         task_id, asked = notification.task_id, notification.body["data"]["question"]
-        with suppress(UnknownTask, QuestionClosed), acting(SEGUE):
-            question = await self._control.open_question(task_id, asked["interrupt_id"])
+        with suppress(UnknownTask, QuestionClosed), acting(SEGUE, None):
+            question = await self._control.questions.open(task_id, asked["interrupt_id"], later=True)
             sentence = phrase("approval_expired", notification.body["data"]["language"])
             if self._on_expiry == "cancel":
                 await self._control.cancel(task_id)
@@ -91,7 +91,8 @@ class _Expiry(Sender):
                 calls = [
                     {"index": each["index"], "verdict": "reject", "reason": sentence} for each in question["calls"]
                 ]
-                await self._control.resume(task_id, answer={"verdicts": calls}, interrupt_id=asked["interrupt_id"])
+                open_id = question["interrupt_id"]
+                await self._control.resume(task_id, answer={"verdicts": calls}, interrupt_id=open_id)
             else:
                 await self._tasks.note_expiry(task_id, sentence)
 
@@ -117,7 +118,7 @@ class Notifications(Observer):
         self._senders[receiver] = sender
         self._due.watch("notification")
 
-    def expire(self, deadlines: ApprovalDeadlines) -> None:
+    def expire(self, deadlines: ApprovalSettings) -> None:
         """Carry out from now on what becomes of approvals that expire."""
         self.add(EXPIRY, _Expiry(self._tasks, self._control, deadlines.on_expiry))
 

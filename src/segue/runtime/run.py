@@ -186,7 +186,7 @@ def stored_answer(question: Json, answer: Any, tools: Mapping[str, Tool]) -> Any
         reply = read_answer(answer)
         return reply.json() if question["kind"] == "question" else reply.text
     verdicts = check_answer(question["calls"], tools, answer)
-    given = [verdict.model_dump(mode="json", exclude_none=True) for verdict in verdicts]
+    given = [verdict.model_dump(mode="json", exclude_none=True, exclude={"by"}) for verdict in verdicts]
     return {"verdicts": given, VERSIONS: versions_of(question["calls"])}
 
 

@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import Any, cast
 
 from ..checkpoints.storage import Storage
+from ..core.actor import SEGUE, acting, actor
 from ..core.errors import (
     DatabaseUnavailable,
     InvalidMessage,
@@ -103,6 +104,7 @@ class Schedules:
             options={**kept, "agent": agent.agent_id, "reply_options": request.reply_options.json()},
             agents_file=self._starter.agents_file,
             created_at=asked_at,
+            created_by=actor(),
             **timing(cast(ScheduleOptions, times), asked_at),
         )
         await self._table.put(made)
@@ -210,7 +212,9 @@ class Schedules:
     async def _start(self, schedule: Schedule, run: ScheduledRun) -> None:
         options = {**schedule.options, "session_id": schedule.session_of_run()}
         options["reply_options"] = ReplyOptions.of(options.get("reply_options") or {})
-        task, _ = await self._starter.start(replace(Request.of(schedule.message, options), run=run))
+        request = replace(Request.of(schedule.message, options), run=run)
+        with acting(schedule.created_by or SEGUE):
+            task, _ = await self._starter.start(request)
         logger.info("Task %s is a run of schedule %s.", task.task_id, schedule.schedule_id)
 
     async def _last_task(self, schedule: Schedule) -> Task | None:

@@ -14,6 +14,7 @@ from langgraph.types import StateSnapshot
 from pydantic import BaseModel
 
 from ..checkpoints.storage import Beginning, Storage
+from ..core.actor import actor
 from ..core.agents import Agent, Prices
 from ..core.conversation import MODE, bot_session
 from ..core.decision import read_object
@@ -269,6 +270,7 @@ class Starter:
                 client_tools=offered,
                 reply_options=request.reply_options.json(),
                 origin=request.origin,
+                asked_by=[actor()],
                 bot_session=_bot_of(thread_id, request.message) if unlisted == MODE else None,
             )
             row = await self._created(asyncio.create_task(self._store(new, request, leaves)), leaves)

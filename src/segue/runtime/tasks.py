@@ -154,7 +154,7 @@ class Tasks:
             UnknownTask.
             TaskError: it does not wait.
         """
-        return await self._control.question(task_id)
+        return await self._control.questions.of(task_id)
 
     async def open_question(self, task_id: str, interrupt_id: str) -> Json:
         """As `question`, of the question of that id, where one is given.
@@ -164,7 +164,7 @@ class Tasks:
             TaskError: the task waits for no answer.
             QuestionClosed: that question is not open; it says what is.
         """
-        return await self._control.open_question(task_id, interrupt_id)
+        return await self._control.questions.open(task_id, interrupt_id)
 
     async def waiting(self, prefix: str = "") -> Sequence[WaitingTask]:
         """Every task that waits for a person, the longest waiting first; `problem` reports a damaged state.

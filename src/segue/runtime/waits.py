@@ -39,7 +39,7 @@ class Waits(Observer):
 
     async def _take(self, task_id: str, now: float) -> None:
         try:
-            question = await self._control.question(task_id)
+            question = await self._control.questions.of(task_id)
             if question["kind"] == WAIT:
                 await self._end(task_id, question, now)
         except (QuestionClosed, ThreadBusy):  # another process was faster

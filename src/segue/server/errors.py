@@ -130,6 +130,7 @@ _STATUS: Sequence[tuple[type[errors.SegueError], int]] = (
     (errors.UnknownSnapshot, 422),
     (errors.InvalidAnswer, 422),
     (errors.InvalidExport, 422),
+    (errors.NotAnApprover, 403),
     (errors.InvalidMessage, 422),
     (errors.TooManyTasks, 429),
     (errors.TaskError, 409),

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from ..core.actor import acting
 from ..core.errors import SegueError
 from ..prompts.errors import render_over_http
 from .errors import Problem, language_of, refusal
@@ -66,7 +67,11 @@ async def serving_mcp(application: FastAPI, service: Service) -> AsyncIterator[N
         try:
             service.refuse_while_draining()
             scope["segue_count_chat"]()
-            with service.starting_task(_tenant_of(scope), thread_id):
+            tenant = _tenant_of(scope)
+            with (
+                service.starting_task(tenant, thread_id),
+                acting(tenant.actor, tenant.roles),
+            ):  # not who began the session
                 yield
         except Problem as problem:
             raise SegueError(problem.message(language_of(scope))) from None

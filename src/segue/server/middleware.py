@@ -13,7 +13,7 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..core.actor import acting, key_actor
+from ..core.actor import acting
 from ..core.json_depth import DEEPEST, Outline
 from .errors import Problem, internal, refusal
 from .log_config import logger
@@ -99,7 +99,7 @@ class Authentication:
             return await refusal(_UNKNOWN, scope)(scope, receive, send)
         scope["segue_tenant"] = tenant
         scope["segue_count_chat"] = lambda: _refuse(self._rates.wait_chat(tenant.name))
-        with acting(key_actor(tenant.name)):
+        with acting(tenant.actor, tenant.roles):
             await self._app(scope, receive, send)
 
 

@@ -1,26 +1,48 @@
 """Tenants and their API keys.
 
-Names of sessions and users are stored with the tenant's prefix, and shown without it. Keys are kept as hashes.
+Names of sessions and users are stored with the tenant's prefix, and shown without it. Keys are kept as hashes. A key is
+written `name:key`, with roles `name+role+role:key`, and `person@tenant+role:key` where several persons share a tenant.
 """
 
 import hashlib
 import hmac
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Self
 
+from ..core.actor import HTTP, KEY
 from ..core.errors import ConfigurationError
 
 SEPARATOR = ":"
-NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
-"""What a tenant may be called: without the separator, so that no tenant's names begin like another's."""
+_NAME = "[A-Za-z0-9_-]{1,32}"
+KEY_NAME = re.compile(rf"(?:({_NAME})@)?({_NAME})((?:\+{_NAME})*)")
+"""A person, the tenant and the roles: without the separator, so that no tenant's names begin like another's."""
 
 
 @dataclass(frozen=True)
 class Tenant:
-    """A key's name. Without keys the one tenant has no name, and the whole database is its own."""
+    """A tenant, and whose key was used. Without keys the one tenant has no name, and the whole database is its own."""
 
     name: str = ""
+    person: str = field(default="", compare=False)
+    """The person whose key it is, if it names one."""
+    roles: frozenset[str] | None = field(default=None, compare=False)
+    """The roles of the key; None where there are no keys: all of them."""
+
+    @classmethod
+    def of_key(cls, name: str) -> Self:
+        """The tenant of a key by its name, which matches `KEY_NAME`."""
+        found = KEY_NAME.fullmatch(name)
+        assert found is not None
+        person, tenant, roles = found.groups()
+        return cls(tenant, person or "", frozenset(roles.split("+")[1:]))
+
+    @property
+    def actor(self) -> str:
+        """In whose name its requests act."""
+        holder = f"{self.person}@{self.name}" if self.person else self.name
+        return f"{KEY}:{holder}" if self.name else HTTP
 
     @property
     def prefix(self) -> str:
@@ -54,7 +76,7 @@ class Keys:
     """The tenants' names by the SHA-256 hashes of their keys; without any, everybody is the one tenant."""
 
     def __init__(self, hashes: Iterable[tuple[str, str]] = ()) -> None:
-        self._hashes = tuple((bytes.fromhex(digest), Tenant(name)) for name, digest in hashes)
+        self._hashes = tuple((bytes.fromhex(digest), Tenant.of_key(name)) for name, digest in hashes)
 
     @property
     def tenants(self) -> frozenset[str]:
@@ -82,7 +104,7 @@ def _digest(key: str) -> bytes:
 
 
 def hash_keys(text: str) -> str:
-    """A list of keys, `name:key` or `key`, comma-separated, as `name:hash`.
+    """A list of keys, `name:key` or `key`, comma-separated, as `name:hash`; roles stay part of the name.
 
     Raises:
         ConfigurationError: a name cannot be used, a key is too short, or two names have one key.
@@ -101,8 +123,11 @@ def _pair(part: str) -> tuple[str, str]:
     name, colon, key = part.strip().partition(SEPARATOR)
     if not colon:
         name, key = DEFAULT, name
-    if not NAME.fullmatch(name):
-        raise ConfigurationError("The name of an API key consists of up to 32 letters, digits, - or _: use name:key.")
+    if not KEY_NAME.fullmatch(name):
+        raise ConfigurationError(
+            "The name of an API key consists of up to 32 letters, digits, - or _: use name:key, name+role:key for a "
+            "role, or person@name:key for a person."
+        )
     if len(key) < SHORTEST:
         raise ConfigurationError(
             "The API key of '{name}' is too short: use at least {least} random characters.", name=name, least=SHORTEST
@@ -117,7 +142,7 @@ def parse_keys(text: str) -> Keys:
         ConfigurationError: it is something else.
     """
     pairs = [part.strip().partition(SEPARATOR) for part in text.split(",") if part.strip()]
-    if not all(NAME.fullmatch(name) and _is_digest(digest) for name, _, digest in pairs):
+    if not all(KEY_NAME.fullmatch(name) and _is_digest(digest) for name, _, digest in pairs):
         raise ConfigurationError("SEGUE_API_KEY_SHA256 must be name:hash, with 64 hexadecimal digits.")
     return Keys((name, digest) for name, _, digest in pairs)
 

@@ -91,6 +91,8 @@ def _warnings(call: Call, language: str) -> list[Text]:
     """Why the person is asked, and what to check first."""
     reason = call.get("reason")
     found = [Text(sentence(f"asked_{reason}", language), style="yellow")] if reason in DOUBTS else []
+    if refused := call.get("refused"):
+        found.append(Text(visible(refused), style="red"))
     if call.get("unknown_outcome"):
         found.append(Text(sentence("asked_unknown", language), style="bold yellow"))
     return found
@@ -133,7 +135,11 @@ class Questioner:
         """A verdict on each call, or a text; None if the person leaves without deciding, by Ctrl-C or Ctrl-D."""
         if question["kind"] != "approval":
             return self._text(question)
-        calls, n = question["calls"], len(question["calls"])
+        calls = [call for call in question["calls"] if not call.get("refused")]
+        if not calls:
+            print_question(self._console, question, self._language)
+            return None
+        n = len(calls)
         self._console.print()
         self._console.print(_heading(question, self._language))
         verdicts: list[Verdict] = []

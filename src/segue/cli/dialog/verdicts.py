@@ -117,6 +117,7 @@ class _Given:
 
     def __init__(self, calls: Sequence[Call]) -> None:
         self._names = {int(call["index"]): str(call["name"]) for call in calls}
+        self._of_others = {int(call["index"]) for call in calls if call.get("refused")}
         self._by_call: dict[int, Verdict] = {}
         self._of_the_rest: Verdict | None = None
 
@@ -170,7 +171,9 @@ class _Given:
         self._by_call[int(target)] = verdict
 
     def verdicts(self) -> list[Verdict]:
-        return [{"index": index, **self._verdict(index)} for index in self._names]
+        """Those of the calls that are named, and of the others as far as this person may decide about any."""
+        left = [index for index in self._names if index not in self._of_others or index in self._by_call]
+        return [{"index": index, **self._verdict(index)} for index in left or self._names]
 
     def _verdict(self, index: int) -> Verdict:
         verdict = self._by_call.get(index) or self._of_the_rest

@@ -1,12 +1,14 @@
 """A task's trace as a tree: task, modes, recursions or steps, their calls, and the ledger."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import singledispatchmethod
+from typing import Any
 
 from rich.text import Text
 from rich.tree import Tree
 
+from ...core.actor import person
 from ...core.conversation import PREFIXES, Utterance, spoken
 from ...core.events import (
     Action,
@@ -132,12 +134,18 @@ class _Drawing:
                     tree.add(lines.asked_line(call, self._signs, self._language))
             case Answered(given=ApprovalGiven(verdicts=verdicts), calls=calls):
                 for verdict, about in zip(verdicts, calls, strict=True):
-                    tree.add(lines.verdict_line(verdict, about, self._signs, self._language))
+                    line = lines.verdict_line(verdict, about, self._signs, self._language)
+                    tree.add(line.append(self._by(verdict), style="dim"))
             case CallPermitted():
                 tree.add(lines.permitted_line(entry.of, self._signs, self._language))
             case Cancelled(partial=str(partial)) if partial:
                 tree.add(self._named("written so far", partial))
         self.draw(entry, tree, in_step or isinstance(entry.of, PlanItem))
+
+    def _by(self, verdict: Mapping[str, Any]) -> str:
+        """Who decided so, and when."""
+        persons = [f"{one_line(person(each['by']))} {when(each['at'])}" for each in verdict.get("by", ())]
+        return f"  {sentence('decided_by', self._language, who=', '.join(persons))}" if persons else ""
 
     def _step(self, event: Action | ToolResult) -> str:
         named = self._names_steps and event.step_id

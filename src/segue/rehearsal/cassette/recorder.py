@@ -198,7 +198,9 @@ def _bare(call: Call) -> dict[str, Any]:
 
 
 def _verdicts(event: ApprovalGiven) -> list[Json]:
-    return [{name: value for name, value in verdict.items() if name != "original"} for verdict in event.verdicts]
+    return [
+        {name: value for name, value in verdict.items() if name not in ("original", "by")} for verdict in event.verdicts
+    ]
 
 
 async def record(app: App, session_id: str, *, redact: Sequence[str] = (), language: Language = "en") -> Cassette:

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 from ...app import App
+from ...core.actor import SEGUE, acting
 from ...core.agents import Agent
 from ...core.approval import Grant
 from ...core.calls import CallResult, Execution, Executor
@@ -143,7 +144,8 @@ class _Player:
             if task.status != TaskStatus.WAITING:
                 return task
             if answer := self._tape.answer_to(await self._app.question(task.task_id)):
-                row, run = await tasks.resume(task.task_id, answer=answer.value)
+                with acting(SEGUE, None):  # for everybody who decided then
+                    row, run = await tasks.resume(task.task_id, answer=answer.value)
             elif turn.status == "cancelled" and not self._tape.live:
                 await self._app.cancel(task.task_id)
             else:

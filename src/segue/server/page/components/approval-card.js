@@ -19,10 +19,11 @@ export function ApprovalCard({ turn, question }) {
   const [opened, open] = useState({ index: -1, what: "" });
   const [isSending, setSending] = useState(false);
   const card = useFocus();
-  const undecided = calls.filter(({ index }) => !decisions[index]);
+  const own = calls.filter(({ refused }) => !refused);
+  const undecided = own.filter(({ index }) => !decisions[index]);
   const send = async (/** @type {Decisions} */ all) => {
     setSending(true);
-    const verdicts = calls.map(({ index }) => ({ index, ...all[index] }));
+    const verdicts = own.map(({ index }) => ({ index, ...all[index] }));
     if (!(await answer(turn, { verdicts, interrupt_id: question.interrupt_id }))) setSending(false);
   };
   const decide = (/** @type {AskedCall[]} */ which, /** @type {Decision} */ decision) => {
@@ -33,7 +34,7 @@ export function ApprovalCard({ turn, question }) {
   };
   const decideOne = (/** @type {AskedCall} */ call, /** @type {Decision} */ decision) => {
     const all = decide([call], decision);
-    if (calls.length === 1) void send(all);
+    if (own.length === 1) void send(all);
   };
   const undecide = (/** @type {AskedCall} */ { index }) => {
     const others = { ...decisions };
@@ -61,12 +62,12 @@ export function ApprovalCard({ turn, question }) {
       decide=${(/** @type {Decision} */ decision) => decideOne(call, decision)}
       undecide=${() => undecide(call)}
     />`)}
-    ${calls.length > 1 && html`<footer class="decisions">
+    ${own.length > 1 && html`<footer class="decisions">
       ${undecided.length === 0
         ? html`<button type="button" class="primary" disabled=${isSending} onClick=${() => send(decisions)}>
-            ${t("approval.send", { n: calls.length })}
+            ${t("approval.send", { n: own.length })}
           </button>`
-        : html`<${All} hasSome=${undecided.length < calls.length} isSending=${isSending}
+        : html`<${All} hasSome=${undecided.length < own.length} isSending=${isSending}
             decide=${(/** @type {Decision} */ decision) => send(decide(undecided, decision))} />`}
     </footer>`}
   </section>`;

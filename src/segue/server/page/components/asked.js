@@ -1,6 +1,7 @@
 // @ts-check
 /** What the task asked a person: how they answered, or the card that waits for them. */
 import { isUtterance } from "../state/participants.js";
+import { decidedBy } from "../state/persons.js";
 import { dateTime, t, textOf } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
 import { ApprovalCard } from "./approval-card.js";
@@ -18,9 +19,9 @@ await loadStyleSheets("ask");
 export function Asked({ turn, shown, id }) {
   const { question, status, exchanges } = shown;
   const Card = question?.kind === "approval" ? ApprovalCard : QuestionCard;
-  const isOpen = question?.interrupt_id === id && status === "waiting" && !isUtterance(shown);
+  const isOpen = question?.interrupt_id.split("-")[0] === id && status === "waiting" && !isUtterance(shown);
   if (isOpen && question.kind === "wait") return html`<${Waiting} question=${question} />`;
-  if (isOpen) return html`<${Card} key=${id} turn=${turn} question=${question} />`;
+  if (isOpen) return html`<${Card} key=${question.interrupt_id} turn=${turn} question=${question} />`;
   const exchange = exchanges.find((each) => each.question.interrupt_id === id);
   return exchange && html`<${Answered} exchange=${exchange} />`;
 }
@@ -54,7 +55,8 @@ const ICONS = { approve: "check", edit: "edit", reject: "close" };
 /** @param {{ verdict: Verdict, call?: AskedCall }} props */
 function Decided({ verdict: decision, call }) {
   const { verdict, arguments: edited, reason } = decision;
-  const note = reason || allowance(decision);
+  const by = decidedBy(decision);
+  const note = [reason || allowance(decision), by && t("approvalDone.by", { who: by })].filter(Boolean).join(" · ");
   return html`<li data-verdict=${verdict}>
     <${Icon} name=${ICONS[verdict]} />
     <span>

@@ -27,8 +27,10 @@ export function CallChoice({ call, decision, opened, hasKeys, isSending, open, d
       : html`<${Proposed} call=${call} edited=${decision?.arguments} />`}
     ${opened === "reject" && html`<${Reject} close=${close} decide=${decide} />`}
     ${decision && html`<${Decided} decision=${decision} disabled=${isSending} undecide=${undecide} />`}
+    ${call.refused && html`<p class="problem">${call.refused}</p>`}
     ${!decision &&
     !opened &&
+    !call.refused &&
     html`<div class="decisions">
       <${Choice} kind="approve" hasKey=${hasKeys} disabled=${isSending} act=${() => decide({ verdict: "approve" })} />
       <${Choice} kind="edit" hasKey=${hasKeys} disabled=${isSending} act=${() => open("edit")} />

@@ -28,11 +28,12 @@
  *
  * @typedef {{ kind: string, name: string, call: number, trusted: boolean }} Source what a value came from
  * @typedef {{ index: number, name: string, arguments: Json, sources?: Record<string, Source[]>,
- *   doubted?: string[], reason?: string }} AskedCall
+ *   doubted?: string[], reason?: string, refused?: string }} AskedCall
  * @typedef {{ kind: string, interrupt_id: string, question?: string, choices?: string[], calls?: AskedCall[],
  *   problem?: string, until?: number | null, event?: string }} Question
  * @typedef {{ index: number, verdict: "approve" | "edit" | "reject", arguments?: Json, original?: Json,
- *   reason?: string, always?: string, only?: Json, flow?: unknown }} Verdict
+ *   reason?: string, always?: string, only?: Json, flow?: unknown,
+ *   by?: { by: string, at: number, verdict: string }[] }} Verdict
  * @typedef {{ note: string, asked: string, calls: number, thinking: number }} Entry
  *   A steering message, or the question of this interrupt, behind so many calls and characters of thoughts.
  * @typedef {{ question: Question, verdicts: Verdict[] | null, answer: string | null }} Exchange

@@ -119,6 +119,7 @@ export default {
   "modeAbout.other": "A custom mode",
   "approvalDone.approve": "Approved",
   "approvalDone.edit": "Approved with changes",
+  "approvalDone.by": "by {who}",
   "approvalDone.reject": "Rejected",
   "wait.title": "Waits",
   "wait.until": "Waits until {moment}",

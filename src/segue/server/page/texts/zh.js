@@ -119,6 +119,7 @@ export default {
   "modeAbout.other": "自定义模式",
   "approvalDone.approve": "已批准",
   "approvalDone.edit": "修改后批准",
+  "approvalDone.by": "由 {who}",
   "approvalDone.reject": "已拒绝",
   "wait.title": "等待",
   "wait.until": "等到 {moment}",

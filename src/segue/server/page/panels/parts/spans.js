@@ -1,9 +1,10 @@
 // @ts-check
 /** A task's events as the rows of a timeline. */
+import { decidedBy } from "../../state/persons.js";
 import { dateTime, reasonOf, t, textOf } from "../../texts/index.js";
 import { costText, inline } from "./text.js";
 
-/** @import { Frame } from "../../state/types.js" */
+/** @import { Frame, Verdict } from "../../state/types.js" */
 /**
  * @typedef {{ key: string, kind: string, label: string, about: string, start: number, end: number, depth: number,
  *   details: [string, unknown][], input: number, output: number, cost: number | null, state: string }} Row
@@ -122,7 +123,10 @@ const ROWS = {
   approval_given: ({ verdicts }) => ({
     kind: "check",
     label: t("trace.verdict"),
-    about: verdicts.map((/** @type {Frame} */ each) => textOf(`verdict.${each.verdict}`, each.verdict)).join(", "),
+    about: verdicts
+      .map((/** @type {Verdict} */ each) =>
+        [textOf(`verdict.${each.verdict}`, each.verdict), decidedBy(each)].filter(Boolean).join(" · "))
+      .join(", "),
   }),
   question_asked: ({ question }) => ({ kind: "question", label: t("question.title"), about: question }),
   wait_started: ({ name, until }) => ({
