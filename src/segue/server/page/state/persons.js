@@ -7,7 +7,7 @@ function personOf(actor) {
   return /^(?:key|terminal):([^@]*)/.exec(actor)?.[1] ?? actor;
 }
 
-/** Who decided so, and when; empty where that is not known. @param {Pick<import("./types.js").Verdict, "by">} verdict */
+/** Who decided so, and when; empty if not known. @param {Pick<import("./types.js").Verdict, "by">} verdict */
 export function decidedBy({ by = [] }) {
   return by.map((each) => `${personOf(each.by)} ${moment(each.at)}`).join(", ");
 }
