@@ -68,7 +68,9 @@ async def test_a_call_waits_and_is_what_the_person_decides(database: Path, mode:
     assert succeeded == [f"paid {amount}" for amount in expected]
     given = [event["data"]["verdicts"] for event in events if event["type"] == "approval_given"]
     original = {"original": {"amount": 1}} if decision == "edit" else {}
-    assert given[0] == [{**verdict, **original}]
+    (by,) = given[0][0]["by"]
+    assert given[0] == [{**verdict, **original, "by": [by]}]
+    assert (by["by"], by["verdict"]) == ("python", verdict["verdict"])
     permitted = [event["data"]["scope"] for event in events if event["type"] == "call_permitted"]
     assert permitted == ["task"] * (decision == "always")
     agent.model.assert_spent()
