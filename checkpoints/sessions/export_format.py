@@ -31,6 +31,8 @@ _LOCAL: Final[Mapping[str, Any]] = {
     "copy_of": None,
     "agents_file": None,
     "fence": 0,
+    "asked_by": [],
+    "decisions": None,
 }
 """The columns that a document leaves out, with what they hold until a thread is imported."""
 
