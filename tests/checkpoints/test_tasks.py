@@ -198,12 +198,11 @@ async def test_a_task_is_found_by_the_beginning_of_its_id(store: Store) -> None:
 
 
 async def test_unfinished_tasks_come_with_the_live_owner_of_their_thread(store: Store, clock: Clock) -> None:
-    tasks, lease = Tasks(store, clock), Lease(store, clock)
+    tasks, lease = Tasks(store, clock), Lease(store)
     for task_id, thread_id in (("t1", "s1"), ("t2", "s2"), ("t3", "s3")):
         await create(tasks, task_id, thread_id)
-    await lease.acquire("s1", "dead", ttl=10)
-    clock.now += 11
-    await lease.acquire("s2", "alive", ttl=10)
+    await lease.acquire("s1", "dead", ttl=-1)
+    await lease.acquire("s2", "alive", ttl=60)
     await tasks.move("t3", TaskStatus.CANCELLED)
     assert [(row.task_id, owner) for row, owner in await tasks.unfinished()] == [("t1", ""), ("t2", "alive")]
 

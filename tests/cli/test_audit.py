@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from getpass import getuser
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,8 @@ def test_entries_say_who_did_what() -> None:
     run("export", "s1", "s1.json")
     entries = json.loads(run("audit", "--json").stdout)
     told = [(entry["actor"], entry["action"]) for entry in entries]
-    assert told == [("terminal", "exported"), ("segue", "done"), ("segue", "began"), ("terminal", "enabled")]
+    terminal = f"terminal:{getuser()}"
+    assert told == [(terminal, "exported"), ("segue", "done"), ("segue", "began"), (terminal, "enabled")]
     assert "exported" in run("audit", "--session", "s1").stdout
     assert [entry["action"] for entry in json.loads(run("audit", "--action", "done", "--json").stdout)] == ["done"]
 
