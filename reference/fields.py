@@ -13,6 +13,7 @@ from segue.core.agents import Agent, Budget, McpServer, OAuth, Prices, RemoteAge
 from segue.core.allow_rules import AllowRule
 from segue.core.audit import AuditSettings
 from segue.core.deadlines import ApprovalSettings
+from segue.core.file_schedules import FileSchedule
 from segue.core.notifications import Receiver
 from segue.core.quotas import Quotas
 from segue.core.spend import SpendLimits
@@ -111,6 +112,10 @@ def describe_audit() -> str:
 
 def describe_quotas() -> str:
     return describe_fields(Quotas)
+
+
+def describe_schedule() -> str:
+    return describe_fields(FileSchedule)
 
 
 def describe_settings() -> str:

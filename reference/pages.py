@@ -24,6 +24,7 @@ from .fields import (
     describe_quotas,
     describe_receiver,
     describe_remote_agent,
+    describe_schedule,
     describe_settings,
     describe_spend,
 )
@@ -53,6 +54,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "audit": describe_audit,
     "prices": describe_prices,
     "quotas": describe_quotas,
+    "schedule": describe_schedule,
     "routes": describe_routes,
     "schemas": describe_schemas,
     "settings": describe_settings,

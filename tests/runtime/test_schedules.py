@@ -15,9 +15,10 @@ import segue
 from segue.app import App
 from segue.checkpoints.tables.due import DueKind, DueMoments
 from segue.core.agents import Agent
-from segue.core.errors import InvalidMessage, KeyUsed, UnknownAgent, UnknownSchedule
+from segue.core.errors import ConfigurationError, InvalidMessage, KeyUsed, UnknownAgent, UnknownSchedule
+from segue.core.file_schedules import load_schedules
 from segue.core.records import Task
-from segue.core.schedules import RunTaken, ScheduledRun
+from segue.core.schedules import RunTaken, Schedule, ScheduledRun
 from segue.runtime.due import Due
 from segue.runtime.start import Request
 from tests.fakes import FixedClock, ScriptedChatModel, answer, call_tool
@@ -329,6 +330,73 @@ async def test_a_run_whose_process_ended_is_resumed_and_blocks_no_other(database
         clock.now += DAY
         await app.schedules.run_due()
         assert [(task.result or {})["answer"] for task in await ended(app, 2)] == ["one", "two"]
+
+
+async def test_why_a_run_was_left_out_is_said_in_the_language_of_its_tasks(database: Path, clock: FixedClock) -> None:
+    async with segue.open(database, agents=[agent()], clock=clock) as app:
+        made = await app.schedules.create(
+            "写一份报告", {"every": "0 9 * * *", "timezone": "UTC", "missed": "skip", "agent": "a"}
+        )
+        clock.now += DAY
+        await app.schedules.run_due()
+        assert (await app.schedules.get(made.schedule_id)).problem == "当时没有进程"
+
+
+FILE = """
+[[schedule]]
+name = "weekly"
+message = "{message}"
+every = "0 9 * * mon"
+agent = "a"
+"""
+
+
+async def test_the_schedules_of_a_file_are_as_the_file_says(database: Path, tmp_path: Path, clock: FixedClock) -> None:
+    file = tmp_path / "agents.toml"
+
+    async def kept(app: App, text: str) -> list[Schedule]:
+        file.write_text(f'[[agent]]\nagent_id = "a"\n{text}')
+        await app.schedules.keep(load_schedules(file))
+        return [each for each in await app.schedules.list("file-") if ":" not in each.schedule_id]
+
+    async with segue.open(database, agents=[agent()], clock=clock) as app:
+        app.agents.agents_file = str(file)
+        own = [
+            (await app.schedules.create("m", {"every": "0 9 * * *", "agent": "a"}, prefix=prefix)).schedule_id
+            for prefix in ("", "file-tenant:")
+        ]
+        (made,) = await kept(app, FILE.format(message="Report."))
+        assert (made.schedule_id, made.message, made.every) == ("file-weekly", "Report.", "0 9 * * mon")
+        paused = await app.schedules.pause(made.schedule_id)
+        clock.now += 8 * DAY
+        assert await kept(app, FILE.format(message="Report.")) == [paused]
+        (changed,) = await kept(app, FILE.format(message="Report more."))
+        assert (changed.message, changed.is_active) == ("Report more.", 0)
+        assert changed.due is not None and changed.due > clock.now
+        app.agents.agents_file = str(file.with_name("moved.toml"))
+        (moved,) = await kept(app, FILE.format(message="Report more."))
+        assert moved == replace(changed, agents_file=str(file.with_name("moved.toml")))
+        assert await kept(app, "") == []
+        assert {each.schedule_id for each in await app.schedules.list()} == {*own}
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        (FILE.format(message="m") * 2, "more than one schedule 'weekly'"),
+        (FILE.format(message="m") + "at = 5", "schedule 'weekly' in .*at: Extra inputs"),
+        ("[schedule]\nname = 5", "list of tables"),
+    ],
+)
+def test_a_schedule_of_a_file_that_is_wrong_is_named(tmp_path: Path, text: str, match: str) -> None:
+    file = tmp_path / "agents.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigurationError, match=match):
+        load_schedules(file)
+
+
+def agent() -> Agent:
+    return Agent(agent_id="a", model=ScriptedChatModel([]), mode="direct")
 
 
 async def test_what_is_due_next_is_known(database: Path, clock: FixedClock) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..core.agents import Agent
     from ..core.audit import AuditSettings
     from ..core.deadlines import ApprovalSettings
+    from ..core.file_schedules import FileSchedule
     from ..core.notifications import Receiver
     from ..core.quotas import Quotas
     from ..core.spend import SpendLimits
@@ -128,6 +129,16 @@ class Settings:
 
         return load_deadlines(self.agents_file) if self.agents_file and not self._is_only_read else None
 
+    def file_schedules(self) -> "list[FileSchedule]":
+        """Read the schedules of the agents file.
+
+        Raises:
+            ConfigurationError: naming the file, the schedule and the field that is wrong.
+        """
+        from ..core.file_schedules import load_schedules
+
+        return load_schedules(self.agents_file) if self.agents_file else []
+
     def receivers(self) -> "list[Receiver]":
         """Read the receivers of notifications in the agents file; a database that is only read tells nobody.
 
@@ -169,7 +180,9 @@ class Settings:
         opening = open_app(self.database, max_running=max_running, **configured)
         async with opening.when_reachable() if serving else opening as app:
             app.agents.agents_file = self.agents_path
-            if not serving:
+            if serving:
+                await app.schedules.keep(self.file_schedules())
+            else:
                 app.schedules.leave_to_others()
             yield app
 

@@ -2,7 +2,7 @@
 
 - Tasks and their records: `task_status`, `records`, `row_validators`, `result`, `usage`, `usage_report`, `timeline`,
   `attachments`, `reply_options`, `origin`, `search`, `session_filter`, `workers`
-- Messages for later: `schedules`, `moments`, `sent_events`
+- Messages for later: `schedules`, `file_schedules`, `moments`, `sent_events`
 - Limits of what models use: `spend`
 - Events: `events`, `deltas`
 - Agents and their protocols: `agents`, `digests`, `models`, `tools`, `calls`, `context`

@@ -403,7 +403,7 @@ def load_modes(path: str | Path) -> dict[str, Any]:
 
 
 _TABLES = {"agent", "older", "modes", "flows", "production", "refuse_hosts"}
-_TABLES |= {"notify", "approvals", "spend", "audit", "quotas"}
+_TABLES |= {"schedule", "notify", "approvals", "spend", "audit", "quotas"}
 
 
 def read_file(file: Path) -> dict[str, Any]:
@@ -415,7 +415,7 @@ def read_file(file: Path) -> dict[str, Any]:
     try:
         whole = tomllib.loads(file.read_text(encoding="utf-8"))
         if unknown := whole.keys() - _TABLES:
-            tables = "[[agent]], [[notify]], [approvals], [modes], [flows], [spend], [audit], [quotas]"
+            tables = "[[agent]], [[schedule]], [[notify]], [approvals], [modes], [flows], [spend], [audit], [quotas]"
             may = f"older, production, refuse_hosts, {tables}"
             raise ConfigurationError(
                 "The agents file {file} has '{unknown}'; it may have {may}.", file=file, unknown=min(unknown), may=may

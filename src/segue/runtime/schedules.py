@@ -1,7 +1,7 @@
 """Schedules: messages that are sent at a moment or again and again, each run once, by whichever process is there."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any, cast
@@ -19,6 +19,7 @@ from ..core.errors import (
     UnknownSchedule,
     UnknownTask,
 )
+from ..core.file_schedules import PREFIX, FileSchedule
 from ..core.records import Task
 from ..core.reply_options import ReplyOptions
 from ..core.schedules import (
@@ -32,6 +33,9 @@ from ..core.schedules import (
     timing,
 )
 from ..core.task_status import OPEN
+from ..prompts.errors import render
+from ..prompts.language import Language, language_named, language_of
+from ..prompts.words import word
 from .due import Due, PutOff
 from .start import MessageOptions, Request, Starter
 from .tasks import Tasks
@@ -88,31 +92,58 @@ class Schedules:
             UnknownAgent, UnknownMode, MissingKey: nothing was stored.
             KeyUsed: the idempotency key made another schedule.
         """
-        times = {name: options[name] for name in ScheduleOptions.__annotations__ if name in options}
-        about = {name: value for name, value in options.items() if name not in times and value is not None}
-        if unfit := sorted(name for name in _REFUSED if about.get(name)):
-            raise InvalidMessage("A message for later takes no {name}: leave it out.", name=unfit[0])
-        request = Request.of(message, about)
-        agent = await self._starter.check(request)
+        request, times = _request_of(message, options)
         named = sha256(request.key.key.encode()).hexdigest()[:12] if request.key else self._starter.new_id()
         schedule_id = f"{prefix}schedule-{named}"
-        asked_at = await self._asked_at(schedule_id)
-        kept = {name: getattr(request, name) for name in _KEPT if getattr(request, name)}
-        made = Schedule(
-            schedule_id=schedule_id,
-            message=message,
-            options={**kept, "agent": agent.agent_id, "reply_options": request.reply_options.json()},
-            agents_file=self._starter.agents_file,
-            created_at=asked_at,
-            created_by=actor(),
-            **timing(cast(ScheduleOptions, times), asked_at),
-        )
+        made = await self._made(schedule_id, request, times, await self._asked_at(schedule_id))
         await self._table.put(made)
         self._due.wake()
         stored = await self.get(schedule_id)
         if request.key and not stored.is_as(made):
             raise KeyUsed(request.key.name)
         return stored
+
+    async def keep(self, listed: Iterable[FileSchedule]) -> None:
+        """Make, change and delete schedules, so that those of this app's agents file are as it lists them.
+
+        One that is listed as before goes on, be it paused or not.
+
+        Raises:
+            InvalidMessage, UnknownAgent, UnknownMode, MissingKey: one of them cannot run; those before it were stored.
+        """
+        known = {each.schedule_id: each for each in await self._table.list(PREFIX) if ":" not in each.schedule_id}
+        for each in listed:
+            request, times = _request_of(each.message, each.options())
+            made = await self._made(each.schedule_id, request, times, self._due.clock())
+            await self._replace(known.pop(each.schedule_id, None), made)
+        for removed in known.values():
+            if removed.agents_file == self._starter.agents_file:
+                await self._table.delete(removed.schedule_id)
+
+    async def _replace(self, known: Schedule | None, made: Schedule) -> None:
+        """Store a schedule; of the one in its place stay the last run and whether it is paused."""
+        if known and known.is_as(made):
+            made = replace(known, agents_file=made.agents_file)
+        elif known:
+            made = replace(made, is_active=known.is_active, last_task=known.last_task)
+        if known and known != made:
+            await self._table.delete(known.schedule_id)
+        if known != made:
+            await self._table.put(made)
+
+    async def _made(self, schedule_id: str, request: Request, times: ScheduleOptions, asked_at: float) -> Schedule:
+        """The schedule of a message that can be sent."""
+        agent = await self._starter.check(request)
+        kept = {name: getattr(request, name) for name in _KEPT if getattr(request, name)}
+        return Schedule(
+            schedule_id=schedule_id,
+            message=request.message,
+            options={**kept, "agent": agent.agent_id, "reply_options": request.reply_options.json()},
+            agents_file=self._starter.agents_file,
+            created_at=asked_at,
+            created_by=actor(),
+            **timing(times, asked_at),
+        )
 
     async def _asked_at(self, schedule_id: str) -> float:
         """When a schedule was asked for first: a request that is sent again means the same moment."""
@@ -193,7 +224,8 @@ class Schedules:
             )
             step = step_of(schedule, now, unfinished, is_own, last.updated_at if last else 0.0)
             if step is Step.SKIP:
-                await self._table.skip(run, "the last run is unfinished" if unfinished else "no process was there")
+                why = "the last run is unfinished" if unfinished else "no process was there"
+                await self._table.skip(run, word(why, _language(schedule)))
             elif step is Step.WAIT:
                 self._put_off.put_off(schedule.schedule_id, now + WAIT_SECONDS)
             else:
@@ -207,7 +239,7 @@ class Schedules:
         except SegueError as error:
             logger.warning("Schedule %s was not started: %s", schedule.schedule_id, error)
             self._put_off.put_off(schedule.schedule_id, now + RETRY_SECONDS)
-            await self._table.report(run, str(error))
+            await self._table.report(run, render(error, _language(schedule)))
 
     async def _start(self, schedule: Schedule, run: ScheduledRun) -> None:
         options = {**schedule.options, "session_id": schedule.session_of_run()}
@@ -225,6 +257,24 @@ class Schedules:
             return await self._tasks.get(schedule.last_task) if schedule.last_task else None
         except UnknownTask:
             return None
+
+
+def _request_of(message: str, options: Mapping[str, Any]) -> tuple[Request, ScheduleOptions]:
+    """A message for later, and its times.
+
+    Raises:
+        InvalidMessage, UnknownOption.
+    """
+    times = {name: options[name] for name in ScheduleOptions.__annotations__ if name in options}
+    about = {name: value for name, value in options.items() if name not in times and value is not None}
+    if unfit := sorted(name for name in _REFUSED if about.get(name)):
+        raise InvalidMessage("A message for later takes no {name}: leave it out.", name=unfit[0])
+    return Request.of(message, about), cast(ScheduleOptions, times)
+
+
+def _language(schedule: Schedule) -> Language:
+    """The language of its tasks, as far as that is known before one is begun."""
+    return language_named(str(schedule.options.get("language", ""))) or language_of(schedule.message)
 
 
 class _Runs:

@@ -18,6 +18,7 @@ from ..core.agents import Agent
 from ..core.audit import load_audit
 from ..core.deadlines import load_deadlines
 from ..core.errors import SegueError
+from ..core.file_schedules import load_schedules
 from ..core.models import OFFLINE
 from ..core.notifications import Receiver
 from ..core.participants import Restrictions
@@ -221,6 +222,7 @@ def serving(
             app.agents.default_agent = settings.default_agent
             attach(app)
             _restrict(app, settings)
+            await app.schedules.keep(load_schedules(agents_file) if agents_file else ())
             service = application.state.service = Service(app, settings, Metrics(app))
             _log_model(service.default_model)
             auto_resume = AutoResume(service)

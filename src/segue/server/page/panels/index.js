@@ -27,6 +27,11 @@ export const panels = {
   ],
   workspace: [
     { key: "usage", load: () => import("./usage.js") },
+    {
+      key: "schedules",
+      load: () => import("./schedules.js"),
+      isEmpty: async () => !(await get("/api/schedules")).items.length,
+    },
     { key: "rehearsals", load: () => import("./rehearsals.js") },
     { key: "backtests", load: () => import("./backtests.js") },
     {

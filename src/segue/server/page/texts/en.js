@@ -142,6 +142,7 @@ export default {
   "panel.lifecycle": "Lifecycle",
   "panel.rounds": "Rounds",
   "panel.usage": "Usage",
+  "panel.schedules": "Schedules",
   "panel.memory": "Memory",
   "panel.rehearsals": "Rehearsals",
   "panel.backtests": "Backtests",

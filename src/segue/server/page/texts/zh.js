@@ -142,6 +142,7 @@ export default {
   "panel.lifecycle": "任务分解",
   "panel.rounds": "轮次",
   "panel.usage": "用量",
+  "panel.schedules": "定时任务",
   "panel.memory": "记忆",
   "panel.rehearsals": "演练",
   "panel.backtests": "回测",
