@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo docs test test-slow test-whole test-postgres crash mutants check e2e types studio bench bench-quick bench-serve bench-scale bench-storage bench-workers bench-integrity bench-agentdojo lock release clean
+.PHONY: help demo docs test test-slow test-whole test-postgres crash month mutants check e2e types studio bench bench-quick bench-serve bench-scale bench-storage bench-workers bench-integrity bench-agentdojo lock release clean
 
 help: ## list these targets
 	@awk -F ':.* ## ' '/^[a-z0-9-]+:.* ## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ test-postgres: $(VENV)/.dev ## run the slow tests that need PostgreSQL, on a ser
 
 crash: $(VENV)/.dev ## kill it, pause it, fill its disk, race it: the tables of docs/reliability.md
 	$(BIN)/python -m tests.crash
+
+month: $(VENV)/.dev ## a simulated month with two kills a day: what its account has otherwise than the world outside
+	$(BIN)/python -m tests.operations
 
 mutants: $(VENV)/.dev ## put known faults into a copy of the source: the tests must notice each
 	$(BIN)/python -m tests.mutants

@@ -1,0 +1,104 @@
+"""A simulated month with two kills a day: `python -m tests.operations`, or `make month`."""
+
+import asyncio
+import base64
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from segue.chaos.processes import Zygote
+from segue.chaos.traps import read_journal
+from tests.cli.process import CommandProcess
+from tests.crash.harness import ROOT, environment
+from tests.operations.account import DAYS, Month
+from tests.operations.calendar import BEGIN, BERLIN, END, Blow, SharedClock, moment
+from tests.operations.outside import Endpoint, status_of
+from tests.operations.process import DayTraps, opened
+from tests.receivers import HttpReceiver
+
+SECRET = "whsec_" + base64.b64encode(bytes(32)).decode()
+MOST = {"model": 5, "tool": 4, "write": 60}
+"""How far into its day a kill of each kind comes at most."""
+
+
+def main() -> int:
+    folder = Path(tempfile.mkdtemp(prefix="segue-month-"))
+    os.environ["HOOK_SECRET"] = SECRET
+    found = [*differences(folder)]
+    if found:
+        sys.stdout.write("\n".join(["What differs:", *found, f"What the month left is in {folder}.", ""]))
+        return 1
+    sys.stdout.write("The account of the month is exact.\n")
+    shutil.rmtree(folder)
+    return 0
+
+
+def differences(folder: Path) -> Iterator[str]:
+    """Live through a month in a folder, and say what differs then."""
+    clock = SharedClock(folder)
+    clock.move(BEGIN)
+    database = str(folder / "segue.db")
+    with Endpoint(clock) as endpoint, HttpReceiver(later=lambda: status_of(clock)) as receiver:
+        orders = {
+            **{"folder": str(folder), "database": database},
+            **{"endpoint": endpoint.base_url, "hook": receiver.url, "blow": None},
+        }
+        live_through(orders, endpoint, two_a_day([*MOST]))
+        yield from (f"the endpoint: {fault}" for fault in endpoint.faults)
+        month = asyncio.run(read_month(orders, clock))
+        yield from month.differences(read_journal(folder / "books.jsonl"), endpoint.served, receiver)
+    yield from refused_by_commands(database, folder)
+
+
+def two_a_day(kinds: Sequence[Any]) -> list[Blow]:
+    """Two kills for each day, the same in every run."""
+    rng = random.Random(35)
+    return [Blow(day, kind, rng.randint(1, MOST[kind])) for day in DAYS for kind in rng.sample([*kinds], 2)]
+
+
+def live_through(orders: Mapping[str, Any], endpoint: Endpoint, blows: list[Blow]) -> None:
+    """Let one process after the other run the month on, each until its blow."""
+    with Zygote("tests.operations.zygote", ROOT, {**environment(), "HOOK_SECRET": SECRET}) as zygote:
+        while True:
+            blow = blows[0] if blows else None
+            endpoint.arm(None, 0)
+            pid = zygote.fork({**orders, "blow": blow.to_dict() if blow else None})
+            endpoint.arm(blow, pid)
+            status = zygote.wait(pid)
+            if status == 0 and not blows:
+                return
+            if status != -signal.SIGKILL:
+                raise SystemExit(f"A process ended with {status}:\n{Path(orders['folder'], 'log.txt').read_text()}")
+            blows.pop(0)
+
+
+async def read_month(orders: Mapping[str, Any], clock: SharedClock) -> Month:
+    """Read Segue's account, as another process does."""
+    async with opened(orders, DayTraps(None, clock), clock) as app:
+        tasks = await app.tasks.list(limit=1000)
+        return Month(
+            traces=[await app.tasks.trace(task.task_id) for task in reversed(tasks)],
+            inbox=[task.task_id for task in await app.tasks.waiting()],
+            report=await app.tasks.usage_report(len(DAYS), BERLIN, now=END - 1),
+            days={day: await app.tasks.usage_report(1, BERLIN, now=moment(day, 23)) for day in DAYS},
+            undelivered=await app.notifications.list(),
+        )
+
+
+def refused_by_commands(database: str, folder: Path) -> Iterator[str]:
+    """What a person would look with finds nothing."""
+    for arguments in (("audit", "--verify"), ("doctor",)):
+        command = CommandProcess((*arguments, "--db", database), folder, {"PATH": ""}, out="out", err="err")
+        status, said = command.wait(60), (folder / "out").read_text() + (folder / "err").read_text()
+        if status or "✗" in said:
+            yield f"segue {' '.join(arguments)} ends with {status}: {said}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,9 @@
+"""The process that the month's processes are forked from: see `segue.chaos.processes`."""
+
+from segue.chaos import processes
+from tests.crash import warm
+from tests.operations.process import live
+
+if __name__ == "__main__":
+    warm.up()
+    processes.serve(live)
