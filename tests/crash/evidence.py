@@ -113,7 +113,7 @@ class Plain:
     """Values of a run without what differs from run to run: ids become numbers or, as times, are left out."""
 
     _ID = re.compile(r"\b([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b([0-9a-f]{8})\b")
-    _LEFT_OUT = frozenset({"timestamp", "seconds", "interrupt_id"})
+    _LEFT_OUT = frozenset({"timestamp", "seconds", "interrupt_id", "at", "shown"})
 
     def __init__(self, run: Evidence) -> None:
         self._names: dict[str, str] = {}

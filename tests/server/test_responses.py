@@ -215,7 +215,7 @@ def test_an_approval_is_an_item_and_so_is_the_decision(
     assert client.responses.retrieve(asked.id).output_text == ""
     with pytest.raises(openai.ConflictError):
         client.responses.create(model="a", input=decisions(asked), previous_response_id=asked.id)
-    with pytest.raises(openai.ConflictError, match="continued already"):
+    with pytest.raises(openai.ConflictError, match="already been continued"):
         client.responses.create(model="a", input="apples", previous_response_id=asked.id)
 
 

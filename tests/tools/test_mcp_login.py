@@ -216,7 +216,7 @@ def test_the_commands_log_in_and_out(shop: GuardedShop, tmp_path: Path, monkeypa
     assert (code, "You are logged in" in said) == (0, True)
     assert opened[0].startswith(shop.url.removesuffix("mcp")) and opened[0] in said
     assert LoginFile(clerk(shop).mcp[0]).read().tokens
-    assert "is deleted" in run("logout", "shop")[1] and not LoginFile(clerk(shop).mcp[0]).path.exists()
+    assert "was deleted" in run("logout", "shop")[1] and not LoginFile(clerk(shop).mcp[0]).path.exists()
     monkeypatch.setattr("segue.tools.adapters.mcp_login.PERSON_SECONDS", 0.5)
     code, said = run("login", "shop", "--no-browser")
     assert (code, "nobody logged in within 0.5 s" in said, len(opened)) == (1, True, 1)
