@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, get_args, overlo
 from langchain_core.tools.base import _DirectlyInjectedToolArg
 from pydantic import ValidationError
 
-from segue.core.approvers import ApprovalTerms
+from segue.core.approval import ApprovalTerms
 from segue.core.errors import ConfigurationError, UnknownOption
 from segue.core.moments import Moment, local_zone, moment_of, zone_named
 from segue.core.provenance import Hiding, Policy, SourceKind

@@ -9,8 +9,7 @@ from langgraph.config import get_config
 from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
 
-from segue.core.approval import Verdict, flow_of, settled, unfit
-from segue.core.approvers import ApprovalTerms
+from segue.core.approval import ApprovalTerms, Verdict, flow_of, settled, unfit
 from segue.core.calls import PendingCall
 from segue.core.clause import Clause
 from segue.core.digests import tool_digest

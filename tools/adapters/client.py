@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.messages import ToolMessage
 from langgraph.types import interrupt
 
-from segue.core.approvers import ANYBODY, ApprovalTerms
+from segue.core.approval import ANYBODY, ApprovalTerms
 from segue.core.decision import check_storable
 from segue.core.errors import InvalidMessage
 from segue.core.json_depth import Outline

@@ -16,8 +16,7 @@ from langgraph.types import Command
 
 from ..checkpoints.storage import Storage
 from ..core.agents import Agent
-from ..core.approval import Grant
-from ..core.approvers import ApprovalTerms
+from ..core.approval import ApprovalTerms, Grant
 from ..core.attachments import naming
 from ..core.calls import FRESH, CallResult, Execution
 from ..core.context import AppContext, Said, Services

@@ -1,6 +1,7 @@
 """Verdicts on tool calls that need approval, and rules for calls that run without asking."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Self
@@ -10,12 +11,15 @@ from pydantic.json_schema import SkipJsonSchema
 
 from .clause import Clause, together
 from .decision import check_storable
-from .errors import InvalidAnswer
+from .errors import ConfigurationError, InvalidAnswer
 
 MOST_BYTES: Final = 2_000
 """Of a rule as a text; it is part of a key in the database."""
 PREFIX: Final = "prefix"
 _ANYTHING: Final = {PREFIX: ""}
+MOST_APPROVALS: Final = 9
+_ROLE: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_TERMS: Final = ("approvers", "approvals", "not_by_asker")
 
 
 Flow = Mapping[str, Sequence[str]]
@@ -110,6 +114,50 @@ FORM: Final = (
 )
 MOST_PROBLEMS = 10
 """Problems that a refusal lists; the others are only counted."""
+
+
+@dataclass(frozen=True)
+class ApprovalTerms:
+    """Who may approve the calls of a tool.
+
+    `approvers` are roles, of which one is enough; without any everybody may. `approvals` is how many different persons
+    have to. With `not_by_asker` none of them may be the one who asked for the task.
+    """
+
+    approvers: tuple[str, ...] = ()
+    approvals: int = 1
+    not_by_asker: bool = False
+
+    def __post_init__(self) -> None:
+        if wrong := [role for role in self.approvers if not _ROLE.fullmatch(role)]:
+            raise ConfigurationError(
+                "The role {role} cannot be used: up to 32 letters, digits, - or _.", role=repr(wrong[0])
+            )
+        if not 1 <= self.approvals <= MOST_APPROVALS:
+            raise ConfigurationError(
+                "A tool's approvals are {approvals}: use a number from 1 to {most}.",
+                approvals=self.approvals,
+                most=MOST_APPROVALS,
+            )
+
+    @classmethod
+    def of(cls, call: Mapping[str, Any]) -> Self:
+        """The terms that a question shows of a call."""
+        given = {name: call[name] for name in _TERMS if name in call}
+        return cls(**{**given, "approvers": tuple(given.get("approvers", ()))})
+
+    def json(self) -> dict[str, Any]:
+        """The form in a question: what is asked for."""
+        form = {"approvers": [*self.approvers], "approvals": self.approvals, "not_by_asker": self.not_by_asker}
+        return {name: value for name, value in form.items() if value != getattr(ANYBODY, name) and value != []}
+
+    @property
+    def each_call(self) -> bool:
+        """Whether each call needs approvals of its own, so that its tool cannot be allowed always."""
+        return self.approvals > 1 or self.not_by_asker
+
+
+ANYBODY: Final = ApprovalTerms()
 
 
 class Verdict(BaseModel):
@@ -240,7 +288,7 @@ def _misfit(verdict: Verdict, call: Mapping[str, Any]) -> Clause | None:
         return Clause("it is approved with other arguments, which only an edit can give")
     if verdict.always and verdict.verdict != "approve":
         return Clause("only a call that is approved as it is can be allowed always")
-    if verdict.always and (call.get("approvals", 1) > 1 or call.get("not_by_asker")):
+    if verdict.always and ApprovalTerms.of(call).each_call:
         return Clause("its tool cannot be allowed always: each call needs an approval of its own")
     try:
         check_storable([verdict.arguments, verdict.reason, verdict.only])

@@ -1,68 +1,20 @@
 """Who may approve calls: the roles, how many persons, and what they have decided so far."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from .actor import SEGUE, Actor, person
-from .approval import Verdict, read_verdicts, word_of
-from .errors import ConfigurationError, NotAnApprover
+from .approval import ApprovalTerms, Verdict, read_verdicts, word_of
+from .errors import NotAnApprover
 
-MOST_APPROVALS: Final = 9
 NOBODY_ASKED: Final = "default"
 """The user of messages that name none."""
-_ROLE: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
-_FIELDS: Final = ("approvers", "approvals", "not_by_asker")
 
 Call = Mapping[str, Any]
 """A call as a question shows it."""
 Decision = Mapping[str, Any]
 """What one person decided about a call: a verdict's fields, `by` whom, when (`at`), and the digest of what they saw."""
-
-
-@dataclass(frozen=True)
-class ApprovalTerms:
-    """Who may approve the calls of a tool.
-
-    `approvers` are roles, of which one is enough; without any everybody may. `approvals` is how many different persons
-    have to. With `not_by_asker` none of them may be the one who asked for the task.
-    """
-
-    approvers: tuple[str, ...] = ()
-    approvals: int = 1
-    not_by_asker: bool = False
-
-    def __post_init__(self) -> None:
-        if wrong := [role for role in self.approvers if not _ROLE.fullmatch(role)]:
-            raise ConfigurationError(
-                "The role {role} cannot be used: up to 32 letters, digits, - or _.", role=repr(wrong[0])
-            )
-        if not 1 <= self.approvals <= MOST_APPROVALS:
-            raise ConfigurationError(
-                "A tool's approvals are {approvals}: use a number from 1 to {most}.",
-                approvals=self.approvals,
-                most=MOST_APPROVALS,
-            )
-
-    @classmethod
-    def of(cls, call: Call) -> Self:
-        """The terms that a question shows of a call."""
-        given = {name: call[name] for name in _FIELDS if name in call}
-        return cls(**{**given, "approvers": tuple(given.get("approvers", ()))})
-
-    def json(self) -> dict[str, Any]:
-        """The form in a question: what is asked for."""
-        form = {"approvers": [*self.approvers], "approvals": self.approvals, "not_by_asker": self.not_by_asker}
-        return {name: value for name, value in form.items() if value != getattr(ANYBODY, name) and value != []}
-
-    @property
-    def each_call(self) -> bool:
-        """Whether each call needs approvals of its own, so that its tool cannot be allowed always."""
-        return self.approvals > 1 or self.not_by_asker
-
-
-ANYBODY: Final = ApprovalTerms()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from .agents import Items
 from .agents_file import load_table
-from .approvers import MOST_APPROVALS
+from .approval import MOST_APPROVALS
 from .errors import ConfigurationError
 from .timeline import Retention
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from .approvers import ApprovalTerms
+from .approval import ApprovalTerms
 from .provenance import Hiding, Policy, SourceKind
 from .records import Call
 
