@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from .agents import read_file
+from .agents_file import first_fault, list_tables
 from .errors import ConfigurationError
 from .schedules import Missed, Overlap
 
@@ -57,10 +57,7 @@ def load_schedules(path: str | Path) -> list[FileSchedule]:
     Raises:
         ConfigurationError: naming the file, the schedule and the field that is wrong.
     """
-    tables = read_file(Path(path)).get("schedule", [])
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise ConfigurationError("`schedule` in the agents file {file} is a list of tables: [[schedule]].", file=path)
-    found = [_schedule_of(table, path) for table in tables]
+    found = [_schedule_of(table, path) for table in list_tables(path, "schedule")]
     names = [each.name for each in found]
     if twice := {name for name in names if names.count(name) > 1}:
         raise ConfigurationError(
@@ -73,11 +70,11 @@ def _schedule_of(table: Mapping[str, Any], path: str | Path) -> FileSchedule:
     try:
         return FileSchedule.model_validate(table)
     except ValidationError as error:
-        first = error.errors()[0]
+        where, reason = first_fault(error)
         raise ConfigurationError(
             "The schedule '{name}' in {file}: {where}{reason}.",
             name=table.get("name", "?"),
             file=path,
-            where="".join(f"{part}: " for part in first["loc"][:1]),
-            reason=first["msg"].removeprefix("Value error, "),
+            where=where,
+            reason=reason,
         ) from error

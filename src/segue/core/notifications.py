@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from .agents import Items, read_file
+from .agents import Items
+from .agents_file import first_fault, list_tables
 from .deadlines import EXPIRY, ApprovalSettings, LaterKind
 from .errors import ConfigurationError
 from .events import ASKING, ApprovalRequested, Event, QuestionAsked, Resumed
@@ -143,23 +144,20 @@ def load_receivers(path: str | Path) -> list[Receiver]:
     Raises:
         ConfigurationError: naming the file, the receiver and the field that is wrong.
     """
-    tables = read_file(Path(path)).get("notify", [])
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise ConfigurationError("`notify` in the agents file {file} is a list of tables: [[notify]].", file=path)
-    return [_receiver_of(table, path) for table in tables]
+    return [_receiver_of(table, path) for table in list_tables(path, "notify")]
 
 
 def _receiver_of(table: Json, path: str | Path) -> Receiver:
     try:
         return Receiver(**table)
     except ValidationError as error:
-        first = error.errors()[0]
+        where, reason = first_fault(error)
         raise ConfigurationError(
             "The receiver '{name}' in {file}: {where}{reason}.",
             name=table.get("name", "?"),
             file=path,
-            where="".join(f"{part}: " for part in first["loc"][:1]),
-            reason=first["msg"].removeprefix("Value error, "),
+            where=where,
+            reason=reason,
         ) from error
 
 
