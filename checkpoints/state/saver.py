@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,15 +21,18 @@ from langgraph.checkpoint.base import (
     copy_checkpoint,
     get_checkpoint_id,
 )
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
+from langgraph.runtime import get_runtime
 
 from segue.core.errors import DamagedCheckpoint, DatabaseUnavailable
 from segue.core.events import Event, PermissionGranted, from_dict
 from segue.core.task_status import TaskStatus
 
-from ..ports import Connection, Database, Place, Row
+from ..ports import Connection, Database, Failed, Place, Row
 from ..tables.event_log import put_event
 from ..tables.leases import check_fence
 from ..tables.preferences import grant
+from ..tables.spend import count_calls
 from .checkpoint_ids import follow
 from .checksums import WRITE_KEY, check_chain, check_checkpoint, check_newest, check_row, logs_in, outlasting
 from .rows import copy_thread, decoded_checkpoint, delete_rows, delete_runs, keep_newest
@@ -56,17 +60,19 @@ OnPause = Callable[[str], None]
 
 @dataclass(frozen=True)
 class _Step:
-    """What a task of a graph wrote upon a checkpoint, its events apart."""
+    """What a task of a graph wrote upon a checkpoint, its events apart, and the model calls whose use it stores."""
 
     config: RunnableConfig
     writes: Sequence[tuple[str, Any]]
     events: Sequence[EventForm]
     task_id: str
     task_path: str
+    calls: Sequence[str]
 
     def save(self, database: Database[Any], connection: Connection) -> list[EventForm]:
         """Store it, and return the events that are new."""
         stored = _insert(connection, self.config, self.task_id, self.events)
+        count_calls(connection, self.calls)
         statements = database.statements(_thread_of(self.config))
         statements.put_writes(self.config, self.writes, self.task_id, self.task_path)
         statements.run(connection)
@@ -82,13 +88,15 @@ class _Hold:
     """A thread as this process writes it: under a fence, and only until a write fails; unfenced where it is 0.
 
     `deferred` has the steps that wait for the checkpoint after them, `running` the row of the thread's newest task, as
-    it was when a checkpoint was saved last.
+    it was when a checkpoint was saved last, and `calls` the model calls that are settled, by the graph's task that made
+    them and has not ended.
     """
 
     thread_id: str
     fence: int = 0
     deferred: "dict[asyncio.Future[list[EventForm]], _Step]" = field(default_factory=dict)
     running: Row | None = None
+    calls: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     _error: BaseException | None = None
 
     def check(self, connection: Connection) -> None:
@@ -173,6 +181,16 @@ class FencedSaver(BaseCheckpointSaver[str]):
         row = hold.running if (hold := self._holds.get(thread_id)) else None
         return row is not None and (row["task_id"], row["notes"]) == (task_id, "[]")
 
+    def count_call(self, thread_id: str, call_id: str) -> Failed:
+        """Count a model call in the step of the node that runs now on a thread that is held, which stores what it used.
+
+        Returns who is to be told where that could not be stored for the limits: then the step cannot be, either.
+        """
+        hold, running = self._hold(thread_id), get_runtime().execution_info
+        assert running is not None  # a node runs
+        hold.calls[running.task_id].append(call_id)
+        return hold.note
+
     def keep_reads(self, thread_id: str) -> None:
         """Until the next write to a thread that is held, read each of its checkpoints once."""
         self._kept_reads[thread_id] = {}
@@ -230,10 +248,13 @@ class FencedSaver(BaseCheckpointSaver[str]):
         hold = self._hold(_thread_of(config))
         kept = [_STAND_IN if channel == EVENTS else (channel, value) for channel, value in writes]
         events = [event for channel, value in writes if channel == EVENTS for event in value]
+        calls = hold.calls.pop(task_id, [])
+        if any(channel in (ERROR, INTERRUPT) for channel, _ in writes):
+            calls = []  # the node has no output: it runs again, or its task failed
         deferred = hold.fence > 0 and not any(channel in WRITES_IDX_MAP for channel, _ in kept)
         with hold.noting_errors():  # encoded at once: nodes that run until it is stored may change its values
             encoded = [(channel, Encoded(*SERDE.plain_typed(value))) for channel, value in kept]
-        step = _Step(config, encoded, events, task_id, task_path)
+        step = _Step(config, encoded, events, task_id, task_path, calls)
 
         def save(connection: Connection) -> list[EventForm]:
             hold.check(connection)

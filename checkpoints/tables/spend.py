@@ -9,7 +9,7 @@ from segue.core.records import Count, Record, from_row
 from segue.core.spend import TOKENS, USD, Allowed, LimitedScope, PlannedCall, Raised, Reached, public
 from segue.core.usage_report import EstimatedUsage
 
-from ..ports import Connection, Database
+from ..ports import Connection, Database, Failed
 from .audit import record
 
 LOCK = "segue.spend"
@@ -27,7 +27,7 @@ _CALL = """
     VALUES (:call_id, :thread_id, :task_id, :user_id, :agent_id, :model, :created_at, :tokens, :cost)
 """
 _COUNTED = "DELETE FROM spend_calls WHERE call_id = ?"
-_ESTIMATED = "UPDATE spend_calls SET tokens = :tokens, cost = :cost WHERE call_id = :call_id"
+_USED = "UPDATE spend_calls SET tokens = :tokens, cost = :cost WHERE call_id = :call_id"
 _RAISE = """
     UPDATE spend SET
         raised_tokens = CASE WHEN CAST(:tokens AS BIGINT) > coalesce(raised_tokens, 0) THEN CAST(:tokens AS BIGINT)
@@ -95,21 +95,30 @@ class Spend:
 
         return await self._database.write(reserve)
 
-    def settle(self, call: PlannedCall, scopes: Sequence[LimitedScope], tokens: int, cost: int, counted: bool) -> None:
+    def settle(
+        self, call: PlannedCall, scopes: Sequence[LimitedScope], tokens: int, cost: int, failed: Failed | None = None
+    ) -> None:
         """Count what a call used in place of what was reserved, together with the next transaction of this process.
 
-        Of a call that was `counted` nothing else is kept; the use of any other is an estimate.
+        Its use is an estimate until `count_calls` stores that a task's own usage has it.
         """
 
         def settle(connection: Connection) -> None:
             connection.lock(LOCK)
             _add(connection, scopes, tokens - call.tokens, cost - call.cost)
-            if counted:
-                connection.execute(_COUNTED, (call.call_id,))
-            else:
-                connection.execute(_ESTIMATED, {"call_id": call.call_id, "tokens": tokens, "cost": cost})
+            connection.execute(_USED, {"call_id": call.call_id, "tokens": tokens, "cost": cost})
 
-        self._database.submit(settle, deferred=True).add_done_callback(_retrieve_error)
+        self._database.submit(settle, failed=failed, deferred=True).add_done_callback(_retrieve_error)
+
+    def release(self, call: PlannedCall, scopes: Sequence[LimitedScope]) -> None:
+        """Count nothing of what was reserved, together with the next transaction of this process."""
+
+        def release(connection: Connection) -> None:
+            connection.lock(LOCK)
+            _add(connection, scopes, -call.tokens, -call.cost)
+            count_calls(connection, [call.call_id])
+
+        self._database.submit(release, deferred=True).add_done_callback(_retrieve_error)
 
     async def raise_limit(self, raised: Raised) -> None:
         """Store a person's limit for a scope, unless a higher one is stored."""
@@ -156,6 +165,12 @@ def _reached(connection: Connection, limited: LimitedScope, call: PlannedCall) -
 def _add(connection: Connection, scopes: Sequence[LimitedScope], tokens: int, cost: int) -> None:
     for limited in scopes:
         connection.execute(_ADD, {"scope": limited.scope.key, "tokens": tokens, "cost": cost})
+
+
+def count_calls(connection: Connection, call_ids: Sequence[str]) -> None:
+    """Keep no estimate of calls: the same transaction stores what they used, or they used nothing."""
+    for call_id in call_ids:
+        connection.execute(_COUNTED, (call_id,))
 
 
 def _retrieve_error(settled: "asyncio.Future[None]") -> None:

@@ -1,5 +1,6 @@
 """A simulated month with two kills a day: `python -m tests.operations`, or `make month`."""
 
+import argparse
 import asyncio
 import base64
 import os
@@ -16,8 +17,8 @@ from segue.chaos.processes import Zygote
 from segue.chaos.traps import read_journal
 from tests.cli.process import CommandProcess
 from tests.crash.harness import ROOT, environment
-from tests.operations.account import DAYS, Month
-from tests.operations.calendar import BEGIN, BERLIN, END, Blow, SharedClock, moment
+from tests.operations.account import Month
+from tests.operations.calendar import BEGIN, BERLIN, Blow, SharedClock, moment
 from tests.operations.outside import Endpoint, status_of
 from tests.operations.process import DayTraps, opened
 from tests.receivers import HttpReceiver
@@ -28,9 +29,12 @@ MOST = {"model": 5, "tool": 4, "write": 60}
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.operations", description=__doc__)
+    parser.add_argument("--seed", type=int, default=35, help="where the kills are")
+    seed = parser.parse_args().seed
     folder = Path(tempfile.mkdtemp(prefix="segue-month-"))
     os.environ["HOOK_SECRET"] = SECRET
-    found = [*differences(folder)]
+    found = [*differences(folder, seed)]
     if found:
         sys.stdout.write("\n".join(["What differs:", *found, f"What the month left is in {folder}.", ""]))
         return 1
@@ -39,27 +43,27 @@ def main() -> int:
     return 0
 
 
-def differences(folder: Path) -> Iterator[str]:
-    """Live through a month in a folder, and say what differs then."""
+def differences(folder: Path, seed: int = 35, last: int = 31) -> Iterator[str]:
+    """Live through a month in a folder, until a last day, and say what differs then."""
     clock = SharedClock(folder)
     clock.move(BEGIN)
     database = str(folder / "segue.db")
     with Endpoint(clock) as endpoint, HttpReceiver(later=lambda: status_of(clock)) as receiver:
         orders = {
             **{"folder": str(folder), "database": database},
-            **{"endpoint": endpoint.base_url, "hook": receiver.url, "blow": None},
+            **{"endpoint": endpoint.base_url, "hook": receiver.url, "blow": None, "last": last},
         }
-        live_through(orders, endpoint, two_a_day([*MOST]))
+        live_through(orders, endpoint, two_a_day([*MOST], seed, last))
         yield from (f"the endpoint: {fault}" for fault in endpoint.faults)
         month = asyncio.run(read_month(orders, clock))
         yield from month.differences(read_journal(folder / "books.jsonl"), endpoint.served, receiver)
     yield from refused_by_commands(database, folder)
 
 
-def two_a_day(kinds: Sequence[Any]) -> list[Blow]:
-    """Two kills for each day, the same in every run."""
-    rng = random.Random(35)
-    return [Blow(day, kind, rng.randint(1, MOST[kind])) for day in DAYS for kind in rng.sample([*kinds], 2)]
+def two_a_day(kinds: Sequence[Any], seed: int, last: int) -> list[Blow]:
+    """Two kills for each day, the same in every run of a seed."""
+    rng, days = random.Random(seed), range(1, last + 1)
+    return [Blow(day, kind, rng.randint(1, MOST[kind])) for day in days for kind in rng.sample([*kinds], 2)]
 
 
 def live_through(orders: Mapping[str, Any], endpoint: Endpoint, blows: list[Blow]) -> None:
@@ -80,13 +84,14 @@ def live_through(orders: Mapping[str, Any], endpoint: Endpoint, blows: list[Blow
 
 async def read_month(orders: Mapping[str, Any], clock: SharedClock) -> Month:
     """Read Segue's account, as another process does."""
+    last: int = orders["last"]
     async with opened(orders, DayTraps(None, clock), clock) as app:
         tasks = await app.tasks.list(limit=1000)
         return Month(
             traces=[await app.tasks.trace(task.task_id) for task in reversed(tasks)],
             inbox=[task.task_id for task in await app.tasks.waiting()],
-            report=await app.tasks.usage_report(len(DAYS), BERLIN, now=END - 1),
-            days={day: await app.tasks.usage_report(1, BERLIN, now=moment(day, 23)) for day in DAYS},
+            report=await app.tasks.usage_report(last, BERLIN, now=moment(last, 23)),
+            days={day: await app.tasks.usage_report(1, BERLIN, now=moment(day, 23)) for day in range(1, last + 1)},
             undelivered=await app.notifications.list(),
         )
 

@@ -20,7 +20,6 @@ from tests.operations.calendar import (
     APPROVALS,
     COSTLY_DAY,
     COSTLY_TASK,
-    END,
     LOOKS,
     ZONE,
     Blow,
@@ -127,7 +126,10 @@ def opened(orders: Mapping[str, Any], traps: DayTraps, clock: SharedClock) -> Op
 
 
 def live(orders: Mapping[str, Any]) -> None:
-    """Run the month on from where its clock stands; `orders` are {"folder", "database", "endpoint", "hook", "blow"}."""
+    """Run the month on from where its clock stands.
+
+    `orders` are {"folder", "database", "endpoint", "hook", "blow", "last"}, the last day among them.
+    """
     clock = SharedClock(Path(orders["folder"]))
     traps = DayTraps(Blow(**orders["blow"]) if orders["blow"] else None, clock)
     traps.install()
@@ -135,13 +137,14 @@ def live(orders: Mapping[str, Any]) -> None:
 
 
 async def _live(orders: Mapping[str, Any], traps: DayTraps, clock: SharedClock) -> None:
+    end = moment(orders["last"] + 1)
     async with opened(orders, traps, clock) as app:
         if len(await app.schedules.list()) < 2 + len(APPROVALS) + len(COSTLY_DAY):
             await schedule(app)
-        while (now := clock()) < END:
+        while (now := clock()) < end:
             await run_moment(app, now)
             coming = await app.schedules.next_due()
-            traps.move(min(each for each in (coming, next_look(now), END) if each))
+            traps.move(min(each for each in (coming, next_look(now), end) if each))
         await run_moment(app, now)
 
 

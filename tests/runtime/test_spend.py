@@ -4,7 +4,7 @@ import asyncio
 import re
 import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,22 @@ from pydantic import BaseModel
 
 import segue
 from segue.app import App
+from segue.checkpoints.ports import Connection
+from segue.checkpoints.state import saver
+from segue.checkpoints.tables.spend import count_calls
 from segue.core.agents import Agent, Prices
 from segue.core.context import Services
 from segue.core.conversation import ConversationConfig
-from segue.core.errors import ConfigurationError, InvalidAnswer, QuestionClosed, TaskError
+from segue.core.errors import ConfigurationError, DatabaseUnavailable, InvalidAnswer, QuestionClosed, TaskError
 from segue.core.records import Json
 from segue.core.spend import Raised, Reached, Scope, Unit, load_spend, read_limit
+from segue.core.usage_report import UsageTotal
 from segue.entry import open_app
 from segue.registry import Registry
 from segue.rehearsal import start_conversation
 from segue.rehearsal.segue_bot import attach
 from tests.fakes import FixedClock, Item, ScriptedChatModel, answer, call_tool
-from tests.modes import CALLING, agent_that
+from tests.modes import CALLING, agent_that, plan_of
 
 PRICES = Prices(input=100, output=1000)
 """A call of 1000 and 100 tokens costs 0.2 dollars; at most, with 200 tokens of reply, a little more."""
@@ -101,12 +105,26 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
+@segue.tool(read_only=True)
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
 async def test_what_a_cancelled_task_cost_has_the_currency_of_its_agent(database: Path) -> None:
     async with segue.open(database, agents=[agent(item=call_tool(("pay", {"amount": 5})), tools=(pay,))]) as app:
         asked = await app.ask("go", agent="a")
         await app.cancel(asked["task_id"])
         total = (await app.tasks.usage_report(1)).total
         assert (total.currency, total.known_costs) == ("USD", {"USD": pytest.approx(COST)})
+
+
+async def exact_total(app: App) -> UsageTotal:
+    """What the ended tasks used, once the limit of the day is known to have that and the estimates."""
+    report = await app.tasks.usage_report(1)
+    (use,) = report.limits
+    assert use.used == pytest.approx(report.total.known_costs.get("USD", 0) + report.total.estimated_cost)
+    return report.total
 
 
 SCOPES: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
@@ -167,6 +185,7 @@ async def test_every_mode_asks_and_goes_on_where_it_was(database: Path, mode: st
             result = await app.answer(result["task_id"], result["question"]["choices"][0])
         assert (result["status"], paid) == ("done", [] if mode == "direct" else [1])
         assert asked >= 1 and (await used(app))["per_day"] == pytest.approx(len(script) * COST)
+        assert (await exact_total(app)).estimated == 0
     worker.model.assert_spent()
 
 
@@ -379,6 +398,64 @@ async def test_a_call_whose_process_is_killed_keeps_its_room_and_the_one_in_its_
         assert (report.total.estimated, report.total.estimated_cost) == (1, pytest.approx(kept))
 
 
+async def test_a_call_whose_step_could_not_be_stored_is_an_estimate_of_what_it_used(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_full = True
+
+    def count_or_fail(connection: Connection, calls: Sequence[str]) -> None:
+        if calls and is_full:
+            raise DatabaseUnavailable("The disk is full.")
+        count_calls(connection, calls)
+
+    monkeypatch.setattr(saver, "count_calls", count_or_fail)
+    async with segue.open(database, agents=[agent()], spend={"per_day": 1.0}) as app:
+        with pytest.raises(DatabaseUnavailable):
+            await app.ask("go", session_id="s", agent="a")
+        assert (await used(app))["per_day"] == pytest.approx(COST)
+        is_full = False
+        (found,) = await app.resumable()
+        assert (await app.resume(found["task_id"]))["status"] == "done"
+        total = await exact_total(app)
+        assert (total.calls, total.estimated, total.estimated_cost) == (1, 1, pytest.approx(COST))
+
+
+async def test_a_call_that_its_node_makes_again_after_a_question_is_an_estimate(database: Path) -> None:
+    script = [plan_of([("look", {})]), "", "done"]
+    worker = agent(mode="plan", tools=(look,), model=ScriptedChatModel([*map(counted, script)]))
+    async with segue.open(database, agents=[worker], spend={"per_day": 0.55}) as app:
+        asked = await app.ask("go", session_id="s", agent="a")
+        assert (asked["status"], calls_of(worker)) == ("waiting", 2)
+        assert (await app.answer(asked["task_id"], "20"))["status"] == "done"
+        total = await exact_total(app)
+        assert (total.calls, total.estimated, total.estimated_cost) == (2, 1, pytest.approx(COST))
+
+
+async def test_a_call_whose_node_fails_later_is_an_estimate(database: Path) -> None:
+    script = [counted(plan_of([("look", {})])), counted(""), RuntimeError("down")]
+    worker = agent(mode="plan", tools=(look,), model=ScriptedChatModel(script))
+    async with segue.open(database, agents=[worker], spend={"per_day": 2.0}) as app:
+        with pytest.raises(RuntimeError):
+            await app.ask("go", session_id="s", agent="a")
+        total = (await app.tasks.usage_report(1)).total
+        assert (total.estimated, total.estimated_cost) == (1, pytest.approx(COST))
+        assert (await used(app))["per_day"] == pytest.approx(2 * COST)
+
+
+async def test_the_summary_of_a_hidden_result_is_counted_with_its_call(database: Path) -> None:
+    @segue.tool(read_only=True, hidden="summary")
+    def read_page() -> str:
+        """Read a page."""
+        return "long"
+
+    script = [call_tool(("read_page", {})), "A page.", answer("done")]
+    worker = agent(tools=(read_page,), model=ScriptedChatModel([*map(counted, script)]))
+    async with segue.open(database, agents=[worker], spend={"per_day": 2.0}) as app:
+        await app.ask("go", session_id="s", agent="a")
+        total = await exact_total(app)
+        assert (total.calls, total.estimated) == (3, 0)
+
+
 async def test_a_conversation_asks_for_its_bot_and_its_user(database: Path) -> None:
     user, bot = agent("user", "Is it red?"), agent("bot", answer("It is."))
     config = ConversationConfig(
@@ -420,7 +497,8 @@ async def test_an_object_of_the_answer_needs_room_too(database: Path) -> None:
     async with segue.open(":memory:", agents=[agent(model=ScriptedChatModel(script))], spend={"per_day": 1}) as app:
         result = await app.ask("go", agent="a", response_model=Colour)
         assert result["object"] == Colour(name="red")
-        assert (await used(app))["per_day"] == pytest.approx(2 * COST)
+        total = await exact_total(app)
+        assert (total.calls, total.estimated, total.estimated_cost) == (1, 1, pytest.approx(COST))
 
 
 @pytest.mark.parametrize(

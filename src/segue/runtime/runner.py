@@ -424,7 +424,7 @@ class Runner:
             memory=self.memory.of(row.user_id, self._storage.sync),
             client_tools=client_tools(row.client_tools, row.reply_language),
             reply_options=ReplyOptions.of(row.reply_options),
-            spending=self.spend.of(row.thread_id, row.user_id),
+            spending=self.spend.of(row.thread_id, row.user_id, self.saver),
         )
         names = {"agent": row.agent_id, "mode": row.mode, "user_id": row.user_id, "model": row.model}
         return AppContext.carrying(registry.for_run(services), **names, language=row.language or "")

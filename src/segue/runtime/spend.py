@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ..checkpoints.state.saver import FencedSaver
 from ..checkpoints.tables.spend import ScopeUse, Spend
 from ..core.agents import Agent
 from ..core.errors import InvalidAnswer
@@ -50,11 +51,11 @@ class SpendControl:
         has_tenants = bool(self._limits.tenants) or any(environ.get(name) for name in _KEYS)
         self._by_tenant = has_tenants if by_tenant is None else by_tenant
 
-    def of(self, thread_id: str, user_id: str) -> "RunSpending | None":
-        """The limits of a thread's calls; None where there are none."""
+    def of(self, thread_id: str, user_id: str, saver: FencedSaver | None = None) -> "RunSpending | None":
+        """The limits of a thread's calls; None where there are none. The `saver` stores the steps of those of a run."""
         if self._limits.is_empty:
             return None
-        return RunSpending(self._table, self._limits, self.tenant_of(thread_id), thread_id, user_id)
+        return RunSpending(self._table, self._limits, self.tenant_of(thread_id), thread_id, user_id, saver)
 
     def tenant_of(self, thread_id: str) -> str:
         """The tenant that a thread belongs to, or whose prefix it is; empty where all count together."""
@@ -107,13 +108,14 @@ def _uses(kind: ScopeKind, use: ScopeUse, limits: Limits) -> Iterable[LimitUse]:
 
 @dataclass(frozen=True)
 class RunSpending:
-    """The limits of the calls of one thread's run."""
+    """The limits of the calls of one thread's run, whose steps the `saver` stores; None: of calls after it."""
 
     table: Spend
     limits: SpendLimits
     tenant: str
     thread_id: str
     user_id: str
+    saver: FencedSaver | None = None
 
     async def reserve(
         self, task_id: str, agent: Agent, model: Model, request: ModelRequest, now: float
@@ -138,7 +140,7 @@ class RunSpending:
             tokens=sum(most.values()),
             cost=nano(await dollars(agent, model, most)) if limits.in_dollars else 0,
         )
-        room = Room(self.table, call, scopes, agent, model, most["input"], limits.in_dollars)
+        room = Room(self.table, call, scopes, agent, model, most["input"], limits.in_dollars, self.saver)
         return await self.table.reserve(call, scopes) or room
 
 
@@ -153,6 +155,7 @@ class Room:
     model: Model
     prompt: int
     in_dollars: bool
+    saver: FencedSaver | None
 
     async def settle(self, reply: ModelReply, thoughts: Iterable[str] = ()) -> None:
         counted = bool(reply.usage)
@@ -160,10 +163,12 @@ class Room:
         if not counted:
             used = {"input": self.prompt, "output": reply_tokens(reply, thoughts)}
         cost = nano(await self._dollars(used, reply)) if self.in_dollars else 0
-        self.table.settle(self.call, self.scopes, sum(used.values()), cost, counted)
+        saver = self.saver if counted else None
+        failed = saver.count_call(self.call.thread_id, self.call.call_id) if saver else None
+        self.table.settle(self.call, self.scopes, sum(used.values()), cost, failed)
 
     def release(self) -> None:
-        self.table.settle(self.call, self.scopes, 0, 0, True)
+        self.table.release(self.call, self.scopes)
 
     async def _dollars(self, used: Mapping[str, int], reply: ModelReply) -> float:
         """What the agent's prices say, else what the model counted, as in the task's usage."""
