@@ -312,7 +312,7 @@ class Threads:
                 "spend_calls",
             ):
                 _delete_from(connection, table, thread_id)
-            delete_of_thread(connection, thread_id)
+            delete_of_thread(connection, thread_id, act.actor)
             record(connection, act, thread_id)
 
         await self._database.write(work, synced=True)

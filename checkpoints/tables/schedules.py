@@ -4,11 +4,15 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from segue.core.actor import actor
+from segue.core.audit import Act
 from segue.core.errors import UnknownSchedule
+from segue.core.quotas import Owner, Quotas
 from segue.core.records import Json, from_row, read, to_row
 from segue.core.schedules import RunTaken, Schedule, ScheduledRun
 
 from ..ports import Connection, Database
+from .audit import record
 from .due import UNFINISHED_RUNS
 
 _COLUMNS = (
@@ -19,6 +23,12 @@ _PUT = f"""
     INSERT INTO schedules ({", ".join(_COLUMNS)}) VALUES ({", ".join(f":{name}" for name in _COLUMNS)})
     ON CONFLICT (schedule_id) DO NOTHING
 """
+_KEPT = ("schedule_id", "is_active", "last_task")
+_REPLACE = f"""
+    UPDATE schedules SET {", ".join(f"{name} = :{name}" for name in _COLUMNS if name not in _KEPT)}
+    WHERE schedule_id = :schedule_id
+"""
+_MOVE = "UPDATE schedules SET agents_file = ? WHERE schedule_id = ?"
 _GET = "SELECT * FROM schedules WHERE schedule_id = ?"
 _LIST = """
     SELECT * FROM schedules WHERE :prefix = '' OR substr(schedule_id, 1, length(:prefix)) = :prefix
@@ -26,6 +36,12 @@ _LIST = """
 """
 _DELETE = "DELETE FROM schedules WHERE schedule_id = ?"
 _OPTIONS = "SELECT schedule_id, options FROM schedules"
+_ACTIVE = """
+    SELECT count(*) AS active FROM schedules WHERE is_active = 1 AND CASE WHEN :prefix = ''
+        THEN schedule_id NOT LIKE '%:%' ELSE substr(schedule_id, 1, length(:prefix)) = :prefix END
+"""
+_LOCK = "segue.schedules"
+"""What a transaction locks that counts them."""
 _CHANGE = """
     UPDATE schedules SET is_active = :is_active, due = :due, problem = :problem WHERE schedule_id = :schedule_id
 """
@@ -44,10 +60,32 @@ class Schedules:
     def __init__(self, database: Database[Connection]) -> None:
         self._database = database
 
-    async def put(self, schedule: Schedule) -> None:
-        """Store a new schedule."""
-        values = to_row(Schedule, vars(schedule))
-        await self._database.write(lambda connection: connection.execute(_PUT, values).rowcount, synced=True)
+    async def put(self, schedule: Schedule, quotas: Quotas) -> None:
+        """Store a new schedule; one that is there already stays.
+
+        Raises:
+            InvalidMessage: its tenant has as many as `quotas` allow.
+        """
+        values, act = to_row(Schedule, vars(schedule)), Act("scheduled", {"schedule_id": schedule.schedule_id})
+
+        def put(connection: Connection) -> None:
+            if connection.fetched(_GET, (schedule.schedule_id,)):
+                return
+            _check_room(connection, schedule, quotas)
+            if connection.execute(_PUT, values).rowcount:
+                record(connection, act, schedule.thread_id)
+
+        await self._database.write(put, synced=True)
+
+    async def replace(self, schedule: Schedule) -> None:
+        """Store another schedule under the id of one that is there; its last run stays, and whether it is paused."""
+        act = Act("changed_schedule", {"schedule_id": schedule.schedule_id})
+        await self._change(_REPLACE, to_row(Schedule, vars(schedule)), act, schedule)
+
+    async def move(self, schedule_id: str, agents_file: str | None) -> None:
+        """Store in which file a schedule is now."""
+        values = (agents_file, schedule_id)
+        await self._database.write(lambda connection: connection.execute(_MOVE, values).rowcount, synced=True)
 
     async def get(self, schedule_id: str) -> Schedule:
         """Return one schedule.
@@ -66,15 +104,32 @@ class Schedules:
         rows = await self._database.read(lambda connection: connection.fetched(_LIST, {"prefix": prefix}))
         return [from_row(Schedule, row) for row in rows]
 
-    async def change(self, schedule: Schedule) -> None:
-        """Store whether a schedule is active, its next run and its problem."""
+    async def change(self, schedule: Schedule, quotas: Quotas) -> None:
+        """Store whether a schedule is active, its next run and its problem.
+
+        Raises:
+            InvalidMessage: it becomes active, and its tenant has as many as `quotas` allow.
+        """
         values = {name: getattr(schedule, name) for name in ("schedule_id", "is_active", "due", "problem")}
-        await self._database.write(lambda connection: connection.execute(_CHANGE, values).rowcount, synced=True)
+        action = "resumed_schedule" if schedule.is_active else "paused_schedule"
+        act = Act(action, {"schedule_id": schedule.schedule_id})
+        await self._change(_CHANGE, values, act, schedule, quotas if schedule.is_active else None)
+
+    async def _change(
+        self, statement: str, values: Json, act: Act, schedule: Schedule, quotas: Quotas | None = None
+    ) -> None:
+        def change(connection: Connection) -> None:
+            if quotas:
+                _check_room(connection, schedule, quotas)
+            if connection.execute(statement, values).rowcount:
+                record(connection, act, schedule.thread_id)
+
+        await self._database.write(change, synced=True)
 
     async def delete(self, schedule_id: str) -> bool:
         """Delete a schedule; returns whether there was one."""
-        statement = (schedule_id,)
-        return bool(await self._database.write(lambda db: db.execute(_DELETE, statement).rowcount, synced=True))
+        by = actor()
+        return await self._database.write(lambda connection: _delete(connection, schedule_id, by), synced=True)
 
     async def due(self, now: float) -> Sequence[Schedule]:
         """Return the active schedules that are due, the longest first, without those that cannot be read."""
@@ -107,11 +162,34 @@ def take_run(connection: Connection, run: ScheduledRun, task_id: str) -> None:
         raise RunTaken(run.schedule_id)
 
 
-def delete_of_thread(connection: Connection, thread_id: str) -> None:
-    """Delete, in the transaction that deletes a session, the schedules whose runs continue it."""
+def delete_of_thread(connection: Connection, thread_id: str, by: str) -> None:
+    """Delete, in the transaction that deletes a session, the schedules whose runs continue it; `by` is who does."""
     for row in connection.fetched(_OPTIONS):
         if json.loads(row["options"]).get("session_id") == thread_id:
-            connection.execute(_DELETE, (row["schedule_id"],))
+            _delete(connection, row["schedule_id"], by)
+
+
+def _delete(connection: Connection, schedule_id: str, by: str) -> bool:
+    """Delete a schedule, which may be damaged; returns whether there was one."""
+    found = connection.fetched(_GET, (schedule_id,))
+    for row in found:
+        connection.execute(_DELETE, (schedule_id,))
+        session = (read(Schedule, row)[0].get("options") or {}).get("session_id")
+        act = Act("deleted_schedule", {"schedule_id": schedule_id}, by)
+        record(connection, act, str(session or schedule_id))
+    return bool(found)
+
+
+def _check_room(connection: Connection, schedule: Schedule, quotas: Quotas) -> None:
+    """Refuse an active schedule where its tenant has as many as may be.
+
+    Raises:
+        InvalidMessage.
+    """
+    connection.lock(_LOCK)
+    tenant = Owner.of(schedule.schedule_id, "").tenant
+    row = connection.execute(_ACTIVE, {"prefix": f"{tenant}:" if tenant else ""}).fetchone()
+    quotas.check_schedules(row["active"])
 
 
 def _moved(run: ScheduledRun, task_id: str | None, problem: str | None) -> Json:

@@ -17,6 +17,7 @@ from segue.checkpoints.tables.due import DueKind, DueMoments
 from segue.core.agents import Agent
 from segue.core.errors import ConfigurationError, InvalidMessage, KeyUsed, UnknownAgent, UnknownSchedule
 from segue.core.file_schedules import load_schedules
+from segue.core.quotas import Quotas
 from segue.core.records import Task
 from segue.core.schedules import RunTaken, Schedule, ScheduledRun
 from segue.runtime.due import Due
@@ -332,6 +333,39 @@ async def test_a_run_whose_process_ended_is_resumed_and_blocks_no_other(database
         assert [(task.result or {})["answer"] for task in await ended(app, 2)] == ["one", "two"]
 
 
+async def test_a_tenant_has_so_many_active_schedules(database: Path, clock: FixedClock) -> None:
+    options = {"every": "0 9 * * *", "agent": "a"}
+    async with segue.open(database, agents=[agent()], clock=clock, quotas=Quotas(schedules_per_tenant=1)) as app:
+        first = await app.schedules.create("m", options, prefix="acme:")
+        await app.schedules.create("m", options)
+        for prefix in ("acme:", ""):
+            with pytest.raises(InvalidMessage, match="1 schedules are active"):
+                await app.schedules.create("m", options, prefix=prefix)
+        await app.schedules.pause(first.schedule_id)
+        await app.schedules.create("m", options, prefix="acme:")
+        with pytest.raises(InvalidMessage, match="1 schedules are active"):
+            await app.schedules.resume(first.schedule_id)
+
+
+async def test_the_audit_log_says_who_made_and_changed_a_schedule(database: Path, clock: FixedClock) -> None:
+    async with segue.open(database, agents=[agent()], clock=clock, audit=True) as app:
+        with segue.acting("ann"):
+            made = (await app.schedules.create("m", {"every": "0 9 * * *", "agent": "a"}, prefix="acme:")).schedule_id
+            await app.schedules.pause(made)
+            await app.schedules.resume(made)
+            await app.schedules.delete(made)
+        entries = await app.audit.list(session_prefix="acme:")
+        acts = ["scheduled", "paused_schedule", "resumed_schedule", "deleted_schedule"]
+        assert [entry.action for entry in reversed(entries)] == acts
+        assert {entry.actor for entry in entries} == {"ann"}
+        assert all(entry.details == {"schedule_id": made} for entry in entries)
+        await app.ask("m", session_id="s", agent="a")
+        await app.schedules.create("m", {"every": "0 9 * * *", "agent": "a", "session_id": "s"})
+        await app.delete("s")
+        assert [entry.action for entry in (await app.audit.list(session_id="s"))[:2]] == ["deleted", "deleted_schedule"]
+        assert (await app.audit.verify()).ok
+
+
 async def test_why_a_run_was_left_out_is_said_in_the_language_of_its_tasks(database: Path, clock: FixedClock) -> None:
     async with segue.open(database, agents=[agent()], clock=clock) as app:
         made = await app.schedules.create(
@@ -359,7 +393,7 @@ async def test_the_schedules_of_a_file_are_as_the_file_says(database: Path, tmp_
         await app.schedules.keep(load_schedules(file))
         return [each for each in await app.schedules.list("file-") if ":" not in each.schedule_id]
 
-    async with segue.open(database, agents=[agent()], clock=clock) as app:
+    async with segue.open(database, agents=[agent()], clock=clock, audit=True) as app:
         app.agents.agents_file = str(file)
         own = [
             (await app.schedules.create("m", {"every": "0 9 * * *", "agent": "a"}, prefix=prefix)).schedule_id
@@ -378,6 +412,8 @@ async def test_the_schedules_of_a_file_are_as_the_file_says(database: Path, tmp_
         assert moved == replace(changed, agents_file=str(file.with_name("moved.toml")))
         assert await kept(app, "") == []
         assert {each.schedule_id for each in await app.schedules.list()} == {*own}
+        acts = [each.action for each in await app.audit.list(session_id=made.schedule_id)]
+        assert acts == ["deleted_schedule", "changed_schedule", "paused_schedule", "scheduled"]
 
 
 @pytest.mark.parametrize(
@@ -396,7 +432,7 @@ def test_a_schedule_of_a_file_that_is_wrong_is_named(tmp_path: Path, text: str, 
 
 
 def agent() -> Agent:
-    return Agent(agent_id="a", model=ScriptedChatModel([]), mode="direct")
+    return Agent(agent_id="a", model=ScriptedChatModel(lambda _: "done"), mode="direct")
 
 
 async def test_what_is_due_next_is_known(database: Path, clock: FixedClock) -> None:

@@ -1,4 +1,4 @@
-"""Quotas: how many tasks of a user and of a tenant run and wait at once."""
+"""Quotas: how many tasks of a user and of a tenant run and wait at once, and how many schedules a tenant has."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from .agents_file import load_table
 from .clause import Clause
-from .errors import TaskError, TooManyTasks
+from .errors import InvalidMessage, TaskError, TooManyTasks
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Owner:
 
 
 class Quotas(BaseModel):
-    """What each process allows a user and a tenant; None is no limit."""
+    """What a user and a tenant may have; None is no limit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,6 +37,9 @@ class Quotas(BaseModel):
     """Tasks of a user that may wait; another message is refused."""
     queued_per_tenant: int | None = Field(default=None, ge=0)
     """Tasks of a tenant that may wait; another message is refused."""
+
+    schedules_per_tenant: int | None = Field(default=1000, ge=0)
+    """Active schedules of a tenant in the database; another one is refused."""
 
     @property
     def limit_queues(self) -> bool:
@@ -52,6 +55,18 @@ class Quotas(BaseModel):
             raise OverQuota(Clause("this user"), self.queued_per_user)
         if self.queued_per_tenant is not None and of_tenant >= self.queued_per_tenant:
             raise OverQuota(Clause("this tenant"), self.queued_per_tenant)
+
+    def check_schedules(self, of_tenant: int) -> None:
+        """Refuse a schedule where so many of its tenant are active already.
+
+        Raises:
+            InvalidMessage.
+        """
+        if self.schedules_per_tenant is not None and of_tenant >= self.schedules_per_tenant:
+            raise InvalidMessage(
+                "{most} schedules are active, which is the limit: pause or delete one, or raise schedules_per_tenant.",
+                most=self.schedules_per_tenant,
+            )
 
 
 class OverQuota(TooManyTasks):

@@ -88,7 +88,7 @@ class Schedules:
         """Store a schedule, which this process runs as well while the app is open; `prefix` begins its id.
 
         Raises:
-            InvalidMessage: the message cannot be sent, or not at these moments.
+            InvalidMessage: the message cannot be sent, or not at these moments, or there are too many schedules.
             UnknownAgent, UnknownMode, MissingKey: nothing was stored.
             KeyUsed: the idempotency key made another schedule.
         """
@@ -96,7 +96,7 @@ class Schedules:
         named = sha256(request.key.key.encode()).hexdigest()[:12] if request.key else self._starter.new_id()
         schedule_id = f"{prefix}schedule-{named}"
         made = await self._made(schedule_id, request, times, await self._asked_at(schedule_id))
-        await self._table.put(made)
+        await self._table.put(made, self._starter.quotas)
         self._due.wake()
         stored = await self.get(schedule_id)
         if request.key and not stored.is_as(made):
@@ -115,21 +115,19 @@ class Schedules:
         for each in listed:
             request, times = _request_of(each.message, each.options())
             made = await self._made(each.schedule_id, request, times, self._due.clock())
-            await self._replace(known.pop(each.schedule_id, None), made)
+            await self._keep(known.pop(each.schedule_id, None), made)
         for removed in known.values():
             if removed.agents_file == self._starter.agents_file:
                 await self._table.delete(removed.schedule_id)
 
-    async def _replace(self, known: Schedule | None, made: Schedule) -> None:
-        """Store a schedule; of the one in its place stay the last run and whether it is paused."""
-        if known and known.is_as(made):
-            made = replace(known, agents_file=made.agents_file)
-        elif known:
-            made = replace(made, is_active=known.is_active, last_task=known.last_task)
-        if known and known != made:
-            await self._table.delete(known.schedule_id)
-        if known != made:
-            await self._table.put(made)
+    async def _keep(self, known: Schedule | None, made: Schedule) -> None:
+        """Store a schedule of a file, in place of the one that it was before."""
+        if known is None:
+            await self._table.put(made, self._starter.quotas)
+        elif not known.is_as(made):
+            await self._table.replace(made)
+        elif known.agents_file != made.agents_file:
+            await self._table.move(made.schedule_id, made.agents_file)
 
     async def _made(self, schedule_id: str, request: Request, times: ScheduleOptions, asked_at: float) -> Schedule:
         """The schedule of a message that can be sent."""
@@ -177,7 +175,7 @@ class Schedules:
 
         Raises:
             UnknownSchedule.
-            InvalidMessage: it was to run once, and its moment has passed.
+            InvalidMessage: it was to run once, and its moment has passed, or there are too many schedules.
         """
         found, now = await self.get(schedule_id), self._due.clock()
         if found.is_active:
@@ -192,7 +190,7 @@ class Schedules:
         return await self._change(schedule_id, is_active=1, due=due, problem=None)
 
     async def _change(self, schedule_id: str, **changes: Any) -> Schedule:
-        await self._table.change(replace(await self.get(schedule_id), **changes))
+        await self._table.change(replace(await self.get(schedule_id), **changes), self._starter.quotas)
         self._due.wake()
         return await self.get(schedule_id)
 

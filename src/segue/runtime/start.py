@@ -29,7 +29,7 @@ from ..core.errors import (
 from ..core.events import Steered
 from ..core.models import Model, ModelReply, ModelRequest
 from ..core.origin import MessageOrigin
-from ..core.quotas import Owner
+from ..core.quotas import Owner, Quotas
 from ..core.records import NewTask, RequestKey, Session, Task
 from ..core.reply_options import ReplyOptions
 from ..core.result import Result
@@ -202,6 +202,11 @@ class Starter:
     def new_id(self) -> str:
         """A part of a name that nothing has yet."""
         return self._ids.thread().removeprefix("s-")
+
+    @property
+    def quotas(self) -> Quotas:
+        """What users and tenants may have."""
+        return self._runner.capacity.quotas
 
     @property
     def agents_file(self) -> str | None:
