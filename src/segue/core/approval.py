@@ -109,8 +109,8 @@ def _json(value: Any) -> str:
 
 
 FORM: Final = (
-    '{"verdicts": [{"index": 0, "verdict": "approve" | "edit" | "reject", "arguments"?: {…}, "reason"?: "…", '
-    '"always"?: "task" | "session", "only"?: {…}, "flow"?: true}]}'
+    '{"verdicts": "approve" | "reject"}, or {"verdicts": [{"index": 0, "verdict": "approve" | "edit" | "reject", '
+    '"arguments"?: {…}, "reason"?: "…", "always"?: "task" | "session", "only"?: {…}, "flow"?: true}]}'
 )
 MOST_PROBLEMS = 10
 """Problems that a refusal lists; the others are only counted."""
@@ -243,8 +243,8 @@ def read_verdicts(calls: Sequence[Mapping[str, Any]], answer: object) -> tuple[V
         answer = _typed(answer)
     if isinstance(answer, Sequence) and not isinstance(answer, str):
         answer = {"verdicts": answer}
-    if not isinstance(answer, Mapping):
-        raise unfit([Clause('write {form}, or "approve" or "reject" for all calls', form=FORM)])
+    if not isinstance(answer, Mapping) or "verdicts" not in answer:
+        raise unfit([Clause("write {form}", form=FORM)])
     try:
         return ApprovalAnswer.model_validate(dict(answer)).verdicts
     except ValidationError as error:

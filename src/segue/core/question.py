@@ -12,11 +12,12 @@ MOST_BYTES = 32 * 1024
 MOST_RESULT_BYTES = 256 * 1024
 """Of the result of a call that the task's client carried out."""
 ANSWER_FORMS: Mapping[str, str] = {
-    "approval": '{"verdicts": [{"index": 0, "verdict": "approve" | "edit" | "reject"}]}, or "approve" or "reject"',
+    "approval": '{"verdicts": "approve" | "reject"}, or '
+    '{"verdicts": [{"index": 0, "verdict": "approve" | "edit" | "reject"}]}',
     "question": '{"answer": "…"}, or {"manual_finish": true}',
     "utterance": '{"answer": "…"}',
     "interrupt": '{"answer": "…"}',
-    "spend": '{"limit": 5.0}, or "cancel"',
+    "spend": '{"limit": 5.0}, or {"answer": "cancel"}',
 }
 """How each kind of question is answered."""
 API_CALL = "api_call"
