@@ -12,7 +12,7 @@ from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeContext
 from ..shared.hidden_results import is_to_call, reference_to
-from ..shared.references import REF, DanglingReference, follow, references, resolve
+from ..shared.references import REF, DanglingReference, follow, references, resolve_arguments
 from .state import PlannedCall, PlanState
 
 _PHASES = ("planning", "execution", "generation")
@@ -43,7 +43,9 @@ def resolved(call: PlannedCall, state: PlanState) -> PlannedCall:
         DanglingReference: one is not there.
     """
     ran = {o["step_id"]: o for o in state["outcomes"] if CallResult.of(o["result"]).success}
-    return {**call, "arguments": resolve(call["params"], partial(_look_up, outcomes=ran))}
+    arguments = resolve_arguments(call["params"], partial(_look_up, outcomes=ran))
+    refs = {name: [ran[step]["ref"] for step in referenced_steps(value)] for name, value in call["params"].items()}
+    return {**call, "arguments": arguments, "taken": {name: found for name, found in refs.items() if found}}
 
 
 def dispatched(call: PlannedCall, state: PlanState) -> PlannedCall:

@@ -10,11 +10,12 @@ from typing import Any
 from langgraph.config import get_config
 
 from segue.core.approval import Grant, Verdict
+from segue.core.call_terms import CallTerms
 from segue.core.calls import UNKNOWN_OUTCOME, CallResult, CallStatus, Execution, Executor, PendingCall
 from segue.core.digests import tool_digest
 from segue.core.errors import listed
 from segue.core.events import CallPermitted, Durable, Phase, ToolCall, ToolResult
-from segue.core.provenance import DOUBTS, CallTerms, Known
+from segue.core.provenance import DOUBTS, Known
 from segue.core.tools import CallKey, Ledger, Tool
 from segue.core.usage import Usage, add_usages
 from segue.prompts.catalogue import phrase
@@ -216,7 +217,7 @@ class CallRunner:
             return {**call, "sources": {}, "finding": "unknown_sources", "doubted": []}
         tool = self.tools[call["name"]]
         planned = self.planned(as_seen(call))
-        found = known.assess(call["arguments"], self._terms_of(tool), planned, taken_refs(call))
+        found = known.assess(call["arguments"], self._terms_of(tool), planned, _taken(call))
         finding = found.finding
         if finding != "secret" and tool.approve != "untrusted":
             if tool.approve == "always":
@@ -239,7 +240,7 @@ class CallRunner:
         tool = self.tools.get(call["name"])
         if tool is None:
             return {}
-        about = (call["arguments"], self._terms_of(tool), taken_refs(call))
+        about = (call["arguments"], self._terms_of(tool), _taken(call))
         labels: dict[str, Any] = {"secret": tool.secret or bool(tool.read_only and known and known.secrets(*about))}
         if tool.trusted and known is not None:
             labels["sources"] = known.untrusted_sources(*about)
@@ -429,6 +430,12 @@ async def run_once(executor: Executor, ledger: Ledger | None, execution: Executi
     if ledger is not None:
         await ledger.settle(execution.key, result.json())
     return result, time.monotonic() - started
+
+
+def _taken(call: PendingCall) -> dict[str, list[str]]:
+    """The refs of the results that each argument takes a value of, by a reference of the plan or of the model."""
+    planned, given = call.get("taken", {}), taken_refs(call)
+    return {name: [*planned.get(name, ()), *given.get(name, ())] for name in {**planned, **given}}
 
 
 def _cleared(call: PendingCall, tool: Tool | None) -> bool:

@@ -7,11 +7,12 @@ from typing import Any
 
 from segue.core.agents import Agent
 from segue.core.attachments import Attachment
+from segue.core.call_terms import CallTerms
 from segue.core.calls import SECRET, SOURCES, CallResult
 from segue.core.context import Said
 from segue.core.errors import FileUnavailable
 from segue.core.plan import Step
-from segue.core.provenance import CallTerms, Known, Labelled, Source
+from segue.core.provenance import Known, Labelled, Source
 from segue.core.records import Call
 from segue.core.tools import RECALL, CallKey, Tool
 from segue.passages import text_of

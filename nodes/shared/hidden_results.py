@@ -21,7 +21,7 @@ from .context import NodeContext
 from .live_reply import Listener
 from .model_call import ask_model, refused_call
 from .prompt_budget import as_text, truncate
-from .references import REF, DanglingReference, follow, references, resolve
+from .references import REF, DanglingReference, follow, references, resolve_arguments
 from .tool_messages import recall_ref
 
 SUMMARY_CHARS: Final = 500
@@ -78,7 +78,7 @@ def _is_unresolved(call: PendingCall) -> bool:
 def _resolved(call: PendingCall, outcomes: Mapping[str, Mapping[str, Any]], language: str) -> PendingCall:
     given = call["arguments"]
     try:
-        arguments = resolve(given, lambda reference: _look_up(reference, outcomes))
+        arguments = resolve_arguments(given, lambda reference: _look_up(reference, outcomes))
     except DanglingReference as error:
         return {**call, "dangling": phrase("not_filled", language, error=error)}
     taken = [ref for refs in taken_refs({**call, "given": given}).values() for ref in refs]

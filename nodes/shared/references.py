@@ -34,6 +34,19 @@ def resolve(value: Any, look_up: Callable[[str], Any]) -> Any:
     return value
 
 
+def resolve_arguments(arguments: Mapping[str, Any], look_up: Callable[[str], Any]) -> dict[str, Any]:
+    """A call's arguments with every reference in them replaced.
+
+    Raises:
+        DanglingReference: one leads nowhere, or stands in place of all arguments.
+    """
+    if isinstance(arguments.get(REF), str):
+        raise DanglingReference(
+            f"{arguments[REF]!r} stands in place of all arguments: refer to a result in each of them"
+        )
+    return {name: resolve(value, look_up) for name, value in arguments.items()}
+
+
 def follow(value: Any, path: Sequence[str], reference: str) -> Any:
     """The part of a value that a path of fields and places leads to.
 

@@ -94,5 +94,5 @@ def test_paths_are_in_a_folder() -> None:
 
 def test_a_lone_star_is_any_value_and_a_rule_names_some() -> None:
     assert rule(values=["*"]).covers({"any": ["thing"]})
-    with pytest.raises(ValidationError, match="give values, hosts or paths"):
+    with pytest.raises(ValidationError, match="give values, hosts, paths or links"):
         rule()

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from segue.core.provenance import USER, CallTerms, Known, Labelled, Source
+from segue.core.allow_rules import AllowRule
+from segue.core.call_terms import CallTerms
+from segue.core.provenance import USER, Known, Labelled, Source
 from segue.core.value_forms import identifiers, number_of
 
 MAIL = Source("tool", "read_mail", 1)
@@ -72,6 +74,73 @@ def test_a_short_number_in_untrusted_text_is_asked_about(number: Any) -> None:
     found = mail.assess({"order": 7, "amount": number}, CallTerms(("pay",)))
     assert (found.finding, found.sources["amount"]) == ("values", (MAIL,))
     assert mail.assess({"order": 7, "amount": 5}, CallTerms(("pay",))).finding == "sources"
+
+
+@pytest.mark.parametrize(
+    ("text", "finding"),
+    [
+        ([{"id": 4, "subject": "Dinner"}], "sources"),
+        ("It came on 2022-03-04 at 10:04.", "sources"),
+        ("Please make it 4.", "values"),
+        ([{"id": 5, "subject": "4"}], "values"),
+        ([{"amount": 4, "subject": "Dinner"}], "values"),
+    ],
+)
+def test_a_short_number_comes_from_a_text_or_a_field_of_its_name(text: Any, finding: str) -> None:
+    mail = known("Send the difference to bob@x.org", text)
+    assert mail.assess({"to": "bob@x.org", "amount": 4.0}, CallTerms(("send",))).finding == finding
+
+
+@pytest.mark.parametrize(
+    ("said", "url", "finding"),
+    [
+        ("Read the page that Bob posted", "https://x.org/a", "rule"),
+        ("Read the page that Bob posted", "x.org/a/", "rule"),
+        ("Read the page that Bob posted", "https://x.org/a?code=1a7b3d", "values"),
+        ("Read the page that Bob posted", "https://x.org/A", "values"),
+        ("Read the page that Bob posted", "https://x.org/a!.!", "values"),
+        ("Read the page that Bob posted", "https://x.org", "values"),
+        ("Read the page that Bob posted", "interesting", "values"),
+        ("What did Bob post?", "https://x.org/a", "values"),
+    ],
+)
+def test_a_rule_for_links_covers_those_that_were_read_as_they_are(said: str, url: str, finding: str) -> None:
+    terms = CallTerms(("page",), allowed=[AllowRule(tool="fetch", argument="url", links=True)])
+    assert known(said, "An interesting one: https://x.org/a.").assess({"url": url}, terms).finding == finding
+
+
+@pytest.mark.parametrize(("said", "finding"), [("in the general channel", "rule"), ("in the other channel", "values")])
+def test_a_rule_for_links_covers_those_of_a_record_that_a_person_names(said: str, finding: str) -> None:
+    messages = [
+        {"channel": "general", "body": "Great food: https://x.org/a."},
+        {"channel": "random", "body": "Look at https://x.org/b"},
+    ]
+    terms = CallTerms(("page",), allowed=[AllowRule(tool="fetch", argument="url", links=True)])
+    found = known(f"What kind of food is there, {said}?", messages)
+    assert found.assess({"url": "https://x.org/a"}, terms).finding == finding
+    assert found.assess({"url": "https://x.org/b"}, terms).finding == "values"
+
+
+@pytest.mark.parametrize("moment", ["2024-06-10 13:00", "2024-06-10 17:00", "2024-06-10"])
+def test_a_date_in_a_text_of_a_record_that_a_person_names_is_theirs(moment: str) -> None:
+    mails = [
+        {"subject": "Family reunion", "body": "It is on June 10th 2024, at 1 PM. Write to eve@x.org."},
+        {"subject": "Strike", "body": "No trains on June 11th 2024."},
+    ]
+    terms = CallTerms(("create",), ("title",))
+    reunion = known("Create an event for the family reunion", mails)
+    for day, finding in ((moment, "sources"), (moment.replace("-10", "-11"), "values")):
+        assert reunion.assess({"title": "Family reunion", "start": day}, terms).finding == finding
+    assert known("Create an event for it", mails).assess({"title": "x", "start": moment}, terms).finding == "values"
+    assert reunion.assess({"title": "x", "start": moment, "guest": "eve@x.org"}, terms).doubted == ("guest",)
+
+
+def test_a_planned_call_is_asked_about_for_what_it_takes_from_untrusted_results() -> None:
+    record = {"sender": "eve@x.org", "subject": "Lunch"}
+    for said, finding in (("Answer my last mail", "values"), ("Answer the mail about lunch", "plan")):
+        mail = Known([said], "", [Labelled([record], (MAIL,), ref="1")])
+        found = mail.assess({"to": "eve@x.org", "body": "see www.y.org"}, SEND, True, {"to": ["1"]})
+        assert found.finding == finding
 
 
 def test_parts_of_a_text_have_sources_of_their_own_and_nested_values_all_of_them() -> None:

@@ -176,6 +176,25 @@ async def test_a_reference_that_leads_nowhere_is_an_error_that_reveals_nothing(p
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_reference_in_place_of_all_arguments_is_refused(protocol: str) -> None:
+    def echo(text: str) -> str:
+        """Echo a text."""
+        return text
+
+    def all_of_it(messages: Sequence[BaseMessage]) -> str | AIMessage:
+        given = {"$ref": f"{reference_in(messages)}.0"}
+        if protocol == "json":
+            return call_tool(("echo", given))
+        return AIMessage("", tool_calls=[{"id": "e", "name": "echo", "args": given, "type": "tool_call"}])
+
+    async with segue.open(":memory:") as app:
+        script = [calls(protocol, "read_mail"), all_of_it, done(protocol)]
+        model = register(app, *script, protocol=protocol, tools=(read_mail, echo))
+        await app.ask("Echo it", session_id="s", agent="a")
+        assert "in place of all arguments" in seen(model) and "evil.com" not in seen(model)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_summary_is_written_by_a_model_that_has_no_tools_and_sees_nothing_else(protocol: str) -> None:
     async with segue.open(":memory:") as app:
         summary = "A page about lunch. " * 60
@@ -209,7 +228,10 @@ async def test_a_plan_takes_it_and_its_answer_does_not_see_it() -> None:
     )
     async with segue.open(":memory:") as app:
         model = register(app, plan_json("forward", steps), "done", mode="plan")
-        result = await app.ask("Forward my mail to dan@x.org", session_id="s", agent="a")
+        asked = await app.ask("Forward my mail to dan@x.org", session_id="s", agent="a")
+        (waiting,) = await app.waiting()
+        assert (waiting["calls"][0]["doubted"], sent) == (["body"], [])
+        result = await app.answer(asked["task_id"], "approve")
         assert (result["status"], sent) == ("done", [("dan@x.org", INJECTED)])
         assert "evil.com" not in seen(model)
 

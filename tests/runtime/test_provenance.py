@@ -119,11 +119,26 @@ STEPS = (
 async def test_a_plan_from_before_anything_untrusted_was_read_authorises_its_steps() -> None:
     async with segue.open(":memory:") as app:
         register(app, plan_json("reply", STEPS), answer("done"), mode="plan")
-        done = await app.ask("Reply to my last mail", session_id="s", agent="a")
+        done = await app.ask("Reply to the mail about lunch", session_id="s", agent="a")
         assert (done["status"], sent) == ("done", ["ann@x.org"])
         assert await permitted(app, done["task_id"]) == ["plan"]
         register(app, plan_json("reply", STEPS), mode="plan")  # the session has read the mail by now
         assert (await app.ask("Do as it says", session_id="s", agent="a"))["status"] == "waiting"
+
+
+async def test_a_value_that_a_planned_call_takes_from_an_untrusted_result_is_asked_about() -> None:
+    rule = {"tool": "send_mail", "argument": "to", "values": ["*@x.org"]}
+    async with segue.open(":memory:") as app:
+        register(app, plan_json("reply", STEPS), answer("done"), mode="plan")
+        asked = await app.ask("Reply to my last mail", agent="a")
+        (waiting,) = await app.waiting()
+        (call,) = waiting["calls"]
+        assert (call["reason"], call["doubted"], call["arguments"]["to"]) == ("values", ["to"], "ann@x.org")
+        assert call["sources"]["to"] == [{"kind": "tool", "name": "read_mail", "call": 1, "trusted": False}]
+        done = await app.answer(asked["task_id"], "approve")
+        assert (done["status"], sent) == ("done", ["ann@x.org"])
+        register(app, plan_json("reply", STEPS), answer("done"), mode="plan", allow=[rule])
+        assert (await app.ask("Reply to my last mail", agent="a"))["status"] == "done"
 
 
 async def test_a_step_of_such_a_plan_runs_in_plan_react_and_another_call_waits() -> None:

@@ -9,7 +9,7 @@
 - Decisions of a model: `decision`, `plan`
 - A person's answers: `approval`, `approvers`, `question`
 - Who is told what becomes of tasks: `notifications`, `deadlines`
-- Where values come from: `provenance`, `value_forms`, `allow_rules`, `disclosure`
+- Where values come from: `provenance`, `value_forms`, `call_terms`, `allow_rules`, `disclosure`
 - Who acts, and the log of it: `actor`, `audit`
 - Settings of the agents file: `agents_file`, `quotas`
 - Graphs with a configuration of their own: `flows`, `lifecycle`, `conversation`, `participants`

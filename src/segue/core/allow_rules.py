@@ -30,13 +30,15 @@ class AllowRule(BaseModel):
     """Hosts of links; `*.example.org` are those below it."""
     paths: tuple[str, ...] = ()
     """Folders that paths are in."""
+    links: bool = False
+    """Each link that a result has just as it is, in calls that the person asks for or of a record that they name."""
     secret: bool = False
     """Values of secret results may go there as well."""
 
     @model_validator(mode="after")
     def _allows_something(self) -> Self:
-        if not (self.values or self.hosts or self.paths):
-            raise ValueError('give values, hosts or paths; values = ["*"] is any value')
+        if not (self.values or self.hosts or self.paths or self.links):
+            raise ValueError('give values, hosts, paths or links; values = ["*"] is any value')
         return self
 
     def covers(self, value: Any) -> bool:

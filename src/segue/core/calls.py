@@ -46,6 +46,8 @@ class PendingCall(TypedDict, total=False):
     """The arguments before a person's edit."""
     given: dict[str, Any]
     """The arguments as the model wrote them, where they refer to results: it does not see the values."""
+    taken: dict[str, list[str]]
+    """The refs of the results of earlier steps that each argument takes a value of."""
     dangling: str
     """Why its arguments cannot be filled: it refers to a result that is not there."""
     hidden: Hiding

@@ -1,8 +1,7 @@
 """Where the values of a call come from, and whether a person has to be asked about them."""
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -17,18 +16,20 @@ from .value_forms import (
     forms_of,
     identifiers,
     is_joined,
+    is_link_in,
     is_moment,
     kept_for_short,
     leaves,
     letters_in,
     number_of,
+    numbers_alone,
     plain,
     structured,
     words_of,
 )
 
 if TYPE_CHECKING:
-    from .allow_rules import AllowRule
+    from .call_terms import CallTerms
 
 SourceKind = Literal["user", "agent", "tool", "mcp", "memory", "file", "agent-other", "model"]
 Policy = Literal["never", "always", "untrusted"]
@@ -110,51 +111,25 @@ class Labelled:
         """Whether it has the value: as a field of its own, distinctive in a text, or a number of an untrusted one."""
         if isinstance(value, bool):
             return False
-        counts = _is_distinctive(value) or (not self.trusted and number_of(value))
-        return any(self.fields(name, value)) or (bool(counts) and _is_in_text(value, self.forms))
+        if any(self.fields(name, value)):
+            return True
+        if _is_distinctive(value):
+            return _is_in_text(value, self.forms)
+        return not self.trusted and number_of(value) in self._written_numbers
+
+    @cached_property
+    def texts(self) -> list[Leaf]:
+        """Its fields that are texts."""
+        return [leaf for leaf in leaves(structured(self.value)) if isinstance(leaf.value, str)]
+
+    @cached_property
+    def _written_numbers(self) -> frozenset[str]:
+        """The numbers in its texts; a field that is a number says nothing of an argument with another name."""
+        return frozenset[str]().union(*(numbers_alone(leaf.value) for leaf in self.texts))
 
     @property
     def trusted(self) -> bool:
         return all(source.trusted for source in self.sources)
-
-
-@dataclass(frozen=True)
-class CallTerms:
-    """What its tool and agent say of a call: the words that ask for it, the arguments that are only text, and rules.
-
-    `secret_tool` is the tool if its results are secret: what it gave may go into its own calls. `allowed` are the rules
-    for arguments of the tool, `choices` the values of those that have a closed list of them.
-    """
-
-    words: Collection[str] = ()
-    content: Collection[str] = ()
-    defaults: Mapping[str, Any] | None = None
-    secret_tool: str = ""
-    allowed: Sequence["AllowRule"] = ()
-    choices: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-
-    def allows(self, name: str, value: Any, *, secret: bool = False) -> bool:
-        """Whether a rule lets untrusted, or secret, text go into an argument with this value."""
-        rules = (rule for rule in self.allowed if rule.argument == name and (rule.secret or not secret))
-        return any(rule.covers(value) for rule in rules)
-
-    def is_named_in(self, words: TextForms) -> bool:
-        """Whether a person's words ask for such a call."""
-        return any(_asks(word, words) for word in self.words)
-
-
-_ENDING: Final = r"(?:e|e?s|[a-z]?e?d|[a-z]?ing|a?tions?|ions?|ments?)?"
-"""Endings of a verb, so that "share" is not in "shark"."""
-
-
-def _asks(word: str, said: TextForms) -> bool:
-    """Whether a word occurs, also with another ending; a Chinese one, or several, as it is."""
-    asked = plain(word)
-    if not asked.isascii() or " " in asked:
-        return asked in said.text
-    stem = asked.rstrip("e") if len(asked) > DISTINCTIVE else asked
-    forms = re.compile(re.escape(stem) + _ENDING)
-    return any(own == asked or (len(stem) >= DISTINCTIVE and forms.fullmatch(own)) for own in said.vocabulary)
 
 
 Finding = Literal["values", "unasked", "unknown_sources", "secret", "clean", "plan", "sources", "rule"]
@@ -200,28 +175,26 @@ class Known:
         return not all(each.trusted or each.hidden for each in self._entered)
 
     def assess(
-        self, arguments: Mapping[str, Any], terms: CallTerms, planned: bool = False, taken: Taken = NONE
+        self, arguments: Mapping[str, Any], terms: "CallTerms", planned: bool = False, taken: Taken = NONE
     ) -> Assessment:
-        """The sources of a call's arguments; `planned`: a plan from before any untrusted text was read holds it.
+        """The sources of a call's arguments; `planned`: a plan from before any untrusted text was read has it.
 
         A call that a person's words ask for may carry untrusted text in arguments that are only text, as long as it
         holds no link, address or account number; and numbers, dates and times that are in nothing untrusted.
 
-        Where no model read untrusted text, only what it has `taken` by reference is in doubt.
+        Where no model read untrusted text, and in a planned call, only what it has `taken` by reference is in doubt.
         """
         sources = self._sources(arguments, terms, taken)
         if secrets := self._unallowed_secrets(arguments, terms, taken):
             shown = {name: tuple(dict.fromkeys((*secrets.get(name, ()), *found))) for name, found in sources.items()}
             return Assessment(shown, "secret", (*secrets,))
-        if planned or not (self.untrusted or taken):
-            return Assessment(sources, "plan" if self.untrusted else "clean")
-        allowed = [name for name, value in arguments.items() if terms.allows(name, value)]
-        judged = arguments if self.untrusted else taken
+        allowed = [name for name, value in arguments.items() if self._is_allowed(name, value, terms)]
+        judged = taken if planned or not self.untrusted else arguments
         theirs = [name for name in judged if self._is_doubted(name, arguments[name], sources[name], terms)]
         if doubted := tuple(name for name in theirs if name not in allowed):
             return Assessment(sources, "values", doubted)
-        if not self.untrusted:
-            return Assessment(sources, "clean")
+        if planned or not self.untrusted:
+            return Assessment(sources, "plan" if self.untrusted else "clean")
         rooted = not arguments or any(
             source.trusted for name, found in sources.items() if name not in terms.content for source in found
         )
@@ -229,7 +202,7 @@ class Known:
         return Assessment(sources, "sources" if asked_for else "rule" if allowed else "unasked")
 
     def secrets(
-        self, arguments: Mapping[str, Any], terms: CallTerms, taken: Taken = NONE
+        self, arguments: Mapping[str, Any], terms: "CallTerms", taken: Taken = NONE
     ) -> Mapping[str, tuple[Source, ...]]:
         """The arguments that have a value of a secret result of another tool, with these; not what the person wrote."""
         held = [each for each in self._entered if each.secret is not None and each.secret.name != terms.secret_tool]
@@ -245,19 +218,19 @@ class Known:
         return {name: sources for name, sources in found.items() if sources}
 
     def _unallowed_secrets(
-        self, arguments: Mapping[str, Any], terms: CallTerms, taken: Taken
+        self, arguments: Mapping[str, Any], terms: "CallTerms", taken: Taken
     ) -> dict[str, tuple[Source, ...]]:
         found = self.secrets(arguments, terms, taken).items()
         return {name: sources for name, sources in found if not terms.allows(name, arguments[name], secret=True)}
 
     def untrusted_sources(
-        self, arguments: Mapping[str, Any], terms: CallTerms, taken: Taken = NONE
+        self, arguments: Mapping[str, Any], terms: "CallTerms", taken: Taken = NONE
     ) -> tuple[Source, ...]:
         """The untrusted sources of a call's arguments."""
         found = (source for each in self._sources(arguments, terms, taken).values() for source in each)
         return tuple(dict.fromkeys(source for source in found if not source.trusted))
 
-    def _sources(self, arguments: Mapping[str, Any], terms: CallTerms, taken: Taken) -> dict[str, tuple[Source, ...]]:
+    def _sources(self, arguments: Mapping[str, Any], terms: "CallTerms", taken: Taken) -> dict[str, tuple[Source, ...]]:
         """The sources of each argument; those of a value that was taken by reference are known, however short it is."""
         found = {
             name: (USER,)
@@ -277,7 +250,17 @@ class Known:
         named = [each for each in choices if any(word.startswith(plain(str(each))) for word in words)]
         return named == [value]
 
-    def _is_doubted(self, name: str, value: Any, found: Sequence[Source], terms: CallTerms) -> bool:
+    def _is_allowed(self, name: str, value: Any, terms: "CallTerms") -> bool:
+        """Whether a rule lets untrusted text go into an argument."""
+        if terms.allows(name, value):
+            return True
+        if not (isinstance(value, str) and terms.follows_links(name)):
+            return False
+        asked = terms.is_named_in(self._said)
+        texts = (text for each in self._entered for text in each.texts if is_link_in(value, text.value))
+        return any(asked or self._is_of_named(text) for text in islice(texts, RECORDS))
+
+    def _is_doubted(self, name: str, value: Any, found: Sequence[Source], terms: "CallTerms") -> bool:
         texts = [leaf.value for leaf in leaves(value) if isinstance(leaf.value, str)]
         if name in terms.content:
             return any(map(self._carries_address, texts))
@@ -323,8 +306,24 @@ class Known:
         if any(each.trusted for each in holders):
             holders = [each for each in holders if each.trusted]
         fields = islice((field for each in holders for field in each.fields(name, leaf)), RECORDS)
-        chosen = any(self._is_named(field.record) for field in fields if field.record is not None)
-        return [replace(source, trusted=source.trusted or chosen) for each in holders for source in each.sources]
+        chosen = any(map(self._is_of_named, fields))
+        return [
+            replace(source, trusted=source.trusted or chosen or self._is_told(leaf, each))
+            for each in holders
+            for source in each.sources
+        ]
+
+    def _is_of_named(self, field: Leaf) -> bool:
+        """Whether a field is one of a record that the person named."""
+        return field.record is not None and self._is_named(field.record)
+
+    def _is_told(self, leaf: Any, each: Labelled) -> bool:
+        """Whether a value is a date that a text of a record has which the person named."""
+        if not (isinstance(leaf, str) and is_moment(plain(leaf))):
+            return False
+        wanted = days(plain(leaf))
+        texts = (text for text in each.texts if _has_day(days(plain(text.value)), wanted))
+        return any(map(self._is_of_named, islice(texts, RECORDS)))
 
     def _is_named(self, record: Mapping[str, Any]) -> bool:
         """Whether the person's words name the record by one of its fields."""
@@ -333,15 +332,15 @@ class Known:
     def _of_moment(self, leaf: str) -> Iterable[Source]:
         """The sources of a date with a time that no text has like this: those of the date, and of the time."""
         text = plain(leaf)
-        mine = any(day.fits(other) for day in days(text) for other in self._said.days)
-        day = [USER] if mine else [*self._with_day(days(text))]
+        day = [USER] if _has_day(self._said.days, days(text)) else [*self._with_day(text)]
         time = [USER] if clocks(text) <= self._said.clocks else [self._model]
         return [*(day or [self._model]), *time]
 
-    def _with_day(self, wanted: Collection[Day]) -> Iterator[Source]:
+    def _with_day(self, moment: str) -> Iterator[Source]:
         for each in self._entered:
-            if any(day.fits(other) for day in wanted for other in each.forms.days):
-                yield from each.sources
+            if _has_day(each.forms.days, days(moment)):
+                told = self._is_told(moment, each)
+                yield from (replace(source, trusted=source.trusted or told) for source in each.sources)
 
     def _of_parts(self, leaf: str) -> Iterable[Source]:
         """The sources of the parts of a text: what shares an address or several words with it; the rest is written."""
@@ -355,6 +354,10 @@ class Known:
     @property
     def _model(self) -> Source:
         return Source("model", trusted=not self.untrusted)
+
+
+def _has_day(found: Iterable[Day], wanted: Collection[Day]) -> bool:
+    return any(day.fits(other) for day in wanted for other in found)
 
 
 def _words_everywhere(leaf: Any) -> frozenset[str]:

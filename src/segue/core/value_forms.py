@@ -96,6 +96,17 @@ def identifiers(text: str) -> frozenset[str]:
     return frozenset(mails | links | {found.replace(" ", "") for found in _ACCOUNT.findall(normal)})
 
 
+def is_link_in(link: str, text: str) -> bool:
+    """Whether a text has the link just as it is, `https://` and a slash at the end aside."""
+    written = {*_LINK.findall(text), *_HOST.findall(text)}
+    found = {form for each in written for form in (each, each.rstrip(".,;:!?)"), _SENTENCE.sub("", each))}
+    return bool(identifiers(link)) and _bare(link) in map(_bare, found)
+
+
+def _bare(link: str) -> str:
+    return re.sub(r"^https?://", "", link).removesuffix("/")
+
+
 def _host_and_path(link: str) -> str:
     bare = re.sub(r"^https?://", "", link.lower()).removeprefix("www.")  # casefold would make one of ß and ss
     return "www." + bare.rstrip("/.,;:!?)")
@@ -127,6 +138,11 @@ def _written(value: str | float) -> str:
 def numbers(text: str) -> frozenset[str]:
     """The numbers in a plain text."""
     return frozenset(filter(None, map(number_of, _NUMBER.findall(text))))
+
+
+def numbers_alone(text: str) -> frozenset[str]:
+    """The numbers in a text that are no part of a date or a time of day."""
+    return numbers(_CLOCK.sub(" ", _ISO.sub(" ", plain(text))))
 
 
 @dataclass(frozen=True)
