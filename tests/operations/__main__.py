@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.operations.account import Month
 from tests.operations.calendar import BEGIN, BERLIN, Blow, SharedClock, moment
 from tests.operations.outside import Endpoint, status_of
 from tests.operations.process import DayTraps, opened
+from tests.postgres import started
 from tests.receivers import HttpReceiver
 
 SECRET = "whsec_" + base64.b64encode(bytes(32)).decode()
@@ -31,10 +33,13 @@ MOST = {"model": 5, "tool": 4, "write": 60}
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.operations", description=__doc__)
     parser.add_argument("--seed", type=int, default=35, help="where the kills are")
-    seed = parser.parse_args().seed
+    parser.add_argument("--postgres", action="store_true", help="on a PostgreSQL server of its own, not in SQLite")
+    given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="segue-month-"))
     os.environ["HOOK_SECRET"] = SECRET
-    found = [*differences(folder, seed)]
+    with ExitStack() as stack:
+        database = stack.enter_context(started()).url() if given.postgres else ""
+        found = [*differences(folder, given.seed, database=database)]
     if found:
         sys.stdout.write("\n".join(["What differs:", *found, f"What the month left is in {folder}.", ""]))
         return 1
@@ -43,11 +48,11 @@ def main() -> int:
     return 0
 
 
-def differences(folder: Path, seed: int = 35, last: int = 31) -> Iterator[str]:
+def differences(folder: Path, seed: int = 35, last: int = 31, database: str = "") -> Iterator[str]:
     """Live through a month in a folder, until a last day, and say what differs then."""
     clock = SharedClock(folder)
     clock.move(BEGIN)
-    database = str(folder / "segue.db")
+    database = database or str(folder / "segue.db")
     with Endpoint(clock) as endpoint, HttpReceiver(later=lambda: status_of(clock)) as receiver:
         orders = {
             **{"folder": str(folder), "database": database},

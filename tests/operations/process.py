@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 import segue
 from segue import NOT_DONE, Agent, ApprovalSettings, CallContext, Receiver
 from segue.app import App
@@ -45,6 +47,17 @@ class DayTraps(Traps):
         self._blow = blow
         self._clock = clock
         self._left = blow.number if blow else 0
+
+    def install(self) -> None:
+        """Watch the statements on PostgreSQL as well."""
+        super().install()
+        real: Any = psycopg.Cursor.execute
+
+        def execute(cursor: Any, query: Any, *values: Any, **options: Any) -> Any:
+            self._note(0, query.decode() if isinstance(query, bytes) else str(query))
+            return real(cursor, query, *values, **options)
+
+        psycopg.Cursor.execute = execute  # type: ignore[method-assign]
 
     def reach(self, point: str) -> None:
         if self._blow and point.startswith(self._blow.kind) and day_of(self._clock()) == self._blow.day:
