@@ -13,6 +13,8 @@ import pytest
 from rich.console import Console
 
 from segue.cli.dialog.approval import MOST, Questioner, print_question
+from segue.cli.dialog.hints import answer_hints
+from segue.cli.settings import Settings
 
 CALLS: list[dict[str, Any]] = [
     {"index": 0, "name": "refund", "arguments": {"amount": 50}},
@@ -245,3 +247,19 @@ def test_the_choice_names_the_flow(language: str, line: str) -> None:
     console = Console(file=io.StringIO(), width=100, color_system=None)
     Questioner(console, language, read, {}).ask({"kind": "approval", "calls": [FROM_MAIL]})
     assert line in asked[0]
+
+
+@pytest.mark.parametrize(("terms", "offered"), [({}, True), ({"approvals": 2}, False), ({"not_by_asker": True}, False)])
+def test_what_its_tool_refuses_is_not_offered(terms: dict[str, Any], offered: bool) -> None:
+    asked: list[str] = []
+    left = iter(["s", "a"])
+
+    def read(question: str) -> str:
+        asked.append(question)
+        return next(left)
+
+    question = {"kind": "approval", "calls": [{**CALLS[0], **terms}]}
+    given = Questioner(Console(file=io.StringIO()), "en", read, {}).ask(question)
+    assert given and ("always" in given["verdicts"][0]) == ("always allow" in asked[0]) == offered
+    hints = answer_hints(Settings(), "3f9c2a71", question)
+    assert any("--always session" in hint for hint in hints) == offered

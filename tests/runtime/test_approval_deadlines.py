@@ -31,6 +31,12 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
+@tool(approvals=2)
+def pay_much(amount: int) -> str:
+    """Pay an amount that two persons approve."""
+    return pay(amount)
+
+
 class Clock:
     """The time, and what a test adds to it."""
 
@@ -59,7 +65,7 @@ def hook(receiver: HttpReceiver, name: str = "ops", **fields: Any) -> Receiver:
 
 
 def register(app: App, *script: Any) -> None:
-    app.register(Agent(agent_id="a", model=ScriptedChatModel(script), tools=(pay,), mode="react"))
+    app.register(Agent(agent_id="a", model=ScriptedChatModel(script), tools=(pay, pay_much), mode="react"))
 
 
 def opened(database: Path, clock: Clock, notify: list[Receiver], **deadlines: Any) -> Opening:
@@ -163,6 +169,33 @@ async def test_an_expired_approval_is_rejected_or_its_task_cancelled_where_that_
     assert paid == []
     reasons = [verdict["reason"] for data in events for verdict in data["verdicts"]]
     assert reasons == (["The approval expired: nobody decided in time."] if on_expiry == "reject" else [])
+
+
+@pytest.mark.parametrize(("on_expiry", "status"), [("wait", "waiting"), ("reject", "done"), ("cancel", "cancelled")])
+async def test_an_approval_expires_after_the_first_of_two_persons_approved(
+    database: Path, clock: Clock, receiver: HttpReceiver, on_expiry: str, status: str
+) -> None:
+    async with opened(database, clock, [], expire_after="1d", on_expiry=on_expiry) as app:
+        register(app, call_tool(("pay_much", {"amount": 5})), answer("Over."))
+        task_id = (await app.ask("pay", session_id="s", agent="a"))["task_id"]
+        clock.later = 0.6 * DAY
+        with segue.acting("ann"):
+            assert (await app.answer(task_id, "approve"))["status"] == "waiting"
+        clock.later = 1.2 * DAY
+
+        async def expired() -> bool:
+            left = await app.waiting()
+            return not left or "The approval expired" in left[0]["problem"]
+
+        await until(expired)
+        await until(lambda: not app.tasks.running())
+        assert ((await app.task(task_id))["status"], paid) == (status, [])
+        if status == "waiting":
+            (waiting,) = await app.waiting()
+            assert waiting["problem"].startswith("Approved by ann; one more person must approve. The approval expired")
+            with segue.acting("bob"):
+                assert (await app.answer(task_id, "approve"))["status"] == "done"
+            assert paid == [5]
 
 
 async def test_a_receiver_to_escalate_to_has_to_be_there() -> None:

@@ -193,7 +193,7 @@ class Tasks:
             question=str(asked.get("question", "")),
             calls=[*asked.get("calls", ())],
             answer=ANSWER_FORMS.get(asked["kind"], ""),
-            problem=str(asked.get("problem") or row.error or ""),
+            problem=" ".join(str(each) for each in (asked.get("problem"), row.error) if each),
             interrupt_id=str(asked.get("interrupt_id", "")),
             spend=limit_of(asked),
         )

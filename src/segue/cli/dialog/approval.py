@@ -17,7 +17,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ...core.approval import PermissionRule, flow_of
+from ...core.approval import ApprovalTerms, PermissionRule, flow_of
 from ...core.provenance import DOUBTS
 from ...core.question import INTERRUPT, WAIT
 from ...core.spend import SPEND
@@ -191,9 +191,11 @@ class Questioner:
                     self._say("no_choice", given=other)
 
     def _choices(self, call: Call, *, last: bool) -> str:
-        choices = sentence("choose" if last else "choose_all", self._language)
-        flow = [flow_line(call, self._language)] if _has_flow(call) else []
-        return "\n".join([choices, *flow, sentence("your_choice", self._language)]) + " "
+        choices = [sentence("choose" if last else "choose_all", self._language)]
+        if not ApprovalTerms.of(call).each_call:
+            choices.append(sentence("choose_always", self._language))
+            choices += [flow_line(call, self._language)] if _has_flow(call) else []
+        return "\n".join([*choices, sentence("your_choice", self._language)]) + " "
 
     def _edited(self, call: Call) -> dict[str, Any] | None:
         """The arguments as the person writes them; None if they were left as they are."""
@@ -226,6 +228,8 @@ class Questioner:
 
 def _allowed_always(key: str, call: Call) -> Verdict | None:
     """What a letter allows always, if it does."""
+    if ApprovalTerms.of(call).each_call:
+        return None
     match key:
         case "t" | "task" | "s" | "session":
             return _always(key)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ...core.approval import ApprovalTerms
 from ...core.errors import TaskUnfinished, ThreadBusy
 from ...core.question import WAIT
 from ...core.spend import SPEND
@@ -58,11 +59,12 @@ def _verdict_hints(settings: Settings, task_id: str, calls: Sequence[Call]) -> l
     first = calls[0]["index"]
     edited = f"{first}={json.dumps(calls[0]['arguments'], ensure_ascii=False)}"
     shown = edited if len(edited) <= MOST and edited.isprintable() else f"{first}={{}}"
+    always = task_command(settings, "answer", task_id, "--always", "session")
     return [
         *_choice(settings.say("decide_here"), task_command(settings, "answer", task_id)),
         *_choice(settings.say("decide_by_options")),
         f"  {task_command(settings, 'answer', task_id, '--approve', 'all')}",
-        f"  {task_command(settings, 'answer', task_id, '--always', 'session')}",
+        *([] if any(ApprovalTerms.of(call).each_call for call in calls) else [f"  {always}"]),
         f"  {task_command(settings, 'answer', task_id, '--edit', shown)}",
         f"  {task_command(settings, 'answer', task_id, '--reject', 'REASON')}",
     ]
