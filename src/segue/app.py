@@ -80,8 +80,9 @@ class App:
         self._control = Control(storage, registry, runner, stream, names)
         self._starter = Starter(storage, registry, runner, self._control, self.files, names)
         self._due = Due(storage.due, clock)
-        runner.observers.append(Waits(storage, self._control, self._due))
-        self.tasks = Tasks(storage, runner, self._starter, self._due)
+        waits = Waits(storage, self._control, self._due)
+        runner.observers.append(waits)
+        self.tasks = Tasks(storage, runner, self._starter, self._due, waits)
         """The tasks, as records; `await app.tasks(agent_id="support")` lists them as JSON."""
         self.sessions = Sessions(storage, runner, registry.ids, self._pruning)
         """The sessions, as records."""

@@ -29,6 +29,7 @@ from .relay import Observer
 from .runner import Runner
 from .sessions import unfinished_conversation
 from .start import Request, Starter
+from .waits import Waits
 from .worker import Dispatching
 
 Rows = list[Json]
@@ -53,9 +54,10 @@ class Tasks:
     The verbs of `App` that are named alike give JSON. Calling it lists them as JSON, too: `await app.tasks(limit=5)`.
     """
 
-    def __init__(self, storage: Storage, runner: Runner, starter: Starter, due: Due) -> None:
+    def __init__(self, storage: Storage, runner: Runner, starter: Starter, due: Due, waits: Waits) -> None:
         self._storage = storage
         self._due = due
+        self._waits = waits
         self.webhooks = storage.webhooks
         self._runner = runner
         self._starter = starter
@@ -280,6 +282,10 @@ class Tasks:
         check_event(name, data)
         await self._storage.sent_events.send(task_id, name, data, key)
         self._due.wake()
+
+    async def end_wait(self, task_id: str) -> None:
+        """Continue a task here if its wait for a moment or an event is over, as whoever runs schedules would."""
+        await self._waits.take_task(task_id)
 
     async def events(self, task_id: str, after: int = 0, limit: int | None = None) -> Sequence[Event]:
         """A task's durable events, those after number `after`, at most `limit`."""

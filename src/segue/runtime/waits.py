@@ -37,6 +37,12 @@ class Waits(Observer):
             if agent_id in self._control.registry and not self._put_off.has(task_id, now):
                 await self._take(task_id, now)
 
+    async def take_task(self, task_id: str) -> None:
+        """Continue this task, if its wait is over, and no other one."""
+        now = self._due.clock()
+        if task_id in [due for due, _ in await self._events.due(now)] and not self._put_off.has(task_id, now):
+            await self._take(task_id, now)
+
     async def _take(self, task_id: str, now: float) -> None:
         try:
             question = await self._control.questions.of(task_id)

@@ -13,7 +13,6 @@ from rich.text import Text
 from ...core.errors import SegueError
 from ...core.events import Answer as AnswerEvent
 from ...core.events import Event, Fallback, Paused, StateChanged
-from ...core.question import WAIT
 from ...core.records import Json, Task, TaskTrace
 from ...core.task_status import TaskStatus
 from ...prompts.catalogue import sentence
@@ -119,6 +118,23 @@ class Conversation:
             if not self.app.tasks.running():
                 return turn
             await asyncio.sleep(POLL_SECONDS)
+
+    async def wait_out(self, task: Task, question: Json) -> Turn:
+        """Show that a task waits for no person, and how it goes on then; with Ctrl-C it waits on by itself."""
+        print_question(self.console, question, self._language(task))
+        seen = await self.app.tasks.last_event(task.task_id)
+        if await run_interruptible(self._until_continued(task.task_id, seen), PATIENCE, lambda: None) is None:
+            print_hints(*answer_hints(self.settings, task.task_id, question))
+            return Turn(WAITING)
+        return await self._show_turn(task.task_id, self.app.follow(task.task_id, seen))
+
+    async def _until_continued(self, task_id: str, seen: int) -> bool:
+        """Continue a task when its wait is over, unless another process does so first."""
+        print_note(self.settings.say("follows_wait"))
+        while await self.app.tasks.last_event(task_id) == seen:
+            await self.app.tasks.end_wait(task_id)
+            await asyncio.sleep(POLL_SECONDS)
+        return True
 
     async def _show_answered(self, task_id: str, answer: Answer, interrupt_id: str) -> Turn:
         trace = await self.app.tasks.trace(task_id) if self.view is None else None
@@ -315,7 +331,7 @@ class Conversation:
         if task.status == "waiting":
             view.rest()
             question = await self.app.question(task.task_id)
-            if can_ask() and not self.as_json and not interrupted and question["kind"] != WAIT:
+            if can_ask() and not self.as_json and not interrupted:
                 return Turn(WAITING, task, question)
         else:
             view.finish()

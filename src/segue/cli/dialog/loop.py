@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.context import Ids
 from ...core.errors import InvalidAnswer, TaskUnfinished, ThreadBusy
+from ...core.question import WAIT
 from ...core.records import Json, Task
 from ..exits import FAILED, WAITING, sentence_of
 from ..lookup import LATEST, find_session, find_task
@@ -68,7 +69,10 @@ class ConversationLoop:
         return turn.code
 
     def _asked(self, talk: Conversation, task: Task, question: Json) -> Turn:
-        """Ask until the answer fits; what was written for one that does not is kept."""
+        """Ask until the answer fits; what was written for one that does not is kept. A wait asks nobody."""
+        if question["kind"] == WAIT:
+            waited: Turn = self.run(talk.wait_out(task, question))
+            return waited
         questioner = Questioner(talk.console, talk.settings.language_for(task.message))
         while (answer := questioner.ask(question)) is not None:
             try:
