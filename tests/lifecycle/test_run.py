@@ -115,7 +115,7 @@ async def test_the_model_is_told_the_call_of_a_task_that_names_one_completely() 
     assert told_to == ['do a: calculate({"expression": "3*4"})', "do b", "do c"]
 
 
-@pytest.mark.parametrize("goal", ["Write a poem about the moon", "写一首关于月亮的诗", "Plan a trip"])
+@pytest.mark.parametrize("goal", ["写一首关于月亮的诗", "Plan a trip"])
 async def test_a_goal_that_the_offline_planner_cannot_answer_is_a_failed_task(goal: str) -> None:
     engine = ConversationEngine(llm="offline", tools=("travel", "calculator"))
     events = await rest(engine.run(goal))

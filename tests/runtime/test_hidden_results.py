@@ -117,7 +117,7 @@ async def test_a_call_takes_a_part_of_a_result_that_no_model_sees(protocol: str)
         assert "eve@evil.com" not in seen(model) and "Lunch" not in seen(model)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", ["native"])
 async def test_what_no_model_read_takes_no_part_in_its_decisions(protocol: str) -> None:
     async with segue.open(":memory:") as app:
         script = [
@@ -163,7 +163,7 @@ async def test_an_error_of_such_a_tool_is_hidden_and_one_of_the_models_own_argum
         assert INJECTED in (await events(app, result["task_id"], "tool_result"))[0]["result"]["error"]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", ["json"])
 async def test_a_reference_that_leads_nowhere_is_an_error_that_reveals_nothing(protocol: str) -> None:
     async with segue.open(":memory:") as app:
         script = [calls(protocol, "read_mail"), calls(protocol, "send_mail", to="@0.from")]

@@ -71,7 +71,7 @@ def test_mistakes_in_the_file_are_named(tmp_path: Path, text: str, says: str) ->
         load_modes(file)
 
 
-@pytest.mark.parametrize("mode", ["direct", "react", "plan", "plan_react", "auto", "lifecycle", "flow"])
+@pytest.mark.parametrize("mode", ["direct", "plan", "auto", "lifecycle", "flow"])
 async def test_a_task_says_which_model_it_used_in_every_mode(mode: str) -> None:
     async with segue.open(":memory:", modes={"flow": FlowConfig()}) as app:
         result = await app.ask("What is 17 * 23?", mode=mode)

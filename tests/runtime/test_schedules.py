@@ -25,6 +25,7 @@ from segue.runtime.start import Request
 from tests.fakes import FixedClock, ScriptedChatModel, answer, call_tool
 
 DAY = 86_400.0
+DAYS = 7
 BEGIN = datetime(2027, 1, 1, 12, tzinfo=UTC).timestamp()
 
 
@@ -158,15 +159,15 @@ async def test_a_message_is_sent_at_its_moment_and_once(database: Path, clock: F
         assert (after["active"], after["next_run"], after["last_task"]) == (False, None, task.task_id)
 
 
-async def test_a_month_of_mornings_is_simulated_in_seconds(database: Path, clock: FixedClock) -> None:
-    async with open_app(database, clock, *[answer(str(n)) for n in range(31)]) as app:
+async def test_mornings_are_simulated_in_a_moment(database: Path, clock: FixedClock) -> None:
+    async with open_app(database, clock, *[answer(str(n)) for n in range(DAYS)]) as app:
         await app.start("The weather?", every="0 9 * * *", timezone="Asia/Shanghai", agent="a", mode="direct")
-        for day in range(31):
+        for day in range(DAYS):
             clock.now = BEGIN + (day + 1) * DAY
             await app.schedules.run_due()
             await ended(app, day + 1)
-        tasks = await ended(app, 31)
-        assert len(tasks) == 31 == len({task.thread_id for task in tasks})
+        tasks = await ended(app, DAYS)
+        assert len(tasks) == DAYS == len({task.thread_id for task in tasks})
         assert tasks[0].thread_id.endswith("-20270102T010000"), "09:00 in Shanghai is 01:00 UTC"
 
 

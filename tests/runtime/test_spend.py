@@ -135,8 +135,7 @@ SCOPES: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
 """Options of messages that share a limit, and of one that has its own."""
 
 
-@pytest.mark.parametrize("name", SCOPES)
-@pytest.mark.parametrize("unit", ["", "_tokens"])
+@pytest.mark.parametrize(("name", "unit"), [*zip(SCOPES, ("", "_tokens", ""), strict=True)])
 async def test_a_limit_is_that_of_its_session_user_or_agent(database: Path, name: str, unit: str) -> None:
     limit = {"": 0.6, "_tokens": 3300}[unit]
     async with segue.open(database, agents=[agent(), agent("b")], spend={f"{name}{unit}": limit}) as app:

@@ -16,13 +16,19 @@ PAY = ("pay", {"order": "A1"})
 STEPS = ("plan", "plan_react", "controller")
 """Modes in which a call belongs to a step of a plan; in plan mode it belongs to no trace."""
 APPROVED = {"index": 0, "verdict": "approve"}
-SAME_EVERYWHERE = ("read only", "a check that cannot tell", "a check that fails")
-"""Kinds that only the executor of calls tells apart, which is the same in every mode."""
+IN_EVERY_MODE = ("a check that says not done", "no check", "always approved")
+"""What the modes carry on with: a call that is made again, one that is not, and a person's answer beside a permission.
+
+The other kinds are told apart by the executor and the runner of calls, which are the same in every mode.
+"""
 
 
 def in_modes(kinds: Iterable[str]) -> list[tuple[str, str]]:
-    """Each kind of tool with each mode in which it is tried."""
-    return [(kind, mode) for kind in kinds for mode in CALLING if mode == "react" or kind not in SAME_EVERYWHERE]
+    """Each kind of tool with each mode in which it is tried; a plan that is rejected is made anew."""
+    few = {"rejected": ("react", "plan")}
+    return [
+        (kind, mode) for kind in kinds for mode in (CALLING if kind in IN_EVERY_MODE else few.get(kind, ("react",)))
+    ]
 
 
 class Shop:

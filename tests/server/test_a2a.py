@@ -230,8 +230,7 @@ async def test_an_approval_is_input_that_a_further_message_of_the_task_gives(ser
             await sent(client, message("more", "y", settled))
 
 
-@pytest.mark.parametrize("binding", BINDINGS)
-@pytest.mark.parametrize("late", ["yes", {"verdict": "approve"}])
+@pytest.mark.parametrize(("binding", "late"), [*zip(BINDINGS, ("yes", {"verdict": "approve"}), strict=True)])
 async def test_an_answer_approves_only_what_its_client_was_shown(served: Served, binding: str, late: Any) -> None:
     async def twice(client: Client, name: str) -> tuple[Task, Task]:
         """The task as its client was shown it, and as it is since a colleague approved the first call."""

@@ -19,7 +19,7 @@ from segue.core.agents import Agent
 from segue.core.flows import BranchConfig, FlowConfig
 from segue.tools.registry import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan_json
-from tests.modes import CALLING, agent_that
+from tests.modes import agent_that
 from tests.polling import wait_until
 
 from .serving import ALPHA, BETA, KEYS, Held, Json, Served, ServerSettings
@@ -428,7 +428,7 @@ def test_a_run_id_is_of_one_request(client: httpx.Client, changed: Json) -> None
 PAY = ("pay_back", {"amount": 5})
 
 
-@pytest.mark.parametrize("mode", CALLING)
+@pytest.mark.parametrize("mode", ["native", "plan", "controller"])  # whose calls have ids, none, and a step's
 def test_an_approval_names_its_call_in_every_mode(mode: str, database: Path) -> None:
     payer = agent_that(mode, PAY, agent_id="shop", tools=(pay_back,))
     with Served(database, OPEN, agents=[payer]) as served, served.client() as client:

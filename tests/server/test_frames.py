@@ -57,7 +57,7 @@ def read(frame: bytes) -> tuple[str, dict[str, Any]]:
     return read_frame(frame.decode("ascii"))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(events())
 def test_every_event_becomes_frames_that_the_prescribed_client_can_read(event: Event) -> None:
     made = [*frames(event)]
@@ -71,6 +71,7 @@ def test_every_event_becomes_frames_that_the_prescribed_client_can_read(event: E
         assert form.get("truncated") or {name: form[name] for name in whole} == whole
 
 
+@settings(max_examples=10)
 @given(objects, texts)
 def test_the_last_frame_fits_and_holds_the_answer_first(result: dict[str, Any], answer: str) -> None:
     _, form = read(done_frame("a-task", {**result, "answer": answer}))

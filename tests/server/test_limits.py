@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from segue.core.json_depth import DEEPEST, Outline
@@ -114,6 +114,7 @@ def test_connections_beyond_the_limit_are_turned_away(serve: Any) -> None:
         wait_until(lambda: client.get("/healthz").status_code == 200)
 
 
+@settings(max_examples=10)
 @given(st.recursive(st.text() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_the_depth_of_a_body_does_not_count_what_its_texts_hold(value: Any) -> None:
     def levels(part: Any) -> int:

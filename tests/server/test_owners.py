@@ -7,25 +7,38 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi.routing import APIRoute
 
 from reference.routes import openapi
+from segue.server.routes import ROUTES
 from tests.memory.fakes import entry
 
 from .serving import ALPHA, BETA, Json, Served, chat, frames_of
 
-DOCUMENT = openapi()
 MAKES_ITS_OWN = {"prefer", "preferences"}
 """What a tenant stores under a name is its own, whoever else has one of that name."""
 SHARED = {"name", "agent_id", "model", "token"}
 """Graphs, agents and models are the service's, not a tenant's; a link's token opens it to whoever has it."""
 ALSO = {"edit": {"message": "another message"}}
 """What a body must hold by a rule that no schema says."""
-ROUTES = [
-    (method, path, operation)
-    for path, operations in DOCUMENT["paths"].items()
-    for method, operation in operations.items()
-    if "{" in path
-]
+NAMES = {
+    route.name: (method.lower(), route.path_format)
+    for route in ROUTES
+    if isinstance(route, APIRoute) and route.include_in_schema and "{" in route.path
+    for method in route.methods
+}
+"""The method and the path of each operation that names something; the document of all takes a second to make."""
+
+
+def operations() -> Iterator[tuple[str, str, Json]]:
+    """The routes with their operations."""
+    for name in NAMES:
+        yield operation_of(name)
+
+
+def operation_of(name: str) -> tuple[str, str, Json]:
+    method, path = NAMES[name]
+    return method, path, openapi()["paths"][path][method]
 
 
 def named(operation: Json) -> str:
@@ -35,7 +48,7 @@ def named(operation: Json) -> str:
 def sample(schema: Json) -> Any:
     """A value that fits a schema of the document, as small as can be."""
     if "$ref" in schema:
-        return sample(DOCUMENT["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]])
+        return sample(openapi()["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]])
     for key in ("enum", "examples"):
         if key in schema:
             return schema[key][0]
@@ -97,7 +110,7 @@ def everything(client: httpx.Client, ids: Json) -> Json:
     """All that can be read of alpha's."""
     paths = [
         path.format(**ids)
-        for method, path, operation in ROUTES
+        for method, path, operation in operations()
         if method == "get" and not set(names(path)) & SHARED and not query_of(operation)
     ]
     texts = {path: client.get(path).text for path in (*paths, "/api/sessions", "/api/agents/travel/tasks")}
@@ -108,10 +121,14 @@ def names(path: str) -> list[str]:
     return re.findall(r"{(\w+)}", path)
 
 
-@pytest.mark.parametrize(("method", "path", "operation"), ROUTES, ids=[named(route[2]) for route in ROUTES])
-def test_an_id_of_anothers_or_nobodys_is_not_found(
-    client: httpx.Client, ids: Json, method: str, path: str, operation: Json
-) -> None:
+def test_the_operations_are_those_of_the_document() -> None:
+    paths = openapi()["paths"].items()
+    assert {*NAMES} == {named(each) for path, methods in paths if "{" in path for each in methods.values()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_id_of_anothers_or_nobodys_is_not_found(client: httpx.Client, ids: Json, name: str) -> None:
+    method, path, operation = operation_of(name)
     if named(operation) in MAKES_ITS_OWN:
         return
     body = body_of(operation)
@@ -128,7 +145,7 @@ def test_an_id_of_anothers_or_nobodys_is_not_found(
 
 def test_what_another_tenant_tries_changes_nothing(client: httpx.Client, ids: Json) -> None:
     before = everything(client, ids)
-    for method, path, operation in ROUTES:
+    for method, path, operation in operations():
         if not set(names(path)) & SHARED:
             asked = {"params": query_of(operation), "json": body_of(operation)}
             client.request(method, path.format(**ids), headers=BETA, **asked)
@@ -171,9 +188,10 @@ def test_nobody_is_shown_how_names_are_stored(client: httpx.Client, ids: Json) -
 
 
 def test_the_document_tells_of_keys_errors_and_examples() -> None:
-    assert DOCUMENT["components"]["securitySchemes"]["HTTPBearer"]["scheme"] == "bearer"
+    document = openapi()
+    assert document["components"]["securitySchemes"]["HTTPBearer"]["scheme"] == "bearer"
     error = {"$ref": "#/components/schemas/ErrorBody"}
-    for path, operations in DOCUMENT["paths"].items():
+    for path, operations in document["paths"].items():
         for operation in operations.values():
             said = [answer["content"] for status, answer in operation["responses"].items() if status >= "400"]
             assert all([*content] == ["application/json"] for content in said), path
@@ -184,5 +202,5 @@ def test_the_document_tells_of_keys_errors_and_examples() -> None:
                 for status in ("404", "413", "422", "429", "503"):
                     assert operation["responses"][status]["content"]["application/json"]["schema"] == error
             assert operation["description"]
-    assert "HTTPValidationError" not in DOCUMENT["components"]["schemas"]
-    assert DOCUMENT["components"]["schemas"]["ChatRequest"]["examples"][0]["mode"] == "react"
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+    assert document["components"]["schemas"]["ChatRequest"]["examples"][0]["mode"] == "react"

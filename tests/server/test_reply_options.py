@@ -91,8 +91,7 @@ def written(messages: list[BaseMessage], kwargs: Json) -> str:
     return answer("Fine.") if '"action_type"' in prompt else "Fine."
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("protocol", ["native", "json"])
+@pytest.mark.parametrize(("protocol", "mode"), [*(("json", mode) for mode in MODES), ("native", "react")])
 def test_settings_and_system_messages_reach_the_model(
     client: openai.OpenAI, world: World, protocol: str, mode: str
 ) -> None:
@@ -213,8 +212,9 @@ def test_only_allowed_functions_are_offered(client: openai.OpenAI, world: World)
     assert response.to_dict()["tool_choice"]["type"] == "allowed_tools"
 
 
-@pytest.mark.parametrize("mode", [*MODES, "lifecycle"])
-@pytest.mark.parametrize("protocol", ["native", "json"])
+@pytest.mark.parametrize(
+    ("protocol", "mode"), [*(("json", mode) for mode in (*MODES, "lifecycle")), ("native", "react"), ("native", "plan")]
+)
 def test_the_answer_is_json_of_the_schema(client: openai.OpenAI, world: World, protocol: str, mode: str) -> None:
     """Prose is asked for again as JSON, and JSON that does not fit once more."""
     replies: list[str] = []

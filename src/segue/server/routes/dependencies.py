@@ -4,11 +4,12 @@ from hashlib import sha256
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Security
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from pydantic.json_schema import SkipJsonSchema
 
 from ...core.records import RequestKey
-from ..errors import ErrorBody
+from ..errors import ErrorBody, JsonResponse
 from ..service import Service
 from ..tenants import Tenant
 
@@ -73,6 +74,16 @@ def routes(tag: str, *, needs_key: bool = True) -> APIRouter:
     responses: Responses = {status: {"model": ErrorBody, "description": why} for status, why in _WHY.items()}
     if not needs_key:
         del responses[401]
-        return APIRouter(tags=[tag], responses=responses)
+        return new_router(tag, responses=responses)
     key = HTTPBearer(auto_error=False, description="An API key, where the service has any.")
-    return APIRouter(tags=[tag], responses=responses, dependencies=[Security(key)])
+    return new_router(tag, responses=responses, dependencies=[Security(key)])
+
+
+def new_router(tag: str, **options: Any) -> APIRouter:
+    """A router whose operations are called as their functions are, and answer JSON."""
+    common: dict[str, Any] = {"default_response_class": JsonResponse, "generate_unique_id_function": _operation_id}
+    return APIRouter(tags=[tag], **common, **options)
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name

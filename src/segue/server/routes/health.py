@@ -2,14 +2,14 @@
 
 from importlib.metadata import version
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, Field
 
 from ..errors import ErrorBody, JsonResponse
-from .dependencies import ServiceDep, TenantDep, routes
+from .dependencies import ServiceDep, TenantDep, new_router, routes
 
-router = APIRouter(tags=["health"])
+router = new_router("health")
 
 
 class Health(BaseModel):
