@@ -12,7 +12,7 @@ from re import _constants, _parser  # type: ignore[attr-defined]
 from types import ModuleType
 from typing import Any
 
-SIZE = 64_000
+SIZE = 16_000
 GROWTH = 3.0
 """How much more twice the length may cost."""
 NOTICED = 0.005

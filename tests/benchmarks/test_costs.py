@@ -10,6 +10,7 @@ from benchmarks.costs.changes import BARE, PEER, SEGUE, STARTS, changes, read, w
 from benchmarks.costs.endpoint import chunks
 from benchmarks.costs.processes import Run
 from benchmarks.costs.startup import Start
+from tests.cases import cases
 
 
 def a_run(cpu: float) -> Run:
@@ -33,8 +34,8 @@ def test_rows_are_medians_of_the_ratios_of_pairs() -> None:
     assert rows[f"CPU of a start, {STARTS[1]} × {BARE}"] == 4
 
 
-@pytest.mark.parametrize(
-    ("before", "now", "word"),
+@cases(
+    "before, now, word",
     [(1.0, 1.16, "SLOWER"), (1.0, 1.14, "same"), (1.0, 0.86, "same"), (1.0, 0.84, "faster"), (None, 2.0, "new")],
 )
 def test_over_15_percent_more_is_named(before: float | None, now: float, word: str) -> None:

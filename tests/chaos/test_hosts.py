@@ -5,12 +5,13 @@ import pytest
 from segue.chaos.hosts import host_of, refused_in, refusing
 from segue.core.agents import production_file, refused_hosts
 from segue.core.errors import ConfigurationError
+from tests.cases import cases
 
 AGENT = '[[agent]]\nagent_id = "shop"\n'
 
 
-@pytest.mark.parametrize(
-    ("text", "host"),
+@cases(
+    "text, host",
     [
         ("https://api.bank.example:443/v1", "api.bank.example"),
         ("bank.example:5432", "bank.example"),
@@ -25,14 +26,14 @@ def test_a_host_is_refused_however_it_is_written(text: str, host: str) -> None:
     assert host_of(text) == host
 
 
-@pytest.mark.parametrize("text", ["", "https://", "10.0.0.0/8", "bank example", "[::1", "*"])
+@cases("text", ["", "https://", "10.0.0.0/8", "bank example", "[::1", "*"])
 def test_what_is_no_host_is_not_silently_allowed(text: str) -> None:
     with pytest.raises(ConfigurationError, match="is no host to refuse"):
         host_of(text)
 
 
-@pytest.mark.parametrize(
-    ("asked", "host"),
+@cases(
+    "asked, host",
     [
         ("0:0:0:0:0:0:0:1", "::1"),
         ("::1%lo", "::1"),

@@ -17,6 +17,7 @@ from segue.chaos.traps import read_journal
 from segue.chaos.world import Change, Comparison
 from segue.core.errors import ConfigurationError
 from segue.tools.adapters.functions import bind_function
+from tests.cases import cases
 
 
 @tool
@@ -85,8 +86,8 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path) -> Non
     assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
-@pytest.mark.parametrize(
-    ("asked", "is_refused"),
+@cases(
+    "asked, is_refused",
     [
         ("bank.example", True),
         ("api.bank.example", True),

@@ -16,6 +16,7 @@ import segue
 from segue.checkpoints.sessions.export_format import blob_form
 from segue.checkpoints.tables.leases import Lease
 from segue.core.errors import DamagedSession, InvalidExport, ThreadBusy, ThreadExists, UnknownThread
+from tests.cases import cases
 
 from .worlds import World, look_in_a_batch, note_the_turn, note_up_to, payments, snapshots, world
 
@@ -317,7 +318,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Row:
     return asyncio.run(written())
 
 
-@pytest.mark.parametrize(("said", "damage"), BROKEN, ids=[f"{n}-{said}" for n, (said, _) in enumerate(BROKEN)])
+@cases("said, damage", BROKEN)
 async def test_a_malformed_document_is_refused_and_stores_nothing(
     here: World, exported: Row, said: str, damage: Callable[[Row], Any]
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from segue.checkpoints.tables.preferences import Preferences
 from segue.core.errors import InvalidAnswer, UnknownTask
+from tests.cases import cases
 
 from .conftest import Store, opened
 from .damage import damage
@@ -50,7 +51,7 @@ async def test_the_history_has_the_mode_that_answered_and_the_rating(here: World
     assert [entry["query"] for entry in (await preferences.get("ana", limit=1))["mode_history"]] == ["turn 2"]
 
 
-@pytest.mark.parametrize("rating", [0, 6, -1, 2.5, "5", True, None])
+@cases("rating", [0, 6, -1, 2.5, "5", True, None])
 async def test_a_rating_is_a_whole_number_from_1_to_5(here: World, rating: object) -> None:
     here.register("a", note_the_turn, "react")
     task_id = await here.run("turn 1", agent="a")

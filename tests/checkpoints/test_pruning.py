@@ -14,6 +14,7 @@ from segue.core.errors import ConfigurationError, TaskError
 from segue.core.timeline import Place, Retention
 from segue.runtime.history.retention import Pruning
 from segue.runtime.run import config_of
+from tests.cases import cases
 
 from .worlds import World, look_at_once, note_the_turn, note_up_to, payments, snapshots, world
 
@@ -116,7 +117,7 @@ async def test_a_limit_gives_the_end_of_the_timeline_also_of_a_pruned_session_a_
     here: World,
 ) -> None:
     here.register("a", note_the_turn, "react")
-    for turn in range(1, 16):
+    for turn in range(1, 9):
         await here.run(f"turn {turn}", agent="a")
     whole = await here.app.timeline("s")
     await check_limits(here, "s", (1, 2, 3, 7, len(whole) - 1, len(whole), 1000))
@@ -124,12 +125,12 @@ async def test_a_limit_gives_the_end_of_the_timeline_also_of_a_pruned_session_a_
     await here.app.fork("s", whole[-5]["id"], session_id="f")
     await check_limits(here, "f", (1, 6, 50))
     await here.app.prune(12, session_id="s")
-    await check_limits(here, "s", range(1, 14))
+    await check_limits(here, "s", (1, 2, 5, 6, 7, 11, 12, 13))
     damaged = whole[-6]["checkpoint_id"]
     broken = "UPDATE checkpoints SET metadata = '[]' WHERE thread_id = 's' AND checkpoint_id = ?"
     await here.database.write(lambda connection: connection.execute(broken, (damaged,)))
     assert any(entry["damaged"] for entry in await here.app.timeline("s"))
-    await check_limits(here, "s", range(1, 14))
+    await check_limits(here, "s", (1, 2, 5, 6, 7, 11, 12, 13))
 
 
 async def check_limits(here: World, session: str, limits: Iterable[int]) -> None:
@@ -179,12 +180,12 @@ async def test_why_the_background_cannot_prune_is_logged(caplog: pytest.LogCaptu
     assert record.exc_info and record.exc_info[0] is AttributeError
 
 
-@pytest.mark.parametrize("given", ["30", "30d", "2w, 100", 5])
+@cases("given", ["30", "30d", "2w, 100", 5])
 def test_a_retention_is_an_age_a_number_or_both(given: Any) -> None:
     assert Retention.of(given) != Retention()
 
 
-@pytest.mark.parametrize("given", ["", "0", "30 days", "-1", "d"])
+@cases("given", ["", "0", "30 days", "-1", "d"])
 def test_any_other_retention_is_refused(given: str) -> None:
     with pytest.raises(ConfigurationError, match="write an age such as 30d"):
         Retention.of(given)

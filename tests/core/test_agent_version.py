@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import pytest
-
 from segue.core.agents import Agent
 from segue.registry import Registry
 from segue.tools.bound_tool import tool
+from tests.cases import cases
 
 
 def pay(number: int) -> int:
@@ -28,7 +27,7 @@ def version(**changes: Any) -> str:
     return Registry((agent,), {}).version(agent)
 
 
-@pytest.mark.parametrize(
+@cases(
     "changes",
     [
         {"prompt": "You pay twice."},
@@ -46,7 +45,7 @@ def test_what_a_task_depends_on_changes_it(changes: dict[str, Any]) -> None:
     assert version(**changes) != version()
 
 
-@pytest.mark.parametrize(
+@cases(
     "changes",
     [
         {"tools": ("calculator", pay)},

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from segue.core.agents import Agent, Budget, load_agents
 from segue.core.errors import ConfigurationError
 from segue.registry import Registry
+from tests.cases import cases
 
 GOOD = """
 [[agent]]
@@ -69,8 +70,8 @@ def test_a_key_is_not_shown(tmp_path: Path) -> None:
     assert "api_kee" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
+@cases(
+    "text, said",
     [
         ("", "holds no [[agent]] table"),
         ("agent = []", "holds no [[agent]] table"),
@@ -114,18 +115,18 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
         load_agents(tmp_path)
 
 
-@pytest.mark.parametrize("agent_id", ["", "a b", "a/b", "../a", "x" * 65, "a\n"])
+@cases("agent_id", ["", "a b", "a/b", "../a", "x" * 65, "a\n"])
 def test_an_agent_id_is_a_short_word(agent_id: str) -> None:
     with pytest.raises(ValidationError):
         Agent(agent_id=agent_id)
 
 
-@pytest.mark.parametrize("agent_id", ["a", "travel-2.0_beta", "旅行", "x" * 64])
+@cases("agent_id", ["a", "travel-2.0_beta", "旅行", "x" * 64])
 def test_an_agent_id_may_have_dots_dashes_and_any_script(agent_id: str) -> None:
     assert Agent(agent_id=agent_id).agent_id == agent_id
 
 
-@pytest.mark.parametrize(
+@cases(
     "bounds",
     [
         {"tool_calls": -1},

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from segue.core.allow_rules import AllowRule
+from tests.cases import cases
 
 
 def rule(**places: Any) -> AllowRule:
@@ -17,7 +18,7 @@ def test_a_star_stands_for_a_part_of_an_address(value: Any) -> None:
     assert rule(values=["*@example.org"]).covers(value)
 
 
-@pytest.mark.parametrize(
+@cases(
     "value",
     [
         "eve@evil.com,bob@example.org",
@@ -37,14 +38,12 @@ def test_an_address_behind_another_one_is_not_covered(value: Any) -> None:
     assert not rule(values=["*@example.org"]).covers(value)
 
 
-@pytest.mark.parametrize(
-    "value", ["https://example.org/a?b", "example.org", "http://EXAMPLE.org:8080", "https://example.org./"]
-)
+@cases("value", ["https://example.org/a?b", "example.org", "http://EXAMPLE.org:8080", "https://example.org./"])
 def test_links_to_a_host_are_covered(value: str) -> None:
     assert rule(hosts=["example.org"]).covers(value)
 
 
-@pytest.mark.parametrize(
+@cases(
     "value",
     [
         "https://example.org@evil.com/",

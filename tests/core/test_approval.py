@@ -6,6 +6,7 @@ import pytest
 
 from segue.core.approval import ApprovalAnswer, Verdict, settled
 from segue.core.errors import InvalidAnswer
+from tests.cases import cases
 
 CALLS = [
     {"index": 0, "name": "pay", "arguments": {"amount": 1}},
@@ -19,7 +20,7 @@ def verdict(index: Any, kind: str = "approve", **more: Any) -> dict[str, Any]:
     return {"index": index, "verdict": kind, **more}
 
 
-@pytest.mark.parametrize(
+@cases(
     "answer",
     [
         {"verdicts": [verdict(2), verdict(0)]},
@@ -50,8 +51,8 @@ def test_an_edit_and_a_rejection_keep_what_the_person_said() -> None:
 FITTING = verdict(2)
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
+@cases(
+    "answer, said",
     [
         ([verdict(0)], "call 2 (send) has no verdict"),
         ([], "call 0 (pay) has no verdict; call 2 (send) has no verdict"),

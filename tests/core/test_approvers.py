@@ -8,6 +8,7 @@ from segue.core.actor import Actor, person
 from segue.core.approval import ApprovalTerms
 from segue.core.approvers import Approvals, decided_by, refusal
 from segue.core.errors import ConfigurationError, InvalidAnswer, NotAnApprover
+from tests.cases import cases
 
 FINANCE = Actor("ann", frozenset({"finance"}))
 
@@ -20,15 +21,15 @@ def said(by: str, verdict: str = "approve", **more: Any) -> dict[str, Any]:
     return {"index": 0, "verdict": verdict, "by": by, "at": 1.0, "shown": "d", **more}
 
 
-@pytest.mark.parametrize(
-    ("name", "whose"),
+@cases(
+    "name, whose",
     [("key:ann@acme", "ann"), ("key:acme", "acme"), ("terminal:ann", "ann"), ("ann", "ann"), ("http", "http")],
 )
 def test_a_person_is_the_same_through_every_door(name: str, whose: str) -> None:
     assert person(name) == whose
 
 
-@pytest.mark.parametrize("wrong", [{"approvers": ("a b",)}, {"approvers": ("",)}, {"approvals": 0}, {"approvals": 10}])
+@cases("wrong", [{"approvers": ("a b",)}, {"approvers": ("",)}, {"approvals": 0}, {"approvals": 10}])
 def test_terms_that_cannot_be_used_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
         ApprovalTerms(**wrong)
@@ -52,8 +53,8 @@ def test_an_edit_needs_everybody_elses_approval_and_a_rejection_is_final() -> No
     assert [each["by"] for each in rejected.verdict["by"]] == ["bob"]
 
 
-@pytest.mark.parametrize(
-    ("terms", "who", "verdict", "refused"),
+@cases(
+    "terms, who, verdict, refused",
     [
         ({}, Actor("eve", frozenset()), "approve", ""),
         ({"approvers": ["finance", "ops"]}, FINANCE, "approve", ""),

@@ -1,12 +1,11 @@
 """The name of a database, as it is shown."""
 
-import pytest
-
 from segue.core.environment import without_password
+from tests.cases import cases
 
 
-@pytest.mark.parametrize(
-    ("given", "shown"),
+@cases(
+    "given, shown",
     [
         ("a?password=b.db", "a?password=b.db"),
         ("postgresql://ann:s3cret@host:5432/db", "postgresql://ann@host:5432/db"),

@@ -3,10 +3,9 @@
 import inspect
 import re
 
-import pytest
-
 from segue.core import errors
 from segue.core.errors import SegueError
+from tests.cases import cases
 
 DEFINED = {
     name: member
@@ -77,7 +76,7 @@ def test_the_drawing_is_the_tree() -> None:
     assert drawn() == {name: kind.__bases__[0].__name__ for name, kind in DEFINED.items()}
 
 
-@pytest.mark.parametrize("kind", DEFINED.values(), ids=list(DEFINED))
+@cases("kind", DEFINED.values())
 def test_every_error_has_a_sentence_of_its_own(kind: type[SegueError]) -> None:
     assert "__doc__" in vars(kind)
     doc = inspect.getdoc(kind) or ""
@@ -86,7 +85,7 @@ def test_every_error_has_a_sentence_of_its_own(kind: type[SegueError]) -> None:
     assert issubclass(kind, SegueError)
 
 
-@pytest.mark.parametrize("error", MADE, ids=lambda error: type(error).__name__)
+@cases("error", MADE)
 def test_a_message_is_a_sentence(error: SegueError) -> None:
     assert str(error)[0].isupper()
     assert str(error).endswith(".")

@@ -26,6 +26,7 @@ from segue.core.events import (
     from_dict,
     to_dict,
 )
+from tests.cases import cases
 
 IDS = {"type", "task_id", "trace_id", "step_id", "iteration", "seq", "timestamp"}
 OPTIONAL = {"parent_id"}
@@ -39,7 +40,7 @@ ALSO_STREAMED = {
     "resumed", "cancelled",
 }  # fmt: skip
 
-every_type = pytest.mark.parametrize("kind", [*TYPES.values(), Phase], ids=[*TYPES, "phase"])
+every_type = cases("kind", [*TYPES.values(), Phase])
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -69,7 +70,7 @@ def instances(kind: type[Event]) -> st.SearchStrategy[Event]:
 
 
 @every_type
-@settings(max_examples=15)
+@settings(max_examples=5)
 @given(data=st.data())
 def test_every_type_survives_its_dict_form_with_the_ids_at_the_top(kind: type[Event], data: st.DataObject) -> None:
     event = data.draw(instances(kind))

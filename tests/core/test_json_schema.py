@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from langchain_core.utils.json_schema import dereference_refs
 
 from segue.core.json_schema import MOST_INLINED, UnusableSchema, inlined
+from tests.cases import cases
 
 NAMES = ("a", "b", "c")
 TARGETS = st.sampled_from([*(f"#/$defs/{name}" for name in NAMES), "#/properties/x"])
@@ -72,7 +73,7 @@ def test_a_chain_of_references_or_of_lists_is_not_followed_for_ever() -> None:
             inlined(schema)
 
 
-@pytest.mark.parametrize("ref", ["#/$defs/none", "https://evil.invalid/x", "#/type/0", "", "#/anyOf/9", "#/anyOf/-1"])
+@cases("ref", ["#/$defs/none", "https://evil.invalid/x", "#/type/0", "", "#/anyOf/9", "#/anyOf/-1"])
 def test_a_reference_that_leads_nowhere_is_named(ref: str) -> None:
     with pytest.raises(UnusableSchema, match="unresolvable \\$ref"):
         inlined({"type": "object", "anyOf": [{}], "properties": {"x": {"$ref": ref}}})

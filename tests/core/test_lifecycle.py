@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from segue.core.errors import InvalidPlan
 from segue.core.lifecycle import SubTask, in_order, moved, next_tasks, read_tasks, waiting_again
 from segue.core.plan import Status
+from tests.cases import cases
 
 
 def task(name: str, *needs: str, **more: Any) -> dict[str, Any]:
@@ -64,20 +65,32 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         assert reason in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
+@cases(
+    "field, value",
     [
-        ("id", True), ("id", ""), ("id", []), ("description", 3), ("description", "\ud800"), ("priority", 1.5),
-        ("priority", True), ("priority", 10**30), ("dependencies", "a"), ("dependencies", [{}]), ("timeout", -1),
-        ("timeout", float("nan")), ("timeout", float("inf")), ("timeout", "soon"), ("type", 3),
+        ("id", True),
+        ("id", ""),
+        ("id", []),
+        ("description", 3),
+        ("description", "\ud800"),
+        ("priority", 1.5),
+        ("priority", True),
+        ("priority", 10**30),
+        ("dependencies", "a"),
+        ("dependencies", [{}]),
+        ("timeout", -1),
+        ("timeout", float("nan")),
+        ("timeout", float("inf")),
+        ("timeout", "soon"),
+        ("type", 3),
     ],
-)  # fmt: skip
+)
 def test_a_value_that_means_nothing_is_refused(field: str, value: Any) -> None:
     with pytest.raises(InvalidPlan):
         read_tasks([task("a") | {field: value}])
 
 
-@pytest.mark.parametrize("nothing", [None, [], {}, "tasks", 3, {"tasks": {}}, {"tasks": None}])
+@cases("nothing", [None, [], {}, "tasks", 3, {"tasks": {}}, {"tasks": None}])
 def test_no_tasks_are_refused(nothing: Any) -> None:
     with pytest.raises(InvalidPlan, match="There are no tasks"):
         read_tasks(nothing)

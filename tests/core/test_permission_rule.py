@@ -2,15 +2,14 @@
 
 from typing import Any
 
-import pytest
-
 from segue.core.approval import PermissionRule
+from tests.cases import cases
 
 GIT = {"command": {"prefix": "git "}}
 
 
-@pytest.mark.parametrize(
-    ("only", "arguments", "matches"),
+@cases(
+    "only, arguments, matches",
     [
         ({}, {"command": "rm -rf /"}, True),
         ({"command": "ls"}, {"command": "ls"}, True),

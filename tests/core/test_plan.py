@@ -22,6 +22,7 @@ from segue.core.plan import (
     validate,
 )
 from segue.core.plan import problems as clauses
+from tests.cases import cases
 
 IDS = ["1", "2", "3", "4", "5"]
 
@@ -50,8 +51,8 @@ def plans(draw: st.DrawFn, sound: bool = False) -> tuple[Step, ...]:
 # Statuses.
 
 
-@pytest.mark.parametrize("old", Status)
-@pytest.mark.parametrize("new", Status)
+@cases("old", Status)
+@cases("new", Status)
 def test_the_table_is_what_advance_allows(old: Status, new: Status) -> None:
     before = step("1", status=old, note="kept")
     if new == old:
@@ -148,8 +149,8 @@ def test_a_sound_plan_runs_to_its_end_each_step_once(steps: tuple[Step, ...]) ->
 # What is wrong with a plan.
 
 
-@pytest.mark.parametrize(
-    ("steps", "found"),
+@cases(
+    "steps, found",
     [
         ([], ["the plan has no steps"]),
         ([step("1"), step("1")], ["step id '1' is used more than once"]),
@@ -193,9 +194,7 @@ def test_no_tools_at_all_is_said() -> None:
     assert problems([step("1", action="eval")], None) == []
 
 
-@pytest.mark.parametrize(
-    ("action", "uses"), [("", False), (" None ", False), ("NULL", False), ("generate", False), ("add", True)]
-)
+@cases("action, uses", [("", False), (" None ", False), ("NULL", False), ("generate", False), ("add", True)])
 def test_some_actions_are_no_tool(action: str, uses: bool) -> None:
     assert step("1", action=action).uses_tool is uses
 

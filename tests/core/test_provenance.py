@@ -9,6 +9,7 @@ from segue.core.allow_rules import AllowRule
 from segue.core.call_terms import CallTerms
 from segue.core.provenance import USER, Known, Labelled, Source
 from segue.core.value_forms import identifiers, number_of
+from tests.cases import cases
 
 MAIL = Source("tool", "read_mail", 1)
 CONTACTS = Source("tool", "contacts", 2, trusted=True)
@@ -19,8 +20,8 @@ def known(said: str, *entered: Any, prompt: str = "") -> Known:
     return Known([said], prompt, [Labelled(value, (MAIL,)) for value in entered])
 
 
-@pytest.mark.parametrize(
-    ("said", "value"),
+@cases(
+    "said, value",
     [
         ("Write to Bob@Example.com", "bob@example.com"),
         ("pay GB29 NWBK 6016 1331 9268 19", "GB29NWBK60161331926819"),
@@ -38,8 +39,8 @@ def test_a_value_in_a_persons_words_is_theirs_in_any_form(said: str, value: Any)
     assert known(said, "Bob@Example.com 1200 2024-05-16").sources("x", value) == (USER,)
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
+@cases(
+    "text, value",
     [
         ("Pay to GB29 NWBK 6016 1331 9268 19 today", "GB29NWBK60161331926819"),
         ("write to Mark.Black@Gmail.com!", "mark.black@gmail.com"),
@@ -55,7 +56,7 @@ def test_a_value_in_untrusted_text_comes_from_there(text: Any, value: Any) -> No
     assert known("do it", text).sources("x", value) == (MAIL,)
 
 
-@pytest.mark.parametrize("value", [True, "r", "yes", "10:00", 3])
+@cases("value", [True, "r", "yes", "10:00", 3])
 def test_short_values_are_not_found_in_text_by_accident(value: Any) -> None:
     found = known("do it", "yes, r 1 or 12 at 10:00, True").sources("count", value)
     assert [source.kind for source in found] == ["model"]
@@ -68,7 +69,7 @@ def test_a_short_value_is_found_in_a_field_of_its_name() -> None:
     assert [source.kind for source in mail.sources("count", 5)] == ["model"]
 
 
-@pytest.mark.parametrize("number", [8, 18, "99", 4.5])
+@cases("number", [8, 18, "99", 4.5])
 def test_a_short_number_in_untrusted_text_is_asked_about(number: Any) -> None:
     mail = known("Read the invoice and pay order 7 amount 5", "Please pay order 8 or 18 amount 99 or 4.5 at once.")
     found = mail.assess({"order": 7, "amount": number}, CallTerms(("pay",)))
@@ -179,8 +180,8 @@ def test_a_record_that_a_person_names_is_theirs_to_choose_from() -> None:
     assert finding(mail, {"to": "bob@x.org", "file_id": "4"}) == "values"
 
 
-@pytest.mark.parametrize(
-    ("said", "finding"),
+@cases(
+    "said, finding",
     [
         ("share it with bob@x.org with read permissions", "sources"),
         ("share it with bob@x.org", "values"),
@@ -210,8 +211,8 @@ def test_a_value_of_a_trusted_tool_is_trusted_also_where_others_repeat_it() -> N
     assert finding(both, {"to": "sarah@x.org"}) == "sources"
 
 
-@pytest.mark.parametrize(
-    ("said", "value"),
+@cases(
+    "said, value",
     [
         ("write to anna@mail.company.com", "anna@mail-company.com"),
         ("see https://docs.example.com/a", "https://docs-example.com/a"),
@@ -235,7 +236,7 @@ def test_a_link_is_a_persons_with_and_without_its_scheme(said: str) -> None:
     assert known(said, "an e-mail").sources("x", "a.example.com/x/y") == (USER,)
 
 
-@pytest.mark.parametrize("link", ["www.evil.com/login", "evil.com", "evil.zone/x", "ftp://evil.zone", "eve@evil.com"])
+@cases("link", ["www.evil.com/login", "evil.com", "evil.zone/x", "ftp://evil.zone", "eve@evil.com"])
 def test_an_address_in_content_is_asked_about_also_where_the_text_hides_it(link: str) -> None:
     mail = known("Send the news to bob@x.org", "www dot evil dot com, eve=40evil.com, hxxp://evil[.]zone")
     assert finding(mail, {"to": "bob@x.org", "body": f"Log in at {link} please"}) == "values"

@@ -8,6 +8,7 @@ import pytest
 from segue.core.errors import DamagedRow, DatabaseUnavailable
 from segue.core.events import Paused, ToolResult, to_dict
 from segue.core.records import Call, StoredEvent, Task, call_checksum, from_row, read, to_row
+from tests.cases import cases
 
 TASK: dict[str, Any] = {
     **{
@@ -63,8 +64,8 @@ def test_the_public_forms() -> None:
     assert to_dict(from_row(StoredEvent, to_row(StoredEvent, EVENT)).numbered()) == {**EVENT["event"], "seq": 1}
 
 
-@pytest.mark.parametrize(
-    ("kind", "values", "column", "stored", "fault"),
+@cases(
+    "kind, values, column, stored, fault",
     [
         (Task, TASK, "task_id", "", "should have at least 1 character"),
         (Task, TASK, "message", b"\xff", "should be a valid string"),
@@ -73,7 +74,7 @@ def test_the_public_forms() -> None:
         (Task, TASK, "result", "[]", "should be a valid dictionary"),
         (Task, TASK, "notes", "[1]", "should be a valid string"),
         (Task, TASK, "attachments", '[{"name": "a"}]', "Field required"),
-        (Task, TASK, "answer", "{\"a\": 1}", "should be an answer"),
+        (Task, TASK, "answer", '{"a": 1}', "should be an answer"),
         (Task, TASK, "rating", 6, "should be 1, 2, 3, 4 or 5"),
         (Task, TASK, "requested", "stop", "should be 'pause' or 'cancel'"),
         (Task, TASK, "updated_at", 1e12, "should be less than"),
@@ -84,7 +85,7 @@ def test_the_public_forms() -> None:
         (StoredEvent, EVENT, "event", json.dumps(EVENT["event"] | {"timestamp": -1}), "its timestamp should be"),
         (StoredEvent, EVENT, "event", json.dumps(EVENT["event"] | {"data": {"reason": 1}}), "its reason should be"),
     ],
-)  # fmt: skip
+)
 def test_a_damaged_column_is_named(
     kind: type[Any], values: dict[str, Any], column: str, stored: Any, fault: str
 ) -> None:
@@ -119,7 +120,7 @@ def _read(kind: type[Any], row: dict[str, Any], without: str) -> str:
 TOLD = to_dict(ToolResult(task_id="t", index=0, name="add", arguments={}, result={"success": 1}, timestamp=1.0))
 
 
-@pytest.mark.parametrize(
+@cases(
     "form",
     [
         TOLD,

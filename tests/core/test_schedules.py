@@ -9,6 +9,7 @@ import pytest
 from segue.core.errors import InvalidMessage
 from segue.core.moments import find_zone, local_zone, moment_of, zone_named
 from segue.core.schedules import GRACE, Schedule, Step, following, step_of, timing
+from tests.cases import cases
 
 NOON = datetime(2026, 3, 28, 12, 0, tzinfo=UTC).timestamp()
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -19,8 +20,8 @@ def schedule(**fields: Any) -> Schedule:
     return Schedule(**{"schedule_id": "s", "message": "m", "options": {}, **usual, **fields})
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
+@cases(
+    "given, expected",
     [
         ("18:00", datetime(2026, 3, 28, 18, tzinfo=BERLIN)),
         ("9:30", datetime(2026, 3, 29, 9, 30, tzinfo=BERLIN)),
@@ -35,7 +36,7 @@ def test_a_moment_is_read_in_its_zone(given: Any, expected: datetime) -> None:
     assert moment_of(given, BERLIN, NOON) == expected.timestamp()
 
 
-@pytest.mark.parametrize("given", ["soon", "25:00", "2026-13-01", -5.0, 1e300, float("nan"), True])
+@cases("given", ["soon", "25:00", "2026-13-01", -5.0, 1e300, float("nan"), True])
 def test_what_is_no_moment_is_refused(given: Any) -> None:
     with pytest.raises(InvalidMessage, match="is no moment"):
         moment_of(given, BERLIN, NOON)
@@ -67,8 +68,8 @@ def test_daylight_saving_moves_no_run_of_a_day_and_repeats_none() -> None:
     assert days("0 9 * * mon", spring, 2) == ["30 09:00+0200", "06 09:00+0200"]
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
+@cases(
+    "options, says",
     [
         ({}, "Give either a moment"),
         ({"at": "18:00", "every": "0 9 * * *"}, "Give either a moment"),
@@ -99,8 +100,8 @@ def test_after_a_run_missed_ones_are_made_up_for_as_it_says() -> None:
     assert schedule(every=None).after_run(late) is None
 
 
-@pytest.mark.parametrize(
-    ("fields", "late", "unfinished", "is_own", "expected"),
+@cases(
+    "fields, late, unfinished, is_own, expected",
     [
         ({}, 0, False, True, Step.RUN),
         ({}, GRACE * 2, False, True, Step.RUN),

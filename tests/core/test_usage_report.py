@@ -2,10 +2,9 @@
 
 from datetime import UTC, datetime, timedelta, timezone
 
-import pytest
-
 from segue.core.usage import Usage
 from segue.core.usage_report import Period, TaskUsage, UsageTotal
+from tests.cases import cases
 
 NOW = datetime(2026, 3, 2, 1, 0, tzinfo=UTC).timestamp()
 EAST = timezone(timedelta(hours=8))
@@ -19,8 +18,8 @@ def used(cost: float | None = 0.5, currency: str = "USD", tokens: int = 10, **ta
 OPEN = TaskUsage(created_at=NOW, agent_id="a", model="m")
 
 
-@pytest.mark.parametrize(
-    ("tasks", "cost", "known", "counts"),
+@cases(
+    "tasks, cost, known, counts",
     [
         ([], 0.0, {}, (0, 0, 0, 0)),
         ([used(), used()], 1.0, {"USD": 1.0}, (2, 0, 0, 0)),

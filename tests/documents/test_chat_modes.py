@@ -19,6 +19,7 @@ from segue.app import App
 from segue.core.errors import ModelRefused
 from segue.core.events import AttemptRestarted, ModeSelected, Token, Waiting
 from segue.nodes.chat.select_mode import DEFAULT, rule_for
+from tests.cases import cases
 from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan_json
 from tests.loopback import Deltas, LoopbackServer, Status, Text, ToolCalls
 from tests.server.serving import Served, prescribed_client
@@ -43,8 +44,8 @@ REASONING = {
 }
 
 
-@pytest.mark.parametrize("form", REASONING)
-@pytest.mark.parametrize("agent", [{"mode": "direct"}, {"mode": "react", "protocol": "native"}], ids=str)
+@cases("form", REASONING)
+@cases("agent", [{"mode": "direct"}, {"mode": "react", "protocol": "native"}])
 async def test_reasoning_is_streamed_as_thinking_and_never_as_the_answer(chat: Chat, form: str, agent: Any) -> None:
     talk = await chat([Deltas(REASONING[form])], **agent)
     assert talk.result["answer"] == talk.text("token") == "hello"
@@ -98,7 +99,7 @@ IN_CHINESE: dict[str, tuple[str, list[str], str]] = {
 }
 
 
-@pytest.mark.parametrize(("mode", "script", "said"), IN_CHINESE.values(), ids=IN_CHINESE)
+@cases("mode, script, said", IN_CHINESE.values())
 async def test_errors_fallbacks_and_repairs_are_in_the_language_of_the_task(
     app: App, mode: str, script: list[str], said: str
 ) -> None:
@@ -545,17 +546,17 @@ async def _mode_of(app: App, message: str, **options: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("message", "replies", "mode", "calls"),
+    ("message", "replies", "mode", "calls", "how"),
     [
-        ("Compare three cities and book the best", ["plan"], "plan", 1),
-        ("你怎么看？", ["`direct`。"], "direct", 1),
-        ("What is new?", ["I cannot say."], "react", 1),
-        ("What is new?", [ModelRefused("no")], "react", 1),
-        ("hello", [], "direct", 0),
-        ("Plan a trip", [], "plan", 0),
+        ("Compare three cities and book the best", ["plan"], "plan", 1, "agent"),
+        ("Compare three cities and book the best", ["plan"], "plan", 1, "environment"),
+        ("你怎么看？", ["`direct`。"], "direct", 1, "agent"),
+        ("What is new?", ["I cannot say."], "react", 1, "environment"),
+        ("What is new?", [ModelRefused("no")], "react", 1, "agent"),
+        ("hello", [], "direct", 0, "agent"),
+        ("Plan a trip", [], "plan", 0, "environment"),
     ],
 )
-@pytest.mark.parametrize("how", ["agent", "environment"])
 async def test_auto_asks_the_model_where_the_rules_do_not_tell(
     monkeypatch: pytest.MonkeyPatch, message: str, replies: list[Any], mode: str, calls: int, how: str
 ) -> None:
@@ -570,19 +571,17 @@ async def test_auto_asks_the_model_where_the_rules_do_not_tell(
     assert len(asked) == calls
 
 
-@pytest.mark.parametrize("mode", PICKED)
+@cases("mode", PICKED)
 def test_auto_picks_the_mode_by_rules(mode: str) -> None:
     assert [message for message in PICKED[mode] if (rule_for(message) or DEFAULT) != mode] == []
 
 
-@pytest.mark.parametrize(
-    ("message", "mode"), [("谢谢你", "direct"), ("What is a plan?", "react"), ("做个计划", "plan")]
-)
+@cases("message, mode", [("谢谢你", "direct"), ("What is a plan?", "react"), ("做个计划", "plan")])
 async def test_a_message_without_a_mode_goes_where_auto_sends_it(app: App, message: str, mode: str) -> None:
     assert await _mode_of(app, message) == mode
 
 
-@pytest.mark.parametrize("mode", [mode for mode in ChatMode if mode != ChatMode.AUTO])
+@cases("mode", [mode for mode in ChatMode if mode != ChatMode.AUTO])
 async def test_the_names_of_the_document_are_modes(app: App, mode: ChatMode) -> None:
     assert await _mode_of(app, "hello", mode=mode) == mode.value
 

@@ -26,6 +26,7 @@ from segue.core.conversation import (
 from segue.core.errors import ConfigurationError
 from segue.rehearsal import APIOutput, converse, read_log
 from segue.runtime.modes import graph
+from tests.cases import cases
 from tests.fakes import ScriptedChatModel
 from tests.loopback import LoopbackServer, Text
 from tests.rehearsal.participants import Does, Never, calls, found, helpful, restless, says, talkative
@@ -184,7 +185,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("role", "given", "why"), WRONG)
+@cases("role, given, why", WRONG)
 async def test_a_participant_that_does_not_fit_is_refused_before_the_conversation_begins(
     app: App, role: str, given: Any, why: str
 ) -> None:
@@ -213,7 +214,7 @@ FORM_ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("form", "why"), FORM_ERRORS)
+@cases("form, why", FORM_ERRORS)
 async def test_a_wrong_form_of_the_graph_is_answered_with_a_sentence(form: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         await graph("conversation").ainvoke(form)

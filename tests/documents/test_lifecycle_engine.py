@@ -16,6 +16,7 @@ from segue.lifecycle import (
     EngineEventType,
     EngineState,
 )
+from tests.cases import cases
 from tests.fakes import ScriptedChatModel, answer
 from tests.lifecycle.conftest import Library, Workshop, chain, rest, task, told, until
 
@@ -201,8 +202,8 @@ def test_the_table_is_the_prescribed_one() -> None:
     }
 
 
-@pytest.mark.parametrize("old", EngineState)
-@pytest.mark.parametrize("new", EngineState)
+@cases("old", EngineState)
+@cases("new", EngineState)
 def test_only_the_tables_moves_are_allowed(old: EngineState, new: EngineState) -> None:
     if new in VALID_STATE_TRANSITIONS[old]:
         assert next_state(old, new) is new

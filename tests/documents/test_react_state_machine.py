@@ -14,6 +14,7 @@ from langchain_core.messages import BaseMessage
 from segue import Agent, Event, load_agents, tool
 from segue.app import App
 from segue.server.views import Recursion
+from tests.cases import cases
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan, plan_json, remend
 from tests.loopback import LengthCut, LoopbackServer, Scripted, Text, ToolCalls
 from tests.loopback_wire import Wire
@@ -84,8 +85,8 @@ async def test_plain_prose_is_the_answer_after_three_unreadable_replies(chat: Ch
     assert "the text of the last one is the answer" in talk.of_type("error")[-1]["message"]
 
 
-@pytest.mark.parametrize("protocol", ["json", "native"])
-@pytest.mark.parametrize("last", [Text(""), LengthCut('{"action": {'), ToolCalls([("c", "lookup", '{"city"')])])
+@cases("protocol", ["json", "native"])
+@cases("last", [Text(""), LengthCut('{"action": {'), ToolCalls([("c", "lookup", '{"city"')])])
 async def test_a_task_ends_with_what_it_found_after_three_unreadable_replies(
     chat: Chat, protocol: str, last: Scripted
 ) -> None:
@@ -290,11 +291,10 @@ async def test_the_answer_ends_the_task(app: App) -> None:
     assert (await app.tasks(agent_id="a"))[0]["status"] == "done"
 
 
-@pytest.mark.parametrize("protocol", ["json", "native"])
-@pytest.mark.parametrize(
-    ("name", "arguments", "error"),
+@cases("protocol", ["json", "native"])
+@cases(
+    "name, arguments, error",
     [("eval", {"code": "1"}, 'There is no tool "eval"'), ("lookup", {"town": "Beijing"}, "city")],
-    ids=["unknown tool", "invalid arguments"],
 )
 async def test_the_same_invalid_call_ends_the_task_after_five_rounds(
     chat: Chat, protocol: str, name: str, arguments: dict[str, Any], error: str

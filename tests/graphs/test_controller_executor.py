@@ -18,6 +18,7 @@ from segue.core.prompt_size import tokens
 from segue.graphs.controller_executor import build_controller_executor
 from segue.memory.files import TransientMemory
 from segue.tools.registry import tool
+from tests.cases import cases
 from tests.fakes import answer, call_tool, choose
 from tests.graphs.conftest import Bed, Make
 
@@ -391,8 +392,8 @@ async def test_a_pause_behind_any_node_repeats_nothing(bed: Make, node: str) -> 
     assert (await made.services.memory.read(["logs.md"], "", 2_000)).count("## Round") == 4
 
 
-@pytest.mark.parametrize(
-    ("config", "fix"),
+@cases(
+    "config, fix",
     [
         ({"max_round": -1}, "max_round"),
         ({"topology": [{"flow": "Executor"}]}, "add an entry with flow = 'Controller'"),

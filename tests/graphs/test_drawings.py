@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import cases
+
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 
 
-@pytest.mark.parametrize(
+@cases(
     "name",
     ["react", "direct", "plan", "plan_react", "lifecycle", "controller_executor", "controller", "conversation", "chat"],
 )

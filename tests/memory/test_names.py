@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from segue.core.errors import InvalidMemory
 from segue.memory.entries import folder_of, parts_of
+from tests.cases import cases
 
 UNSAFE = (
     *("", "/etc/passwd", "//host/share", "C:/x.md", "c:x.md", "..", "../x.md", "a/../../x.md", "a/..", "."),
@@ -27,7 +28,7 @@ UNSAFE = (
 )
 
 
-@pytest.mark.parametrize("name", UNSAFE)
+@cases("name", UNSAFE)
 def test_unsafe_names_are_refused(name: str) -> None:
     with pytest.raises(InvalidMemory, match="Use a relative path such as"):
         parts_of(name)

@@ -9,6 +9,7 @@ import pytest
 from segue.core.prompt_size import tokens
 from segue.memory.entries import as_markdown
 from segue.memory.folder import MemoryFolder
+from tests.cases import cases
 
 from .fakes import LetterEmbeddings, entry
 
@@ -71,8 +72,8 @@ async def test_of_a_long_entry_parts_are_read_with_marks_for_what_is_left_out(tm
     assert PASSWORD in read and read.endswith("…") and tokens(read) <= 1_000
 
 
-@pytest.mark.parametrize("budget", [0, 50, 999, 6_000])
-@pytest.mark.parametrize("filler", [FILLER, CHINESE, "x" * 900, "🙂" * 300, "a\n\n" * 60, "# 标题\n\n"])
+@cases("budget", [0, 50, 999, 6_000])
+@cases("filler", [FILLER, CHINESE, "x" * 900, "🙂" * 300, "a\n\n" * 60, "# 标题\n\n"])
 async def test_the_budget_holds_whatever_is_in_the_files(tmp_path: Path, budget: int, filler: str) -> None:
     chance = random.Random(budget)
     for name in ("a.md", "b.md"):

@@ -12,6 +12,7 @@ from segue.models.build import build_model, chosen_model
 from segue.models.chat_object import ChatObject
 from segue.models.offline import OfflinePlanner
 from segue.models.openai.model import CONNECT_SECONDS, OpenAIModel
+from tests.cases import cases
 from tests.fakes import ScriptedChatModel
 
 KEY = SecretStr("test-key-0123456789")
@@ -21,8 +22,8 @@ def agent(**fields: Any) -> Agent:
     return Agent(**{"agent_id": "a"} | fields)
 
 
-@pytest.mark.parametrize(
-    ("fields", "override", "environ", "chosen"),
+@cases(
+    "fields, override, environ, chosen",
     [
         ({}, "", {}, "offline"),
         ({}, "", {"OPENAI_API_KEY": "k"}, "openai:gpt-4.1-mini"),

@@ -10,6 +10,7 @@ from langchain_core.messages.tool import invalid_tool_call
 from segue.core.errors import ModelRefused
 from segue.core.models import ModelReply, RawCall
 from segue.models.chat_object import ChatObject
+from tests.cases import cases
 from tests.fakes import ScriptedChatModel
 
 from .openai_calls import JSON, NATIVE, PROSE, record
@@ -58,8 +59,8 @@ async def test_a_call_that_could_not_be_parsed_keeps_its_text() -> None:
 
 
 @both_forms
-@pytest.mark.parametrize(
-    ("metadata", "reason"),
+@cases(
+    "metadata, reason",
     [
         ({"finish_reason": "MAX_TOKENS"}, "length"),
         ({"finish_reason": "", "stop_reason": "max_tokens"}, "length"),

@@ -7,6 +7,7 @@ import pytest
 import segue
 from segue.core.agents import Agent, Prices
 from segue.models.openai.model import known_cost
+from tests.cases import cases
 from tests.loopback import LoopbackServer, Text
 
 OPENAI = "https://api.openai.com/v1"
@@ -21,8 +22,8 @@ async def test_a_model_costs_what_is_known_of_it_at_its_endpoint() -> None:
     assert await known_cost("gpt-4.1-mini-2025-04-14", OPENAI, USAGE) == cost
 
 
-@pytest.mark.parametrize(
-    ("name", "address", "usage"),
+@cases(
+    "name, address, usage",
     [
         ("gpt-4.1-mini", "http://127.0.0.1:8085/v1", USAGE),
         ("gpt-4.1-mini", "http://localhost/api.openai.com/v1", USAGE),
@@ -36,7 +37,7 @@ async def test_what_is_not_known_is_not_0(name: str, address: str, usage: dict[s
     assert await known_cost(name, address, usage) is None
 
 
-@pytest.mark.parametrize("price", [-1, float("nan"), float("inf"), 1e300])
+@cases("price", [-1, float("nan"), float("inf"), 1e300])
 def test_a_price_is_a_number(price: float) -> None:
     with pytest.raises(ValueError, match="input"):
         Prices(input=price, output=1)

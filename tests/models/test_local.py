@@ -20,6 +20,7 @@ from segue.models.build import build_model
 from segue.models.local import Completion, LocalModel, Message, answer_only, engine_of, stripped
 from segue.nodes.shared.tool_schemas import envelope_schema
 from segue.tools.registry import as_tool
+from tests.cases import cases
 from tests.fakes import answer, call_tool, pieces
 from tests.polling import until
 
@@ -138,8 +139,8 @@ async def test_a_call_that_has_succeeded_is_not_made_again() -> None:
     assert engine.schemas[1] == answer_only(envelope_schema(TOOLS))
 
 
-@pytest.mark.parametrize(
-    ("decision", "results"),
+@cases(
+    "decision, results",
     [
         (call_tool(CALL), []),
         (call_tool(CALL), [{**DONE, "result": {"error": "no"}}]),
@@ -148,7 +149,6 @@ async def test_a_call_that_has_succeeded_is_not_made_again() -> None:
         (answer("32"), [DONE]),
         ('{"cut', [DONE]),
     ],
-    ids=["first time", "failed before", "other arguments", "one of two is new", "an answer", "unreadable"],
 )
 async def test_anything_else_is_passed_on(decision: str, results: list[dict[str, Any]]) -> None:
     engine = ScriptedEngine(decision)

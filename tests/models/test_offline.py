@@ -19,6 +19,7 @@ from segue.prompts.load import render
 from segue.tools.builtin import CALCULATOR, CLOCK
 from segue.tools.registry import tool
 from segue.tools.travel.tools import TRAVEL
+from tests.cases import cases
 
 from .offline_tools import LIBRARY, MACHINES, Talk, bound_once, reply_to, request
 
@@ -145,8 +146,8 @@ async def test_a_message_leads_to_the_calls_that_it_asks_for() -> None:
             assert (text, native, talk.calls) == (text, native, calls)
 
 
-@pytest.mark.parametrize(
-    ("tools", "messages", "calls"),
+@cases(
+    "tools, messages, calls",
     [
         (TOOLS, ["北京有什么好玩的", "那上海呢？"], [("query_attractions", {"cities": ["上海"]})]),
         (TOOLS, ["北京有什么好玩的", "那三天的预算一共多少？"], [("calculate_budget", {"city": "北京", "days": 3})]),
@@ -173,7 +174,7 @@ async def test_a_message_leads_to_the_calls_that_it_asks_for() -> None:
         (MACHINES, ["Open a ticket", "no, never mind"], []),
         (PLAIN, ["the weather", "Oslo"], [("get_weather", {"city": "Oslo"})]),
     ],
-)  # fmt: skip
+)
 async def test_a_follow_up_takes_the_rest_from_the_conversation(tools: Any, messages: list[str], calls: Calls) -> None:
     for native in (False, True):
         talk = Talk(tools, native)
@@ -182,8 +183,8 @@ async def test_a_follow_up_takes_the_rest_from_the_conversation(tools: Any, mess
         assert talk.calls == calls
 
 
-@pytest.mark.parametrize(
-    ("tools", "text", "parts"),
+@cases(
+    "tools, text, parts",
     [
         (TOOLS, "Plan a 3-day trip to Beijing, vegetarian, window seat", ["2495", "Not used: vegetarian, window seat"]),
         (TOOLS, "推荐海边的城市，要有温泉", ["厦门", "未使用的部分：温泉"]),
@@ -241,8 +242,8 @@ async def test_a_plan_has_a_step_for_each_call_and_one_that_writes_the_answer() 
     assert [step["step"] for step in json.loads(again.text)["steps"]] == [2, 3, 4]
 
 
-@pytest.mark.parametrize(
-    ("tools", "text", "titles"),
+@cases(
+    "tools, text, titles",
     [
         (TOOLS, "Budget for Beijing, 3 days", ["Budget (Beijing, 3 days)"]),
         (TOOLS, "Budget for Beijing, 1 day", ["Budget (Beijing, 1 day)"]),
@@ -344,8 +345,8 @@ async def test_aliases_stand_for_values_and_a_tool_hears_the_readers_language(te
     assert talk.calls == [("paint", {"shade": "red", "language": language})]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@cases(
+    "text, expected",
     [
         ("(3+5)×2 等于几", 16),
         ("十二乘以三加五", 41),

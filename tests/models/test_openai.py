@@ -19,6 +19,7 @@ from segue.core.errors import ModelRefused, ModelUnreachable
 from segue.core.models import ModelReply, ModelRequest, RawCall, TextDelta
 from segue.models.openai import transport
 from segue.models.openai.model import OpenAIModel, capabilities_of
+from tests.cases import cases
 from tests.loopback import LoopbackServer, RefuseResponseFormat, Status, Text, ToolCalls
 from tests.loopback_wire import Wire
 from tests.polling import until
@@ -162,7 +163,7 @@ async def test_a_call_without_an_id_gets_one() -> None:
     assert first.id and second.id and first.id != second.id
 
 
-@pytest.mark.parametrize(
+@cases(
     "frame",
     [
         {},
@@ -274,7 +275,7 @@ async def test_a_refused_format_is_not_tried_again_on_its_endpoint() -> None:
 
 
 @both_forms
-@pytest.mark.parametrize(
+@cases(
     "refusal",
     [
         bad_request("response_format.type must be text", 422),
@@ -284,7 +285,6 @@ async def test_a_refused_format_is_not_tried_again_on_its_endpoint() -> None:
         Status(422, body={"detail": [{"loc": ["body", "response_format"], "msg": "extra fields not permitted"}]}),
         Status(400, body="unsupported: json_schema"),
     ],
-    ids=["422", "guided", "500", "404", "fastapi", "text"],
 )
 async def test_endpoints_refuse_a_format_in_many_ways(refusal: Status, streaming: bool) -> None:
     log = await ask([refusal, Text("{}")], JSON, streaming)

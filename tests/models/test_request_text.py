@@ -3,12 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from segue.core.agents import Agent
 from segue.core.models import ModelRequest
 from segue.models.request_text import digest, request_text
+from tests.cases import cases
 
 AGENT = Agent(agent_id="a", api_key="sk-secret", base_url="http://secret", extra_body={"key": "sk-secret"})
 CALL = {"name": "add", "args": {"a": 1}, "id": "c1", "type": "tool_call"}
@@ -47,7 +47,7 @@ OTHERS: dict[str, tuple[ModelRequest, str, Agent]] = {
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@cases("name", OTHERS)
 def test_what_decides_the_reply_changes_the_digest(name: str) -> None:
     assert digest(request_text(*OTHERS[name])) != digest(request_text(REQUEST, "m", AGENT))
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import pytest
+from tests.cases import cases
 
 from .calls import CALLS
 from .cassettes import CASSETTES
@@ -12,7 +12,7 @@ from .mutants import ALL, Mutant
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("mutant", [*ALL, *CALLS, *CONVERSATIONS, *CASSETTES], ids=lambda mutant: mutant.bug)
+@cases("mutant", [*ALL, *CALLS, *CONVERSATIONS, *CASSETTES])
 def test_a_fault_can_be_put_in_and_its_test_exists(mutant: Mutant) -> None:
     assert (ROOT / mutant.file).read_text(encoding="utf-8").count(mutant.old) == 1
     file, _, name = mutant.tests.partition("::")

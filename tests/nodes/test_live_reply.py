@@ -3,11 +3,11 @@
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from segue.nodes.shared.live_reply import MAX_DEPTH, JsonStrings, Path
+from tests.cases import cases
 
 TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from('"\\{}[],:\U0001f600'), max_size=8)
 JSON = st.recursive(
@@ -42,8 +42,8 @@ def test_strings_come_with_their_paths_however_the_text_is_split(value: Any, siz
     assert read([text[at : at + size] for at in range(0, len(text), size)]) == merged
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
+@cases(
+    "text, found",
     [
         (r'{"a": "x\ud83d', "x"),
         (r'{"a": "x\ud83dy"}', "x\ufffdy"),

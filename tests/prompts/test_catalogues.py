@@ -14,6 +14,7 @@ from string import Formatter
 import pytest
 
 from segue.prompts.catalogue import FOLDER, Texts, catalogue
+from tests.cases import cases
 from tests.source import ROOT, source
 
 TRANSLATIONS = ("errors", "clauses", "words", "labels")
@@ -115,7 +116,7 @@ def test_both_languages_have_the_same_ids() -> None:
     }
 
 
-@pytest.mark.parametrize("section", SECTIONS)
+@cases("section", SECTIONS)
 def test_every_text_has_the_same_values_in_both_languages(section: str) -> None:
     for name, english in catalogue("en")[section].items():
         chinese = catalogue("zh")[section][name]
@@ -123,20 +124,20 @@ def test_every_text_has_the_same_values_in_both_languages(section: str) -> None:
         assert not any("\u4e00" <= char <= "\u9fff" for char in english), name
 
 
-@pytest.mark.parametrize("section", catalogue("zh"))
+@cases("section", catalogue("zh"))
 def test_every_chinese_text_is_chinese(section: str) -> None:
     without = {"why", "judge_says", "ANSWER", "SegueError", "api", "{problem}", "{fault}: {advice}.", "happened"}
     for name, text in catalogue("zh")[section].items():
         assert any("\u4e00" <= char <= "\u9fff" for char in text) or name in without, name
 
 
-@pytest.mark.parametrize("section", [each for each in SECTIONS if each not in NAMED_ELSEWHERE])
+@cases("section", [each for each in SECTIONS if each not in NAMED_ELSEWHERE])
 def test_every_id_that_the_code_names_exists(section: str) -> None:
     known = catalogue("en")[section]
     assert {name for name in uses().named[section] if not any(fullmatch(name, text) for text in known)} == set()
 
 
-@pytest.mark.parametrize("section", [each for each in SECTIONS if each not in NAMED_ELSEWHERE])
+@cases("section", [each for each in SECTIONS if each not in NAMED_ELSEWHERE])
 def test_every_id_is_used(section: str) -> None:
     unnamed = catalogue("en")[section].keys() - uses().constants
     assert {name for name in unnamed if not any(fullmatch(made, name) for made in uses().made[section])} == set()

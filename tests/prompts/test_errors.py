@@ -2,8 +2,6 @@
 
 from string import Formatter
 
-import pytest
-
 from segue.core.clause import Clause
 from segue.core.errors import (
     ConfigurationError,
@@ -17,6 +15,7 @@ from segue.core.errors import (
 from segue.prompts.catalogue import catalogue
 from segue.prompts.errors import render, render_over_http, template_of
 from segue.server.tenants import Tenant
+from tests.cases import cases
 from tests.core.test_errors import DEFINED, MADE
 
 CHINESE = catalogue("zh")["errors"]
@@ -38,7 +37,7 @@ def test_every_error_class_has_a_chinese_template() -> None:
     assert DEFINED.keys() <= ERRORS.keys()
 
 
-@pytest.mark.parametrize("error", MADE, ids=lambda error: type(error).__name__)
+@cases("error", MADE)
 def test_an_error_reads_in_both_languages(error: SegueError) -> None:
     assert render(error, "en") == str(error)
     chinese = render(error, "zh")
@@ -101,7 +100,7 @@ NOT_SERVED = {"DatabaseTooNew", "NothingStored", "UnknownMemory"}
 """What ends a service before it answers, and what its routes answer in other words."""
 
 
-@pytest.mark.parametrize("error", [error for error in MADE if type(error).__name__ not in NOT_SERVED])
+@cases("error", [error for error in MADE if type(error).__name__ not in NOT_SERVED])
 def test_a_client_of_the_service_is_told_of_no_command(error: SegueError) -> None:
     for sentence in (render_over_http(error, "en"), render_over_http(error, "zh")):
         assert "segue " not in sentence and " --" not in sentence

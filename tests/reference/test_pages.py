@@ -5,7 +5,6 @@ import re
 from importlib.metadata import version
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 import segue
@@ -37,6 +36,7 @@ from segue.tools.data.engine import SECONDS
 from segue.tools.data.folder import MOST_BYTES
 from segue.tools.data.sandbox import ROWS
 from segue.tools.data.sources import MOST_COLUMNS
+from tests.cases import cases
 
 from .blocks import ROOT
 
@@ -69,7 +69,7 @@ def test_every_event_is_described_with_its_fields() -> None:
         ] == []
 
 
-@pytest.mark.parametrize("kind", [Agent, Budget, McpServer, Prices, ServerSettings])
+@cases("kind", [Agent, Budget, McpServer, Prices, ServerSettings])
 def test_every_key_of_the_agents_file_and_every_setting_of_the_service_has_a_meaning(kind: type) -> None:
     rows = [line for line in describe_fields(kind).splitlines() if line.startswith("| `")]
     assert {re.findall(r"`(\w+)`", row)[0] for row in rows} >= set(kind.__annotations__) - {"model_config"}
@@ -96,8 +96,8 @@ def test_the_exit_codes_are_those_of_the_command_line() -> None:
     assert f"Exit codes: {EXIT_CODES}." in " ".join(CliRunner().invoke(app, ["--help"]).stdout.split())
 
 
-@pytest.mark.parametrize(
-    ("row", "values"),
+@cases(
+    "row, values",
     [
         ("rounds of `react`", (Agent(agent_id="a").max_iteration,)),
         ("rounds of a flow", (FlowConfig(description="f").max_round,)),
@@ -144,8 +144,8 @@ def test_the_pages_are_written_with_all_that_is_generated(tmp_path: Path) -> Non
     assert '<script src="mermaid.js">' in texts["architecture.md"]
 
 
-@pytest.mark.parametrize(
-    ("name", "row"),
+@cases(
+    "name, row",
     [
         ("agents-file.md", "| `agent_id` |"),
         ("events.md", "### `tool_call`"),

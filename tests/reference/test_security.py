@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import pytest
+from tests.cases import cases
 
 ROOT = Path(__file__).parents[2]
 PROMISES = re.findall(
@@ -16,7 +16,7 @@ def test_there_are_promises() -> None:
     assert len(PROMISES) > 20
 
 
-@pytest.mark.parametrize(("promise", "tests"), PROMISES, ids=[promise[:40] for promise, _ in PROMISES])
+@cases("promise, tests", PROMISES)
 def test_a_promise_names_tests_that_exist(promise: str, tests: str) -> None:
     named = _TEST.findall(tests)
     assert tests == ", ".join(f"`{file}::{name}`" for file, name in named), promise

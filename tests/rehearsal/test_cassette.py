@@ -161,22 +161,22 @@ SUBTASK = {"priority": 1, "dependencies": [], "type": "general", "timeout": None
 SUBTASKS = {"tasks": [{"id": str(n), "description": f"part {n}", **SUBTASK} for n in (1, 2)]}
 
 SESSIONS: dict[str, tuple[dict[str, Any], Drive, list[Scripted]]] = {
-    "direct, with reasoning": (
+    "direct, with reasoning, an empty reply and a refused one": (
         {"mode": "direct"},
-        asks("hello", "你好"),
-        [Deltas([REASONED, {"content": "Hi"}, {"content": " there"}]), Text("你好！")],
-    ),
-    "a direct reply that is empty": ({"mode": "direct"}, asks("hello"), [Text(""), Text(answer("Hi"))]),
-    "a direct reply that is refused": ({"mode": "direct"}, asks("hello"), [Status(400), Text(answer("Hi"))]),
-    "json": (
-        {},
-        asks("add", "again"),
-        [Text(call_tool(ADD, thought="hm")), Text(answer("3")), Text(answer("still 3"))],
-    ),
-    "unreadable replies and a repair": (
-        {},
-        asks("go"),
+        asks("hello", "你好", "hello?", "hello!"),
         [
+            Deltas([REASONED, {"content": "Hi"}, {"content": " there"}]),
+            Text("你好！"),
+            *(Text(""), Text(answer("Hi"))),
+            *(Status(400), Text(answer("Hi"))),
+        ],
+    ),
+    "json, with unreadable replies and a repair": (
+        {},
+        asks("add", "again", "go"),
+        [
+            *(Text(call_tool(ADD, thought="hm")), Text(answer("3"))),
+            Text(answer("still 3")),
             Text("{"),
             Text(call_tool(("break_down", {"why": "no"}))),
             Text(remend("use add", ADD)),

@@ -10,6 +10,7 @@ from segue.rehearsal.report.grades import outcome_of
 from segue.rehearsal.report.judge import Verdict
 from segue.rehearsal.report.outcome import Outcome
 from segue.rehearsal.workflows import find_backend, find_scenario
+from tests.cases import cases
 
 NAME = "cancel_flexible"
 CONFIG = ConversationConfig(workflow="travel_change", scenario=NAME, api_mode="backend", seed=1)
@@ -69,8 +70,8 @@ def graded(
     )
 
 
-@pytest.mark.parametrize(
-    ("lines", "party", "turn", "reason"),
+@cases(
+    "lines, party, turn, reason",
     [
         ((BEGIN, FIND, "R 503", "B Something is down.", END), "tool", 1, "find_booking failed with status 503"),
         (

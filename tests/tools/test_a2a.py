@@ -27,6 +27,7 @@ from segue.server import ServerSettings
 from segue.tools.adapters.a2a import REPEATS_JOIN, RemoteAgentError, RemoteAgents, RemoteAgentTool
 from segue.tools.bound_tool import CallContext, current_call
 from segue.tools.calls.run import TOOLS
+from tests.cases import cases
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.polling import wait_until
 from tests.ports import free_port
@@ -211,8 +212,8 @@ async def test_an_interrupted_call_is_not_sent_again_where_its_task_cannot_be_lo
         assert (await TOOLS.execute(interrupted(reads, apples, "read"))).value == "Heard apples."
 
 
-@pytest.mark.parametrize(
-    ("code", "status"),
+@cases(
+    "code, status",
     [(-32603, CallStatus.UNKNOWN), (-32006, CallStatus.UNKNOWN), (-32099, CallStatus.UNKNOWN)]
     + [(code, CallStatus.FAILED) for code in (-32602, -32600, -32601, -32001, -32004, -32005)],
 )

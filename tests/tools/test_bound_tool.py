@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field, ValidationError, create_model, field_vali
 
 from segue.core.errors import ConfigurationError
 from segue.tools.registry import BadArguments, BoundTool, Marks, as_tool, tool
+from tests.cases import cases
 
 LATER = "Undefined"
 
@@ -109,7 +110,7 @@ def test_without_a_docstring_the_title_or_the_name_describes_it() -> None:
 # Signatures
 
 
-@pytest.mark.parametrize("source", [3, None, object(), Point, "calculator"])
+@cases("source", [3, None, object(), Point, "calculator"])
 def test_what_is_no_tool_is_refused(source: Any) -> None:
     with pytest.raises(ConfigurationError, match="is not a tool"):
         as_tool(source)
@@ -156,8 +157,8 @@ class Nameless:
         return n
 
 
-@pytest.mark.parametrize(
-    ("source", "why"),
+@cases(
+    "source, why",
     [
         (untyped, r"untyped.*give a a type"),
         (variadic, r"variadic.*name each of its \*numbers"),
@@ -446,8 +447,8 @@ def test_a_langchain_tool_with_a_parameter_called_schema_binds_without_a_warning
 # Calls
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
+@cases(
+    "arguments, why",
     [
         ({}, "a: Field required"),
         ({"a": "many"}, "a: .*integer"),

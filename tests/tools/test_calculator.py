@@ -8,10 +8,11 @@ import pytest
 
 from segue.tools.builtin import CALCULATOR, calculate
 from segue.tools.registry import BadArguments, as_tool
+from tests.cases import cases
 
 
-@pytest.mark.parametrize(
-    ("expression", "value"),
+@cases(
+    "expression, value",
     [
         ("2+3*4", 14),
         ("(2+3)*4", 20),
@@ -62,8 +63,8 @@ def test_an_integer_that_json_readers_would_bend_is_given_as_text(expression: st
     assert f"**{value}**" in calculate(expression)["summary"]
 
 
-@pytest.mark.parametrize(
-    ("expression", "why"),
+@cases(
+    "expression, why",
     [
         ("1/0", "Division by zero.*除数"),
         ("5 % 0", "Division by zero"),
@@ -96,7 +97,7 @@ def test_an_expression_without_a_value_says_why(expression: str, why: str) -> No
         calculate(expression)
 
 
-@pytest.mark.parametrize(
+@cases(
     "expression",
     [
         *("__import__('os')", "().__class__", "x", "open", "a=1", "1;2", "[1]*9", "'a'*9", "lambda: 1", "True", "2j"),
@@ -108,7 +109,7 @@ def test_anything_but_arithmetic_is_refused(expression: str) -> None:
         calculate(expression)
 
 
-@pytest.mark.parametrize(
+@cases(
     "expression",
     ["9**9**9**9", "round(5, -1000000000)", "(" * 249 + "1" + ")" * 249, "99**500*99**400", "((9**99)**99)**99"],
 )

@@ -9,6 +9,7 @@ import pytest
 
 from segue.tools.builtin import CLOCK, PLACES, current_time
 from segue.tools.registry import as_tool
+from tests.cases import cases
 
 BARE = (
     "import sys; sys.modules['tzdata'] = None; from segue.tools.builtin import current_time; print(current_time({0!r}))"
@@ -27,8 +28,8 @@ def test_utc_is_now() -> None:
     assert result["weekday"] in result["summary"]
 
 
-@pytest.mark.parametrize(
-    ("given", "zone", "hours"),
+@cases(
+    "given, zone, hours",
     [
         ("Asia/Shanghai", "Asia/Shanghai", 8),
         ("asia/tokyo", "Asia/Tokyo", 9),
@@ -45,12 +46,12 @@ def test_a_zone_is_known_by_name_or_place(given: str, zone: str, hours: int) -> 
     assert f"UTC+{hours:02}:00" in result["summary"]
 
 
-@pytest.mark.parametrize("place", PLACES)
+@cases("place", PLACES)
 def test_every_place_has_a_zone(place: str) -> None:
     assert current_time(place)["timezone"] == PLACES[place]
 
 
-@pytest.mark.parametrize("name", ["Foo/Bar", "", "Asia", "../etc/passwd", "/etc/passwd", "火星", "A" * 5000, "a\0b"])
+@cases("name", ["Foo/Bar", "", "Asia", "../etc/passwd", "/etc/passwd", "火星", "A" * 5000, "a\0b"])
 def test_an_unknown_zone_is_refused_shortly(name: str) -> None:
     with pytest.raises(ValueError, match=r"no time zone.*Asia/Shanghai") as caught:
         current_time(name)

@@ -20,6 +20,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel, RootModel, SecretStr
 
 from segue.tools.calls.json_values import DEPTH, NoResult, json_value
+from tests.cases import cases
 
 
 class Colour(enum.Enum):
@@ -80,8 +81,8 @@ SHARED = [1]
 MIXED = {"1": "a", "1 (str)": "b", "null": "c", "false": "d", "2.5": "e"}
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
+@cases(
+    "value, expected",
     [
         (None, None),
         (True, True),
@@ -166,11 +167,7 @@ def test_what_is_nested_too_deep_is_left_out() -> None:
     assert serializer.loads_typed(serializer.dumps_typed(found)) == found
 
 
-@pytest.mark.parametrize(
-    "value",
-    [iter([1]), (n for n in "ab"), map(str, [1]), [zip([1], [2], strict=True)]],
-    ids=["iterator", "generator", "map", "zip in a list"],
-)
+@cases("value", [iter([1]), (n for n in "ab"), map(str, [1]), [zip([1], [2], strict=True)]])
 def test_what_can_be_read_once_only_is_refused(value: Any) -> None:
     with pytest.raises(NoResult, match="return a list"):
         json_value(value)

@@ -7,6 +7,7 @@ import pytest
 from segue.core.tools import CallKey
 from segue.tools.bound_tool import BadArguments
 from segue.tools.builtin import recall_tool
+from tests.cases import cases
 from tests.tool_calls import run_call
 
 STORED = {"t.1.0": "0123456789", "t.1.1": "", "": "t.1.0"}
@@ -23,8 +24,8 @@ def page(offset: int, text: str, following: int | None) -> dict[str, Any]:
     return {"ref": "t.1.0", "offset": offset, "text": text, "next_offset": following, "total_chars": 10}
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
+@cases(
+    "given, expected",
     [
         ({}, page(0, "0123", 4)),
         ({"offset": 4}, page(4, "4567", 8)),

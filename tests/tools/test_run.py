@@ -24,6 +24,7 @@ from segue.tools.bound_tool import CallContext, abandoned
 from segue.tools.calls import run as calls_run
 from segue.tools.calls.run import STACK_CHARS, argument_error
 from segue.tools.registry import as_tool, tool
+from tests.cases import cases
 from tests.fakes import MemoryLedger
 from tests.polling import SECONDS, until
 from tests.tool_calls import Outcome, run_call
@@ -152,8 +153,8 @@ class Stop(BaseException):
     pass
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
+@cases(
+    "error, said",
     [
         (RuntimeError("broken"), "RuntimeError: broken"),
         (RuntimeError(), "RuntimeError"),
@@ -178,7 +179,7 @@ async def test_an_error_is_told_with_its_stack(error: BaseException, said: str) 
     assert len(result["stack"]) <= STACK_CHARS
 
 
-@pytest.mark.parametrize("error", [StopIteration(3), SystemExit(2), Stop("now"), asyncio.CancelledError("mine")])
+@cases("error", [StopIteration(3), SystemExit(2), Stop("now"), asyncio.CancelledError("mine")])
 async def test_an_asynchronous_tool_may_raise_anything_too(error: BaseException) -> None:
     async def fail() -> None:
         raise error

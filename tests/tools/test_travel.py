@@ -10,6 +10,7 @@ import pytest
 import segue.tools.travel.tools as travel
 from segue.tools.registry import BadArguments, BoundTool, as_tool
 from segue.tools.travel.facts import CITIES, interest_named
+from tests.cases import cases
 
 TOOLS: dict[str, BoundTool] = {bound.name: bound for bound in map(as_tool, travel.TRAVEL)}
 NAMES = [city["name"]["zh"] for city in CITIES]
@@ -51,14 +52,14 @@ def test_nine_cities_with_thirty_five_sights_and_foods_for_each() -> None:
     assert all(2 <= len(city["foods"]) <= 4 for city in CITIES)
 
 
-@pytest.mark.parametrize("city", NAMES)
+@cases("city", NAMES)
 def test_every_tag_is_an_interest_that_finds_its_city(city: str) -> None:
     for tag in travel.get_city_info(city)["tags"]:
         assert interest_named(tag)
         assert city in travel.search_cities(interests=[tag])["cities"]
 
 
-@pytest.mark.parametrize("city", [city["name"]["en"] for city in CITIES])
+@cases("city", [city["name"]["en"] for city in CITIES])
 def test_english_results_hold_no_chinese_besides_the_local_names(city: str) -> None:
     results = [
         travel.get_city_info(city),
@@ -76,8 +77,8 @@ def test_english_results_hold_no_chinese_besides_the_local_names(city: str) -> N
 # Budget
 
 
-@pytest.mark.parametrize(
-    ("city", "days", "expected"),
+@cases(
+    "city, days, expected",
     [
         ("北京", 3, (145, 600, 300, 450, 2495)),
         ("北京", 1, (145, 200, 100, 150, 1595)),
@@ -107,8 +108,8 @@ def test_the_budget_is_said_in_the_language_of_the_city() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["calculate_budget", "generate_route"])
-@pytest.mark.parametrize("days", [0, -1, 31, 2.5, "three"])
+@cases("name", ["calculate_budget", "generate_route"])
+@cases("days", [0, -1, 31, 2.5, "three"])
 async def test_days_outside_one_to_thirty_are_refused(name: str, days: Any) -> None:
     with pytest.raises(BadArguments, match="days"):
         await TOOLS[name].call({"city": "北京", "days": days})
@@ -117,7 +118,7 @@ async def test_days_outside_one_to_thirty_are_refused(name: str, days: Any) -> N
 # Names
 
 
-@pytest.mark.parametrize("name", ["西安", "西安市", "Xi'an", "xi’an", "XIAN", " Xian "])
+@cases("name", ["西安", "西安市", "Xi'an", "xi’an", "XIAN", " Xian "])
 def test_a_city_is_known_by_its_spellings(name: str) -> None:
     assert travel.get_city_info(name)["city"] in {"西安", "Xi'an"}
 
@@ -139,8 +140,8 @@ def test_an_unknown_interest_or_season_names_the_known_ones() -> None:
 # Search
 
 
-@pytest.mark.parametrize(
-    ("wish", "city", "score"),
+@cases(
+    "wish, city, score",
     [
         ({}, "北京", 50),
         ({"interests": ["美食"]}, "成都", 30),
@@ -177,8 +178,8 @@ def test_bounds_the_wrong_way_round_are_refused() -> None:
         travel.search_cities(budget_min=500, budget_max=300)
 
 
-@pytest.mark.parametrize(
-    ("wish", "first"),
+@cases(
+    "wish, first",
     [
         ({}, "推荐 9 个城市"),
         ({"interests": ["food"]}, "6 cities"),
@@ -204,8 +205,8 @@ def test_sights_of_several_cities_each_once() -> None:
 # Route
 
 
-@pytest.mark.parametrize("city", NAMES)
-@pytest.mark.parametrize("days", [1, 3, 30])
+@cases("city", NAMES)
+@cases("days", [1, 3, 30])
 def test_a_route_has_each_sight_at_most_once_and_no_day_too_long(city: str, days: int) -> None:
     result, hours = travel.generate_route(city, days), hours_of(city)
     seen = [sight for day in result["route"] for sight in day["attractions"]]
@@ -232,7 +233,7 @@ def test_spare_days_are_free_and_told_in_one_line() -> None:
 # Marks and schemas
 
 
-@pytest.mark.parametrize("bound", TOOLS.values(), ids=list(TOOLS))
+@cases("bound", TOOLS.values())
 def test_the_tools_only_read_and_explain_every_argument(bound: BoundTool) -> None:
     properties = bound.spec["function"]["parameters"]["properties"]
     assert bound.read_only

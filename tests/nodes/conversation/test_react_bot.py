@@ -7,12 +7,13 @@ import pytest
 from segue.core.conversation import BotOutputType
 from segue.core.errors import UnreadableReply
 from segue.nodes.conversation.participants.react_bot import read_output
+from tests.cases import cases
 
 CALL = 'Thought: t\nAction: look\nAction Input: {"a": 1}'
 
 
-@pytest.mark.parametrize(
-    ("text", "thought", "action", "arguments"),
+@cases(
+    "text, thought, action, arguments",
     [
         (CALL, "t", "look", {"a": 1}),
         (f"```\n{CALL}\n```", "t", "look", {"a": 1}),
@@ -32,8 +33,8 @@ def test_actions(text: str, thought: str, action: str, arguments: dict[str, Any]
     assert (output.thought, output.action, output.action_input) == (thought, action, arguments)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
+@cases(
+    "text, said",
     [
         ("Thought: t\nResponse: Hello.", "Hello."),
         ("Response: One.\n\nTwo: three.\n[END]", "One.\n\nTwo: three."),
@@ -48,8 +49,8 @@ def test_responses(text: str, said: str) -> None:
     assert (output.action_type, output.text, output.action) == (BotOutputType.RESPONSE, said, "")
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
+@cases(
+    "text, why",
     [
         ("", "empty"),
         ("[END]", "empty"),

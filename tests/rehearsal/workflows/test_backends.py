@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from segue.rehearsal.workflows import backend_of, find_backend, load_workflow, shipped_names
+from tests.cases import cases
 from tests.rehearsal.workflows.talks import replayed
 
 REFUSED: list[tuple[str, str, dict[str, Any], int]] = [
@@ -41,7 +42,7 @@ REPEATED: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "api", "arguments", "status"), REFUSED)
+@cases("name, api, arguments, status", REFUSED)
 def test_a_refused_call_changes_nothing(name: str, api: str, arguments: dict[str, Any], status: int) -> None:
     backend = find_backend(name)
     state = backend.initial(0)

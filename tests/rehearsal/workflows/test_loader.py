@@ -8,6 +8,7 @@ from segue.core.errors import ConfigurationError, InvalidWorkflow, UnknownScenar
 from segue.prompts.errors import render
 from segue.rehearsal.workflows import find_scenario, load_scenarios, load_workflow, shipped_names, workflow_file
 from segue.rehearsal.workflows.persona_user import Questions
+from tests.cases import cases
 
 WORKFLOW = """\
 ---
@@ -92,8 +93,8 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     assert load_workflow(name).policy == "Take your time."
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
+@cases(
+    "old, new, said",
     [
         ("    ask: Which book?\n", "", "line 5, slots.title.ask: field required"),
         ("requires: [find_book]", "requires: [find]", "line 15, apis.lend_book.requires: 'find' is no API"),

@@ -1,14 +1,13 @@
 """What the deterministic user makes of replies that bots word freely."""
 
-import pytest
-
 from segue.core.conversation import Conversation, ConversationConfig, Role, Utterance
 from segue.rehearsal.workflows import find_scenario, load_workflow
 from segue.rehearsal.workflows.persona_user import PersonaUser, Questions
+from tests.cases import cases
 
 
-@pytest.mark.parametrize(
-    ("workflow", "reply", "slots"),
+@cases(
+    "workflow, reply, slots",
     [
         ("travel_change", "Sure! I'll need your booking reference and last name.", ["reference", "surname"]),
         ("travel_change", "Could you provide the six-character code of your booking?", ["reference"]),
@@ -24,13 +23,13 @@ from segue.rehearsal.workflows.persona_user import PersonaUser, Questions
         ("clinic_appointment", "麻烦您说一下您的症状。", ["department"]),
         ("clinic_appointment", "已为您预约。请问还有什么可以帮您？", []),
     ],
-)  # fmt: skip
+)
 def test_a_question_is_recognised_however_it_is_worded(workflow: str, reply: str, slots: list[str]) -> None:
     assert Questions(load_workflow(workflow)).asked(reply) == slots
 
 
-@pytest.mark.parametrize(
-    ("replies", "said"),
+@cases(
+    "replies, said",
     [
         (["How can I help you?"], ["I have to cancel my trip.", "I am ill and would like a refund."]),
         (["Is there anything else?"], ["I have to cancel my trip.", "I am ill and would like a refund."]),

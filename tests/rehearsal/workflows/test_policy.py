@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-import pytest
-
 from segue.rehearsal.workflows import find_scenario, load_workflow, workflow_file
+from tests.cases import cases
 from tests.rehearsal.workflows.talks import Talk
 
 
-@pytest.mark.parametrize(
-    ("workflow", "slot", "text", "value"),
+@cases(
+    "workflow, slot, text, value",
     [
         ("travel_change", "reference", "it is kx4821, I think", "KX4821"),
         ("travel_change", "reference", "I do not have it here", None),

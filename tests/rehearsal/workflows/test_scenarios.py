@@ -1,12 +1,12 @@
 """Every shipped scenario can be solved by the deterministic participants, with any seed."""
 
-import pytest
 from jsonschema import Draft202012Validator
 
 from segue.rehearsal.workflows import Scenario, backend_of, find_scenario, load_scenarios, load_workflow, shipped_names
+from tests.cases import cases
 from tests.rehearsal.workflows.talks import Talk, replayed
 
-SHIPPED = [pytest.param(name, one, id=f"{name}-{one.name}") for name in shipped_names() for one in load_scenarios(name)]
+SHIPPED = [(name, one) for name in shipped_names() for one in load_scenarios(name)]
 
 
 def solved(talk: Talk, scenario: Scenario, seed: int) -> None:
@@ -15,7 +15,7 @@ def solved(talk: Talk, scenario: Scenario, seed: int) -> None:
     assert talk.state == scenario.expected_state(talk.backend.initial(seed))
 
 
-@pytest.mark.parametrize(("name", "scenario"), SHIPPED)
+@cases("name, scenario", SHIPPED)
 def test_a_scenario_is_solved_with_its_persona_and_with_its_script(name: str, scenario: Scenario) -> None:
     for seed in (0, 7):
         solved(Talk(name, scenario, seed).run(), scenario, seed)
@@ -23,7 +23,7 @@ def test_a_scenario_is_solved_with_its_persona_and_with_its_script(name: str, sc
     solved(Talk(name, scenario, script=scenario.persona.script).run(), scenario, 0)
 
 
-@pytest.mark.parametrize(("name", "scenario"), SHIPPED)
+@cases("name, scenario", SHIPPED)
 def test_a_scenario_names_what_its_workflow_has(name: str, scenario: Scenario) -> None:
     workflow = load_workflow(name)
     assert {*scenario.persona.facts, *scenario.persona.volunteers} <= workflow.slots.keys()
@@ -31,7 +31,7 @@ def test_a_scenario_names_what_its_workflow_has(name: str, scenario: Scenario) -
         Draft202012Validator(workflow.apis[call.name].parameters).validate(call.arguments)
 
 
-@pytest.mark.parametrize(("name", "scenario"), SHIPPED)
+@cases("name, scenario", SHIPPED)
 def test_the_expected_calls_make_the_expected_state(name: str, scenario: Scenario) -> None:
     """The two are written down apart; a scenario without changes expects the state untouched."""
     backend = backend_of(load_workflow(name))

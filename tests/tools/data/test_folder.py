@@ -8,6 +8,7 @@ import pytest
 from segue.core.errors import ConfigurationError
 from segue.tools.data import folder as data_folder
 from segue.tools.data.folder import DataFolder, import_file
+from tests.cases import cases
 
 from .folder import Folder
 
@@ -24,9 +25,7 @@ def found(folder: Folder, name: str | None) -> str:
 # Names
 
 
-@pytest.mark.parametrize(
-    "name", ["sales.csv", "SALES.CSV", "sales", " Sales ", "销售", "销售.parquet", "cafe\u0301.csv", "caf\u00e9"]
-)
+@cases("name", ["sales.csv", "SALES.CSV", "sales", " Sales ", "销售", "销售.parquet", "cafe\u0301.csv", "caf\u00e9"])
 def test_a_file_is_known_by_its_name_with_or_without_its_ending(folder: Folder, name: str) -> None:
     for there in ("sales.csv", "销售.parquet", "caf\u00e9.csv"):
         folder.put(there, "a\n1\n")
@@ -101,7 +100,7 @@ def test_a_path_is_no_file_name(folder: Folder, name: str) -> None:
     assert str(caught.value).isprintable()
 
 
-@pytest.mark.parametrize(
+@cases(
     "name", ["*", "*.csv", "sales*", "[s]ales.csv", "sale?.csv", "{sales}.csv", "%s", "$HOME", "'", "sales.csv:stream"]
 )
 def test_a_pattern_finds_nothing(folder: Folder, name: str) -> None:

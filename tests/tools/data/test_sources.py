@@ -11,6 +11,7 @@ from segue.tools.data.engine import connect
 from segue.tools.data.folder import DataFolder
 from segue.tools.data.sources import peek
 from segue.tools.data.tables import Tables
+from tests.cases import cases
 
 from .folder import Folder
 
@@ -89,8 +90,8 @@ def test_blank_lines_before_the_names_are_skipped(folder: Folder) -> None:
     assert read(folder, "\n,,\n\na,b,c\n1,2,3\n") == ({"a": "number", "b": "number", "c": "number"}, [(1, 2, 3)])
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
+@cases(
+    "content, said",
     [
         (b"", "is empty"),
         (b"\n\n \n", 'first line of "x.csv" has to name the columns'),

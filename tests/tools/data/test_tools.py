@@ -16,6 +16,7 @@ from segue.core.errors import MissingExtra
 from segue.tools.data import questions, tables
 from segue.tools.data.tools import data_tools
 from segue.tools.registry import BadArguments
+from tests.cases import cases
 
 from .folder import Folder
 from .sales import sales_csv, sales_rows, write_sales
@@ -119,7 +120,7 @@ async def test_the_highest_and_the_lowest_are_named_in_order(sales: Folder) -> N
     assert "金额最低的产品" in lowest["summary"]
 
 
-@pytest.mark.parametrize("n", [0, 51, -1, 2.5, "many"])
+@cases("n", [0, 51, -1, 2.5, "many"])
 async def test_a_number_outside_one_to_fifty_is_refused(sales: Folder, n: Any) -> None:
     with pytest.raises(BadArguments, match="n: "):
         await sales.call("top_n", n=n)
@@ -323,8 +324,8 @@ async def test_the_main_value_is_known_by_its_name(
     assert (result["column"], result["value"]) == (column, value)
 
 
-@pytest.mark.parametrize(
-    ("asked", "found"),
+@cases(
+    "asked, found",
     [
         (("地区", "金额"), ("地区", "金额")),
         (("region", "amount"), ("地区", "金额")),
