@@ -1,5 +1,6 @@
 """Unfinished tasks restored under other agents: what is said of each, and that nothing runs and nothing is stored."""
 
+import asyncio
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -75,6 +76,16 @@ async def checked(file: Path, *agents: Agent, **options: Any) -> UnfinishedTask:
 APPROVAL = call_tool(("pay", {"amount": 1}))
 
 
+@pytest.fixture(scope="module")
+def databases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A database whose task waits, by the script of its model."""
+    folder = tmp_path_factory.mktemp("unfinished")
+    files = {script: folder / f"{number}.db" for number, script in enumerate((APPROVAL, BATCH))}
+    for script, file in files.items():
+        asyncio.run(unfinished(file, script))
+    return files
+
+
 @pytest.mark.parametrize(
     ("script", "changes", "verdict", "reason"),
     [
@@ -88,24 +99,21 @@ APPROVAL = call_tool(("pay", {"amount": 1}))
     ],
 )
 async def test_a_task_is_restored_under_other_agents(
-    tmp_path: Path, script: str, changes: dict[str, Any], verdict: Restored, reason: str
+    databases: dict[str, Path], script: str, changes: dict[str, Any], verdict: Restored, reason: str
 ) -> None:
-    await unfinished(tmp_path / "s.db", script)
-    found = await checked(tmp_path / "s.db", agent(**changes))
+    found = await checked(databases[script], agent(**changes))
     assert found.verdict is verdict
     assert reason in " ".join(found.reasons)
     assert (found.version == found.new_version) is (not changes)
 
 
-async def test_a_version_that_is_there_beside_the_new_one_continues_its_tasks(tmp_path: Path) -> None:
-    await unfinished(tmp_path / "s.db", APPROVAL)
-    found = await checked(tmp_path / "s.db", agent(prompt="Be kind.", tools=(look,), older=[agent()]))
+async def test_a_version_that_is_there_beside_the_new_one_continues_its_tasks(databases: dict[str, Path]) -> None:
+    found = await checked(databases[APPROVAL], agent(prompt="Be kind.", tools=(look,), older=[agent()]))
     assert (found.verdict, found.on_upgrade) == (Restored.SAME, None)
 
 
-async def test_an_agent_that_is_gone_is_named(tmp_path: Path) -> None:
-    await unfinished(tmp_path / "s.db", APPROVAL)
-    found = await checked(tmp_path / "s.db")
+async def test_an_agent_that_is_gone_is_named(databases: dict[str, Path]) -> None:
+    found = await checked(databases[APPROVAL])
     assert (found.verdict, found.new_version) == (Restored.DIVERGES, None)
     assert found.reasons == ["There is no agent a any more."]
 

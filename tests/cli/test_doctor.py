@@ -10,7 +10,9 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,11 +23,30 @@ import segue
 from segue.checkpoints.open import open_storage
 from segue.checkpoints.sqlite.backend import saving
 from segue.cli import app
-from segue.cli.commands.doctor import doctor, extras
+from segue.cli.commands.doctor import _version, doctor, extras
 from segue.cli.settings import Settings
+from segue.core.agents import Agent
+from segue.core.context import Services
+from segue.core.prompt_size import PromptSize
 from segue.core.records import NewTask
 from segue.core.task_status import TaskStatus
+from segue.nodes.react.prompt_cost import prompt_costs
 from tests.checkpoints.damage import damage
+
+
+@pytest.fixture(scope="module", autouse=True)
+def measured_once() -> Iterator[None]:
+    """Look up the version of each package, and measure the prompts of an agent, once: a report does so each time."""
+    measured: dict[tuple[str, str], dict[str, PromptSize]] = {}
+
+    def costs(agent: Agent, services: Services, language: str) -> dict[str, PromptSize]:
+        key = (agent.agent_id, language)
+        return measured[key] if key in measured else measured.setdefault(key, prompt_costs(agent, services, language))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("segue.cli.commands.doctor._version", cache(_version))
+        patch.setattr("segue.cli.commands.doctor.prompt_costs", costs)
+        yield
 
 
 def examined(settings: Settings) -> tuple[int, str]:

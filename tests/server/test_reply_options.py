@@ -476,6 +476,16 @@ def test_what_was_asked_holds_in_copies(tmp_path: Path) -> None:
             assert world.systems("native")[1] == "Be brief." and "people" in world.systems("native")[-1]
 
 
+@pytest.fixture(scope="module")
+def document(client: openai.OpenAI, world: World, served: Served) -> Json:
+    """An exported session."""
+    world.reply = lambda *_: "Fine."
+    session = client.responses.create(model="native:direct", input="Hello.").to_dict()["segue"]
+    with served.client() as http:
+        exported: Json = http.get(f"/api/sessions/{session['session_id']}/export").json()
+    return exported
+
+
 @pytest.mark.parametrize(
     "changed",
     [
@@ -488,13 +498,8 @@ def test_what_was_asked_holds_in_copies(tmp_path: Path) -> None:
         {"client_tools": [{"type": "function", "function": {**SHOW, "description": "d", "strict": True}}]},
     ],
 )
-def test_a_document_asks_only_what_a_request_may(
-    client: openai.OpenAI, world: World, served: Served, changed: Json
-) -> None:
-    world.reply = lambda *_: "Fine."
+def test_a_document_asks_only_what_a_request_may(served: Served, document: Json, changed: Json) -> None:
+    tasks = [{**task, **changed} for task in document["tasks"]]
     with served.client() as http:
-        session = client.responses.create(model="native:direct", input="Hello.").to_dict()["segue"]
-        document = http.get(f"/api/sessions/{session['session_id']}/export").json()
-        document["tasks"] = [{**task, **changed} for task in document["tasks"]]
-        refused = http.post("/api/sessions/import", json={"document": document})
+        refused = http.post("/api/sessions/import", json={"document": {**document, "tasks": tasks}})
     assert (refused.status_code, refused.json()["error"]["type"]) == (422, "InvalidExport"), refused.text
