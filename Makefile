@@ -28,7 +28,7 @@ help: ## list these targets
 
 demo: $(VENV)/.base ## plan a trip in the terminal, offline and without a key
 	$(BIN)/segue demo --db $(DB)
-	@echo "(segue is $(BIN)/segue here; to type it as it stands: source $(BIN)/activate)"
+	@echo "(segue is $(BIN)/segue here. To use the command by its name: source $(BIN)/activate)"
 
 docs: $(VENV)/.docs ## build the documentation into site/
 	$(BIN)/python -m reference
@@ -135,7 +135,7 @@ $(VENV)/.base $(VENV)/.studio $(VENV)/.dev $(VENV)/.e2e $(VENV)/.release $(VENV)
 	@PATH="$$PATH:$(CURDIR)/$(BIN)"; \
 	uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet uv || true; \
 	uv pip install --quiet --compile-bytecode --python $(BIN)/python $(CONSTRAINTS) $(WANTED) || { \
-	  echo 'uv did not manage it; pip tries.'; \
+	  echo 'uv failed; trying pip.'; \
 	  $(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip; \
 	  $(BIN)/python -m pip install --quiet --upgrade pip && \
 	  $(BIN)/python -m pip install --quiet $(CONSTRAINTS) $(WANTED); }

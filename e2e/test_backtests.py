@@ -117,7 +117,7 @@ def test_a_changed_prompt_shows_what_would_go_differently(panel: Open, shop: Ser
     page = panel()
     start(page, "careless", "Be careless.")
     expect(page.locator(".verdict")).to_have_text(
-        "Out of 5 recorded tasks, 2 would change something differently, 1 would look things up or ask differently, "
+        "Out of 5 recorded tasks, 2 would have different effects, 1 would look up or ask something different, "
         "1 would only be worded differently, 1 would stay the same."
     )
     expect(page.locator(".verdicts dd")).to_have_text(["1", "1", "1", "2", "0"])

@@ -104,4 +104,4 @@ def test_a_task_that_is_killed_is_resumed_approved_on_the_page_recorded_and_back
         shop.environ["OPENAI_BASE_URL"] = endpoint.base_url
         said = shop.run("segue", "backtest", "ann", "--agents", "new.toml", code=1)
         endpoint.assert_spent()
-    assert "would change something differently" in said
+    assert "would have different effects" in said

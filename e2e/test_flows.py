@@ -81,7 +81,7 @@ def test_a_flow_is_allowed_by_a_button_and_covers_the_next_mail_only(desk: Servi
     card = page.get_by_role("region", name="Approve this call?")
     expect(card).to_contain_text("from the result of read_mail in call 1, not from you")
     card.get_by_role("button", name="Always allow send_mail").click()
-    page.get_by_role("menuitem", name="Allow in this session, where such values come from the same sources").click()
+    page.get_by_role("menuitem", name="Allow in this session, if such values come from the same sources").click()
     expect(page.locator(".answer")).to_have_text("Done.")
     say(page, "answer mail 2")
     expect(page.locator(".answer").nth(1)).to_have_text("Done.")

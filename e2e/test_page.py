@@ -29,7 +29,7 @@ def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def give_key(page: Page, key: str) -> None:
     """Type a key where the page asks for one."""
-    dialog = page.get_by_role("dialog", name="This service needs a key")
+    dialog = page.get_by_role("dialog", name="This service requires an API key")
     dialog.get_by_label("API key").fill(key)
     dialog.get_by_role("button", name="Save").click()
 
@@ -452,7 +452,7 @@ def test_an_answer_that_is_no_decision_is_marked_also_after_a_reload(service: Se
     say(page, "please ramble", agent="shop")
     for _ in range(2):
         expect(page.locator(".answer")).to_have_text("Nice weather today.")
-        expect(page.get_by_text("The model did not keep to the protocol")).to_contain_text("protocol to native")
+        expect(page.get_by_text("The model did not follow the protocol")).to_contain_text("protocol to native")
         page.reload()
 
 
@@ -510,7 +510,7 @@ def test_sessions_are_found_renamed_and_deleted(offline: Service, visit: Visit) 
     page.get_by_role("button", name=f"Actions for My {fox}").click()
     page.get_by_role("menuitem", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-    expect(page.get_by_text("No message matches.")).to_be_visible()
+    expect(page.get_by_text("No messages match.")).to_be_visible()
     expect(page.get_by_text("What can I do for you?")).to_be_visible()
 
 
@@ -536,7 +536,7 @@ def test_an_answer_is_rated_and_a_mode_preferred(offline: Service, visit: Visit)
     assert offline.task(task_of(page, offline))["rating"] == 5
     page.get_by_role("button", name="Mode: ").click()
     page.get_by_role("menuitem", name="Use this mode by default").click()
-    expect(page.get_by_text("ReAct is your default mode now.")).to_be_visible()
+    expect(page.get_by_text("ReAct is now your default mode.")).to_be_visible()
     assert offline.api.get("/api/users/default/preferences").json()["default_mode"] == "react"
     offline.api.put("/api/users/default/preferences", json={"default_mode": ""})
 

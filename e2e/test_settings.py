@@ -17,7 +17,7 @@ def test_settings_are_kept_and_tell_what_the_service_is(offline: Service, visit:
     page.get_by_role("button", name="Settings").click()
     dialog = page.get_by_role("dialog", name="Settings")
     limit = offline.api.get("/api/service").json()["limits"]["messages_a_minute"]
-    expect(dialog.locator("dl div", has_text="Messages a minute")).to_have_text(f"Messages a minute{limit}")
+    expect(dialog.locator("dl div", has_text="Messages per minute")).to_have_text(f"Messages per minute{limit}")
     expect(dialog.get_by_role("row", name="travel")).to_contain_text("offline")
     dialog.get_by_role("combobox", name="Theme").select_option("Dark")
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")

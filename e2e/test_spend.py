@@ -32,7 +32,7 @@ def test_a_limit_is_raised_by_a_button_and_listed_with_what_is_used(tmp_path: Pa
         page.get_by_role("textbox").last.fill("hello")
         page.keyboard.press("Enter")
         card = page.locator(".ask")
-        expect(card).to_contain_text("The limit of this session leaves no room")
+        expect(card).to_contain_text("The limit of this session is too low")
         card.get_by_role("button").first.click()
         expect(page.get_by_text("It is done.")).to_be_visible()
         page.keyboard.press("Control+k")

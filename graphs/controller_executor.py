@@ -90,8 +90,8 @@ def _graph_of(name: str, branch: BranchConfig) -> Graph:
         return react_graph
     if isinstance(branch.flow, str):
         raise ConfigurationError(
-            "The branch '{name}' names the flow '{flow}', which only an agents file can: give a FlowConfig, or "
-            "write [flows.{flow}] in the same file.",
+            "The branch '{name}' names the flow '{flow}', which works only in an agents file: give a "
+            "FlowConfig, or write [flows.{flow}] in the same file.",
             name=name,
             flow=branch.flow,
         )

@@ -36,7 +36,8 @@ def rendered(value: object, language: str) -> str:
     if not isinstance(value, Clause) or language != "zh":
         return str(value)
     template = catalogue(language)["clauses"].get(value.template, value.template)
-    return template.format(**{name: rendered(inner, language) for name, inner in value.values.items()})
+    slots = {name: rendered(inner, language) for name, inner in value.values.items()}
+    return template.format(**slots) if slots else template
 
 
 def invalid_request(errors: Sequence[Mapping[str, Any]], language: Language, known: Collection[str] = ()) -> str:

@@ -19,10 +19,10 @@ _GROUPS = {
 _IDS = {
     "type": "The event's name.",
     "task_id": "The task.",
-    "trace_id": "The recursion, where there is one.",
-    "step_id": "The plan's step, where there is one.",
+    "trace_id": "The recursion, if any.",
+    "step_id": "The plan's step, if any.",
     "iteration": "The number of the round, from 1.",
-    "parent_id": "The round of a flow whose branch the event happened in. Left out where there is none.",
+    "parent_id": "The flow's round whose branch caused the event; omitted if there is none.",
     "seq": "The number of a durable event in its task, from 1 without a gap; 0 for deltas.",
     "timestamp": "Unix time in seconds.",
 }
@@ -41,10 +41,14 @@ def describe_events() -> str:
 
 def _event(kind: type[BaseEvent]) -> str:
     own = [each for each in dataclasses.fields(kind) if each.name not in _IDS]
-    rows = [(code(each.name), code(type_name(each.type)), _default(each)) for each in own]
     also = " with `phase`" if kind is Phase else ""
     parts = [f"### `{kind.__dataclass_fields__['type'].default}`{also}", inspect.cleandoc(kind.__doc__ or "")]
-    return "\n\n".join([*parts, table(("data", "type", "default"), rows)] if rows else parts)
+    return "\n\n".join([*parts, f"Data: {', '.join(map(_field, own))}."] if own else parts)
+
+
+def _field(each: "dataclasses.Field[Any]") -> str:
+    default = _default(each)
+    return f"{code(each.name)} ({code(type_name(each.type))}{f', default {default}' if default else ''})"
 
 
 def type_name(kind: Any) -> str:

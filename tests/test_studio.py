@@ -211,7 +211,7 @@ async def test_a_conversations_input_is_a_form_of_its_configuration(client: Any)
     output = await client.runs.wait(None, "conversation", input=given)
     assert output["result"]["answer"].startswith("[USER] I am ill and would like a refund.")
     wrong = await client.runs.wait(None, "conversation", input={"bot_mode": "nobody"}, raise_error=False)
-    assert wrong["__error__"]["message"].startswith('There is no bot "nobody"; there are: dummy_bot, ')
+    assert wrong["__error__"]["message"].startswith('There is no bot "nobody"; use one of: dummy_bot, ')
 
 
 async def test_a_flow_runs_by_itself(client: Any) -> None:

@@ -212,7 +212,7 @@ class Marks:
         """
         if self.approve == "never":
             raise ConfigurationError(
-                'A tool whose approve is "never" waits for no approval: leave out its approvers, approvals and '
+                'A tool whose approve is "never" needs no approval: leave out its approvers, approvals and '
                 "not_by_asker."
             )
         return self if self.approve else replace(self, approve="always")
@@ -236,7 +236,7 @@ class Wait(Exception):
 
     def __init__(self, event: str = "", *, until: Moment | timedelta | None = None) -> None:
         if not event and until is None:
-            raise ConfigurationError("A wait needs an event, a moment (until), or both.")
+            raise ConfigurationError("A wait needs an event, a time (until), or both.")
         if event:
             check_event(event)
         super().__init__(event)

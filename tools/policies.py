@@ -28,8 +28,8 @@ def under_policies(agent: Agent, tools: Mapping[str, Tool], settings: ApprovalSe
     for name in (*named, *terms, *labels, *(rule.tool for rule in agent.allow)):
         if name not in tools and not waiting and not agent.a2a:
             raise ConfigurationError(
-                "The agent {agent_id} has no tool {tool}, which its `approve`, `approvers`, `approvals`, "
-                "`not_by_asker`, `trusted`, `secret`, `hidden` or `allow` names; use one of: {known}.",
+                "The agent {agent_id} has no tool {tool}, which is named in its `approve`, `approvers`, "
+                "`approvals`, `not_by_asker`, `trusted`, `secret`, `hidden` or `allow`; use one of: {known}.",
                 agent_id=agent.agent_id,
                 tool=name,
                 known=listed(tools),

@@ -176,7 +176,7 @@ _CORRUPT = "is damaged: restore it from a copy, or name another one with --db"
 
 _REASONS: tuple[tuple[type[psycopg.Error] | tuple[type[psycopg.Error], ...], str], ...] = (
     (errors.ReadOnlySqlTransaction, _READ_ONLY),
-    (errors.DiskFull, "has no room left: free some space on the server's disk, then resume"),
+    (errors.DiskFull, "is full: free some space on the server's disk, then resume"),
     ((errors.OutOfMemory, errors.ProgramLimitExceeded), "has no memory left: free some on the server, then resume"),
     (errors.TooManyConnections, _CROWDED),
     (errors.InsufficientPrivilege, _RIGHTS),
@@ -217,7 +217,7 @@ def translated(path: str) -> Iterator[None]:
     except psycopg.Error as error:
         if isinstance(error, psycopg.DataError) and "NUL (0x00)" in str(error):
             raise DatabaseUnavailable(
-                "The text holds a NUL character, which PostgreSQL cannot store: leave it out."
+                "The text contains a NUL character, which PostgreSQL cannot store: leave it out."
             ) from error
         reason = _reason(error)
         if not reason:

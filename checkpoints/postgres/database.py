@@ -185,8 +185,8 @@ class PostgresSession:
         if outcome != "committed":
             raise NotRepeatable(
                 DatabaseUnavailable(
-                    "The connection to the database {path} was lost while it stored something, and it is not known "
-                    "whether that was stored: resume the task.",
+                    "The connection to the database {path} was lost during a write, which may or may not "
+                    "have been stored: resume the task.",
                     path=self._path,
                 )
             ) from error

@@ -364,7 +364,7 @@ def store_thread(connection: Connection, whole: WholeThread) -> bool:
     put_rows(connection, whole.thread_id, whole.checkpoints, whole.writes)
     if not _is_same(connection, whole):
         raise DatabaseUnavailable(
-            "Session '{thread_id}' reads differently in the database that it was copied to: nothing of it was stored.",
+            "Session '{thread_id}' reads differently in the target database: it was not copied.",
             thread_id=whole.thread_id,
         )
     return True
@@ -372,8 +372,8 @@ def store_thread(connection: Connection, whole: WholeThread) -> bool:
 
 def _taken(thread_id: str) -> TaskError:
     return TaskError(
-        "The database to copy to has another session '{thread_id}' already: delete one of the two, or export it and "
-        "import it under another name.",
+        "The target database already has another session '{thread_id}': delete one of the two, or export "
+        "it and import it under another name.",
         thread_id=thread_id,
     )
 

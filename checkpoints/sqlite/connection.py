@@ -63,7 +63,7 @@ _REASONS = {
     sqlite3.SQLITE_READONLY: "is read-only: make it writable, or name another file with --db",
     sqlite3.SQLITE_IOERR: "cannot be read or written: check the disk, then try again",
     sqlite3.SQLITE_CORRUPT: "is damaged: restore it from a copy, or name a new file with --db",
-    sqlite3.SQLITE_FULL: "has no room left: free some space on the disk, then resume",
+    sqlite3.SQLITE_FULL: "is full: free some space on the disk, then resume",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened: check that it is a file you may write, or name another with --db",
     sqlite3.SQLITE_NOTADB: "is not a SQLite database: name another file with --db",
 }

@@ -297,7 +297,7 @@ def _check(path: str, timeout: float) -> None:
     with contextlib.closing(sqlite3.connect(path, timeout=timeout, uri=True)) as connection:
         if check_version(connection, file_of(path)) != SCHEMA_VERSION:
             raise DatabaseUnavailable(
-                "The database {path} is of another version: `segue sessions` brings it up to date.", path=file_of(path)
+                "The database {path} has an older schema version: `segue sessions` upgrades it.", path=file_of(path)
             )
         check_tables(connection, file_of(path))
 

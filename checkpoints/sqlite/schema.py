@@ -130,7 +130,7 @@ def check_tables(connection: sqlite3.Connection, path: str) -> None:
     if missing:
         table, column, _ = min(missing)
         raise DatabaseDamaged(
-            "The database {path} is damaged ({table}.{column} is not what it was): restore it from a copy, or "
+            "The database {path} is damaged ({table}.{column} has changed): restore it from a copy, or "
             "name a new file with --db.",
             path=path,
             table=table,

@@ -145,7 +145,7 @@ def decoding(thread_id: str) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         if not is_garbled(error):
             raise
-        raise DamagedCheckpoint(thread_id, "it holds bytes that are no text") from error
+        raise DamagedCheckpoint(thread_id, "it contains bytes that are not text") from error
 
 
 def check_form(found: CheckpointTuple) -> None:

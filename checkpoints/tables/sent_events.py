@@ -54,7 +54,9 @@ class SentEvents:
                 return
             task = from_row(Task, rows[0])
             if task.is_over:
-                raise TaskError("Task {task_id} is {status}: it takes no event.", task_id=task_id, status=task.status)
+                raise TaskError(
+                    "Task {task_id} is {status}: it accepts no events.", task_id=task_id, status=task.status
+                )
             connection.execute(_PUT, {**values, "thread_id": task.thread_id, "key": key.key if key else None})
             connection.execute(_AWAKE, values)
             record(connection, Act("event", {"name": name}), task.thread_id, task_id)

@@ -330,8 +330,8 @@ class Tasks:
             return text
         if len(text) < SHORTEST:
             raise AmbiguousTask(
-                "'{text}' is too short for a task's id: write at least its first {least} characters; `segue tasks` "
-                "lists what there is.",
+                "'{text}' is too short for a task id: write at least its first {least} characters; `segue "
+                "tasks` lists the tasks.",
                 text=text,
                 least=SHORTEST,
             )

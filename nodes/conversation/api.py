@@ -33,7 +33,7 @@ async def api(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
     conversation, work = conversation_of(state), node_context(runtime)
     call = conversation.pending
     if call is None:
-        raise ConfigurationError("There is no call to carry out: API follows a call of the bot.")
+        raise ConfigurationError("There is no call to run: API follows a call of the bot.")
     call, output, controller, given = await _execute(conversation, call, work)
     utterance = Utterance(
         index=len(conversation.utterances),

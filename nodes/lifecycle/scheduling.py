@@ -17,7 +17,7 @@ async def scheduling(state: LifecycleState, runtime: NodeRuntime) -> LifecycleSt
         return {"held": True}
     tasks, task_id = tasks_of(state["steps"]), state["task_id"]
     if found := problems(tasks, max_steps=MOST_TASKS):
-        invalid = InvalidPlan("The tasks cannot be carried out: {why}.", why=together(found))
+        invalid = InvalidPlan("The tasks cannot be run: {why}.", why=together(found))
         return {"failure": {"error": errors.render(invalid, state["language"]), "phase": state["phase"]}}
     scheduled = [
         engine_event(task_id, EngineEventType.TASK_SCHEDULED, {"task_id": task.step_id, "priority": task.priority})

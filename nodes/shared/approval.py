@@ -137,7 +137,7 @@ def check_answer(calls: Calls, tools: Mapping[str, Tool], answer: object) -> tup
     found: list[Clause] = []
     for call, verdict in zip(calls, verdicts, strict=True):
         if verdict.verdict == "edit" and (why := argument_error(tools.get(call["name"]), verdict.arguments or {})):
-            what = "call {index}: the arguments do not fit {tool}: {why}"
+            what = "call {index}: the arguments are not valid for {tool}: {why}"
             found.append(Clause(what, index=verdict.index, tool=call["name"], why=why))
     if found:
         raise unfit(found)
@@ -153,7 +153,7 @@ def check_tools(calls: Calls, verdicts: Sequence[Verdict], tools: Mapping[str, T
     wanted = [call["name"] for call, verdict in zip(calls, verdicts, strict=True) if verdict.verdict != "reject"]
     if missing := [*dict.fromkeys(name for name in wanted if name not in tools)]:
         raise InvalidAnswer(
-            "The agent {agent} has no tool {tools} any more: add it to the agent's tools again, or reject the call.",
+            "The agent {agent} no longer has the tool {tools}: add it to the agent's tools again, or reject the call.",
             agent=agent_id,
             tools=listed(missing),
         )

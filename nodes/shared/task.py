@@ -157,7 +157,7 @@ def objective_of(messages: Sequence[AnyMessage]) -> str:
     """
     text = messages[_place(messages)].text
     if not text.strip():
-        raise InvalidMessage("The message is empty: write what you want to be done.")
+        raise InvalidMessage("The message is empty: write what you want done.")
     return text
 
 

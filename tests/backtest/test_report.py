@@ -36,7 +36,7 @@ CHANGED = task(
 MADE = Backtest(tasks=[task(0, Verdict.SAME, answered={"recording": 2}), CHANGED], skipped={"x": "copy"})
 
 
-@pytest.mark.parametrize(("language", "words"), [("en", "Other arguments"), ("zh", "参数不同")])
+@pytest.mark.parametrize(("language", "words"), [("en", "Different arguments"), ("zh", "参数不同")])
 def test_the_files_show_effects_side_by_side(tmp_path: Path, language: str, words: str) -> None:
     found = {file.suffix: file.read_text(encoding="utf-8") for file in write_report(MADE, tmp_path / "out", language)}
     assert json.loads(found[".json"])["summary"]["other_effects"] == 1
@@ -52,24 +52,24 @@ def test_a_report_says_which_models_read_no_prompt(tmp_path: Path) -> None:
     made = replace(MADE, models={"offline": False, "openai:m": True})
     found = {file.suffix: file.read_text(encoding="utf-8") for file in write_report(made, tmp_path)}
     for kind in (".md", ".html"):
-        assert "The model offline follows rules and reads no prompt" in found[kind] and "openai:m" not in found[kind]
+        assert "The model offline is rule-based and reads no prompt" in found[kind] and "openai:m" not in found[kind]
 
 
 @pytest.mark.parametrize(
     ("summary", "said"),
     [
-        ({"same": 1}, "Nothing would change: the recorded task would go the same way."),
-        ({"same": 2, "error": 0}, "Nothing would change: all 2 recorded tasks would go the same way."),
+        ({"same": 1}, "Nothing would change: the recorded task would behave the same."),
+        ({"same": 2, "error": 0}, "Nothing would change: all 2 recorded tasks would behave the same."),
         ({"other_words": 1}, "Out of 1 recorded task, 1 would only be worded differently."),
         ({"same": 7, "other_calls": 2, "error": 1},
-         "Out of 10 recorded tasks, 1 would fail, 2 would look things up or ask differently, 7 would stay the same."),
+         "Out of 10 recorded tasks, 1 would fail, 2 would look up or ask something different, 7 would stay the same."),
     ],
 )  # fmt: skip
 def test_a_conclusion_begins_with_the_worst(summary: dict[str, int], said: str) -> None:
     assert conclusion({}, Change(0, 0), "en") == "Nothing was compared: no recorded task was found."
     assert conclusion(summary, None, "en") == said
-    assert conclusion(summary, Change(9, 0), "en").startswith(f"{said} That is more than chance")
-    assert conclusion(summary, Change(1, 2), "en").startswith(f"{said} That is no more than chance")
+    assert conclusion(summary, Change(9, 0), "en").startswith(f"{said} The difference exceeds chance")
+    assert conclusion(summary, Change(1, 2), "en").startswith(f"{said} The difference is within chance")
 
 
 def test_shares_have_intervals_and_calls_coverage() -> None:

@@ -91,11 +91,16 @@ def databases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     [
         (APPROVAL, {}, Restored.SAME, ""),
         (BATCH, {}, Restored.SAME, ""),
-        (APPROVAL, {"prompt": "Be kind."}, Restored.DIVERGES, "what version"),
-        (APPROVAL, {"tools": (look,)}, Restored.TOOL_LOST, "The agent has no tool pay any more."),
-        (BATCH, {"tools": (pay,)}, Restored.TOOL_LOST, "The agent has no tool look any more."),
-        (APPROVAL, {"tools": (dearer(), look)}, Restored.APPROVAL_INVALID, "pay has changed since a person was asked"),
-        (BATCH, {"tools": (pay, in_words())}, Restored.SCHEMA_CHANGED, "The arguments do not fit look any more"),
+        (APPROVAL, {"prompt": "Be kind."}, Restored.DIVERGES, "is not known here"),
+        (APPROVAL, {"tools": (look,)}, Restored.TOOL_LOST, "The agent no longer has the tool pay."),
+        (BATCH, {"tools": (pay,)}, Restored.TOOL_LOST, "The agent no longer has the tool look."),
+        (
+            APPROVAL,
+            {"tools": (dearer(), look)},
+            Restored.APPROVAL_INVALID,
+            "pay has changed since its approval was requested",
+        ),
+        (BATCH, {"tools": (pay, in_words())}, Restored.SCHEMA_CHANGED, "The arguments are no longer valid for look"),
     ],
 )
 async def test_a_task_is_restored_under_other_agents(
@@ -115,7 +120,7 @@ async def test_a_version_that_is_there_beside_the_new_one_continues_its_tasks(da
 async def test_an_agent_that_is_gone_is_named(databases: dict[str, Path]) -> None:
     found = await checked(databases[APPROVAL])
     assert (found.verdict, found.new_version) == (Restored.DIVERGES, None)
-    assert found.reasons == ["There is no agent a any more."]
+    assert found.reasons == ["The agent a no longer exists."]
 
 
 FILE = """
@@ -139,7 +144,7 @@ async def test_what_differs_is_named_where_the_file_of_the_task_is_still_there(t
         [_ async for _ in app.follow(task["task_id"])]
         assert (await app.task(task["task_id"]))["status"] == "paused"
     found = await checked(tmp_path / "s.db", *segue.load_agents(new))
-    assert found.reasons == ["Between the versions 1 and 2 these differ: prompt."]
+    assert found.reasons == ["Differences between the versions 1 and 2: prompt."]
     assert (found.version, found.new_version, found.on_upgrade) == ("1", "2", "continue")
 
 

@@ -70,7 +70,7 @@ async def test_a_double_payment_is_found_and_repeated_and_a_keyed_one_is_clean(
 async def test_tools_of_production_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await _record(tmp_path, monkeypatch)
     (tmp_path / "agents.toml").write_text("production = true\n" + AGENTS)
-    with pytest.raises(AssertionError, match="says production = true"):
+    with pytest.raises(AssertionError, match="has production = true"):
         _chaos(tmp_path, COMMAND)
 
 
@@ -82,7 +82,7 @@ async def test_a_hunt_goes_on_where_its_budget_ended_until_the_code_changes(
     first = _run(tmp_path, "segue", *shlex.split(f"{command} --budget 1s"))
     second = _run(tmp_path, "segue", *shlex.split(command))
     assert len(json.loads(first.stdout)["left"]) == 1
-    assert "Goes on behind 1 finished runs" in second.stderr and "Goes on" not in first.stderr
+    assert "Continuing after 1 finished runs" in second.stderr and "Continuing" not in first.stderr
     assert [found["tool"] for found in json.loads(second.stdout)["findings"]] == ["pay"]
 
     fixed = (tmp_path / "payments.py").read_text().replace("_add(order=order)\n", "_rows()\n")

@@ -176,7 +176,7 @@ async def test_a_damaged_event_is_said_and_keeps_its_number(
         ((session, found),) = check_rows(path).items()
         assert (session, [*found[0].faults]) == ("s", [column])
         back = await app.recover("s")
-        assert back["repaired"] == [f"Events of task '{sound.paused}' that cannot be read, and say so now: {seq}."]
+        assert back["repaired"] == [f"Unreadable events of task '{sound.paused}', now marked as such: {seq}."]
         events = (await app.trace(sound.paused))["events"]
         said = events.pop(seq - 1)
         assert (said["type"], "damaged" in said["data"]["message"]) == ("error", True)
@@ -232,7 +232,7 @@ async def test_a_call_whose_record_was_damaged_is_not_made_again(sound: Sound, t
     )
     work = Work(["one", "two"])
     async with work.opened(path) as app:
-        assert "it counts as made, its outcome is unknown" in (await app.recover("s"))["repaired"][-1]
+        assert "it counts as run, with an unknown outcome" in (await app.recover("s"))["repaired"][-1]
         *_, call = (await app.trace(sound.paused))["calls"]
         assert (call["state"], call["outcome"]["unknown_outcome"]) == ("done", True)
         await app.resume(sound.paused)
@@ -294,7 +294,7 @@ async def test_rows_are_replaced_also_where_no_checkpoint_can_be_read(sound: Sou
     async with Work().opened(path) as app:
         back = await app.recover("s")
         assert (back["checkpoint_id"], back["readable"], back["dropped"]) == (None, False, 0)
-        assert "damaged: notes; they are empty now" in back["repaired"][0]
+        assert "damaged fields, now empty: notes." in back["repaired"][0]
         assert "continue in a new session. None of them was deleted" in back["repaired"][1]
         assert left(await app.task(sound.paused), "notes") == left(sound.tasks[0], "notes")
 
@@ -339,7 +339,7 @@ async def test_what_was_chosen_for_a_session_is_read_again_after_a_recovery(soun
             await app.ask("and then?", session_id="u", mode="direct")
         assert [*check_rows(path)] == ["u"]
         (said,) = (await app.recover("u"))["repaired"]
-        assert "damaged: model, metadata; the default holds now" in said
+        assert "Damaged settings of the session, reset to the default: model, metadata." in said
         chosen = await app.sessions.choices("u")
         assert chosen and (chosen.agent_id, chosen.model, chosen.metadata) == ("a", "", {})
     assert check_rows(path) == {}

@@ -213,7 +213,7 @@ async def test_a_full_disk_is_reported_and_nothing_half_written(database: Databa
         connection.execute("INSERT INTO leases VALUES ('first', 'me', 1, 0)")
         connection.execute("INSERT INTO leases VALUES (?, 'me', 1, 0)", ("x" * 100_000,))
 
-    with pytest.raises(DatabaseUnavailable, match="has no room left"):
+    with pytest.raises(DatabaseUnavailable, match="is full: free"):
         await database.write(fill)
     assert await database.read(lambda db: db.execute("SELECT count(*) FROM leases").fetchone()[0]) == 0
 

@@ -124,7 +124,7 @@ async def test_a_disk_that_is_full(postgres_url: str) -> None:
         def fill(connection: object) -> None:
             raise psycopg.errors.DiskFull("could not extend file: No space left on device")
 
-        with pytest.raises(DatabaseUnavailable, match="has no room left: free some space on the server's disk"):
+        with pytest.raises(DatabaseUnavailable, match="is full: free some space on the server's disk"):
             await database.write(fill)
         assert await Lease(database).acquire("s", "me") == 1
 

@@ -94,7 +94,7 @@ async def test_one_that_finds_no_room_takes_no_other_with_it(database: Database)
     done, refused, other = await together(database, insert("s"), insert("large", 200_000), insert("t"))
     assert (done, other) == (1, 1)
     assert isinstance(refused, DatabaseUnavailable)
-    assert "no room left" in str(refused)
+    assert "is full" in str(refused)
     assert await names(database) == ["s", "t"]
 
 

@@ -105,7 +105,7 @@ def test_a_changed_agent_is_named_on_standard_error_where_no_terminal_is(pages: 
     agents.write_text(agents.read_text() + 'prompt = "Refund what was paid."\n')
     answered = pages("answer", task_id, "--approve", "all")
     assert answered.returncode == 0, answered.stderr
-    assert b"The agent was changed since the task began" in answered.stderr
+    assert b"The agent has changed since the task started" in answered.stderr
     assert b"changed" not in answered.stdout
 
 
@@ -217,7 +217,7 @@ def test_a_task_whose_agents_file_is_gone_says_so_and_goes_on_with_another(pages
     for words in (("answer", task_id, "--approve"), ("chat", "-c", "hello"), ("chat", "hello", "--session", "s1")):
         refused = pages(*words)
         said = refused.stderr.decode()
-        assert (refused.returncode, "is not there any more: name it with --agents." in said) == (2, True), said
+        assert (refused.returncode, "no longer exists: name it with --agents." in said) == (2, True), said
     assert "agents.toml 已不存在" in pages("resume", task_id, SEGUE_LANGUAGE="zh").stderr.decode()
     assert pages("timeline", "s1").returncode == 0
     assert pages("answer", task_id, "--approve", "--agents", "moved.toml").returncode == 0
@@ -261,7 +261,7 @@ def test_an_answer_that_does_not_fit_changes_nothing(pages: Shell) -> None:
     assert pages("cancel", task_id).returncode == 0
     gone = pages("answer", task_id, "--approve")
     assert gone.returncode == 1
-    assert "it waits for no answer" in gone.stderr.decode()
+    assert "it is not waiting for an answer" in gone.stderr.decode()
 
 
 @pytest.mark.slow
@@ -327,7 +327,7 @@ def test_a_question_is_answered_from_the_command_line(pages: Shell) -> None:
     done = pages("answer", question, "blue", "--agents", "agents.toml")
     assert done.returncode == 0, done.stderr
     assert "answered: blue" in pages("trace", question).stdout.decode()
-    assert b"No task waits for an answer." in pages("waiting").stdout
+    assert b"No task is waiting for an answer." in pages("waiting").stdout
 
 
 def test_a_tool_that_is_always_allowed_runs_without_a_question_until_that_is_revoked(pages: Shell) -> None:
@@ -344,7 +344,7 @@ def test_a_tool_that_is_always_allowed_runs_without_a_question_until_that_is_rev
     assert pages("permissions", "nowhere").returncode == 2
     assert pages("permissions", "revoke", "s1", "mail").returncode == 2
     revoked = pages("permissions", "revoke", "s1", "refund")
-    assert (revoked.returncode, revoked.stdout) == (0, b"Permissions revoked: 1. These tools ask again.\n")
+    assert (revoked.returncode, revoked.stdout) == (0, b"Permissions revoked: 1. These tools need approval again.\n")
     assert pages("permissions").stdout == b"No tool is always allowed.\n"
     assert pages("chat", "refund it", *SHOP).returncode == 3
 

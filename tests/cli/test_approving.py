@@ -128,7 +128,7 @@ def test_what_was_wrong_with_the_last_answer_and_what_may_have_happened_already_
     call = {**CALLS[0], "unknown_outcome": True}
     shown = ask("a", calls=[call], problem="call 0: amount is no number")[1]
     assert "call 0: amount is no number" in shown
-    assert "may have taken effect already" in shown
+    assert "may already have taken effect" in shown
     assert "请先核实" in printed({"kind": "approval", "calls": [call]}, "zh")
 
 
@@ -143,7 +143,7 @@ def test_where_the_values_come_from_is_said_and_why_a_person_is_asked() -> None:
         assert "eve" in said and "from the result of read_mail in call 3, not from you" in said
         assert "5 from you" in said
         assert "from you, and from the result of read_mail in call 3, an earlier result of read_mail" in said
-        assert "Values of this call come from text that is not trusted." in said
+        assert "Some values of this call come from untrusted text." in said
     assert "来自第 3 次调用 read_mail 的结果，并非来自您" in printed({"kind": "approval", "calls": [call]}, "zh")
 
 
@@ -204,8 +204,8 @@ def test_what_was_typed_before_the_question_is_no_answer(
 def test_what_is_no_choice_is_named() -> None:
     verdicts, shown = ask("yes", "", "a", calls=CALLS[:1])
     assert verdicts == APPROVED[:1]
-    assert shown.count("is not one of these letters.") == 1
-    assert "'yes' is not one of these letters." in shown
+    assert shown.count("is not one of the choices.") == 1
+    assert "'yes' is not one of the choices." in shown
 
 
 FROM_MAIL = {

@@ -42,7 +42,7 @@ def test_verification_names_a_row_that_was_changed(logged: Path) -> None:
     head = run("audit", "--head").stdout.strip()
     for options in ((), ("--expect", head), ("--anchor", str(logged)), ("--agents", "agents.toml")):
         checked = run("audit", "--verify", *options)
-        assert (checked.exit_code, checked.stdout.split(".")[0]) == (0, "Everything is as it was stored")
+        assert (checked.exit_code, checked.stdout.split(".")[0]) == (0, "All rows are as they were stored")
     with closing(sqlite3.connect("segue.db")) as file, file:
         file.execute("UPDATE events SET event = event || ' ' WHERE seq = 2")
     checked = run("audit", "--verify")

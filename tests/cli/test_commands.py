@@ -45,7 +45,7 @@ def test_an_answer_that_is_no_decision_is_remarked_on_and_flagged(here: Path) ->
         asked = ("chat", "Where is my order?", "--agents", "agents.toml", "--agent", "a")
         said, last = run(*asked), json.loads(run(*asked, "--json").stdout.splitlines()[-1])
     assert (said.exit_code, said.stdout) == (0, "Nice weather today.\n")
-    assert "The model did not keep to the protocol" in said.stderr
+    assert "The model did not follow the protocol" in said.stderr
     assert 'set protocol = "native" in the agents file, or Agent(protocol="native")' in " ".join(said.stderr.split())
     assert last["result"]["malformed"] is True
 
@@ -103,7 +103,7 @@ def test_an_unknown_agent_may_be_one_of_an_agents_file() -> None:
     assert (result.stdout, result.exit_code) == ("", 2)
     assert result.stderr.splitlines() == [
         "There is no agent 'nobody'; use one of: travel, data.",
-        "If an agents file has it, give the file with --agents FILE.",
+        "If it is defined in an agents file, pass the file with --agents FILE.",
     ]
 
 
@@ -154,7 +154,7 @@ def test_a_wrong_agents_file_is_a_usage_error(here: Path, written: str, said: st
 
 def test_a_session_is_deleted() -> None:
     assert run("chat", "hello", "--session", "s").exit_code == 0
-    assert run("delete", "s").stdout == "Session s is deleted.\n"
+    assert run("delete", "s").stdout == "Session s was deleted.\n"
     assert json.loads(run("sessions", "--json").stdout) == []
     assert "There is no session 's'" in sentence(run("delete", "s"))
 
@@ -166,7 +166,7 @@ def test_a_task_is_named_by_the_beginning_of_its_id_and_one_that_is_done_stays_s
     assert "auto" not in latest
     assert "auto: direct" in first, "the mode that was picked"
     task_id = json.loads(run("tasks", "--json").stdout)[0]["task_id"]
-    short = f"'{task_id[:5]}' is too short for a task's id: write at least its first 6 characters"
+    short = f"'{task_id[:5]}' is too short for a task id: write at least its first 6 characters"
     for command in ("trace", "resume", "cancel", "pause", "answer"):
         for name, said, code in (("nopenope", "There is no task 'nopenope' in", 2), (task_id[:5], short, 2)):
             result = run(command, name)
@@ -207,8 +207,8 @@ def test_a_pipe_is_read_and_standard_output_gets_the_answer_alone() -> None:
 
 
 def test_the_last_session_is_continued_and_the_last_task_needs_no_id() -> None:
-    assert sentence(run("chat", "-c", "hello")).startswith("This database has no session yet")
-    assert sentence(run("trace", "--last", "--db", "segue.db")).startswith("This database has no session yet")
+    assert sentence(run("chat", "-c", "hello")).startswith("This database has no sessions yet")
+    assert sentence(run("trace", "--last", "--db", "segue.db")).startswith("This database has no sessions yet")
     for session in ("first", "last"):
         run("chat", f"hello {session}", "--session", session)
     assert run("chat", "-c", "and again").exit_code == 0
@@ -216,12 +216,12 @@ def test_the_last_session_is_continued_and_the_last_task_needs_no_id() -> None:
     assert [(row["thread_id"], row["turns"]) for row in rows] == [("last", 2), ("first", 1)]
     limited = run("sessions", "--limit", "1")
     assert ("last" in limited.stdout, "first" in limited.stdout) == (True, False)
-    assert limited.stderr.strip() == "Sessions that are not listed: 1. --limit lists more."
+    assert limited.stderr.strip() == "Sessions not listed: 1. Use --limit to list more."
     assert run("sessions", "--limit", "2").stderr == ""
     assert json.loads(run("trace", "--last", "--json").stdout)["task"]["message"] == "and again"
     assert "hello last" in run("history", "--last").stdout
     assert "there is nothing to resume" in run("resume", "--last").stderr
-    assert "it waits for no answer" in run("answer", "--last", "blue").stderr
+    assert "it is not waiting for an answer" in run("answer", "--last", "blue").stderr
 
 
 def test_the_last_task_is_the_conversation_not_that_of_its_bot() -> None:
@@ -246,7 +246,7 @@ def test_output_that_cannot_be_written_ends_with_a_sentence(here: Path) -> None:
                 [sys.executable, "-c", code, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
             )
         line, *hints = ended.stderr.splitlines()
-        assert line == f"Standard output cannot be written ({why})."
+        assert line == f"Writing to standard output failed ({why})."
         assert ["A running task is paused" in hint for hint in hints] == [True] * ("chat" in words)
         assert ended.returncode == 1
 
@@ -274,7 +274,7 @@ def test_where_the_file_is_damaged_the_doctor_is_named(here: Path) -> None:
     assert result.exit_code == 1
     said, hint = result.stderr.splitlines()
     assert "restore it from a copy" in said
-    assert hint == "Or see what this says: segue doctor --db x.db"
+    assert hint == "Or run a diagnosis: segue doctor --db x.db"
 
 
 def test_the_environment_names_the_database(here: Path) -> None:
@@ -360,7 +360,7 @@ def test_an_answer_is_rated_and_a_default_mode_is_set(here: Path) -> None:
     kept = json.loads(run("preferences", "--json").stdout)
     assert kept == {"default_mode": "plan", "mode_history": [{"query": "What is 2 + 2?", "mode": "react", "rating": 4}]}
     assert json.loads(run("preferences", "--mode", "", "--json").stdout)["default_mode"] == ""
-    assert "No mode has answered" in run("preferences", "--user", "ann").stdout
+    assert "This user has no answers" in run("preferences", "--user", "ann").stdout
     assert "1 to 5" in sentence(run("rate", "9", "--last"))
     assert "no mode 'bogus'" in sentence(run("preferences", "--mode", "bogus"))
 

@@ -176,7 +176,7 @@ async def test_damaged_rows_are_named_with_the_command_that_mends_them(tmp_path:
     faults = "notes is not valid JSON, answer should be a valid string"
     assert f"session 's' is damaged: task {tasks['s']} ({faults}), event 1 of task " in first
     assert first.endswith(f"To repair it: segue recover s --db {path}")
-    assert "rows beside these: " in first
+    assert "more rows: " in first
     faults = "state should be 'running' or 'done'"
     assert f"session 't' is damaged: call calculate of task {tasks['t']} ({faults}), " in second
     assert second.endswith(
@@ -195,7 +195,7 @@ async def test_rows_that_belong_nowhere_can_be_taken_out(tmp_path: Path) -> None
         _, report = await asyncio.to_thread(examined, Settings(str(path)))
         (line,) = [line for line in report.splitlines() if line.startswith("✗ database")]
         assert "its session is unknown" in line
-        _, _, command = line.partition("after making a copy: ")
+        _, _, command = line.partition("make a copy first, then run: ")
         program, file, statements = shlex.split(command)
         assert (program, file) == ("sqlite3", str(path))
         with closing(sqlite3.connect(path)) as connection, connection:
@@ -211,7 +211,7 @@ async def test_no_more_than_some_sessions_are_named(tmp_path: Path, monkeypatch:
     await written(tmp_path / "x.db", "s", "t", "u")
     damage(tmp_path / "x.db", "UPDATE tasks SET status = 'odd'")
     _, report = await asyncio.to_thread(examined, Settings(str(tmp_path / "x.db")))
-    assert "damaged sessions beside these: 1; repair those, then run this again" in report
+    assert "more damaged sessions: 1; repair those above, then run this again" in report
 
 
 @pytest.mark.skipif(shutil.which("sqlite3") is None, reason="SQLite's command line is not installed")
@@ -292,7 +292,7 @@ def test_tasks_that_no_process_runs_are_named(tmp_path: Path) -> None:
     code, report = examined(Settings(str(file)))
     assert code == 0
     assert (
-        "! tasks     no process runs these unfinished ones (6): 02345678, 12345678, 22345678, 32345678, 42345678, …; "
+        "! tasks     unfinished, and not running in any process (6): 02345678, 12345678, 22345678, 32345678, 42345678"
         in report
     )
     assert f"`segue resume --all --db {file}` all of them" in report
@@ -307,7 +307,7 @@ def test_a_damaged_index_of_the_search_is_named_with_the_command_that_makes_it_a
         connection.execute("DELETE FROM search_terms WHERE term = 'kumquats'")
     code, report = examined(Settings(str(database)))
     assert code == 0 and "segue sessions --index" in report
-    assert "Nothing was found" in cli.invoke(app, ["sessions", "--search", "kumq", "--db", str(database)]).stdout
+    assert "No results" in cli.invoke(app, ["sessions", "--search", "kumq", "--db", str(database)]).stdout
     assert cli.invoke(app, ["sessions", "--index", "--db", str(database)]).exit_code == 0
     assert "--index" not in examined(Settings(str(database)))[1]
     assert json.loads(cli.invoke(app, ["sessions", "--search", "kumq", "--json", "--db", str(database)]).stdout)

@@ -57,7 +57,7 @@ async def test_workers_with_different_versions_of_an_agent_are_reported(postgres
         await storage.workers.report(Worker(owner=owner, agents=agents, modes=["react"], concurrency=1))
     await storage.close()
     _, differ = await findings(postgres_url)
-    assert differ.ok is None and "different versions of these agents: payer;" in differ.detail
+    assert differ.ok is None and "versions of these agents differ between workers: payer;" in differ.detail
 
 
 async def test_tasks_that_no_process_runs_and_those_that_wait_for_a_worker_are_named(postgres_url: str) -> None:
@@ -70,15 +70,15 @@ async def test_tasks_that_no_process_runs_and_those_that_wait_for_a_worker_are_n
     async with segue.open(postgres_url, dispatch="always") as app:
         queued = await app.start("hello", mode="direct", model="offline")
     _, interrupted, waiting = await findings(postgres_url)
-    assert interrupted.ok is None and "no process runs these unfinished ones (1): killed-1; " in interrupted.detail
-    assert f"these (1) wait for a worker that has their agent: {queued['task_id'][:8]}; " in waiting.detail
+    assert interrupted.ok is None and "unfinished, and not running in any process (1): killed-1; " in interrupted.detail
+    assert f"waiting for a worker with their agent (1): {queued['task_id'][:8]}; " in waiting.detail
 
 
 async def test_what_hinders_is_said(postgres: Cluster, postgres_url: str, guard: str) -> None:
-    assert "may not create Segue's tables: grant it CREATE" in (await looked_at(guard)).detail
+    assert "this user cannot create Segue's tables: grant it CREATE" in (await looked_at(guard)).detail
     async with await open_database(postgres_url):
         denied = await looked_at(guard)
-    assert denied.ok is False and "may not use the tables audit, branches, calls, " in denied.detail
+    assert denied.ok is False and "has no access to the tables audit, branches, calls, " in denied.detail
     away = await looked_at("postgresql://ann:s3cret@127.0.0.1:1/segue")
     assert away.ok is False and "cannot be reached" in away.detail
     name = postgres_url.partition("?")[0].rpartition("/")[2]

@@ -73,7 +73,7 @@ def test_a_task_that_runs_elsewhere_is_paused_and_resumed_by_the_commands_that_a
     assert pages.read("effects").splitlines() == ["fetch begun", "fetch done", "store done"]
     ended = pages("pause", task_id)
     assert (ended.returncode, ended.stdout) == (1, b"")
-    assert "only a task that runs can be paused" in ended.stderr.decode()
+    assert "only a running task can be paused" in ended.stderr.decode()
 
 
 @pytest.mark.slow
@@ -110,10 +110,10 @@ def test_a_task_is_cancelled_from_another_terminal(pages: Shell, let_go: Callabl
     let_go()
     assert cancelled.returncode == 0, cancelled.stderr
     said, warning = cancelled.stdout.decode().splitlines()
-    assert said == f"Task {task_id} is cancelled; session s1 accepts the next message."
-    assert warning == "It is not known whether these calls took effect; check them: fetch."
+    assert said == f"Task {task_id} was cancelled. Session s1 accepts the next message."
+    assert warning == "These calls may or may not have taken effect. Check them: fetch."
     assert process.wait(SECONDS) == 1
-    assert pages.read("err").splitlines() == ["The task was cancelled; its session accepts the next message."]
+    assert pages.read("err").splitlines() == ["The task was cancelled. You can send the next message."]
     out = pages.read("out")
     assert "Cancelled." in out
     assert "Check whether these calls took effect; they were not run again:\n  ? fetch(" in out
@@ -163,7 +163,7 @@ def test_a_message_waits_for_a_busy_session_until_it_is_free_or_the_person_leave
     patient.until("Waiting for session 's1'")
     leaving.until("Waiting for session 's1'")
     leaving.type("\x03")
-    leaving.until("You stopped waiting, and the message was not sent. To send it:")
+    leaving.until("You stopped waiting. The message was not sent. To send it:")
     leaving.until("segue chat --session s1 --wait 60 --agents agents.toml 'store it'")
     assert leaving.end() == 130
     let_go()
@@ -269,7 +269,7 @@ def test_all_that_was_interrupted_is_resumed_at_once(pages: Shell, let_go: Calla
     assert pages.read("effects").splitlines() == ["store done"] * 3
     again = pages("resume", "--all", *AGENTS)
     assert again.returncode == 0
-    assert again.stdout.decode().splitlines() == ["No task can be resumed until it is answered.", *to_answer]
+    assert again.stdout.decode().splitlines() == ["No task can be resumed before it is answered.", *to_answer]
     assert pages("cancel", waiting).returncode == 0
     assert pages("resume", "--all", *AGENTS).stdout.decode() == "There is no task to resume.\n"
 
@@ -343,9 +343,9 @@ def test_a_damaged_session_is_recovered_and_goes_on(pages: Shell, let_go: Callab
     recovered = pages("recover", "s1", *AGENTS)
     assert recovered.returncode == 0, recovered.stderr
     back, dropped, kept, to_go_on, command = recovered.stdout.decode().splitlines()
-    assert re.match(r"Session s1 went back to its snapshot of \d{4}-\d\d-\d\d \d\d:\d\d \(", back)
-    assert re.fullmatch(r"Snapshots and results of steps that could not be read: \d+\.", dropped)
-    copy = re.fullmatch(r"The database as it was is kept in (.+)\.", kept)
+    assert re.match(r"Session s1 was restored to its snapshot of \d{4}-\d\d-\d\d \d\d:\d\d \(", back)
+    assert re.fullmatch(r"Unreadable snapshots and step results removed: \d+\.", dropped)
+    copy = re.fullmatch(r"The original database is kept in (.+)\.", kept)
     assert copy
     assert Path(copy[1]).stat().st_size > 0
     assert to_go_on == "continue this session, from any process:"

@@ -56,11 +56,13 @@ def run(*words: str, code: int = 0) -> str:
 
 def test_a_session_is_recorded_replayed_and_continued(folder: Path) -> None:
     said = run("record", "s1", "--out", "s1.yaml", *AT)
-    assert "s1.yaml is written: turns 1, model calls 2, tool calls 1." in said
+    assert "Wrote s1.yaml: turns 1, model calls 2, tool calls 1." in said
     assert said.rstrip().endswith("segue replay s1.yaml --agents agents.toml")
     assert "s1.yaml already exists: replace it with --force" in run("record", "s1", "--out", "s1.yaml", *AT, code=2)
-    assert "s1.yaml is written" in run("record", "s1", "--out", "s1.yaml", "--force", *AT)
-    assert "It replays as recorded: turns 1, model calls 2" in run("replay", "s1.yaml", "--agents", "agents.toml")
+    assert "Wrote s1.yaml" in run("record", "s1", "--out", "s1.yaml", "--force", *AT)
+    assert "The replay matches the recording: turns 1, model calls 2" in run(
+        "replay", "s1.yaml", "--agents", "agents.toml"
+    )
     assert (folder / "effects").read_text(encoding="utf-8") == "17\n"
 
     (folder / "agents.toml").write_text(AGENTS.replace("You help.", "You doubt."), encoding="utf-8")
@@ -73,7 +75,7 @@ def test_a_session_is_recorded_replayed_and_continued(folder: Path) -> None:
     cassette = (folder / "s1.yaml").read_text(encoding="utf-8")
     (folder / "s1.yaml").write_text(cassette.replace("number: 17", "number: 18"), encoding="utf-8")
     runs = run("replay", "s1.yaml", "--agents", "agents.toml", "--from", "1")
-    assert "from here on the tools really run" in runs and '[run] find_order({"number": 17})' in runs
+    assert "from here on, the real tools run" in runs and '[run] find_order({"number": 17})' in runs
     assert (folder / "effects").read_text(encoding="utf-8") == "17\n17\n"
 
 
@@ -118,12 +120,12 @@ def test_in_a_folder_the_file_has_the_sessions_name(folder: Path) -> None:
 
 def test_a_backtest_says_what_changed_agents_would_do_otherwise(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at = ["--db", "segue.db", "--agents"]
-    assert "the recorded task would go the same way" in run("backtest", "s1", *at, "agents.toml")
+    assert "the recorded task would behave the same" in run("backtest", "s1", *at, "agents.toml")
     assert '"coverage": 1.0' in run("backtest", "--since", "1d", "--json", *at, "agents.toml")
     (folder / "agents.toml").write_text(AGENTS.replace("find_order", "look_up_order"), encoding="utf-8")
     tools = TOOLS.replace("find_order", "look_up_order")
     (folder / "replayed_shop.py").write_text(tools, encoding="utf-8")
     monkeypatch.delitem(sys.modules, "replayed_shop")
     said = run("backtest", "s1", *at, "agents.toml", code=1)
-    assert "other effects: Where is order 17?" in said and 'now:  look_up_order({"number": 17' in said
+    assert "different effects: Where is order 17?" in said and 'now:  look_up_order({"number": 17' in said
     assert (folder / "effects").read_text(encoding="utf-8") == "17\n"

@@ -211,7 +211,7 @@ def test_a_plan_in_the_terminal_is_left_behind_once_with_its_calls() -> None:
         "[Plan mode] The plan is complete",
         "Goal: a trip",
         "3 steps",
-        "[Plan mode - phase 3: carry it out]",
+        "[Plan mode - phase 3: run the tools]",
         "☑ 1 Look up",
         "✓ look_up()  0.00 s",
         "found",
@@ -219,8 +219,8 @@ def test_a_plan_in_the_terminal_is_left_behind_once_with_its_calls() -> None:
         "✗ reckon()  0.00 s",
         "no figures",
         "☑ 3 Write",
-        "[Plan mode - phase 4: answer]",
-        "Putting the results together...",
+        "[Plan mode - phase 4: write the answer]",
+        "Combining the results...",
         "The trip.",
     ]
 
@@ -308,7 +308,7 @@ def test_what_was_streamed_is_discarded_when_a_mode_gives_up() -> None:
         "",
         "half an ans",
         "(the answer above is discarded)",
-        "direct failed, react takes over: refused",
+        "direct failed, falling back to react: refused",
         "",
         "whole",
     ]
@@ -348,7 +348,7 @@ LOST = {"error": "unknown_outcome: it was under way.", "unknown_outcome": True}
 @pytest.mark.parametrize(
     ("message", "sentence"),
     [
-        ("refund it", "It is not known whether it took effect. It was not run again"),
+        ("refund it", "It may or may not have taken effect, and was not run again"),
         ("退款", "无法确定它是否已经生效"),
     ],
 )

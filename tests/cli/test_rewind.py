@@ -80,7 +80,7 @@ def test_one_goes_back_before_a_call_undoes_it_and_compares() -> None:
     assert "message: send a parcel" in listed and "✓ parcel()" in listed
     forked = run("fork", first_id(), "--to", "f").stdout
     assert "The new session is f." in forked
-    assert "These calls were made after the snapshot, and their effects stay:\n  parcel()\n" in forked
+    assert "Calls made after the snapshot, whose effects remain:\n  parcel()\n" in forked
     assert f"  segue undo {first_id()}" in forked
     assert run("undo", first_id()).stdout == "Undone: parcel(): brought back the parcel\n"
     assert run("undo", f"s/{first_id()}").stdout == "No call after the snapshot can be undone.\n"
@@ -105,24 +105,22 @@ def test_in_a_conversation_one_goes_back_and_on_in_a_new_session(monkeypatch: py
     assert "plan: " not in listed and "✓ parcel()" in listed and "ledger: 1 call" in listed
     assert "turns  status" in listed and "\ntasks: 1\n" in listed
     went_back = chat(f"/fork {first_id()}", "/history", "/new", "/timeline")
-    assert "These calls were made after the snapshot, and their effects stay:\n  parcel()\n" in went_back
+    assert "Calls made after the snapshot, whose effects remain:\n  parcel()\n" in went_back
     assert f"  /undo s/{first_id()}\n" in went_back
-    assert went_back.count("The session is now s-") == 2 and went_back.endswith(
-        "Nothing was sent in this session yet.\n"
-    )
+    assert went_back.count("The session is now s-") == 2 and went_back.endswith("This session has no messages yet.\n")
     edited = chat(f"/edit {first_id()} hello", "/edit hello again", "/edit", "/history")
     assert edited.count("The session is now s-") == 2 and "Usage: /edit TEXT" in edited
     assert "you: hello again" in edited and "you: send a parcel" not in edited
     assert "Undone: parcel(): brought back the parcel\n" in chat("/undo")
     assert "No call after the snapshot can be undone.\n" in chat("/undo", f"/undo s/{first_id()}")
-    assert "Nothing was sent in this session yet." in chat("/undo", "/edit x", "/fork", "/trace", session="none")
+    assert "This session has no messages yet." in chat("/undo", "/edit x", "/fork", "/trace", session="none")
 
 
 def test_a_limit_lists_the_newest_and_says_that_there_are_older_ones() -> None:
     whole = json.loads(run("timeline", "s", "--json").stdout)
     limited = run("timeline", "s", "--json", "--limit", "2")
     assert json.loads(limited.stdout) == whole[-2:]
-    assert limited.stderr.strip() == "Older snapshots are not listed: --limit lists more."
+    assert limited.stderr.strip() == "Older snapshots are not listed. Use --limit to list more."
     assert run("timeline", "s", "--limit", str(len(whole))).stderr == ""
     assert run("timeline", "s", "--limit", "0").exit_code == 2
 
@@ -136,7 +134,7 @@ def test_an_edited_message_continues_in_a_session_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("command", [("fork",), ("edit", "--message", "hello")])
-@pytest.mark.parametrize(("name", "why"), [("s", "There is a session 's' already"), ("a b", "cannot be used")])
+@pytest.mark.parametrize(("name", "why"), [("s", "Session 's' already exists"), ("a b", "cannot be used")])
 def test_nothing_is_undone_for_a_session_that_cannot_begin(command: tuple[str, ...], name: str, why: str) -> None:
     refused = run(*command, f"s/{first_id()}", "--undo", "--to", name)
     assert refused.exit_code != 0 and why in refused.stderr
@@ -147,7 +145,7 @@ def test_an_edit_is_a_branch_and_names_it() -> None:
     after_call = json.loads(run("timeline", "s", "--json").stdout)[1]["id"]
     edited = run("edit", f"s/{after_call}", "--message", "hello")
     (name,) = re.findall(r"The new branch is session (\S+)\. Session s stays as it is\.", edited.stderr)
-    assert "These calls were made after the snapshot, and their effects stay:\n  parcel()\n" in edited.stderr
+    assert "Calls made after the snapshot, whose effects remain:\n  parcel()\n" in edited.stderr
     assert "you: hello" in run("history", name).stdout
     (row,) = json.loads(run("sessions", "--json").stdout)
     assert row["thread_id"] == name and row["root"] == "s"
@@ -177,7 +175,7 @@ def test_a_failed_undo_ends_the_command_and_may_be_repeated(tmp_path: Path) -> N
         ("done", "zh", "已撤销 f()：x"),
         ("failed", "zh", "f() 的撤销失败：x"),
         ("unknown", "zh", "不能确定 f() 是否已经撤销：x"),
-        ("unknown", "en", "It is not known whether f() was undone: x"),
+        ("unknown", "en", "f() may or may not have been undone: x"),
     ],
 )
 def test_what_an_undo_came_to_is_told(
@@ -210,7 +208,7 @@ def test_an_edit_that_is_not_valid_is_refused_before_anything_is_undone(options:
 
 def test_sessions_are_copied_to_another_database() -> None:
     first, again = run("copy", "segue.db", "other.db"), run("copy", "segue.db", "other.db", "s", "--json")
-    assert (first.stdout, first.stderr) == ("Sessions copied: 1; there already: 0; not copied: 0.\n", "1/1 s: copied\n")
+    assert (first.stdout, first.stderr) == ("Sessions copied: 1; already there: 0; not copied: 0.\n", "1/1 s: copied\n")
     assert json.loads(again.stdout) == {"copied": [], "present": ["s"], "refused": {}}
     assert "you: send a parcel" in run("history", "s", "--db", "other.db").stdout
     assert (missing := run("copy", "missing.db", "other.db")).exit_code != 0 and "to copy from" in missing.stderr

@@ -48,4 +48,4 @@ def test_a_task_that_has_ended_is_not_checked(pages: Shell) -> None:
     assert pages("cancel", first, *OLD).returncode == 0
     done = pages("rollout", first, "--check", *NEW)
     assert done.returncode == 1
-    assert b"is cancelled: only an unfinished task is checked." in done.stderr
+    assert b"is cancelled: only unfinished tasks can be checked." in done.stderr

@@ -29,20 +29,20 @@ def test_a_message_for_later_is_stored_listed_paused_and_deleted() -> None:
     assert "What time is it?" in run("schedules").stdout
     assert "paused" in run("schedules", "--pause", name).stdout
     assert "09:00 CST" in run("schedules", "--resume", name).stdout
-    assert run("schedules", "--delete", name).stdout == f"Schedule {name} is deleted.\n"
-    assert run("schedules").stdout.startswith("There is no schedule")
+    assert run("schedules", "--delete", name).stdout == f"Schedule {name} was deleted.\n"
+    assert run("schedules").stdout.startswith("There are no schedules")
     assert run("schedules", name).exit_code == 2
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--at", "soon"], "is no moment"),
+        (["--at", "soon"], "is not a valid time"),
         (["--at", "2020-01-01"], "has passed"),
         (["--at", "18:00", "--timezone", "Mars"], "There is no time zone 'Mars'"),
-        (["--every", "often"], "is no cron expression"),
-        (["--timezone", "UTC"], "Give either a moment"),
-        (["--at", "18:00", "--steer", "--session", "s"], "takes no steer"),
+        (["--every", "often"], "is not a cron expression"),
+        (["--timezone", "UTC"], "Give either a time"),
+        (["--at", "18:00", "--steer", "--session", "s"], "cannot have steer"),
     ],
 )
 def test_bad_input_says_what_to_give(options: list[str], says: str) -> None:

@@ -45,7 +45,7 @@ def test_a_person_leaves_and_comes_back() -> None:
 def test_that_the_limit_of_turns_ended_it_is_said() -> None:
     lines = ["--user", "scripted_user", "--say", "one", "--say", "two"]
     ended = CliRunner().invoke(app, ["simulate", *lines, "--turns", "1"])
-    assert "ended because all 1 turns of the user were answered" in ended.stderr and ended.exit_code == 0
+    assert "ended after 1 user turns, the limit" in ended.stderr and ended.exit_code == 0
     assert CliRunner().invoke(app, ["simulate", *lines]).stderr == ""
 
 
@@ -150,13 +150,19 @@ def test_an_unknown_field_of_a_configuration_is_named_with_the_one_that_is_meant
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--out", "o"], "it belongs to a batch"),
-        (["--workers", "2"], "it belongs to a batch"),
+        (["--out", "o"], "it applies only to a batch"),
+        (["--workers", "2"], "it applies only to a batch"),
         (["--say", "hello"], "the user is dummy_user"),
         (["--workflow", "travel_change", "--say", "hello", "--n", "2"], "the user is rule_user"),
         (["--user", "scripted_user"], "scripted_user has nothing to say"),
-        (["--goal", "a refund"], "--goal is for a user that a language model plays, and the user is dummy_user"),
-        (["--workflow", "travel_change", "--persona", "in a hurry"], "--persona is for a user that a language model"),
+        (
+            ["--goal", "a refund"],
+            "--goal works only with a user played by a language model, but the user is dummy_user",
+        ),
+        (
+            ["--workflow", "travel_change", "--persona", "in a hurry"],
+            "--persona works only with a user played by a language model",
+        ),
     ],
 )
 def test_options_without_effect_are_refused(given: list[str], said: str) -> None:

@@ -44,7 +44,7 @@ def test_the_question_says_where_each_value_comes_from_and_a_flow_is_allowed_by_
     terminal.type("Do what request 1 of my mail says\n")
     terminal.until('"eve@evil.example"')
     terminal.until("from the result of read_inbox in call 1, not from you")
-    terminal.until("Values of this call come from text that is not trusted.")
+    terminal.until("Some values of this call come from untrusted text.")
     terminal.until("Your choice:")
     terminal.type("f\n")
     terminal.until("Request 1 is done.")

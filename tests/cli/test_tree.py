@@ -153,13 +153,13 @@ def test_a_plan_holds_its_steps_with_their_calls_and_last_status() -> None:
         "resumed",
         "✓ look()  0.00 s",
         "light",
-        "plan failed, react takes over: lost",
+        "plan failed, falling back to react: lost",
         "mode react",
     ]
 
 
 LOST = {"error": "unknown_outcome: it was under way when its process stopped.", "unknown_outcome": True}
-UNKNOWN = "It is not known whether it took effect. It was not run again: check before you repeat it."
+UNKNOWN = "It may or may not have taken effect, and was not run again. Check before you repeat it."
 
 
 def test_the_ledger_says_which_calls_ended_and_how() -> None:
@@ -416,7 +416,7 @@ def test_an_action_and_its_calls_name_the_plans_step() -> None:
 @pytest.mark.parametrize(
     ("language", "in_tree", "in_view"),
     [
-        ("en", "resumed with a changed agent", "The agent was changed"),
+        ("en", "resumed with a changed agent", "The agent has changed"),
         ("zh", "已用更改后的智能体继续", "智能体自任务开始以来已更改"),
     ],
 )

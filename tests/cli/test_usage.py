@@ -41,10 +41,10 @@ def test_usage_lists_tokens_and_cost_and_what_is_not_known() -> None:
     assert [line.split()[0] for line in listed[:3]] == ["agent", "priced", "other"] or listed[1].startswith("other")
     assert f"at least {priced['cost']:.4f} EUR" in listed[3] and any(line.endswith("unknown") for line in listed[1:3])
     assert listed[4].startswith("Costs are computed from tokens and prices")
-    assert listed[5] == ("Ended tasks whose cost is unknown: 1. The prices of a model are set by the agent's prices.")
+    assert listed[5] == ("Ended tasks whose cost is unknown: 1. To set a model's prices, use the agent's prices.")
     (day,) = [line for line in run("usage").splitlines() if line.startswith(report["until"])]
     assert day.split()[1] == "2"
-    assert run("usage", "--agent", "nobody").startswith("No task was begun since ")
+    assert run("usage", "--agent", "nobody").startswith("No task was started since ")
 
 
 def test_a_limit_is_named_with_what_is_used_and_raised_by_an_answer(
@@ -58,12 +58,12 @@ def test_a_limit_is_named_with_what_is_used_and_raised_by_an_answer(
         spend = "[spend]\nper_session_tokens = 20"
         (tmp_path / "agents.toml").write_text(f'[[agent]]\nagent_id = "a"\n{fields}\n{spend}\n')
         asked = CliRunner().invoke(app, ["chat", "hello", "--agents", "agents.toml", "--session", "s"])
-        assert asked.exit_code == 3 and "The limit of this session leaves no room" in asked.output
+        assert asked.exit_code == 3 and "The limit of this session is too low" in asked.output
         (waiting,) = json.loads(run("waiting", "--json"))
         suggested, listed = waiting["spend"]["suggestion"], run("waiting")
         assert f"segue answer {waiting['task_id'][:8]} {suggested}" in listed
         refused = CliRunner().invoke(app, ["answer", waiting["task_id"], "20"])
-        assert refused.exit_code == 2 and "leaves no room" in refused.output
+        assert refused.exit_code == 2 and "is too low" in refused.output
         assert CliRunner().invoke(app, ["answer", waiting["task_id"], suggested]).exit_code == 0
         report = json.loads(run("usage", "--json", "--agents", "agents.toml"))
         assert [(use["limit_name"], use["name"], use["limit"]) for use in report["limits"]] == [

@@ -46,7 +46,7 @@ def test_a_wait_is_shown_and_ended_by_an_event(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     with shop(tmp_path):
         asked = run("chat", "sell it", "--agents", "agents.toml")
-        assert asked.exit_code == 3 and "Waits for the event paid." in asked.output
+        assert asked.exit_code == 3 and "Waiting for the event paid." in asked.output
         assert "segue event" in asked.output and "segue schedules --run" in asked.output
         assert run("waiting").stdout.startswith("No task")
         (task,) = json.loads(run("tasks", "--json").stdout)
@@ -62,7 +62,7 @@ def test_a_wait_is_shown_and_ended_by_an_event(tmp_path: Path, monkeypatch: pyte
 def test_a_terminal_follows_a_wait_until_its_event_comes_or_it_is_left(shell: Shell) -> None:
     with shop(shell.folder):
         terminal = shell.at_terminal("chat", "sell it", "--agents", "agents.toml")
-        terminal.until("Waits for the event paid.")
+        terminal.until("Waiting for the event paid.")
         terminal.until("leave it waiting.")
         terminal.press("\x03", until="segue event")
         assert terminal.end() == 3

@@ -43,7 +43,7 @@ async def use(url: str, scenario: str, given: dict[str, str]) -> list[str]:
         server = await _server(url, scenario, given)
         for _ in range(LOGINS):
             errors = await _ask(server)
-            if not errors or "asks for a login" not in errors[0]:
+            if not errors or "requires a login" not in errors[0]:
                 return errors
             await _log_in(server)
     except SegueError as error:

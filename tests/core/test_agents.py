@@ -73,12 +73,12 @@ def test_a_key_is_not_shown(tmp_path: Path) -> None:
 @cases(
     "text, said",
     [
-        ("", "holds no [[agent]] table"),
-        ("agent = []", "holds no [[agent]] table"),
-        ('[agent]\nagent_id = "a"', "holds no [[agent]] table"),
-        ('agent = "a"', "holds no [[agent]] table"),
-        ("agent = [1]", "holds no [[agent]] table"),
-        ('agent = ["ab"]', "holds no [[agent]] table"),
+        ("", "contains no [[agent]] table"),
+        ("agent = []", "contains no [[agent]] table"),
+        ('[agent]\nagent_id = "a"', "contains no [[agent]] table"),
+        ('agent = "a"', "contains no [[agent]] table"),
+        ("agent = [1]", "contains no [[agent]] table"),
+        ('agent = ["ab"]', "contains no [[agent]] table"),
         ("[[agent]\n", "cannot be read"),
         ('[[agent]]\nagent_id = "a"\n[[agent]]\nmode = "plan"', "Agent 2 in"),
         ('[[agent]]\nid = "a"', 'has no agent_id: add agent_id = "a".'),

@@ -59,7 +59,7 @@ FITTING = verdict(2)
         ([verdict(0), FITTING, verdict(1)], "call 1 was not asked about, the calls are 0, 2"),
         ([verdict(0), verdict(0, "reject"), FITTING], "call 0 has 2 verdicts"),
         ([verdict(0, "edit"), FITTING], "call 0: an edit needs arguments"),
-        ([verdict(0, arguments={"amount": 99}), FITTING], "call 0: it is approved with other arguments"),
+        ([verdict(0, arguments={"amount": 99}), FITTING], "call 0: it is approved with different arguments"),
         (
             [verdict(0, "edit", arguments={"amount": float("nan")}), FITTING],
             "call 0: its arguments or its reason cannot",

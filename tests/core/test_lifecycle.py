@@ -55,8 +55,8 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         read_tasks(given)
     for reason in (
         "step id 'b' is used more than once",
-        "'nobody', which is no step",
-        "task d: description is ' ' and must be a text",
+        "'nobody', which is not a step",
+        "task d: description is ' ' and must be a string",
         "task e: priority is 'high' and must be a whole number",
         "task e: timeout is 0 and must be a number of seconds above 0",
         "task 8 is not an object",

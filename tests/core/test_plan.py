@@ -154,14 +154,14 @@ def test_a_sound_plan_runs_to_its_end_each_step_once(steps: tuple[Step, ...]) ->
     [
         ([], ["the plan has no steps"]),
         ([step("1"), step("1")], ["step id '1' is used more than once"]),
-        ([step("1", "9")], ["step 1 depends on '9', which is no step"]),
+        ([step("1", "9")], ["step 1 depends on '9', which is not a step"]),
         ([step("1", "1")], ["steps 1 wait for each other"]),
         ([step("1", "2"), step("2", "1")], ["steps 1, 2 wait for each other"]),
         ([step("10", "2"), step("2", "3"), step("3", "10"), step("4")], ["steps 2, 3, 10 wait for each other"]),
         ([step("1", "2"), step("2", "1"), step("3", "2"), step("4", "3")], ["steps 1, 2 wait for each other"]),
         (
             [step("1", "2"), step("2", "1", "9")],
-            ["step 2 depends on '9', which is no step", "steps 1, 2 wait for each other"],
+            ["step 2 depends on '9', which is not a step", "steps 1, 2 wait for each other"],
         ),
         ([step("1"), step("2", "1"), step("3", "1", "2")], []),
     ],
@@ -172,7 +172,7 @@ def test_problems_are_all_named(steps: list[Step], found: list[str]) -> None:
 
 def test_a_plan_may_be_too_long() -> None:
     steps = [step(str(place)) for place in range(MAX_STEPS + 1)]
-    assert problems(steps) == ["the plan has 51 steps; 50 is the most"]
+    assert problems(steps) == ["the plan has 51 steps; the limit is 50"]
     assert problems(steps[:-1]) == []
     assert problems(steps, max_steps=51) == []
 
@@ -186,11 +186,11 @@ def test_unknown_tools_are_named_beside_the_known_ones(of: Any) -> None:
         step("4", action="answer"),
         step("5"),
     ]
-    assert problems(steps, of(["add", "power"])) == ["step 2 names the tool 'eval'; there are: add, power"]
+    assert problems(steps, of(["add", "power"])) == ["step 2 names the unknown tool 'eval'; use one of: add, power"]
 
 
 def test_no_tools_at_all_is_said() -> None:
-    assert problems([step("1", action="eval")], []) == ["step 1 names the tool 'eval'; there are: none"]
+    assert problems([step("1", action="eval")], []) == ["step 1 names the unknown tool 'eval'; use one of: none"]
     assert problems([step("1", action="eval")], None) == []
 
 
@@ -206,8 +206,8 @@ def test_validate_returns_the_plan_or_says_everything() -> None:
     with pytest.raises(InvalidPlan) as caught:
         validate(bad, iter(["add"]))
     assert str(caught.value) == (
-        "The plan cannot run: step 1 names the tool 'eval'; there are: add; step 2 depends on '9', which is no step; "
-        "steps 1, 2 wait for each other."
+        "The plan cannot run: step 1 names the unknown tool 'eval'; use one of: add; step 2 depends on '9', which is "
+        "not a step; steps 1, 2 wait for each other."
     )
 
 

@@ -38,7 +38,7 @@ def test_a_moment_is_read_in_its_zone(given: Any, expected: datetime) -> None:
 
 @cases("given", ["soon", "25:00", "2026-13-01", -5.0, 1e300, float("nan"), True])
 def test_what_is_no_moment_is_refused(given: Any) -> None:
-    with pytest.raises(InvalidMessage, match="is no moment"):
+    with pytest.raises(InvalidMessage, match="is not a valid time"):
         moment_of(given, BERLIN, NOON)
 
 
@@ -71,19 +71,19 @@ def test_daylight_saving_moves_no_run_of_a_day_and_repeats_none() -> None:
 @cases(
     "options, says",
     [
-        ({}, "Give either a moment"),
-        ({"at": "18:00", "every": "0 9 * * *"}, "Give either a moment"),
+        ({}, "Give either a time"),
+        ({"at": "18:00", "every": "0 9 * * *"}, "Give either a time"),
         ({"at": NOON}, "has passed"),
         ({"at": "2020-01-01"}, "has passed"),
-        ({"every": "0 9 * *"}, "is no cron expression"),
-        ({"every": "0 0 9 * * *"}, "is no cron expression"),
-        ({"every": "61 9 * * *"}, "is no cron expression"),
-        ({"every": "0 9 30 2 *"}, "is no cron expression"),
+        ({"every": "0 9 * *"}, "is not a cron expression"),
+        ({"every": "0 0 9 * * *"}, "is not a cron expression"),
+        ({"every": "61 9 * * *"}, "is not a cron expression"),
+        ({"every": "0 9 30 2 *"}, "is not a cron expression"),
         ({"every": "0 9 * * *", "timezone": "Nowhere"}, "There is no time zone"),
         ({"every": "0 9 * * *", "overlap": "both"}, "The option overlap is 'both': use skip, queue\\."),
         ({"every": "0 9 * * *", "timezone": 5}, "There is no time zone '5'"),
-        ({"every": 5}, "'5' is no cron expression"),
-        ({"at": 10**400}, "is no moment"),
+        ({"every": 5}, "'5' is not a cron expression"),
+        ({"at": 10**400}, "is not a valid time"),
         ({"every": "0 9 * * *", "missed": "never"}, "The option missed is 'never'"),
     ],
 )

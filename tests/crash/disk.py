@@ -29,5 +29,5 @@ def _clear(outcome: Outcome) -> Outcome:
 
 def is_named(end: str) -> bool:
     """Whether a child ended by saying that the disk is full."""
-    named = "has no room left" in end or "(No space left on device)" in end
+    named = "is full: free" in end or "(No space left on device)" in end
     return named and end.startswith("DatabaseUnavailable: ")

@@ -253,7 +253,7 @@ def test_damaged_rows_are_found_and_repaired_by_the_commands_that_are_named(soun
     repaired, kept, go_on, command = output.splitlines()
     assert (code, go_on, command) == (0, "To continue:", f"segue resume {sound.paused[:8]} --db {path}")
     assert repaired.endswith("damaged: status, notes; it ended with an error, send its message again.")
-    assert kept.startswith(f"The database as it was is kept in {path}.damaged-")
+    assert kept.startswith(f"The original database is kept in {path}.damaged-")
     assert run("recover", "t", "--db", str(path)) == (0, "Session t is not damaged; nothing was changed.\n")
     assert run("doctor", "--model", "offline", "--db", str(path))[0] == 0
     assert run("resume", sound.paused, "--db", str(path))[0] == 0

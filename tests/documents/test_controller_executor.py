@@ -174,7 +174,7 @@ async def test_failing_calls_that_a_person_approved_do_not_count(app: App) -> No
         result = await app.answer(result["task_id"], {"verdicts": verdicts})
     assert (approvals, result["answer"]) == (2, "Closed."), "the third is refused, and not asked about"
     errors = [entry["result"]["error"] for entry in result["history"] if entry["action"] == "pay"]
-    assert [error.endswith("Nobody was asked for approval.") for error in errors] == [False, False, True]
+    assert [error.endswith("No approval was requested.") for error in errors] == [False, False, True]
 
 
 class Source(TypedDict):

@@ -114,7 +114,7 @@ async def test_participants_are_found_by_name_and_ones_own_can_be_added(app: App
 
     assert texts(own, Role.BOT) == ["mine", "mine"]
     assert len(imported.utterances) == 1
-    with pytest.raises(ConfigurationError, match=r'There is no bot "nobody"; there are: .*dummy_bot, .*own'):
+    with pytest.raises(ConfigurationError, match=r'There is no bot "nobody"; use one of: .*dummy_bot, .*own'):
         await converse(app, ConversationConfig(bot_mode="nobody"))
 
 
@@ -202,12 +202,12 @@ async def test_an_output_of_another_type_is_named(app: App, cast: Callable[..., 
 
 
 FORM_ERRORS = [
-    ({"user_mode": "nobody"}, r'There is no user "nobody"; there are: dummy_user, .*scripted_user'),
+    ({"user_mode": "nobody"}, r'There is no user "nobody"; use one of: dummy_user, .*scripted_user'),
     (
         {"bot_mode": "no_such.module:Bot"},
-        r'There is no bot "no_such.module:Bot": No module .*; there are: .*react_bot',
+        r'There is no bot "no_such.module:Bot": No module .*; use one of: .*react_bot',
     ),
-    ({"api_mode": "nothing"}, r'There is no API "nothing"; there are: backend, dummy_api'),
+    ({"api_mode": "nothing"}, r'There is no API "nothing"; use one of: backend, dummy_api'),
     ({"workflow": "nothing"}, r"There is no workflow 'nothing'; .*travel_change"),
     ({"bot_mode": "segue:react"}, r"needs the app"),
     ({"conversation_turn_limit": "many"}, r"conversation_turn_limit: Input should be a valid integer"),
@@ -436,8 +436,8 @@ async def test_an_unknown_api_lists_the_names_and_arguments_are_checked(app: App
     results = (await converse(app, config)).results
 
     assert [u.status_code for u in results] == [400, 400, 500]
-    assert "the APIs are: calculate, " in results[0].data
-    assert results[1].data == "The arguments of calculate do not fit: missing: expression."
+    assert "use one of: calculate, " in results[0].data
+    assert results[1].data == "The arguments of calculate are not valid: missing: expression."
 
 
 async def test_a_simulated_api_answers_from_the_schemas_and_the_calls_so_far(

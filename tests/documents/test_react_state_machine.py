@@ -105,9 +105,9 @@ async def test_a_successful_call_runs_twice_and_then_its_result_is_returned(chat
     talk = await chat([*first_call(protocol) * 3, last], mode="react", protocol=protocol, tools=(lookup,))
     assert talk.result["answer"] == PROSE and asked == ["Beijing", "Beijing"]
     third = talk.of_type("tool_result")[2]["result"]
-    assert third["success"] == "sunny in Beijing" and "answer with what there is" in third["repeated"]
+    assert third["success"] == "sunny in Beijing" and "answer with what you have" in third["repeated"]
     sent = json.dumps(talk.requests[-1].body["messages"])
-    assert sent.count("answer with what there is") == 1
+    assert sent.count("answer with what you have") == 1
 
 
 @tool
@@ -320,7 +320,7 @@ async def test_two_calls_that_fail_in_turn_end_the_task_after_ten_rounds(chat: C
     turn = [Text(call_tool(("eval", {}))), Text(call_tool(("lookup", {"town": "Beijing"})))]
     talk = await chat(turn * 5, "weather?", tools=(lookup,), mode="react")
     assert talk.result["success"] is False
-    assert "the same two calls failed in turn for 10 rounds" in talk.result["error"]
+    assert "the same two calls failed alternately for 10 rounds" in talk.result["error"]
 
 
 async def test_a_failing_call_beside_one_that_succeeds_does_not_end_the_task(chat: Chat) -> None:

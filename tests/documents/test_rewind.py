@@ -204,7 +204,7 @@ async def test_an_edit_that_is_killed_before_its_changes_are_stored_is_not_conti
         assert (await ended(app, task))["status"] == "done"
     async with segue.open(left, agents=[hotel.agent("react", [answer("hello")])]) as app:
         assert await app.resumable() == []
-        with pytest.raises(TaskError, match="is to be cancelled"):
+        with pytest.raises(TaskError, match="is marked for cancellation"):
             await app.resume(task["task_id"])
         assert (await app.ask("hello", session_id="e", agent="a"))["answer"] == "hello"
         assert [each["status"] for each in await app.tasks(session_id="e")] == ["done", "cancelled"]

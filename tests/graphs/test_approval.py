@@ -187,7 +187,7 @@ async def test_an_answer_that_does_not_fit_is_asked_again_with_what_is_wrong(bed
     assert again["calls"] == first["calls"]
     assert "call 5 was not asked about" in again["problem"] and "call 1 (pay) has no verdict" in again["problem"]
     await test.answer([approve(0), edit(1, amount="much", currency="EUR")])
-    assert "call 1: the arguments do not fit pay: unknown: currency" in (await test.question())["problem"]
+    assert "call 1: the arguments are not valid for pay: unknown: currency" in (await test.question())["problem"]
     assert ran == []
     await test.answer([approve(0), edit(1, amount=5)])
     assert ran == [("pay", 1), ("pay", 5)]
@@ -441,7 +441,9 @@ def test_an_answer_is_checked_against_the_tools_schemas(tools: Any) -> None:
     bound = {made.name: made for made in map(as_tool, tools)}
     calls = [{"index": 0, "name": "pay", "arguments": {"amount": 1}}]
     assert check_answer(calls, bound, [edit(0, amount=2)])[0].arguments == {"amount": 2}
-    with pytest.raises(InvalidAnswer, match="call 0: the arguments do not fit pay: amount: Input should be a valid"):
+    with pytest.raises(
+        InvalidAnswer, match="call 0: the arguments are not valid for pay: amount: Input should be a valid"
+    ):
         check_answer(calls, bound, [edit(0, amount="x")])
     with pytest.raises(InvalidAnswer, match="has no verdict"):
         check_answer(calls, bound, [])

@@ -137,7 +137,7 @@ async def test_after_three_unreadable_replies_the_flow_is_unfinished_and_says_wh
 async def test_an_unknown_branch_is_an_error_that_lists_the_branches(bed: Make) -> None:
     made = bed(flow(), [choose("fly", where="home"), FINISH])
     await made.start({"goal": "Go home"})
-    assert 'There is no branch \\"fly\\"; the branches are: double, note, fail, ask_user' in prompts(made)[1]
+    assert 'There is no branch \\"fly\\"; use one of: double, note, fail, ask_user' in prompts(made)[1]
 
 
 async def test_a_plan_keeps_its_text_when_its_steps_are_marked(bed: Make) -> None:

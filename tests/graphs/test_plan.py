@@ -86,7 +86,7 @@ async def test_an_unreadable_or_impossible_plan_is_asked_again_with_the_reason(b
     assert out["result"]["success"] is True
     asked = [str(call[0].content) for call in test.model.calls]
     assert "no JSON object" in asked[1]
-    assert "names the tool 'nope'" in asked[2] and "depends on '9'" in asked[2]
+    assert "names the unknown tool 'nope'" in asked[2] and "depends on '9'" in asked[2]
 
 
 async def test_a_failure_that_cannot_be_mended_is_told_and_what_needs_it_is_skipped(bed: Make) -> None:
@@ -121,7 +121,7 @@ async def test_what_needs_a_failed_step_that_is_not_written_again_cannot_run(bed
     second = plan_json("g", [step("note", {"text": "b"}, step="3", depends_on=[])])
     with (test := bed(build_plan, [first, needing, second, "repaired"])).model:
         out = await test.send("go")
-    assert "step 3 depends on '1', which is no step" in str(test.model.calls[2][0].content)
+    assert "step 3 depends on '1', which is not a step" in str(test.model.calls[2][0].content)
     assert [(s["step_id"], s["status"]) for s in out["result"]["plan"]] == [("1", "error"), ("3", "done")]
 
 
@@ -204,7 +204,7 @@ async def test_the_budget_stops_a_plan_and_says_which_steps_were_not_reached(bed
     steps = [step("double", {"number": n}) for n in range(3)]
     out = await bed(build_plan, [plan_json("g", steps), "cut"], budget=Budget(tool_calls=2)).send("go")
     assert [s["status"] for s in out["result"]["plan"]] == ["done", "done", "skipped"]
-    assert "budget was spent" in out["result"]["error"]
+    assert "budget ran out" in out["result"]["error"]
 
 
 async def test_many_large_results_still_fit_into_the_answers_prompt(bed: Make) -> None:

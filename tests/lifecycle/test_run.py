@@ -42,7 +42,7 @@ async def test_one_failure_stops_only_what_needs_it(shop: Workshop) -> None:
     ]
     failed = {event.data["task_id"]: event.data for event in events if event.event_type == "task_failed"}
     assert failed["a"]["error"] == "RuntimeError: a is broken" and not failed["a"]["skipped"]
-    assert failed["b"]["skipped"] and failed["b"]["error"] == "it needs tasks that were not completed: a"
+    assert failed["b"]["skipped"] and failed["b"]["error"] == "it depends on tasks that were not completed: a"
     assert [t.status for t in engine.tasks] == ["error", "skipped", "skipped", "done"]
     ended = events[-1].data
     assert [ended[f"{what}_tasks"] for what in ("total", "completed", "failed", "skipped")] == [4, 1, 1, 2]
@@ -153,7 +153,7 @@ async def test_tasks_that_cannot_be_carried_out_are_asked_for_again_with_the_rea
     engine = ConversationEngine(llm=planner)
     await rest(engine.run("go"))
     assert engine.total_tasks == 1
-    for reason in ("wait for each other", "'nobody', which is no step", "'c' is used more than once"):
+    for reason in ("wait for each other", "'nobody', which is not a step", "'c' is used more than once"):
         assert reason in planner.asked[1]
 
 
@@ -165,7 +165,7 @@ async def test_after_three_answers_that_will_not_do_the_run_ends_in_an_error_tha
     assert len(planner.asked) == 3
     assert told(events)[-2:] == ["decomposing → error", "engine_error"]
     assert events[-1].data["phase"] == "decomposing"
-    assert events[-1].data["error"].startswith("The goal could not be broken down into tasks, after 3 tries. ")
+    assert events[-1].data["error"].startswith("The goal could not be split into tasks after 3 attempts. ")
     assert engine.state is EngineState.ERROR and engine.total_tasks == 0
 
 
@@ -213,7 +213,7 @@ def test_an_engine_may_go_from_one_event_loop_to_the_next(shop: Workshop) -> Non
 
 async def test_a_planner_that_raises_ends_the_run_with_the_phase() -> None:
     events = await rest(ConversationEngine(llm=Planner([ValueError("no idea")])).run("go"))
-    assert events[-1].data == {"error": "The goal could not be broken down: no idea", "phase": "decomposing"}
+    assert events[-1].data == {"error": "The goal could not be split into tasks: no idea", "phase": "decomposing"}
 
 
 async def test_an_empty_goal_is_an_error_of_receiving(shop: Workshop) -> None:
@@ -226,7 +226,7 @@ async def test_an_empty_goal_is_an_error_of_receiving(shop: Workshop) -> None:
     ("options", "said"),
     [
         ({"llm": object()}, "is not a model"),
-        ({"concurrency": 0}, "at least one task"),
+        ({"concurrency": 0}, "must be at least 1"),
         ({"session_id": "s"}, "Give the engine an app"),
         ({"speed": 3}, "no option speed"),
     ],

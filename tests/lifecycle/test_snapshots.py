@@ -126,12 +126,12 @@ GOOD: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"state": "flying"}, "state is 'flying'"),
+        ({"state": "flying"}, "state cannot be 'flying'"),
         ({"state": ["executing"]}, "state"),
-        ({"tasks": None}, "another form than create_snapshot gives"),
+        ({"tasks": None}, "does not have the form that create_snapshot returns"),
         ({"tasks": [{"description": "no id"}]}, "'id' is missing"),
         ({"tasks": [{**GOOD["tasks"][0], "status": "half"}]}, "half"),
-        ({"tasks": [{**GOOD["tasks"][0], "dependencies": ["x"]}]}, "'x', which is no step"),
+        ({"tasks": [{**GOOD["tasks"][0], "dependencies": ["x"]}]}, "'x', which is not a step"),
         ({"tasks": [*GOOD["tasks"], *GOOD["tasks"]], "total_tasks": 2}, "more than once"),
         ({"completed_tasks": 4}, "completed_tasks is 4"),
         ({"version": 99}, "version 99"),

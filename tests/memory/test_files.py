@@ -89,15 +89,15 @@ def test_what_is_no_regular_file_is_refused_and_does_not_block(files: MemoryFile
 
 
 def test_limits_are_told_in_a_sentence_and_change_nothing(files: MemoryFiles) -> None:
-    with pytest.raises(InvalidMemory, match=r"too long for the memory file logs\.md, which takes 2000"):
+    with pytest.raises(InvalidMemory, match=r"too long for the memory file logs\.md .limit: 2000 bytes"):
         files.append("logs.md", entry(1, "记" * 700))
-    with pytest.raises(InvalidMemory, match=r"logs\.md is full, it may have 10000 bytes"):
+    with pytest.raises(InvalidMemory, match=r"logs\.md is full .limit: 10000 bytes"):
         for number in range(100):
             files.append("logs.md", entry(number, "x" * 900))
     assert 5 < len(entries(files)) < 12
     for name in ("b.md", "c.md"):
         files.append(name, entry())
-    with pytest.raises(InvalidMemory, match=r"d\.md is one too many, there may be 3"):
+    with pytest.raises(InvalidMemory, match=r"d\.md cannot be created .limit: 3 files"):
         files.append("d.md", entry())
     assert [file.name for file in files.all()] == ["b.md", "c.md", "logs.md"]
 

@@ -86,7 +86,7 @@ async def test_errors_pass_through_untouched(streaming: bool) -> None:
 async def test_a_model_that_takes_no_tools_says_what_to_change() -> None:
     log = await record(ChatObject(FakeListChatModel(responses=["x"])), NATIVE)
     assert isinstance(log.error, ModelRefused)
-    assert 'FakeListChatModel" takes no tools: set protocol="json"' in str(log.error)
+    assert 'FakeListChatModel" does not support tools: set protocol="json"' in str(log.error)
 
 
 async def test_names() -> None:

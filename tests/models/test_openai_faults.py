@@ -157,15 +157,15 @@ TABLE: dict[str, Row] = {
         everywhere(Refused("lower the agent's budget.prompt_tokens")),
     ),
     "Hang": (Hang(5), everywhere(SILENT)),
-    "Hang, dropped": (Hang(0), everywhere(Retried("broke off the connection"))),
+    "Hang, dropped": (Hang(0), everywhere(Retried("closed the connection"))),
     "Stall": (Stall(5), everywhere(SILENT)),
-    "CutStream": (CutStream(), everywhere(Retried("broke off its reply"))),
+    "CutStream": (CutStream(), everywhere(Retried("did not finish its reply"))),
     "CleanEof": (CleanEof(), everywhere(Retried("ended its reply without a finish_reason"))),
     "EmptyChoices": (EmptyChoices(), everywhere(Retried("answered without choices"))),
     "Html": (Html(), everywhere(Retried("answered with text/html where a reply should be.* check base_url"))),
     "BadJson": (BadJson(), everywhere(Retried("not valid JSON"))),
     "BadJson, nested": (BadJson("[" * 100_000), everywhere(Retried("not valid JSON"))),
-    "ErrorFrame": (ErrorFrame(), everywhere(Retried("broke off its reply .scripted error frame."))),
+    "ErrorFrame": (ErrorFrame(), everywhere(Retried("did not finish its reply .scripted error frame."))),
     "Refusal": (Refusal("I will not"), everywhere(Refused("declined to answer .I will not.: rephrase"))),
     "Text, filtered": (Text("x", "content_filter"), everywhere(Refused("stopped its reply at its content filter"))),
     "LengthCut": (LengthCut('{"a":'), everywhere(Replied("length"))),
@@ -245,7 +245,7 @@ async def test_a_retry_comes_between_what_is_to_be_discarded_and_the_new_attempt
     ]  # fmt: skip
     (retry,) = log.retries
     assert (retry.attempt, retry.seconds) == (2, 1.0)
-    assert "broke off its reply" in str(retry.reason)
+    assert "did not finish its reply" in str(retry.reason)
     assert log.reply.text == "anew"
 
 

@@ -117,7 +117,7 @@ LIFECYCLE = (
         "tasks over a hundred are silently dropped",
         SUBTASKS,
         "        raise InvalidPlan(\n"
-        '            "There are {n} tasks and {most} is the most: put some of them together.", '
+        '            "There are {n} tasks, and the limit is {most}: combine some of them.", '
         "n=len(given), most=MOST_TASKS\n"
         "        )\n",
         "        given = given[:MOST_TASKS]\n",

@@ -171,10 +171,10 @@ def test_a_folder_continues_its_own_batch_only_and_may_grow(tmp_path: Path) -> N
     assert Manifest.read(tmp_path / "b").n == 6
     assert open_batch(tmp_path / "b", batch_of(_config(), n=6, workers=3)).workers == 2
     with pytest.raises(
-        ConfigurationError, match=r"holds another batch, with config \{.*, seed 0: use the same options"
+        ConfigurationError, match=r"contains another batch, with config \{.*, seed 0: use the same options"
     ):
         open_batch(tmp_path / "b", batch_of(_config(seed=1, retry_limit=1), n=6, workers=2))
-    with pytest.raises(ConfigurationError, match="is not empty and holds no batch"):
+    with pytest.raises(ConfigurationError, match="is not empty and contains no batch"):
         open_batch(tmp_path, config)
     with pytest.raises(ConfigurationError, match="There is no batch in"):
         Manifest.read(tmp_path)

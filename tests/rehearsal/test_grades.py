@@ -78,14 +78,14 @@ def graded(
             (BEGIN, "B Your date of birth?", "U I was born on 1970-01-01.", END),
             "user",
             2,
-            "1970-01-01, which its persona",
+            "1970-01-01, which is not in its persona",
         ),
         ((BEGIN, "B What is your booking reference?", END), "user", 2, "ended the conversation instead of answering"),
         (
             (BEGIN, "B Reference?", "U Hm.", "B Your name?", "U Hm.", "B And?", "U Hm."),
             "user",
             4,
-            "said the same 3 times",
+            "repeated itself 3 times",
         ),
         ((BEGIN, CANCEL, "R 409 node_dependency", "B No.", END), "agent", 1, "was refused by node_dependency"),
         (
@@ -126,7 +126,7 @@ def test_success_needs_no_fault_unless_the_judge_objects() -> None:
     outcome = graded(*ALL, done=True, verdict=verdict)
     assert (outcome.success, outcome.judge_success) == (True, False)
     assert outcome.fault
-    assert (outcome.fault.party, outcome.fault.reason()) == ("judge", "every rule is met; the judge says: rude")
+    assert (outcome.fault.party, outcome.fault.reason()) == ("judge", "all rules are met, but the judge says: rude")
 
 
 def test_a_changed_state_that_nobody_asked_for_is_the_agents_fault() -> None:

@@ -122,7 +122,7 @@ async def test_the_configured_language_is_the_bots_too() -> None:
 
 async def test_a_workflow_is_not_followed_in_another_language() -> None:
     async with segue.open(":memory:") as app:
-        with pytest.raises(ConfigurationError, match="travel_change is in en, and the conversation would be in zh"):
+        with pytest.raises(ConfigurationError, match="travel_change is in en, but the conversation is in zh"):
             await converse(app, ConversationConfig(workflow="travel_change", language="zh"))
 
 

@@ -145,7 +145,7 @@ async def test_an_expired_approval_waits_on_and_says_so(database: Path, clock: C
         clock.later = 2 * DAY
         await until(lambda: receiver.types == ["task.waiting", "task.expired"])
         (after,) = await app.waiting()
-        assert after == {**before, "problem": "The approval expired: nobody decided in time."}
+        assert after == {**before, "problem": "The approval expired without a decision."}
         assert receiver.got[1].form["data"]["error"] == after["problem"]
         done = await app.answer(asked["task_id"], "approve")
         assert (done["status"], paid) == ("done", [5])
@@ -168,7 +168,7 @@ async def test_an_expired_approval_is_rejected_or_its_task_cancelled_where_that_
         events = [event["data"] for event in await app.events(asked["task_id"]) if event["type"] == "approval_given"]
     assert paid == []
     reasons = [verdict["reason"] for data in events for verdict in data["verdicts"]]
-    assert reasons == (["The approval expired: nobody decided in time."] if on_expiry == "reject" else [])
+    assert reasons == (["The approval expired without a decision."] if on_expiry == "reject" else [])
 
 
 @pytest.mark.parametrize(("on_expiry", "status"), [("wait", "waiting"), ("reject", "done"), ("cancel", "cancelled")])
@@ -199,7 +199,7 @@ async def test_an_approval_expires_after_the_first_of_two_persons_approved(
 
 
 async def test_a_receiver_to_escalate_to_has_to_be_there() -> None:
-    with pytest.raises(ConfigurationError, match="'boss', which is no receiver"):
+    with pytest.raises(ConfigurationError, match="'boss', which is not a receiver"):
         await segue.open(":memory:", approvals=ApprovalSettings(escalate_after=60, escalate_to=["boss"]))
 
 

@@ -52,7 +52,7 @@ async def test_a_call_waits_and_is_what_the_person_decides(database: Path, mode:
     async with segue.open(database, agents=[agent]) as app:
         task_id = asked["task_id"]
         assert await app.resumable() == []
-        with pytest.raises(TaskError, match="waits for a person"):
+        with pytest.raises(TaskError, match="is waiting for a person"):
             await app.resume(task_id)
         for wrong in ("perhaps", [{**APPROVED, "index": 1}], [{**EDITED, "arguments": {"sum": 1}}]):
             with pytest.raises(InvalidAnswer):
@@ -64,7 +64,7 @@ async def test_a_call_waits_and_is_what_the_person_decides(database: Path, mode:
             assert [call["arguments"] for call in done["question"]["calls"]] == [{"amount": 2}]
             done = await app.answer(task_id, "approve")
         assert (done["status"], paid) == ("done", expected)
-        with pytest.raises(TaskError, match="waits for no answer"):
+        with pytest.raises(TaskError, match="is not waiting for an answer"):
             await app.answer(task_id, "approve")
         events = await app.events(task_id)
     told = [event["data"] for event in events if event["type"] == "tool_result"]

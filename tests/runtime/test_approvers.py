@@ -194,7 +194,7 @@ async def test_a_tool_whose_calls_each_need_an_approval_cannot_be_allowed_always
     always = {"verdicts": [{"index": 0, "verdict": "approve", "always": "session"}]}
     async with opened(database, **marks) as app:
         task_id = await asked_for(app)
-        with pytest.raises(InvalidAnswer, match="cannot be allowed always"):
+        with pytest.raises(InvalidAnswer, match="cannot be always allowed"):
             await decide(app, task_id, "ann", always)
 
 

@@ -52,7 +52,7 @@ async def test_one_that_a_person_ends_is_an_error(tmp_path: Path) -> None:
         asked = await app.ask("show me the cart", agent="a", client_tools=[SHOW])
         await app.answer(asked["task_id"], {"manual_finish": True})
         (call,) = (await app.trace(asked["task_id"]))["calls"]
-    assert call["outcome"] == {"error": "The client did not carry out this call."}
+    assert call["outcome"] == {"error": "The client did not run this call."}
 
 
 async def test_what_cannot_be_offered_is_refused_before_anything_is_stored() -> None:
@@ -89,7 +89,7 @@ async def test_calls_of_one_batch_wait_together_and_their_results_may_come_apart
         asked = await app.ask("show all", agent="a", client_tools=[SHOW])
         a, b, c = asked["question"][CLIENT_CALLS]
         assert [call["arguments"]["page"] for call in (a, b, c)] == ["a", "b", "c"]
-        with pytest.raises(InvalidAnswer, match="not of the calls that wait"):
+        with pytest.raises(InvalidAnswer, match="do not match the waiting calls"):
             await app.answer(asked["task_id"], {"results": {"none": "x"}})
         asked = await app.answer(asked["task_id"], {"results": {c["id"]: "page c", a["id"]: "page a"}})
         assert asked["question"][CLIENT_CALLS] == [b]

@@ -111,7 +111,7 @@ async def test_pausing_is_seen_at_once_and_taken_between_two_calls(app: App, oth
 async def test_only_what_runs_can_be_paused(app: App) -> None:
     app.register(agent_of([answer("done")]))
     result = await app.ask("go", session_id="s", agent="a")
-    with pytest.raises(TaskError, match="is done: only a task that runs"):
+    with pytest.raises(TaskError, match="is done: only a running task"):
         await app.pause(result["task_id"])
 
 
@@ -187,7 +187,7 @@ async def test_a_failed_task_makes_room_for_the_next_message(app: App) -> None:
     assert (await app.ask("again", session_id="s", agent="a"))["answer"] == "up"
     roles = [m["role"] for m in await app.history("s")]
     assert roles == ["user", "assistant", "tool", "assistant", "user", "assistant"]
-    with pytest.raises(TaskError, match="went on with task"):
+    with pytest.raises(TaskError, match="has continued with task"):
         await app.resume(failed)
 
 

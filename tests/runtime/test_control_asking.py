@@ -85,7 +85,7 @@ async def test_what_was_added_to_a_cancelled_task_stays_in_the_history(database:
     async with segue.open(database) as app:
         register(app, till, [call_tool(("pay", {"amount": 1})), call_tool(("pay", {"amount": 2}))])
         result = await app.ask("go", session_id="s", agent="a")
-        with pytest.raises(TaskError, match="waits for a person"):
+        with pytest.raises(TaskError, match="is waiting for a person"):
             await app.ask("more", session_id="s", agent="a", steer=True)
         asked = await app.answer(result["task_id"], "approve")
         assert (asked["status"], till.paid) == ("waiting", [1])

@@ -156,7 +156,7 @@ async def ponder(subject: str) -> str:
     ("message", "errors"),
     [
         ("好好想一想", ["没有名为“muse”的工具；可选：ponder。", "ponder 超过 0.05 秒没有完成，已取消。"]),
-        ("Think well", ['There is no tool "muse"; the tools are: ponder.', "ponder took longer than 0.05 s and was"]),
+        ("Think well", ['There is no tool "muse"; use one of: ponder.', "ponder took longer than 0.05 s and was"]),
     ],
 )
 async def test_the_errors_of_calls_are_in_the_language_of_the_task(
@@ -175,7 +175,7 @@ async def test_the_errors_of_calls_are_in_the_language_of_the_task(
     ("message", "note", "error"),
     [
         ("做两件事", "它依赖的步骤失败了", "步骤 2（已跳过）：它依赖的步骤失败了"),
-        ("Do two things", "it needs a step that failed", "step 2 (skipped): it needs a step that failed"),
+        ("Do two things", "it depends on a step that failed", "step 2 (skipped): it depends on a step that failed"),
     ],
 )
 async def test_notes_of_skipped_steps_are_in_the_language_of_the_task(

@@ -125,8 +125,8 @@ async def test_what_the_model_does_not_accept_is_refused_before_anything_is_stor
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [
-        ("a.zip", b"PK\x03\x04\x00\x00", r"a\.zip is of a type that models do not read"),
-        ("photo.png", b"\x00\x01", r"photo\.png is of a type"),
+        ("a.zip", b"PK\x03\x04\x00\x00", r"a\.zip has a type that models cannot read"),
+        ("photo.png", b"\x00\x01", r"photo\.png has a type"),
         ("a.txt", b"", r"a\.txt is empty"),
         ("big.txt", b"a" * (1024 * 1024 + 1), r"big\.txt has more than 1048576 bytes.*SEGUE_FILE_MB"),
     ],

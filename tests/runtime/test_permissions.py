@@ -224,7 +224,7 @@ async def test_only_an_approval_can_allow_a_tool(tmp_path: Path) -> None:
         register(app, pays(1))
         asked = await app.ask("pay", session_id="s", agent="a")
         for verdict in ({"verdict": "reject"}, {"verdict": "edit", "arguments": {"amount": 2}}):
-            with pytest.raises(InvalidAnswer, match="approved as it is"):
+            with pytest.raises(InvalidAnswer, match="approved unchanged"):
                 await app.answer(asked["task_id"], [{"index": 0, "always": "session", **verdict}])
         with pytest.raises(InvalidAnswer, match="always"):
             await app.answer(asked["task_id"], [{"index": 0, "verdict": "approve", "always": "for ever"}])

@@ -204,7 +204,7 @@ async def test_an_agent_may_refuse_such_calls_and_name_its_secret_tools() -> Non
         done = await app.ask("Read my mail", session_id="s", agent="a")
         (refused,) = [e for e in await app.events(done["task_id"]) if e["type"] == "tool_result"][1:]
         assert (done["status"], fetched) == ("done", [])
-        assert "secret result may not go there (url)" in refused["data"]["result"]["error"]
+        assert "secret result may not be passed to it (url)" in refused["data"]["result"]["error"]
 
 
 ALWAYS = {"index": 0, "verdict": "approve", "always": "session"}

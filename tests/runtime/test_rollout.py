@@ -65,7 +65,7 @@ async def test_a_pinned_task_waits_for_its_version(tmp_path: Path) -> None:
     task_id = await waiting(tmp_path / "s.db", asks("1"))
     async with segue.open(tmp_path / "s.db", agents=[support("2", answer("by 2"), on_upgrade="pin")]) as app:
         assert [task.task_id for task in await app.tasks.waiting_for_version()] == [task_id]
-        with pytest.raises(TaskPinned, match="keeps version 1 of its agent a"):
+        with pytest.raises(TaskPinned, match="is pinned to version 1 of its agent a"):
             await app.answer(task_id, "shown")
         assert (await app.task(task_id))["status"] == "waiting"
     async with segue.open(tmp_path / "s.db", agents=[support("1", answer("by 1"))]) as app:
@@ -141,7 +141,7 @@ async def test_a_person_is_asked_which_version_continues_a_task(tmp_path: Path) 
         result = await app.answer(task_id, "shown")
         assert (result["status"], result["question"]["choices"]) == ("waiting", ["continue", "pin"])
         question = await asked(app, task_id)
-        assert "version 2 now, and this task has version 1" in question["question"]
+        assert "now at version 2, but this task started with version 1" in question["question"]
         with pytest.raises(InvalidAnswer, match="continue or pin"):
             await app.answer(task_id, "maybe")
         done = await app.answer(task_id, "continue", interrupt_id=question["interrupt_id"])
@@ -260,5 +260,5 @@ async def test_an_imported_task_stays_pinned(tmp_path: Path) -> None:
         document = await app.export("s")
     async with segue.open(tmp_path / "t.db", agents=[support("2")]) as app:
         row = await app.import_(document, session_id="t")
-        with pytest.raises(TaskPinned, match="keeps version 1"):
+        with pytest.raises(TaskPinned, match="is pinned to version 1"):
             await app.answer(row["task_id"], "shown")

@@ -183,7 +183,7 @@ async def test_runs_that_no_process_was_there_for(database: Path, clock: FixedCl
         assert len(await app.tasks.list()) == runs
         now = await app.schedules.get(made["schedule_id"])
         assert now.due == datetime(2027, 1, 5, 9, tzinfo=UTC).timestamp()
-        assert now.problem == ("no process was there" if missed == "skip" else None)
+        assert now.problem == ("no process was running" if missed == "skip" else None)
 
 
 @pytest.mark.parametrize("overlap", ["skip", "queue"])
@@ -286,7 +286,7 @@ async def test_schedules_are_paused_resumed_and_deleted(database: Path, clock: F
         assert await app.tasks.list() == []
         resumed = await app.schedules.resume(made.schedule_id)
         assert resumed.due == datetime(2027, 1, 4, 9, tzinfo=UTC).timestamp()
-        with pytest.raises(InvalidMessage, match="has no run to come"):
+        with pytest.raises(InvalidMessage, match="has no future runs"):
             await app.schedules.resume(once.schedule_id)
         await app.schedules.delete(made.schedule_id)
         with pytest.raises(UnknownSchedule):

@@ -491,7 +491,7 @@ class Colour(BaseModel):
 async def test_an_object_of_the_answer_needs_room_too(database: Path) -> None:
     script = [counted(answer("It is red.")), counted('{"name": "red"}')]
     async with segue.open(database, agents=[agent(model=ScriptedChatModel(script))], spend={"per_day": 0.4}) as app:
-        with pytest.raises(TaskError, match="per_day leaves no room to make an object"):
+        with pytest.raises(TaskError, match="per_day is too low to convert the answer"):
             await app.ask("go", agent="a", response_model=Colour)
     async with segue.open(":memory:", agents=[agent(model=ScriptedChatModel(script))], spend={"per_day": 1}) as app:
         result = await app.ask("go", agent="a", response_model=Colour)

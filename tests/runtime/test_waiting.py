@@ -91,7 +91,7 @@ async def test_an_answer_to_a_question_that_is_not_open_is_refused_by_its_id(tmp
         first = (await app.waiting())[0]["interrupt_id"]
         assert (await app.answer(task_id, "approve", interrupt_id=first))["status"] == "waiting"
         second = (await app.question(task_id))["interrupt_id"]
-        with pytest.raises(QuestionClosed, match=f"Question {first} .* not open any more. Open now is {second}: pay"):
+        with pytest.raises(QuestionClosed, match=f"Question {first} .* no longer open; {second} is: pay"):
             await app.answer(task_id, "reject", interrupt_id=first)
         await app.answer(task_id, "approve", interrupt_id=second)
         with pytest.raises(QuestionClosed, match="the task is done"):
@@ -120,7 +120,7 @@ async def test_a_call_whose_tool_is_gone_is_not_approved_but_can_be_rejected(tmp
         task_id = (await app.ask("pay", agent="a"))["task_id"]
         register(app, tools=(note,))
         for verdict in ({"verdict": "approve"}, {"verdict": "edit", "arguments": {"amount": 1}}):
-            with pytest.raises(InvalidAnswer, match="The agent a has no tool pay any more: add it"):
+            with pytest.raises(InvalidAnswer, match="The agent a no longer has the tool pay: add it"):
                 await app.answer(task_id, [{"index": 0, **verdict}])
         assert (await app.task(task_id))["status"] == "waiting"
         register(app, answer("paid"), mode="react")

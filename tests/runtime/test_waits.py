@@ -67,7 +67,7 @@ async def test_a_wait_of_three_days_outlives_its_process_and_sends_no_second_inv
     async with open_app(database, clock, call_tool(("send_invoice", {"amount": 50}))) as first:
         asked = await first.ask("Sell it.", session_id="s", agent="a")
         assert (asked["status"], asked["question"]["kind"]) == ("waiting", "wait")
-        assert asked["question"]["question"] == "Waits for the event paid, until 2027-01-04 12:00 UTC at the latest."
+        assert asked["question"]["question"] == "Waiting for the event paid, until 2027-01-04 12:00 UTC at the latest."
         assert await first.waiting() == [], "no person is asked"
         (began,) = [e for e in await first.events(asked["task_id"]) if e["type"] == "wait_started"]
         assert (began["data"]["name"], began["data"]["until"]) == ("paid", BEGIN + 3 * DAY)
@@ -76,9 +76,9 @@ async def test_a_wait_of_three_days_outlives_its_process_and_sends_no_second_inv
     async with open_app(database, clock) as second:
         await second.schedules.run_due()
         assert (await second.task(asked["task_id"]))["status"] == "waiting"
-        with pytest.raises(TaskError, match="waits for a moment or an event"):
+        with pytest.raises(TaskError, match="is waiting for a time or an event"):
             await second.resume(asked["task_id"])
-        with pytest.raises(InvalidAnswer, match="waits for no person"):
+        with pytest.raises(InvalidAnswer, match="is not waiting for a person"):
             await second.answer(asked["task_id"], "paid")
     clock.now += DAY + 1
     async with open_app(database, clock, answer("Nobody paid.")) as third:
@@ -98,7 +98,7 @@ async def test_an_event_ends_a_wait_and_its_data_is_the_result(database: Path, c
         assert (await ended(app, asked["task_id"]))["answer"] == "Thanks."
         (result,) = results(await app.trace(asked["task_id"]))
         assert result == {"success": {"event": "paid", "data": {"amount": 50, "who": "安"}}} and invoices == [50]
-        with pytest.raises(TaskError, match="it takes no event"):
+        with pytest.raises(TaskError, match="it accepts no events"):
             await app.send_event(asked["task_id"], "paid")
         with pytest.raises(UnknownTask):
             await app.send_event("nobody", "paid")
@@ -125,7 +125,7 @@ async def test_the_model_waits_until_a_moment(database: Path, clock: FixedClock)
         asked = await app.ask("m", agent="a")
         assert asked["question"]["until"] == datetime(2027, 2, 1, 9, tzinfo=UTC).timestamp()
         (refused,) = results(await app.trace(asked["task_id"]))
-        assert "'soon' is no moment" in refused["error"]
+        assert "'soon' is not a valid time" in refused["error"]
         clock.now += 40 * DAY
         await app.schedules.run_due()
         assert (await ended(app, asked["task_id"]))["answer"] == "It is February."

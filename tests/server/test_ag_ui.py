@@ -242,12 +242,12 @@ def test_a_tool_of_the_front_end_ends_the_run_and_its_result_goes_on_after_a_res
         other = result_of(events, "r2", "shown the cart")
         other["messages"][0]["toolCallId"] = "none"
         refused = client.post("/ag-ui/shop", json=other)
-        assert (refused.status_code, "no call 'none'" in refused.text) == (404, True)
+        assert (refused.status_code, "No call 'none'" in refused.text) == (404, True)
         rest = run(client, result_of(events, "r2", "shown the cart"))
         assert text(rest) == "Settled, 好的." and "TOOL_CALL_START" not in types(rest)
         assert text(run(client, result_of(events, "r3", "shown the cart"))) == "Settled, 好的."
         other = client.post("/ag-ui/shop", json=result_of(events, "r4", "shown nothing"))
-        assert (other.status_code, "has a result already" in other.text) == (409, True)
+        assert (other.status_code, "already has a result" in other.text) == (409, True)
         calls = client.get(f"/api/tasks/{rest[-1]['result']['task_id']}").json()["calls"]
         assert [(each["name"], each["outcome"]) for each in calls] == [("show", {"success": "shown the cart"})]
 
@@ -295,7 +295,7 @@ def test_the_result_of_a_tool_approves_nothing(client: httpx.Client) -> None:
 def test_the_tools_of_a_front_end_that_cannot_be_offered(client: httpx.Client) -> None:
     for tool_, why in (
         (Tool(name="refund", description=""), "two tools called refund"),
-        (Tool(name="a b", description=""), "cannot be called 'a b'"),
+        (Tool(name="a b", description=""), "'a b' is not valid"),
         (Tool(name="show", description="", parameters={"type": "array"}), "not a JSON schema of an object"),
         (Tool(name="show", description="", parameters={"properties": {"page": 3}}), "not a JSON schema of an object"),
     ):

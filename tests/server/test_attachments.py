@@ -86,7 +86,7 @@ def test_a_form_is_an_upload_too(client: httpx.Client) -> None:
 
 def test_what_no_model_reads_is_refused(client: httpx.Client) -> None:
     refused = upload(client, "a.zip", b"PK\x03\x04\x00")
-    assert (refused.status_code, "a.zip is of a type that models do not read" in refused.text) == (422, True)
+    assert (refused.status_code, "a.zip has a type that models cannot read" in refused.text) == (422, True)
     given = upload(client, "a.txt", b"a").json()
     assert [client.delete(f"/api/attachments/{given['upload_id']}").status_code for _ in range(2)] == [204, 404]
 
@@ -107,7 +107,7 @@ def test_the_openai_client_sends_images_in_completions_and_responses(served: Ser
         assert [message["role"] for message in sent] == ["system", "user", "assistant", "user"]
         assert sent[1]["content"][1]["image_url"]["url"] == URL
         said[0]["content"][1]["image_url"]["url"] = "http://example.com/dot.png"
-        with pytest.raises(openai.UnprocessableEntityError, match=r"http://example\.com/dot\.png is an address"):
+        with pytest.raises(openai.UnprocessableEntityError, match=r"does not fetch http://example\.com/dot\.png"):
             client.chat.completions.create(model="eyes", messages=said[:1])  # type: ignore[arg-type]
         content = [{"type": "input_text", "text": "Look"}, {"type": "input_image", "image_url": URL, "detail": "auto"}]
         content.append({"type": "input_file", "filename": "notes.md", "file_data": b64encode(b"A dot?").decode()})
@@ -205,11 +205,11 @@ def test_an_ag_ui_client_sends_images(client: httpx.Client, model: LoopbackServe
 @pytest.mark.parametrize(
     ("part", "why"),
     [
-        (ImagePart(source=UrlSource(value="http://example.com/dot.png")), "http://example.com/dot.png is an address"),
-        ({"type": "document", "source": {"type": "url", "value": "https://example.com/a.pdf"}}, "is an address"),
+        (ImagePart(source=UrlSource(value="http://example.com/dot.png")), "does not fetch http://example.com/dot.png"),
+        ({"type": "document", "source": {"type": "url", "value": "https://example.com/a.pdf"}}, "does not fetch"),
         (ImagePart(source=FileSource(value="file-1", provider="openai")), "The file has no content"),
         (ImagePart(source=DataSource(value="!", mime_type="image/png")), "is not valid base64"),
-        ({"type": "audio", "source": {"type": "data", "value": "AAAA", "mimeType": "audio/wav"}}, "file is of a type"),
+        ({"type": "audio", "source": {"type": "data", "value": "AAAA", "mimeType": "audio/wav"}}, "file has a type"),
         ({"type": "video"}, "The file has no content"),
     ],
 )

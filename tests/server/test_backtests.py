@@ -96,7 +96,7 @@ def test_a_changed_prompt_is_compared_and_no_tool_runs(client: httpx.Client, ser
     before = client.get("/api/sessions").json()
     view = run(client, "careless", sessions=["mine"], agents=CARELESS)
     assert (view["status"], view["done"], view["total"], view["error"]) == ("done", 1, 1, "")
-    assert view["conclusion"] == "Out of 1 recorded task, 1 would change something differently."
+    assert view["conclusion"] == "Out of 1 recorded task, 1 would have different effects."
     (task,) = view["report"]["tasks"]
     assert (task["session_id"], task["verdict"]) == ("mine", "other_effects")
     assert task["effects"]["changed"] == [{"name": "refund", "then": {"order": 17}, "now": {"order": 71}}]
@@ -109,7 +109,7 @@ def test_a_changed_prompt_is_compared_and_no_tool_runs(client: httpx.Client, ser
 
 def test_an_unchanged_agent_is_the_same_and_a_version_is_taken_by_name(client: httpx.Client) -> None:
     same = run(client, "same", model="recorded", since="1h")
-    assert same["conclusion"] == "Nothing would change: all 2 recorded tasks would go the same way."
+    assert same["conclusion"] == "Nothing would change: all 2 recorded tasks would behave the same."
     assert same["report"]["models"] == {"recorded": False}
     older = run(client, "older", agents=[{"agent_id": "shop", "version": "1"}], baseline=True)
     assert older["report"]["summary"]["other_effects"] == 2

@@ -159,7 +159,7 @@ def test_a_chat_message_is_the_goal_of_a_user_whom_a_model_plays(client: httpx.C
     refused = client.post("/api/chat", json=sent)
     assert refused.status_code == 422 and "needs a language model" in refused.json()["error"]["message"]
     refused = client.post("/api/chat", json={**sent, "attachments": ["x"]})
-    assert refused.status_code == 422 and "takes no files" in refused.json()["error"]["message"]
+    assert refused.status_code == 422 and "accepts no files" in refused.json()["error"]["message"]
     refused = client.post("/api/chat", json={**sent, "message": '{"user_mode": 1}'})
     assert refused.status_code == 422 and "body.message.user_mode" in refused.json()["error"]["message"]
 
@@ -179,10 +179,10 @@ def test_a_chat_message_is_the_goal_of_a_user_whom_a_model_plays(client: httpx.C
         ({"bot_mode": "segue:react", "bot_agent": "nobody"}, "shop"),
         ({"bot_mode": "segue:nothing"}, "react"),
         ({"api_mode": "request", "apis": [{"name": "a", "url": "http://127.0.0.1:1/"}]}, "allowed_hosts"),
-        ({"bot_model": "local:/etc/passwd"}, "reads no model files"),
+        ({"bot_model": "local:/etc/passwd"}, "does not load model files"),
         ({"conversation_turn_limit": 201}, "allows at most 200"),
         ({"api_timeout": 1e9}, "allows at most 300"),
-        ({"bot": "x"}, ".bot: there is no such field"),
+        ({"bot": "x"}, ".bot: unknown field"),
     ],
 )
 def test_a_configuration_that_cannot_be_is_refused_with_what_there_is(

@@ -189,7 +189,7 @@ def test_a_tenant_has_only_so_many_tasks_running(serve: Any, held: Held) -> None
         assert held.begun.wait(SECONDS)
         for path, body in (("/api/chat", {"message": "x"}), (f"/api/tasks/{resumable}/resume", None)):
             refused = client.post(path, json=body)
-            assert "limit of running tasks is 1" in problem(refused, 429, "TooManyTasks")
+            assert "limit of 1 running tasks is reached" in problem(refused, 429, "TooManyTasks")
             assert refused.headers["retry-after"] == "5"
         busy = client.post("/api/chat", json={"message": "x", "session_id": "s2"})
         assert (busy.status_code, busy.json()["error"]["type"]) == (409, "ThreadBusy")

@@ -232,7 +232,7 @@ def test_decisions_on_calls_of_another_response_are_refused(client: openai.OpenA
     unknown: Any = [{"type": "mcp_approval_response", "approval_request_id": "mcpr_x", "approve": True}]
     with pytest.raises(openai.NotFoundError, match="no approval request 'mcpr_x'"):
         client.responses.create(model="a", input=unknown)
-    with pytest.raises(openai.UnprocessableEntityError, match="Approvals come alone"):
+    with pytest.raises(openai.UnprocessableEntityError, match="Send approvals on their own"):
         mixed = [*decisions(first), {"role": "user", "content": "apples"}]
         client.responses.create(model="a", input=mixed, previous_response_id=first.id)
 

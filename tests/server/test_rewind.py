@@ -162,7 +162,7 @@ def test_a_second_answer_to_a_question_is_a_conflict(client: httpx.Client) -> No
     follow(client, waiting["task_id"])
     again = client.post(path, json={**body, "verdicts": "reject"})
     assert (again.status_code, again.json()["error"]["type"]) == (409, "QuestionClosed")
-    assert "is not open any more: the task is done" in again.json()["error"]["message"]
+    assert "is no longer open: the task is done" in again.json()["error"]["message"]
 
 
 def test_a_session_is_exported_and_imported(client: httpx.Client, timeline: Sequence[Json]) -> None:

@@ -239,7 +239,7 @@ def test_an_error_is_in_the_language_that_the_request_accepts(client: httpx.Clie
     assert {(each.status_code, each.json()["error"]["type"]) for each in said.values()} == {(409, "TaskError")}
     chinese, english, other = (each.json()["error"]["message"] for each in said.values())
     assert chinese == f"任务 {noted['task_id']} 已完成：只有正在运行的任务才能暂停。"
-    assert english == other == f"Task {noted['task_id']} is done: only a task that runs can be paused."
+    assert english == other == f"Task {noted['task_id']} is done: only a running task can be paused."
 
 
 REFUSED = {
@@ -257,7 +257,7 @@ REFUSED = {
 
 def test_a_field_that_is_not_known_names_the_one_that_is_meant(client: httpx.Client) -> None:
     refused = client.post("/api/chat", json={"message": "x", "agent": "travel", "wait": "soon"}).json()["error"]
-    reasons = "body.wait: must be a number; body.agent: there is no such field, use agent_id"
+    reasons = "body.wait: must be a number; body.agent: unknown field; use agent_id"
     assert refused["message"] == f"{reasons}."
 
 

@@ -50,9 +50,9 @@ def test_schedules_are_listed_paused_and_deleted_by_their_tenant(client: httpx.C
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ({}, "Give either a moment"),
+        ({}, "Give either a time"),
         ({"at": "2020-01-01"}, "has passed"),
-        ({"every": "0 9 * *"}, "is no cron expression"),
+        ({"every": "0 9 * *"}, "is not a cron expression"),
         ({"every": "0 9 * * *", "timezone": "Mars"}, "There is no time zone"),
         ({"at": "18:00", "agent_id": "nobody"}, "There is no agent"),
     ],

@@ -72,6 +72,6 @@ def test_clients_can_be_kept_from_raising_limits(tmp_path: Path) -> None:
     with Served(tmp_path / "segue.db", agents=[agent()], spend=spend) as served, served.client() as client:
         task_id = ask(client, "s")["task_id"]
         refused = client.post(f"/api/tasks/{task_id}/answer", json={"limit": 5})
-        assert refused.status_code == 422 and "Only those who run this service" in refused.text
+        assert refused.status_code == 422 and "Only the operators of this service" in refused.text
         assert client.post(f"/api/tasks/{task_id}/answer", json={"manual_finish": True}).status_code == 202
         assert status(client, task_id) == "cancelled"

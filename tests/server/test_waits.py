@@ -28,7 +28,7 @@ def test_an_event_continues_the_task_that_waits_for_it(client: httpx.Client, ser
     path = f"/api/tasks/{ended['task_id']}"
     assert client.get("/api/waiting").json()["items"] == []
     refused = client.post(f"{path}/answer", json={"answer": "yes"})
-    assert refused.status_code == 422 and "Waits for the event paid" in refused.json()["error"]["message"]
+    assert refused.status_code == 422 and "Waiting for the event paid" in refused.json()["error"]["message"]
     with served.client(headers=BETA) as stranger:
         assert stranger.post(f"{path}/events", json={"name": "paid"}).status_code == 404
     assert client.post(f"{path}/events", json={"name": "not a name"}).status_code == 422

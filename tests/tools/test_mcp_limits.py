@@ -29,8 +29,8 @@ from tests.fakes import ScriptedChatModel, answer
 from tests.hostile_mcp_server import CALLS
 
 PROGRAM = str(Path(__file__).parents[1] / "hostile_mcp_server.py")
-VALUES = "more than 100,000 JSON values, the most that is read: ask it for less"
-BYTES = "more than 20,000,000 bytes, the most that is read: ask it for less"
+VALUES = "more than 100,000 JSON values, which is the limit: ask it for less"
+BYTES = "more than 20,000,000 bytes, which is the limit: ask it for less"
 
 
 def test_a_message_has_the_limits_of_its_bytes_and_values() -> None:

@@ -100,7 +100,7 @@ async def test_a_login_that_ends_during_a_task_is_the_calls_error(shop: GuardedS
     async with segue.open(":memory:", agents=[agent]) as app:
         result = await app.ask("How much tea?", agent="clerk")
         (_, call) = (await app.trace(result["task_id"]))["calls"]
-    assert "asks for a login: run `segue mcp login shop`" in call["outcome"]["error"]
+    assert "requires a login: run `segue mcp login shop`" in call["outcome"]["error"]
     await log_in(server)
     assert await outcome(clerk(shop)) == {"success": "7 tea"}
 
@@ -161,7 +161,7 @@ def test_over_http_the_error_has_a_link_that_begins_a_login(shop: GuardedShop) -
         error = refused.json()["error"]
         assert (refused.status_code, error["type"]) == (502, "LoginRequired")
         assert error["message"] == (
-            f"The MCP server 'shop' asks for a login: open {link}, then send the message again."
+            f"The MCP server 'shop' requires a login: open {link}, then send the message again."
         )
         assert "close this window" in httpx.get(link, follow_redirects=True, trust_env=False).text
         served.do(_finished(served))

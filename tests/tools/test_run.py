@@ -123,7 +123,7 @@ async def test_of_content_and_artifact_the_content_is_the_value() -> None:
 @pytest.mark.parametrize("value", [Mute(), {"a": [Mute()]}, {Mute(): 1}])
 async def test_a_value_that_cannot_be_read_says_that_the_tool_ran(value: Any) -> None:
     error = (await result_of(gives(value)))["error"]
-    assert error == "give ran, but what it returned cannot be read: RuntimeError: I say nothing"
+    assert error == "give ran, but its result cannot be read: RuntimeError: I say nothing"
 
 
 async def test_a_generator_is_no_value() -> None:
@@ -463,7 +463,7 @@ async def test_a_tool_that_needs_approval_runs_only_with_it() -> None:
     bound = {"pay": as_tool(pay)}
     for ledger in (None, CountingLedger()):
         refused = await run_call(bound, "pay", {"amount": 1}, KEY, ledger, 1)
-        assert refused.result == {"error": "pay needs a person's approval and has none, so it was not run."}
+        assert refused.result == {"error": "pay requires approval and was not approved, so it was not run."}
     assert ran == []
     assert (await run_call(bound, "pay", {"amount": 1}, KEY, None, 1, approved=True)).result == {"success": "paid"}
     assert ran == [1]

@@ -128,7 +128,7 @@ def client_tool_specs(given: Sequence[Mapping[str, Any]], taken: Collection[str]
         function = _function(tool)
         name = function["name"]
         if name in specs or name in taken:
-            raise InvalidMessage("There are two tools called {name}: rename that of the client.", name=name)
+            raise InvalidMessage("There are two tools called {name}: rename the client's tool.", name=name)
         specs[name] = {"type": "function", "function": function, "parallel": bool(tool.get("parallel", True))}
     return [*specs.values()]
 
@@ -152,7 +152,7 @@ def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
     name = str(tool.get("name") or "")
     if not _NAME.fullmatch(name) or name.lower() in NO_TOOL:
         raise InvalidMessage(
-            "A tool of the client cannot be called '{name}': use up to 64 letters, digits, - or _.", name=name[:100]
+            "The client's tool name '{name}' is not valid: use up to 64 letters, digits, - or _.", name=name[:100]
         )
     parameters = tool.get("parameters") or _NO_PARAMETERS
     if not _is_object_schema(parameters):

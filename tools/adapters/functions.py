@@ -185,7 +185,7 @@ def bind_companion(
     bound = bind_function(named)
     if extra := bound.parameters.keys() - parameters.get("properties", {}).keys():
         raise ConfigurationError(
-            "The {kind} of the tool {tool} asks for {parameter}, which the tool does not have.",
+            "The {kind} of the tool {tool} takes {parameter}, which is not a parameter of the tool.",
             kind=kind,
             tool=tool,
             parameter=min(extra),
@@ -337,13 +337,13 @@ def _model(
             for parameter, definition in shown.items():
                 _model(name, {parameter: definition}, fields)
         raise ConfigurationError(
-            "The function {name} cannot be a tool: JSON has no form for the type of {parameters}.",
+            "The function {name} cannot be a tool: the type of {parameters} cannot be expressed as JSON.",
             name=name,
             parameters=", ".join(shown),
         ) from error
     except UnusableSchema as error:
         raise ConfigurationError(
-            "The tool {name} has a parameter without a JSON form: {error}.", name=name, error=error.reason
+            "The tool {name} has a parameter that cannot be expressed as JSON: {error}.", name=name, error=error.reason
         ) from error
 
 

@@ -33,7 +33,7 @@ def bind_langchain_tool(source: BaseTool) -> BoundTool:
             spec = convert_to_openai_tool(source)
     except PydanticUserError as error:
         raise ConfigurationError(
-            "The tool {name} has a parameter without a JSON form: {error}.", name=source.name, error=error
+            "The tool {name} has a parameter that cannot be expressed as JSON: {error}.", name=source.name, error=error
         ) from error
     function = spec["function"]
     parameters = function.setdefault("parameters", {"type": "object", "properties": {}})

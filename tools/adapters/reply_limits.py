@@ -10,9 +10,9 @@ MOST_VALUES = 100_000
 _FIRST_LOOK = 250_000
 """Bytes of a message after which its values are counted first; then each time that it is twice as long."""
 _REFUSALS = (
-    Clause("it sent a message of more than {most} bytes, the most that is read", most=f"{MOST_BYTES:,}"),
-    Clause("it sent a message of more than {most} JSON values, the most that is read", most=f"{MOST_VALUES:,}"),
-    Clause("it sent a message of more than {most} levels of JSON values, the most that is read", most=DEEPEST),
+    Clause("it sent a message of more than {most} bytes, which is the limit", most=f"{MOST_BYTES:,}"),
+    Clause("it sent a message of more than {most} JSON values, which is the limit", most=f"{MOST_VALUES:,}"),
+    Clause("it sent a message of more than {most} levels of JSON values, which is the limit", most=DEEPEST),
     Clause("it sent a compressed message: have it send plain ones, as it was asked to"),
 )
 TOO_LONG, TOO_MANY, TOO_DEEP, COMPRESSED = map(str, _REFUSALS)

@@ -30,7 +30,7 @@ def age(text: str) -> float:
     with suppress(ConfigurationError):
         if seconds := Retention.of(text).seconds:
             return seconds
-    raise ConfigurationError("{text} is not an age: write one such as 7d, 12h, 30m or 2w.", text=repr(text))
+    raise ConfigurationError("{text} is not an age: use one such as 7d, 12h, 30m or 2w.", text=repr(text))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,7 @@ def check_policy(name: str) -> None:
         ConfigurationError.
     """
     if name not in POLICIES:
-        raise ConfigurationError("effects is {name}: set it to stop, recorded-shape or model.", name=repr(name))
+        raise ConfigurationError("effects cannot be {name}: set it to stop, recorded-shape or model.", name=repr(name))
 
 
 def check_author(model: Model) -> None:

@@ -114,7 +114,7 @@ class _Check:
     async def task(self, row: Task) -> UnfinishedTask:
         if row.is_over:
             raise TaskError(
-                "Task {task_id} is {status}: only an unfinished task is checked.",
+                "Task {task_id} is {status}: only unfinished tasks can be checked.",
                 task_id=row.task_id,
                 status=row.status,
             )

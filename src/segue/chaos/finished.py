@@ -24,7 +24,7 @@ class Finished:
         self.runs: dict[str, list[Finding]] = {}
         if folder.exists() and not self._file.exists() and any(folder.iterdir()):
             raise ConfigurationError(
-                "The folder {folder} holds something else: name another one with --output.", folder=folder
+                "The folder {folder} contains other files: name another one with --output.", folder=folder
             )
         lines = self._lines()
         if lines and lines[0] == {"digest": digest} and not fresh:

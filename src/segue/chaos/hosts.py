@@ -48,7 +48,7 @@ def host_of(text: str) -> str:
         is_network = found.path and not found.scheme
         if not is_network and (_NAME.fullmatch(host) or _address(host)):
             return host
-    raise ConfigurationError("{text} is no host to refuse: write one such as api.example.com.", text=repr(text))
+    raise ConfigurationError("{text} is not a valid host: use one such as api.example.com.", text=repr(text))
 
 
 def with_addresses(hosts: Sequence[str]) -> Iterator[str]:
@@ -85,8 +85,8 @@ def refusing(hosts: Sequence[str]) -> Iterator[None]:
     def complain(host: str) -> None:
         if watching:
             raise ConfigurationError(
-                "The world, or what the agents file loads, reaches for {host}, which is refused. No connection was "
-                "made: name a staging system.",
+                "The world, or code loaded by the agents file, tried to connect to {host}, which is "
+                "refused. No connection was made: use a staging system.",
                 host=host,
             )
 

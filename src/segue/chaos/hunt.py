@@ -111,7 +111,7 @@ class Hunt:
         try:
             first = [*self._undisturbed()]
         except RunFailed as error:
-            raise ConfigurationError("The undisturbed run fails: {error}", error=error) from error
+            raise ConfigurationError("The run without faults failed: {error}", error=error) from error
         plan = planned([*self._steps.values()], self._tools, options.faults, options.seed)
         if options.repeat:
             first = [finding for finding in first if finding.run == options.repeat]
@@ -119,7 +119,7 @@ class Hunt:
             plan = [named] if any((run.label, run.fault) == (named.label, named.fault) for run in plan) else []
             if not plan and not first:
                 raise ConfigurationError(
-                    "No run is called '{name}': take one from a finding's command.", name=options.repeat
+                    "There is no run '{name}': use the name in a finding's command.", name=options.repeat
                 )
         hunted = Hunted(2, seed=options.seed, notes=notes([*self._steps.values()], self._tools, options.faults))
         hunted.resumed = sum(str(run) in self._finished.runs for run in plan)
@@ -195,7 +195,7 @@ class Hunt:
                 os.kill(pid, signal.SIGCONT)
             self._check_refused(folder, status)
             if status != 0:
-                raise ConfigurationError("The undisturbed run fails: {error}", error=_log(folder))
+                raise ConfigurationError("The run without faults failed: {error}", error=_log(folder))
             self._landing = max((step.landing for step in self._steps.values()), default=0.0)
             whole = Run.read(folder, world, namespace, before, settled(world, self._wait))
         self._namespace = namespace
@@ -283,8 +283,8 @@ class Hunt:
         if status == REFUSED:
             line = read_journal(folder / JOURNAL)[-1]
             raise ConfigurationError(
-                "The session reaches for {host}, which is refused. No connection was made: name an agents file of a "
-                "staging system.",
+                "The session tried to connect to {host}, which is refused. No connection was made: use the "
+                "agents file of a staging system.",
                 host=line["host"],
             )
 

@@ -151,9 +151,11 @@ async def prepare(
         UnknownThread, TaskError, UnknownWorkflow, UnknownScenario.
     """
     if not hasattr(os, "fork"):
-        raise ConfigurationError("`segue chaos` forks processes, which Windows cannot: run it in WSL, or on Linux.")
+        raise ConfigurationError(
+            "`segue chaos` forks processes, which Windows does not support: run it in WSL, or on Linux."
+        )
     if file := production_file(options.agents):
-        raise ConfigurationError("{file} says production = true: name that of a staging system.", file=file)
+        raise ConfigurationError("{file} has production = true: use the agents file of a staging system.", file=file)
     for name in app.agents:
         with suppress(MissingExtra):  # it says so below, if a session is of this agent
             await app.agents.prepare(app.agents.agent(name))
@@ -163,7 +165,7 @@ async def prepare(
         found |= {("--scenarios", name): cassette for name, cassette in recorded.items()}
     for words, cassette in found.items():
         if not _calls(cassette):
-            raise ConfigurationError("{session} calls no tool: name one that does.", session=words[-1])
+            raise ConfigurationError("{session} calls no tools: name a session that does.", session=words[-1])
     tools = {
         name: tool
         for cassette in found.values()

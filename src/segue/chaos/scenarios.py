@@ -52,8 +52,8 @@ def _agent_for(app: App, workflow: str, conversations: Iterable[Conversation]) -
             return agent
         missing = min(missing, lacks, key=len)
     raise ConfigurationError(
-        "No agent has the tools that the workflow {workflow} calls; missing are: {names}. Name an agents file that "
-        "has them, with --agents.",
+        "No agent has the tools that the workflow {workflow} calls; missing: {names}. Name an agents file "
+        "that has them with --agents.",
         workflow=workflow,
         names=", ".join(missing),
     )

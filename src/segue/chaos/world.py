@@ -170,8 +170,8 @@ def worlds_of(found: Any) -> Worlds:
         )
     if not takes and not hasattr(found, "reset"):
         raise ConfigurationError(
-            "The world {name} cannot begin anew: add `def reset(self)`, or `def __init__(self, namespace)` for a world "
-            "of each run.",
+            "The world {name} cannot be reset: add `def reset(self)`, or `def __init__(self, namespace)` "
+            "for a separate world per run.",
             name=getattr(found, "__name__", found),
         )
     return Worlds(found, takes)
@@ -192,8 +192,8 @@ def settled(world: Any, seconds: float = 0.0) -> Any:
         if not is_settled and time.monotonic() > earliest + LONGEST:
             items = Comparison().items
             raise ConfigurationError(
-                "The world does not come to rest in {seconds} seconds: leave out of its snapshot what changes by "
-                "itself. Last it was this: {change}.",
+                "The world still changes after {seconds} seconds: leave values that change by themselves "
+                "out of its snapshot. The last change: {change}.",
                 seconds=int(LONGEST),
                 change=Change.between(items(last), items(now)).described(),
             )

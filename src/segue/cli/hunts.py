@@ -22,7 +22,7 @@ async def prepared(
     from ..core.errors import ConfigurationError
 
     if not given.agents:
-        raise ConfigurationError("Name the agents file whose tools are run, with --agents.")
+        raise ConfigurationError("Name the agents file whose tools to run with --agents.")
     if not sessions and not scenarios:
         raise ConfigurationError("Name sessions, or scenarios with --scenarios.")
     with refusing([*with_addresses(hosts_of(given.refused, given.agents))]):

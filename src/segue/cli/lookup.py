@@ -130,7 +130,7 @@ def with_file_of(settings: Settings, task: "Task") -> Settings:
         return settings
     if not Path(file).is_file():
         raise ConfigurationError(
-            "The agents file {file} of task {task_id} is not there any more: name it with --agents.",
+            "The agents file {file} of task {task_id} no longer exists: name it with --agents.",
             file=file,
             task_id=task.task_id,
         )

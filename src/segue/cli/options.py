@@ -122,7 +122,7 @@ Always = Annotated[
     Literal["task", "session"] | None,
     typer.Option(
         "--always",
-        help="Also allow the approved tools for the rest of the task or of its session; approves every call that no "
+        help="Also allow the approved tools for the rest of the task or session. Approves every call that no "
         "other option names.",
     ),
 ]
@@ -131,8 +131,8 @@ Only = Annotated[
     typer.Option(
         "--only",
         metavar="NAME=VALUE",
-        help="With --always: only for calls with this argument; 'NAME=PREFIX*' is for those that begin so, 'NAME=*' "
-        "for any. Name each argument of the call.",
+        help="With --always: only for calls with this argument; 'NAME=PREFIX*' matches a prefix, 'NAME=*' any "
+        "value. List every argument of the call.",
     ),
 ]
 Flow = Annotated[

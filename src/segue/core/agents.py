@@ -36,11 +36,11 @@ class ChatMode(StrEnum):
     PLAN = "plan"
     """A plan first, then its steps."""
     PLAN_REACT = "plan_react"
-    """A plan whose steps are carried out round by round."""
+    """A plan whose steps are executed round by round."""
     LIFECYCLE = "lifecycle"
-    """A goal broken down into subtasks, each of which runs on its own."""
+    """A goal split into subtasks that run separately."""
     CONTROLLER = "controller"
-    """A plan that a controller carries out branch by branch, with memory files."""
+    """A plan that a controller executes branch by branch, with memory files."""
     AUTO = "auto"
     """The one of the above that suits the message."""
 
@@ -59,7 +59,7 @@ Items = Annotated[Sequence[T], AfterValidator(_as_tuple)]
 
 
 class Budget(BaseModel):
-    """What bounds a task."""
+    """Limits of a task."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -76,7 +76,7 @@ class Budget(BaseModel):
     message_bytes: int = Field(default=32 * 1024, gt=0)
     """UTF-8 bytes of a message."""
     reply_chars: int = Field(default=32_000, ge=100)
-    """Characters of one reply of the model, with the arguments of its calls; a longer one is truncated."""
+    """Characters of one reply of the model, including the arguments of its calls; a longer one is truncated."""
     reasoning_chars: int = Field(default=128_000, ge=100)
     """Characters of reasoning in one reply; with more, it is truncated."""
     result_chars: int = Field(default=4_000, ge=100)
@@ -140,19 +140,19 @@ class McpServer(BaseModel):
     args: Items[str] = ()
     """The program's arguments."""
     env: dict[str, SecretStr] = {}
-    """Set for the command beside HOME, LOGNAME, PATH, SHELL, TERM and USER; it gets nothing else of ours."""
+    """Variables set for the command, beside HOME, LOGNAME, PATH, SHELL, TERM and USER; others are not passed on."""
     url: str = Field(default="", pattern=r"^(https?://.+)?$")
     """The server's address, instead of a command."""
     headers: dict[str, SecretStr] = {}
     """Sent with each request to the url."""
     oauth: OAuth = OAuth()
-    """For a url that asks for a login: see `segue mcp login`."""
+    """For a url that requires a login: see `segue mcp login`."""
     timeout: float | None = Field(default=None, gt=0)
     """Seconds of one call, instead of the agent's `tool_seconds`; and of connecting, instead of 30."""
     tools: Items[str] | None = None
     """The tools to use; by default all."""
     read_only: Items[str] = ()
-    """Tools that change nothing, beside those that the server itself marks so."""
+    """Tools that change nothing, in addition to those marked by the server."""
     needs_approval: Items[str] = ()
     """Tools that need approval."""
     trusted: Items[str] = ()
@@ -181,7 +181,7 @@ class RemoteAgent(BaseModel):
     headers: dict[str, SecretStr] = {}
     """Sent with each request, such as a key."""
     description: str = ""
-    """What the model reads of it, instead of the card's description and skills."""
+    """Its description for the model, instead of the card's description and skills."""
     timeout: float | None = Field(default=None, gt=0)
     """Seconds of one call, instead of the agent's `tool_seconds`; and of one request, instead of 60."""
     read_only: bool = False
@@ -208,7 +208,7 @@ class Agent(BaseModel):
     older: "Items[Agent]" = ()
     """Older versions, for unfinished tasks that began with them."""
     description: str = ""
-    """What it is for, as lists and other agents' controllers show it."""
+    """What it is for, shown in lists and to other agents' controllers."""
     suggestions: Suggestions | dict[Literal["zh", "en"], Suggestions] = ()
     """Example messages on the page: a list, or one per language. By default derived from its tools."""
     model: Any = None
@@ -222,7 +222,7 @@ class Agent(BaseModel):
     seed: int | None = None
     """Sent with each request, if set."""
     max_tokens: int | None = Field(default=None, ge=1)
-    """Tokens of one reply; OpenAI's own endpoint is sent it as `max_completion_tokens`."""
+    """Maximum tokens of one reply; sent to OpenAI's own endpoint as `max_completion_tokens`."""
     reasoning_effort: str | None = None
     """How long a reasoning model thinks: a value of the endpoint, such as `low` or `high`."""
     extra_body: dict[str, Any] = {}
@@ -245,17 +245,17 @@ class Agent(BaseModel):
     approve: Policy | dict[str, Policy] | None = None
     """When calls need approval: one policy for its tools that are not read-only and have none, or policies by tool."""
     approvers: dict[str, Items[str]] = {}
-    """The roles that may approve calls of a tool, by its name; a call of it waits for them."""
+    """The roles that may approve a tool's calls, by tool name."""
     approvals: dict[str, int] = {}
-    """How many different persons have to approve a call of a tool, by its name."""
+    """How many different people must approve a tool's calls, by tool name."""
     not_by_asker: Items[str] = ()
-    """Tools whose calls nobody approves in a task that they asked for."""
+    """Tools whose calls cannot be approved by the person who asked for the task."""
     trusted: Items[str] = ()
-    """Tools whose results are trusted, beside those marked `trusted`."""
+    """Tools whose results are trusted, in addition to those marked `trusted`."""
     allow: Items[AllowRule] = ()
     """Where untrusted text may go without a question: values of arguments, hosts, folders."""
     secret: Items[str] = ()
-    """Tools whose results are secret, beside those marked `secret`."""
+    """Tools whose results are secret, in addition to those marked `secret`."""
     hidden: Items[str] | dict[str, Hiding] = ()
     """Tools whose results the model sees only as a reference; by name, `true`, or `"summary"` for a summary, too."""
     on_secret: Literal["ask", "refuse"] = "ask"
@@ -283,8 +283,8 @@ class Agent(BaseModel):
     state: Literal["inline", "last"] | None = None
     """Where the json protocol puts the current state: `inline`, in the system prompt, or `last`, in a closing message.
 
-    With `last` the system prompt comes first and stays the same, so that an endpoint can reuse what it has read of it.
-    None: `last` for a model that runs in this process, else `inline`.
+    With `last` the system prompt comes first and stays the same, so that an endpoint can cache it. None: `last` for a
+    model that runs in this process, else `inline`.
     """
 
     @field_validator("older")
@@ -338,7 +338,7 @@ def _hosts(whole: Mapping[str, Any], file: Path) -> list[str]:
     names = whole.get("refuse_hosts", [])
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise ConfigurationError(
-            '`refuse_hosts` in the agents file {file} is a list of hosts: refuse_hosts = ["api.example.com"].',
+            '`refuse_hosts` in the agents file {file} must be a list of hosts: refuse_hosts = ["api.example.com"].',
             file=file,
         )
     return names
@@ -358,7 +358,7 @@ def load_agents(path: str | Path) -> list[Agent]:
     if not tables and whole.keys() & {"modes", "flows", "spend", "audit", "quotas"}:
         return []
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
-        raise ConfigurationError("The agents file {file} holds no [[agent]] table.", file=file)
+        raise ConfigurationError("The agents file {file} contains no [[agent]] table.", file=file)
     agents = [_agent_of(table, file, number) for number, table in enumerate(tables, start=1)]
     ids = [agent.agent_id for agent in agents]
     if twice := {name for name in ids if ids.count(name) > 1}:
@@ -376,7 +376,7 @@ def _older_files(whole: Mapping[str, Any], file: Path) -> list[str]:
     names = whole.get("older", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ConfigurationError(
-            '`older` in the agents file {file} is a list of files: older = ["old.toml"].', file=file
+            '`older` in the agents file {file} must be a list of files: older = ["old.toml"].', file=file
         )
     return names
 
@@ -418,7 +418,10 @@ def read_file(file: Path) -> dict[str, Any]:
             tables = "[[agent]], [[schedule]], [[notify]], [approvals], [modes], [flows], [spend], [audit], [quotas]"
             may = f"older, production, refuse_hosts, {tables}"
             raise ConfigurationError(
-                "The agents file {file} has '{unknown}'; it may have {may}.", file=file, unknown=min(unknown), may=may
+                "The agents file {file} has the unknown key '{unknown}'; use {may}.",
+                file=file,
+                unknown=min(unknown),
+                may=may,
             )
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error

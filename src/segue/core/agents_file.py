@@ -36,7 +36,7 @@ def list_tables(path: str | Path, name: str) -> list[dict[str, Any]]:
     tables = read_file(Path(path)).get(name, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise ConfigurationError(
-            "`{table}` in the agents file {file} is a list of tables: [[{table}]].", table=name, file=path
+            "`{table}` in the agents file {file} must be a list of tables: [[{table}]].", table=name, file=path
         )
     return tables
 

@@ -27,13 +27,13 @@ class AllowRule(BaseModel):
     values: tuple[str, ...] = ()
     """Values such as `*@example.org`: a `*` stands for letters, digits and `. _ + -`; alone, for any value."""
     hosts: tuple[str, ...] = ()
-    """Hosts of links; `*.example.org` are those below it."""
+    """Hosts of links; `*.example.org` matches subdomains."""
     paths: tuple[str, ...] = ()
-    """Folders that paths are in."""
+    """Folders that contain the path."""
     links: bool = False
-    """Each link that a result has just as it is, in calls that the person asks for or of a record that they name."""
+    """Links that a result contains unchanged, in calls that the person asks for or of a record that they name."""
     secret: bool = False
-    """Values of secret results may go there as well."""
+    """Also allow values of secret results."""
 
     @model_validator(mode="after")
     def _allows_something(self) -> Self:

@@ -285,11 +285,11 @@ def _misfit(verdict: Verdict, call: Mapping[str, Any]) -> Clause | None:
     if verdict.verdict == "edit" and verdict.arguments is None:
         return Clause("an edit needs arguments")
     if verdict.verdict == "approve" and changed:
-        return Clause("it is approved with other arguments, which only an edit can give")
+        return Clause("it is approved with different arguments: use edit to change arguments")
     if verdict.always and verdict.verdict != "approve":
-        return Clause("only a call that is approved as it is can be allowed always")
+        return Clause("only a call that is approved unchanged can be always allowed")
     if verdict.always and ApprovalTerms.of(call).each_call:
-        return Clause("its tool cannot be allowed always: each call needs an approval of its own")
+        return Clause("its tool cannot be always allowed: each call needs its own approval")
     try:
         check_storable([verdict.arguments, verdict.reason, verdict.only])
     except (TypeError, ValueError, RecursionError) as error:
@@ -302,7 +302,7 @@ def _bad_rule(verdict: Verdict, call: Mapping[str, Any]) -> Clause | None:
     if verdict.flow and (not verdict.always or verdict.only is not None):
         return Clause('"flow" goes with "always", and without "only"')
     if verdict.flow and not (flow_of(call) and all(flow_of(call).values())):
-        return Clause('"flow" is for a call with values that came from somewhere: this one is asked about as a whole')
+        return Clause('"flow" applies to calls with values from known sources: this call is asked about as a whole')
     if verdict.only is None:
         return None
     if not (verdict.always and verdict.only):

@@ -29,7 +29,7 @@ class AuditSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     enabled: bool = True
-    """Begin the log, if the database has none yet. It stays: a database with a log keeps it in every process."""
+    """Start the log if the database has none. Once started, it stays enabled in every process."""
     anchor: str = ""
     """A file outside the database, to which the log's head is appended every hour and at the end of the process."""
 

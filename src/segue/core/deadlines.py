@@ -47,20 +47,19 @@ class ApprovalSettings(BaseModel):
     approvers: Items[str] = ()
     """The roles that may approve; empty: everybody may."""
     approvals: int | None = Field(default=None, ge=1, le=MOST_APPROVALS)
-    """How many different persons have to approve a call; None: one."""
+    """How many different people must approve a call; None: one."""
     not_by_asker: bool = False
-    """Nobody approves the calls of a task that they asked for."""
+    """People cannot approve the calls of tasks that they asked for."""
     remind_after: Time | None = None
-    """When the receivers that were told of it are reminded: seconds, or a text such as `4h`."""
+    """When the receivers that were notified of it are reminded: seconds, or a text such as `4h`."""
     escalate_after: Time | None = None
-    """When the receivers of `escalate_to` are told."""
+    """When the receivers in `escalate_to` are notified."""
     escalate_to: Items[str] = ()
     """The names of receivers."""
     expire_after: Time | None = None
     """When the approval expires."""
     on_expiry: Literal["wait", "reject", "cancel"] = "wait"
-    """What becomes of the task then: it waits on and says that the approval expired, its calls are rejected, or it is
-    cancelled."""
+    """What happens on expiry: the task continues to wait, its calls are rejected, or it is cancelled."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

@@ -37,7 +37,7 @@ _IDS = frozenset({"type", "task_id", "trace_id", "step_id", "iteration", "parent
 
 @dataclass(frozen=True, kw_only=True)
 class Thinking(BaseEvent):
-    """A piece of a thought. `attempt` counts the tries of the call that writes it."""
+    """A piece of a thought. `attempt` counts the attempts of the model call."""
 
     type: Literal["thinking"] = "thinking"
     content: str
@@ -47,9 +47,9 @@ class Thinking(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class Phase(BaseEvent):
-    """A banner, whole: a phase of the work begins. It has the type of a thought, and `phase` besides.
+    """A complete banner: a phase begins. It has the type of a thought, with `phase`.
 
-    `call`: it says of a tool's call what a `tool_call` or a `tool_result` says in full.
+    `call`: it is about a tool call, which a `tool_call` or `tool_result` describes in full.
     """
 
     type: Literal["thinking"] = "thinking"
@@ -82,7 +82,7 @@ class RestartReason(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptRestarted(BaseEvent):
-    """What was streamed of this call so far is to be discarded: it starts again. `reason` may be a `RestartReason`."""
+    """The model call starts again: discard what was streamed of it. `reason` may be a `RestartReason`."""
 
     type: Literal["attempt_restarted"] = "attempt_restarted"
     attempt: int
@@ -92,7 +92,7 @@ class AttemptRestarted(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting(BaseEvent):
-    """Nothing happens for a while: the endpoint asked for patience, or a person is asked."""
+    """Nothing happens for a while: the endpoint asked to wait, or a person is asked."""
 
     type: Literal["waiting"] = "waiting"
     reason: str

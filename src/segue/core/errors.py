@@ -178,7 +178,7 @@ class MissingExtra(ConfigurationError):
     """An optional part of Segue is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__("{what} needs an extra: pip install 'segue[{extra}]'.", what=what, extra=extra)
+        super().__init__("{what} needs an extra: pip install 'segue[{extra}]'.", what=Clause(what), extra=extra)
 
 
 class ToolServerUnavailable(ConfigurationError):
@@ -196,7 +196,7 @@ class LoginRequired(ToolServerUnavailable):
 
     def __init__(self, server: str) -> None:
         login = "run `segue mcp login {server}`, then send the message again"
-        SegueError.__init__(self, f"The MCP server '{{server}}' asks for a login: {login}.", server=server)
+        SegueError.__init__(self, f"The MCP server '{{server}}' requires a login: {login}.", server=server)
 
 
 class ModelError(SegueError):
@@ -277,7 +277,7 @@ class NothingStored(TaskError):
     """The database has no session yet."""
 
     def __init__(self) -> None:
-        super().__init__("This database has no session yet: `segue chat` starts one.")
+        super().__init__("This database has no sessions yet: `segue chat` starts one.")
 
 
 class UnknownSnapshot(TaskError):
@@ -295,11 +295,11 @@ class QuestionClosed(TaskError):
         self, task_id: str, interrupt_id: str, asked: Mapping[str, Any] | None = None, *, status: str = "waiting"
     ) -> None:
         known: dict[str, Any] = {"task_id": task_id, "interrupt_id": interrupt_id, "status": status}
-        template = "Question {interrupt_id} of task {task_id} is not open any more: the task is {status}."
+        template = "Question {interrupt_id} of task {task_id} is no longer open: the task is {status}."
         if asked is not None:
             known["open_id"] = asked["interrupt_id"]
             known["what"] = asked.get("question") or listed(call["name"] for call in asked.get("calls", ()))
-            template = "Question {interrupt_id} of task {task_id} is not open any more. Open now is {open_id}: {what}"
+            template = "Question {interrupt_id} of task {task_id} is no longer open; {open_id} is: {what}"
         super().__init__(template, **known)
 
 
@@ -318,7 +318,7 @@ class ThreadExists(TaskError):
     """A session of that name already exists; nothing was stored."""
 
     def __init__(self, thread_id: str) -> None:
-        template = "There is a session '{thread_id}' already: choose another name for the new one."
+        template = "Session '{thread_id}' already exists: choose another name for the new one."
         super().__init__(template, thread_id=thread_id)
 
 
@@ -375,8 +375,8 @@ class TaskPinned(TaskError):
 
     def __init__(self, task_id: str, agent_id: str, version: str | None) -> None:
         super().__init__(
-            "Task {task_id} keeps version {version} of its agent {agent}: resume it where that version is registered, "
-            "or let it continue with another one: segue rollout {task_id} --continue.",
+            "Task {task_id} is pinned to version {version} of its agent {agent}: resume it where that version is "
+            "registered, or let it continue with another one: segue rollout {task_id} --continue.",
             task_id=task_id,
             version=version,
             agent=agent_id,
@@ -391,7 +391,7 @@ class TooManyTasks(TaskError):
 
     def __init__(self, running: int, queued: int) -> None:
         super().__init__(
-            "Too many tasks: {running} run and {queued} wait, which is the limit. Try again in a moment.",
+            "Too many tasks: {running} running and {queued} queued, which is the limit. Try again in a moment.",
             running=running,
             queued=queued,
         )

@@ -23,7 +23,7 @@ from .deltas import Waiting as Waiting
 
 @dataclass(frozen=True, kw_only=True)
 class TaskStarted(BaseEvent):
-    """A message was taken on."""
+    """A message was accepted."""
 
     type: Literal["task_started"] = "task_started"
     message: str
@@ -42,7 +42,7 @@ class ModeReason(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ModeSelected(BaseEvent):
-    """A mode carries the task; `reason` is a `ModeReason`: whether it was asked for or picked."""
+    """A mode was chosen for the task; `reason` is a `ModeReason`: requested or picked."""
 
     type: Literal["mode_selected"] = "mode_selected"
     mode: str
@@ -51,7 +51,7 @@ class ModeSelected(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class Fallback(BaseEvent):
-    """One mode gave up and another takes over: discard what was streamed of the answer."""
+    """A mode failed and another one takes over: discard the part of the answer that was streamed."""
 
     type: Literal["fallback"] = "fallback"
     from_mode: str
@@ -61,7 +61,7 @@ class Fallback(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class StateChanged(BaseEvent):
-    """The task went from one status to another."""
+    """The task's status changed."""
 
     type: Literal["state_changed"] = "state_changed"
     old: str
@@ -88,7 +88,7 @@ class Paused(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class Resumed(BaseEvent):
-    """The task continues from where it stopped; `agent_changed` if its agent is not the one that it began with."""
+    """The task continues where it stopped; `agent_changed` if its agent has changed since it started."""
 
     type: Literal["resumed"] = "resumed"
     agent_changed: bool = False
@@ -96,7 +96,7 @@ class Resumed(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class Cancelled(BaseEvent):
-    """The task was cancelled by a person; `partial` is what had been written of its answer."""
+    """A person cancelled the task; `partial` is the part of its answer that was written."""
 
     type: Literal["cancelled"] = "cancelled"
     partial: str = ""
@@ -112,7 +112,7 @@ class Steered(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class NotesTaken(BaseEvent):
-    """The agent knows the messages that steer it from here on; `count` of them since the task began."""
+    """From here on the agent knows the messages that steer it; `count` is their number since the task started."""
 
     type: Literal["notes_taken"] = "notes_taken"
     count: int
@@ -131,8 +131,8 @@ class ApprovalRequested(BaseEvent):
 class ApprovalGiven(BaseEvent):
     """A person decided.
 
-    `verdicts` are [{"index", "verdict", "arguments"?, "original"?, "reason"?, "always"?, "only"?, "flow"?, "by"}], each
-    `by` the persons who decided so: [{"by", "at", "verdict", "shown"}], `shown` being the digest of what they saw.
+    `verdicts` are [{"index", "verdict", "arguments"?, "original"?, "reason"?, "always"?, "only"?, "flow"?, "by"}].
+    `by` lists who decided: [{"by", "at", "verdict", "shown"}]; `shown` is the digest of what they saw.
     """
 
     type: Literal["approval_given"] = "approval_given"
@@ -141,7 +141,7 @@ class ApprovalGiven(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class PermissionGranted(BaseEvent):
-    """A person allowed a tool of an agent from here on; `scope` is task or session.
+    """A person allowed a tool of an agent for the rest of the task or session (`scope`).
 
     `tool` is its name, or a rule: `refund {"order_id": 17}`, `refund flow {"order_id": ["tool read_mail"]}`. `version`
     is the digest of the tool.
@@ -156,10 +156,10 @@ class PermissionGranted(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class CallPermitted(BaseEvent):
-    """A call that needs approval ran without a question: its tool is allowed in this task or session (`scope`).
+    """A call that needs approval ran without a question; `scope` says why.
 
-    With the scope `plan` a plan from before untrusted text was read has it; with `sources` a person's message asks for
-    it, and its values are theirs or trusted; with `rule` the agent's rules allow its values.
+    `task`, `session`: its tool is always allowed there. `plan`: it is in a plan made before untrusted text was read.
+    `sources`: a person's message asks for it, and its values are theirs or trusted. `rule`: the agent's rules allow it.
     """
 
     type: Literal["call_permitted"] = "call_permitted"
@@ -170,7 +170,7 @@ class CallPermitted(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class Recovered(BaseEvent):
-    """The newest checkpoints could not be read: the thread went back to an older one, which can."""
+    """The newest checkpoints could not be read: the thread was restored to an older one."""
 
     type: Literal["recovered"] = "recovered"
     checkpoint_id: str
@@ -226,7 +226,7 @@ class Action(BaseEvent):
 class ToolCall(BaseEvent):
     """A tool is about to run; `index` is the call's place in its recursion or step.
 
-    `needs_approval` says that a person may have to approve a call of its batch first.
+    `needs_approval`: a person may have to approve a call of its batch first.
     """
 
     type: Literal["tool_call"] = "tool_call"
@@ -238,7 +238,7 @@ class ToolCall(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class ToolResult(BaseEvent):
-    """A tool call ended: `result` is {"success": value} or {"error": text}, bounded; the whole is in the ledger."""
+    """A tool call ended: `result` is {"success": value} or {"error": text}, truncated; the ledger has all of it."""
 
     type: Literal["tool_result"] = "tool_result"
     index: int
@@ -250,11 +250,11 @@ class ToolResult(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCalled(BaseEvent):
-    """A model call ended: tokens as the endpoint counted them (0 where it does not), cost None where it is not known.
+    """A model call ended: tokens as counted by the endpoint (0 if it does not count), cost None if it is unknown.
 
-    `request` is the digest of the request. `reply` is what the model replied: {"text", "finish_reason", "tool_calls",
-    "reasoning", "streamed"}, without what is empty; or {"error"} of a call that it refused.
-    `prompt_chars` are the characters that were sent; so many of them, `prefix_chars`, began the task's previous prompt.
+    `request` is the digest of the request. `reply` is the model's reply: {"text", "finish_reason", "tool_calls",
+    "reasoning", "streamed"}, without empty fields; or {"error"} of a refused call. `prompt_chars` is the length of the
+    prompt; its first `prefix_chars` characters are those of the task's previous prompt.
     """
 
     type: Literal["model_called"] = "model_called"
@@ -291,7 +291,7 @@ class StepUpdate(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class RoundStart(BaseEvent):
-    """A round of a controller–executor flow begins; `iteration` numbers it. No limit is a `max_round` of 0."""
+    """A round of a controller–executor flow begins; `iteration` is its number. A `max_round` of 0 is no limit."""
 
     type: Literal["round_start"] = "round_start"
     flow: str
@@ -310,7 +310,7 @@ class BranchStart(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class BranchEnd(BaseEvent):
-    """A branch ended: `result` is {"success": value} or {"error": text}, bounded; `summary` goes to the logs."""
+    """A branch ended: `result` is {"success": value} or {"error": text}, truncated; `summary` goes to the logs."""
 
     type: Literal["branch_end"] = "branch_end"
     branch: str
@@ -333,7 +333,7 @@ class FlowEnd(BaseEvent):
 class QuestionAsked(BaseEvent):
     """The task waits for an answer, or for the results of `client_calls` {id, name, arguments} from its client.
 
-    `choices` are answers that the question offers; any other one is taken, too.
+    `choices` are suggested answers; others are accepted, too.
     """
 
     type: Literal["question_asked"] = "question_asked"
@@ -345,7 +345,7 @@ class QuestionAsked(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class WaitStarted(BaseEvent):
-    """The task waits until a moment, for an event of that name, or for the first of both; no person is asked."""
+    """The task waits until a time, for an event of that name, or for the first of both; no person is asked."""
 
     type: Literal["wait_started"] = "wait_started"
     interrupt_id: str
@@ -385,7 +385,7 @@ class Answer(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorRaised(BaseEvent):
-    """Something failed; `final` says that the task ended with it."""
+    """Something failed; `final` if the task ended with it."""
 
     type: Literal["error"] = "error"
     message: str

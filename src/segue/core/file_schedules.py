@@ -38,9 +38,9 @@ class FileSchedule(BaseModel):
     language: str = ""
     """The language of the runs: en or zh; by default that of the message."""
     overlap: Overlap = "skip"
-    """What becomes of a run while the last one is unfinished: `skip`, or `queue`."""
+    """What happens to a run while the last one is unfinished: `skip` or `queue`."""
     missed: Missed = "once"
-    """What becomes of runs that no process was there for: `once`, `skip` or `all`."""
+    """Which runs missed while no process was running are run: `once` (one of them), `skip` (none) or `all`."""
 
     @property
     def schedule_id(self) -> str:

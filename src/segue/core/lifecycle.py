@@ -178,16 +178,16 @@ def read_tasks(given: object) -> tuple[SubTask, ...]:
     if isinstance(given, Mapping):
         given = next((given[name] for name in ("tasks", "steps", "subtasks") if name in given), None)
     if isinstance(given, str) or not isinstance(given, Sequence) or not given:
-        raise InvalidPlan('There are no tasks: write "tasks", a list with at least one of them.')
+        raise InvalidPlan('There are no tasks: write "tasks", a list with at least one task.')
     if len(given) > MOST_TASKS:
         raise InvalidPlan(
-            "There are {n} tasks and {most} is the most: put some of them together.", n=len(given), most=MOST_TASKS
+            "There are {n} tasks, and the limit is {most}: combine some of them.", n=len(given), most=MOST_TASKS
         )
     found: list[Clause] = []
     tasks = [_task(item, place, found) for place, item in enumerate(given, start=1)]
     found += problems(tasks, max_steps=MOST_TASKS)
     if found:
-        raise InvalidPlan("The tasks cannot be carried out: {why}.", why=together(found))
+        raise InvalidPlan("The tasks cannot be run: {why}.", why=together(found))
     return tuple(tasks)
 
 
@@ -201,7 +201,7 @@ def _task(item: object, place: int, found: list[Clause]) -> SubTask:
     named = (item.get(name) for name in ("id", "step_id", "step"))
     task_id = next((name for name in named if name is not None), place)
     if not isinstance(task_id, str | int) or isinstance(task_id, bool) or not str(task_id).strip():
-        found.append(Clause("task {place} has the id {id}, which is not a text", place=place, id=repr(task_id)))
+        found.append(Clause("task {place} has the id {id}, which is not a string", place=place, id=repr(task_id)))
         task_id = place
     values = {name: _value(name, item, task_id, found) for name in _FIELDS}
     kept = {name: item[name] for name in ("action", "params", "phase") if name in item and _fits[name](item[name])}
@@ -242,10 +242,10 @@ def _is_ids(value: Any) -> bool:
 
 
 _FIELDS: Mapping[str, tuple[Any, Callable[[Any], bool], Clause]] = {
-    "description": (..., lambda value: isinstance(value, str) and bool(value.strip()), Clause("a text")),
+    "description": (..., lambda value: isinstance(value, str) and bool(value.strip()), Clause("a string")),
     "priority": (0, _is_whole, Clause("a whole number")),
     "depends_on": ((), _is_ids, Clause("a list of task ids")),
-    "type": ("", lambda value: isinstance(value, str), Clause("a text")),
+    "type": ("", lambda value: isinstance(value, str), Clause("a string")),
     "timeout": (None, _is_seconds, Clause("a number of seconds above 0")),
 }
 """The default (`...` where there is none), what fits, and how that is called."""

@@ -87,7 +87,8 @@ def _seconds(moment: datetime, zone: tzinfo) -> float:
 
 def _not_a_moment(given: object) -> InvalidMessage:
     return InvalidMessage(
-        "'{given}' is no moment: write 18:00, 2026-12-01 18:00, or one with a zone such as 2026-12-01T18:00+01:00.",
+        "'{given}' is not a valid time: use 18:00, 2026-12-01 18:00, or one with a zone such as "
+        "2026-12-01T18:00+01:00.",
         given=str(given)[:60],
     )
 

@@ -43,10 +43,10 @@ class Receiver(BaseModel):
     name: str = Field(pattern=r"^[\w.-]+$", max_length=64)
     """Its name in lists, also of undelivered notifications."""
     on: Items[Kind] = KINDS
-    """What it is told: `waiting` for a person, `done`, `error`, `limit` (an error that is a budget of the agent),
-    `cancelled`, `taken_over` (a task continues whose process ended), and `expired` (an approval that was not given)."""
+    """What it is notified of: `waiting` for a person, `done`, `error`, `limit` (a budget of the agent was reached),
+    `cancelled`, `taken_over` (a task continues after its process ended), and `expired` (an approval expired)."""
     agents: Items[str] = ()
-    """The agents whose tasks it is told of; empty: all."""
+    """The agents whose tasks to report; empty: all."""
     url: str = Field(default="", pattern=r"^(https?://.+)?$")
     """The address of a webhook."""
     secret: str = ""
@@ -86,8 +86,8 @@ class Receiver(BaseModel):
         keys = [key for key in found if key is not None]
         if not found or len(keys) < len(found):
             raise ConfigurationError(
-                "The secret of the receiver {name} is no base64 text of at least {least} bytes: set {variable}, for "
-                "example to what `openssl rand -base64 32` prints.",
+                "The secret of the receiver {name} is not base64 of at least {least} bytes: set "
+                "{variable}, for example to the output of `openssl rand -base64 32`.",
                 name=self.name,
                 least=LEAST_SECRET,
                 variable=self.secret,
@@ -201,13 +201,14 @@ class Receivers:
         self._receivers = [*receivers]
         self._deadlines = deadlines or ApprovalSettings()
         if not all(isinstance(each, Receiver) for each in self._receivers):
-            raise ConfigurationError("notify is a list of segue.Receiver objects; load_receivers(FILE) reads one.")
+            raise ConfigurationError("notify must be a list of segue.Receiver objects; load_receivers(FILE) reads one.")
         names = [each.name for each in self._receivers]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ConfigurationError("More than one receiver is called '{name}': rename one.", name=min(twice))
         if unknown := set(self._deadlines.escalate_to) - set(names):
             raise ConfigurationError(
-                "Approvals are escalated to '{name}', which is no receiver: name it in [[notify]].", name=min(unknown)
+                "Approvals are escalated to '{name}', which is not a receiver: define it in [[notify]].",
+                name=min(unknown),
             )
 
     def __iter__(self) -> Iterator[Receiver]:

@@ -169,7 +169,7 @@ class Restrictions:
         for model in (config.user_model, config.bot_model, config.api_model):
             if model.startswith("local:") and not self.local_models:
                 raise ConfigurationError(
-                    "This service reads no model files, so {model} cannot be used: name openai:<name> or offline.",
+                    "This service does not load model files, so {model} cannot be used: name openai:<name> or offline.",
                     model=model,
                 )
 
@@ -229,12 +229,12 @@ def factory_of(
             return factory, argument
     kind, known = Clause(tables[0].kind), listed(_names(tables))
     if not argument or name.startswith(".") or not restrictions.may_import(mode):
-        raise ConfigurationError('There is no {kind} "{mode}"; there are: {known}.', kind=kind, mode=mode, known=known)
+        raise ConfigurationError('There is no {kind} "{mode}"; use one of: {known}.', kind=kind, mode=mode, known=known)
     try:
         loaded: Factory[Made] = load_attribute(mode)
     except ConfigurationError as error:
         raise ConfigurationError(
-            'There is no {kind} "{mode}": {reason}; there are: {known}.',
+            'There is no {kind} "{mode}": {reason}; use one of: {known}.',
             kind=kind,
             mode=mode,
             reason=error.__cause__,

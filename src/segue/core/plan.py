@@ -181,18 +181,18 @@ def problems(steps: Sequence[Step], tools: Iterable[str] | None = None, max_step
     if not steps:
         found.append(Clause("the plan has no steps"))
     if len(steps) > max_steps:
-        found.append(Clause("the plan has {n} steps; {most} is the most", n=len(steps), most=max_steps))
+        found.append(Clause("the plan has {n} steps; the limit is {most}", n=len(steps), most=max_steps))
     twice = sorted({i for i in ids if ids.count(i) > 1})
     found += [Clause("step id {step} is used more than once", step=repr(step_id)) for step_id in twice]
     for step in to_run:
         missing = [need for need in step.depends_on if need not in ids]
         found += [
-            Clause("step {step} depends on {need}, which is no step", step=step.step_id, need=repr(need))
+            Clause("step {step} depends on {need}, which is not a step", step=step.step_id, need=repr(need))
             for need in missing
         ]
         if known is not None and step.uses_tool and step.action not in known:
             about = {"step": step.step_id, "tool": repr(step.action), "known": listed(known)}
-            found.append(Clause("step {step} names the tool {tool}; there are: {known}", **about))
+            found.append(Clause("step {step} names the unknown tool {tool}; use one of: {known}", **about))
     if circle := _cycle(to_run):
         found.append(Clause("steps {steps} wait for each other", steps=", ".join(circle)))
     return found

@@ -93,5 +93,5 @@ def read_results(given: object, calls: Sequence[Mapping[str, Any]]) -> dict[str,
         return dict.fromkeys(ids) if answer.manual_finish else {ids[0]: answer.text}
     results = given["results"]
     if not isinstance(results, Mapping) or not results or not results.keys() <= set(ids):
-        raise InvalidAnswer("The results are not of the calls that wait: {calls}.", calls=", ".join(ids))
+        raise InvalidAnswer("The results do not match the waiting calls: {calls}.", calls=", ".join(ids))
     return {call_id: read_answer({"answer": text}, MOST_RESULT_BYTES).text for call_id, text in results.items()}

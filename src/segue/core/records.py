@@ -484,8 +484,8 @@ def damaged(kind: type[Record], values: Mapping[str, Any], faults: Mapping[str, 
     if thread_id and kind.is_recoverable:
         return DamagedRow(thread_id, reason, what)
     return DatabaseDamaged(
-        "The database holds a row that cannot be read ({what}, {reason}), so it is damaged: `segue doctor` says what "
-        "to do.",
+        "The database contains a row that cannot be read ({what}, {reason}), so it is damaged: `segue "
+        "doctor` says what to do.",
         what=what,
         reason=reason,
     )

@@ -104,7 +104,7 @@ def check_choice(names: Iterable[str], client_tools: Collection[str]) -> None:
     for name in names:
         if name not in client_tools:
             raise InvalidReplyOption(
-                "The tool_choice is {name}, which is none of the tools of the request.", option="tool_choice", name=name
+                "The tool_choice is {name}, which is not a tool of the request.", option="tool_choice", name=name
             )
 
 
@@ -258,14 +258,14 @@ class ReplyOptions(BaseModel):
             )
         if required and not client_tools:
             raise InvalidReplyOption(
-                "The tool_choice requires a call, and the request has no tools.", option="tool_choice"
+                "The tool_choice requires a call, but the request has no tools.", option="tool_choice"
             )
         if required not in ("", "required"):
             check_choice([required], client_tools)
         if self.settings.stop and protocol == "json" and mode not in ("direct", "plan"):
             raise InvalidReplyOption(
-                "The replies of agent {agent} in mode {mode} are JSON, which stop would truncate: leave it out, set "
-                'protocol = "native" on the agent, or use the mode direct.',
+                "The replies of agent {agent} in mode {mode} are JSON, which stop would truncate: leave "
+                'out stop, set protocol = "native" on the agent, or use the mode direct.',
                 option="stop",
                 agent=agent_id,
                 mode=mode,

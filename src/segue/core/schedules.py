@@ -23,7 +23,7 @@ class RunTaken(TaskError):
     """Another process started this run, or the schedule was changed meanwhile."""
 
     def __init__(self, schedule_id: str) -> None:
-        super().__init__("This run of schedule {schedule_id} was taken already.", schedule_id=schedule_id)
+        super().__init__("This run of schedule {schedule_id} was already started.", schedule_id=schedule_id)
 
 
 class ScheduleOptions(TypedDict, total=False):
@@ -165,7 +165,7 @@ def timing(options: ScheduleOptions, now: float) -> dict[str, Any]:
     timezone = str(options.get("timezone") or "").strip() or local_zone()
     zone = zone_named(timezone)
     if (at is None) == (not every):
-        raise InvalidMessage("Give either a moment (at) or a cron expression (every).")
+        raise InvalidMessage("Give either a time (at) or a cron expression (every).")
     for name, known in (("overlap", ("skip", "queue")), ("missed", ("once", "skip", "all"))):
         if (given := options.get(name) or known[0]) not in known:
             raise InvalidMessage(
@@ -174,7 +174,7 @@ def timing(options: ScheduleOptions, now: float) -> dict[str, Any]:
     if at is not None:
         due: float | None = moment_of(at, zone, now)
         if due is not None and due <= now:
-            raise InvalidMessage("The moment {moment} has passed: give one in the future.", moment=at)
+            raise InvalidMessage("The time {moment} has passed: give one in the future.", moment=at)
     else:
         due = _first(every, timezone, now)
     choices = {"overlap": options.get("overlap") or "skip", "missed": options.get("missed") or "once"}
@@ -196,7 +196,7 @@ _FIELDS = ("minute", "hour", "day", "month", "weekday")
 
 def _not_cron(every: str, why: str) -> InvalidMessage:
     return InvalidMessage(
-        "'{every}' is no cron expression ({why}): write minute, hour, day, month and weekday, such as '0 9 * * mon'.",
+        "'{every}' is not a cron expression ({why}): use minute, hour, day, month and weekday, such as '0 9 * * mon'.",
         every=every[:100],
         why=why,
     )

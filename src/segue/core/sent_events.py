@@ -36,7 +36,7 @@ def check_event(name: object, data: Any = None) -> None:
         InvalidAnswer: its name or its data cannot be used.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InvalidAnswer("An event is named with up to 100 letters, digits, . : - or _.")
+        raise InvalidAnswer("An event name must have 1 to 100 letters, digits, . : - or _.")
     try:
         check_storable(data)
         size = len(json.dumps(data, ensure_ascii=False).encode())

@@ -335,7 +335,7 @@ def read_limit(question: Mapping[str, Any], answer: object) -> Raised | None:
     least = question["used"] + question["needs"]
     if not least <= given + 1e-9:
         raise InvalidAnswer(
-            "A limit of {limit} leaves no room for the next call: give {least} or more, or cancel the task.",
+            "A limit of {limit} is too low for the next call: give {least} or more, or cancel the task.",
             limit=_digits(given),
             least=_digits(least),
         )

@@ -160,7 +160,7 @@ class ConversationEngine:
         if not self._source.private and self._task.exists:
             raise EngineBusy(self._state, "the run failed for good, give run() a new goal")
         if not self._source.private:
-            raise TaskError("The snapshot is of a run without an app: continue it in an engine without one.")
+            raise TaskError("The snapshot comes from a run without an app: continue it in an engine without one.")
         phase = self._paused_from if self._state is _S.PAUSED else self._state
         if self._state is _S.COMPLETED:
             self._over = True
@@ -335,7 +335,7 @@ class ConversationEngine:
         self.refused = ""
         try:
             if self._live:
-                raise InvalidSnapshot("A run is under way: wait for it, or close it first.")
+                raise InvalidSnapshot("A run is in progress: wait for it, or close it first.")
             run = read_snapshot(snapshot)
             state = _state_of(snapshot, "state", tuple(_S))
             paused_from = _state_of({"paused_from": _S.EXECUTING, **snapshot}, "paused_from", _PAUSABLE)
@@ -369,5 +369,5 @@ class ConversationEngine:
 def _state_of(snapshot: Mapping[str, Any], name: str, allowed: tuple[EngineState, ...]) -> EngineState:
     found = snapshot.get(name)
     if found not in [state.value for state in allowed]:
-        raise InvalidSnapshot("The snapshot's {name} is {found}, which no engine has.", name=name, found=repr(found))
+        raise InvalidSnapshot("The snapshot's {name} cannot be {found}.", name=name, found=repr(found))
     return EngineState(found)

@@ -110,7 +110,7 @@ def read_snapshot(snapshot: Any) -> RunState:
         InvalidSnapshot: it is none, or one of a newer version.
     """
     if not isinstance(snapshot, Mapping):
-        raise InvalidSnapshot("A snapshot is a dict, as create_snapshot gives it.")
+        raise InvalidSnapshot("A snapshot must be a dict returned by create_snapshot.")
     version = snapshot.get("version", VERSION)
     if not isinstance(version, int) or version > VERSION:
         raise InvalidSnapshot(
@@ -141,7 +141,11 @@ def _why(error: Exception) -> str | Clause:
     """What is wrong with a snapshot that led to this error."""
     if isinstance(error, KeyError):
         return Clause("{name} is missing", name=error)
-    return str(error) if isinstance(error, ValueError) else Clause("it has another form than create_snapshot gives it")
+    return (
+        str(error)
+        if isinstance(error, ValueError)
+        else Clause("it does not have the form that create_snapshot returns")
+    )
 
 
 def _check(run: RunState, snapshot: Mapping[str, Any]) -> None:

@@ -119,12 +119,12 @@ def app_source(
     known = tuple(EngineOptions.__annotations__)
     if unknown := [name for name in options if name not in known]:
         raise ConfigurationError(
-            "An engine has no option {unknown}; there are: {known}.", unknown=", ".join(unknown), known=", ".join(known)
+            "An engine has no option {unknown}; use one of: {known}.",
+            unknown=", ".join(unknown),
+            known=", ".join(known),
         )
     if concurrency < 1:
-        raise ConfigurationError(
-            "The concurrency is {concurrency}: at least one task is carried out at a time.", concurrency=concurrency
-        )
+        raise ConfigurationError("The concurrency must be at least 1, not {concurrency}.", concurrency=concurrency)
     if app is not None:
         if coordinator is not None or llm is not None or tuple(tools) or concurrency != 1 or isinstance(agent, Agent):
             raise ConfigurationError(

@@ -85,7 +85,7 @@ class MemoryFiles:
         added = as_markdown(entry)
         if len(added.encode()) > self._limits.entry_bytes:
             raise InvalidMemory(
-                "An entry of {size} bytes is too long for the memory file {name}, which takes {most}: write less.",
+                "An entry of {size} bytes is too long for the memory file {name} (limit: {most} bytes): shorten it.",
                 size=len(added.encode()),
                 name=name,
                 most=self._limits.entry_bytes,
@@ -210,8 +210,8 @@ class MemoryFiles:
 
     def _full(self, name: str) -> InvalidMemory:
         return InvalidMemory(
-            "The memory file {name} is full, it may have {most} bytes: use another file, or remove entries with "
-            "`segue memory forget`.",
+            "The memory file {name} is full (limit: {most} bytes): use another file, or remove entries "
+            "with `segue memory forget`.",
             name=name,
             most=self._limits.file_bytes,
         )
@@ -219,7 +219,7 @@ class MemoryFiles:
     def _check_room(self, name: str) -> None:
         if len(self._names()) >= self._limits.files:
             raise InvalidMemory(
-                "The memory file {name} is one too many, there may be {most}: use a file that exists.",
+                "The memory file {name} cannot be created (limit: {most} files): use an existing file.",
                 name=name,
                 most=self._limits.files,
             )

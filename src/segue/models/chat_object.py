@@ -73,7 +73,7 @@ class ChatObject:
             return self.chat.bind_tools(plain_specs(request.tools), **settings)
         except NotImplementedError as error:
             raise ModelRefused(
-                'The model "{name}" takes no tools: set protocol="json" on the agent.', name=self.name
+                'The model "{name}" does not support tools: set protocol="json" on the agent.', name=self.name
             ) from error
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:

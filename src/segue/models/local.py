@@ -184,7 +184,7 @@ class LocalModel:
         """
         if request.native:
             raise ModelRefused(
-                'The model "{name}" takes no bound tools: set protocol="json" on the agent.', name=self.name
+                'The model "{name}" does not support bound tools: set protocol="json" on the agent.', name=self.name
             )
         messages = in_template_order(request.messages)
         settings = {"max_tokens": self._max_tokens, "temperature": self._temperature, **request.settings}
@@ -198,7 +198,7 @@ class LocalModel:
         if not _repeats(first.text, request):
             yield first
             return
-        yield Retry(2, Clause("it requested a call whose result it has"))
+        yield Retry(2, Clause("it requested a call whose result it already has"))
         async with aclosing(self._attempt(messages, answer_only(request.schema), settings)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ModelReply):

@@ -122,7 +122,7 @@ def batch_of(config: ConversationConfig, *, n: int, workers: int = 1, agents: st
     """
     for mode in (config.user_mode, config.bot_mode):
         if mode in PEOPLE:
-            raise ConfigurationError("{mode} is a person, who cannot take part in a batch: leave --n out.", mode=mode)
+            raise ConfigurationError("{mode} is a person, who cannot take part in a batch: leave out --n.", mode=mode)
     if config.workflow and not config.scenario:
         names = tuple(scenario.name for scenario in load_scenarios(config.workflow))
     else:
@@ -166,15 +166,15 @@ def open_batch(folder: Path, manifest: Manifest) -> Manifest:
     if not (folder / FILE).is_file():
         if folder.is_dir() and any(not file.name.startswith(".") for file in folder.iterdir()):
             raise ConfigurationError(
-                "The folder {folder} is not empty and holds no batch: name another one with --out.", folder=folder
+                "The folder {folder} is not empty and contains no batch: name another one with --out.", folder=folder
             )
         manifest.write(folder)
         return manifest
     present = Manifest.read(folder)
     if names := present.differences(manifest):
         raise ConfigurationError(
-            "The folder {folder} holds another batch, with {differences}: use the same options to continue it, "
-            "or name another folder with --out.",
+            "The folder {folder} contains another batch, with {differences}: use the same options to "
+            "continue it, or name another folder with --out.",
             folder=folder,
             differences=", ".join(f"{name} {_shown(present, name)}" for name in names),
         )
@@ -253,7 +253,7 @@ async def rehearse(
             return await _run_workers(folder, open_batch(folder, manifest), on_progress, language)
     except Timeout:
         raise ConfigurationError(
-            "Another process works on the batch in {folder}: wait for it to end.", folder=folder
+            "Another process is working on the batch in {folder}: wait for it to end.", folder=folder
         ) from None
 
 

@@ -240,7 +240,9 @@ class Control:
         """
         row = await self._runner.tasks.get(task_id)
         if row.is_over:
-            raise TaskError("Task {task_id} is {status}: it keeps no version.", task_id=task_id, status=row.status)
+            raise TaskError(
+                "Task {task_id} is {status}: only unfinished tasks can be pinned.", task_id=task_id, status=row.status
+            )
         if on_upgrade in (CONTINUE, PIN) and row.asks_for_version:
             async with self._runner.leased(row.thread_id):
                 row = await self._runner.tasks.get(task_id)
@@ -344,7 +346,7 @@ class Control:
         """
         if conversation := await unfinished_conversation(self._runner.tasks, row.thread_id):
             raise TaskError(
-                "Task {task_id} is the bot's of a conversation: answer task {conversation} instead.",
+                "Task {task_id} belongs to the bot of a conversation: answer task {conversation} instead.",
                 task_id=row.task_id,
                 conversation=conversation.task_id,
             )
@@ -360,26 +362,29 @@ class Control:
             )
         if row.requested == "cancel":
             raise TaskError(
-                "Task {task_id} is to be cancelled: cancel it with segue cancel {task_id}, or send a new message.",
+                "Task {task_id} is marked for cancellation: cancel it with segue cancel {task_id}, or send "
+                "a new message.",
                 task_id=task_id,
             )
         if answer is None and row.continues_itself:
             raise TaskError(
-                "Task {task_id} waits for a moment or an event: send the event with segue event {task_id}, "
-                "or cancel it.",
+                "Task {task_id} is waiting for a time or an event: send the event with segue event "
+                "{task_id}, or cancel it.",
                 task_id=task_id,
             )
         if answer is None and status == TaskStatus.WAITING and (await self.questions.of(task_id))["kind"] != SPEND:
             raise TaskError(
-                "Task {task_id} waits for a person: answer it with segue answer {task_id}, or cancel it.",
+                "Task {task_id} is waiting for a person: answer it with segue answer {task_id}, or cancel it.",
                 task_id=task_id,
             )
         if answer is not None and status != TaskStatus.WAITING:
-            raise TaskError("Task {task_id} is {status}: it waits for no answer.", task_id=task_id, status=status)
+            raise TaskError(
+                "Task {task_id} is {status}: it is not waiting for an answer.", task_id=task_id, status=status
+            )
         latest = await self._runner.tasks.latest_of(row.thread_id)
         if latest and latest.task_id != task_id:
             raise TaskError(
-                "Session {thread_id} went on with task {task_id}: send a new message.",
+                "Session {thread_id} has continued with task {task_id}: send a new message.",
                 thread_id=row.thread_id,
                 task_id=latest.task_id,
             )
@@ -393,7 +398,7 @@ class Control:
             return await self._runner.request_pause(run)
         if row.status not in ACTIVE:
             raise TaskError(
-                "Task {task_id} is {status}: only a task that runs can be paused.", task_id=task_id, status=row.status
+                "Task {task_id} is {status}: only a running task can be paused.", task_id=task_id, status=row.status
             )
         if await self._runner.leases.held(row.thread_id):
             return await self._request_pause(row)
@@ -416,7 +421,7 @@ class Control:
             await self._runner.move(row, None if now.status == status else status, **changes)
         except IllegalTransition:
             now = await self._runner.tasks.get(row.task_id)
-            raise TaskError("Task {task_id} is {status} meanwhile.", task_id=row.task_id, status=now.status) from None
+            raise TaskError("Task {task_id} is now {status}.", task_id=row.task_id, status=now.status) from None
 
     def stop_now(self, task_id: str) -> None:
         """Stop a task of this process without waiting for a boundary; it stays resumable."""
@@ -436,12 +441,12 @@ class Control:
             row = await self._runner.tasks.get(task_id)
             if not row.is_over and time.monotonic() > deadline:
                 raise TaskError(
-                    "Task {task_id} still runs: its process was asked to cancel it, but does not answer.",
+                    "Task {task_id} is still running: its process was asked to cancel it, but did not respond.",
                     task_id=task_id,
                 )
         if row.status != TaskStatus.CANCELLED:
             raise TaskError(
-                "Task {task_id} is {status} meanwhile: {reason}.",
+                "Task {task_id} is now {status}: {reason}.",
                 task_id=task_id,
                 status=row.status,
                 reason=row.error or "it has its answer",

@@ -174,7 +174,7 @@ class MessageFiles:
             case ImageUrl():
                 if len(given.url) > MOST_URL or not given.url.startswith("https://"):
                     raise InvalidMessage(
-                        "The address of an image is an https URL of up to {most} characters.", most=MOST_URL
+                        "The address of an image must be an https URL of up to {most} characters.", most=MOST_URL
                     )
                 return MessageFile(Attachment.at(given.url))
             case Uploaded():
@@ -220,7 +220,7 @@ class MessageFiles:
                 counted = tokens(text_of(content))
             except Unreadable as error:
                 raise InvalidMessage(
-                    "The file {name} is of a type that models do not read: send text, PNG, JPEG, GIF, WebP or PDF.",
+                    "The file {name} has a type that models cannot read: send text, PNG, JPEG, GIF, WebP or PDF.",
                     name=name,
                 ) from error
         digest = sha256(content).hexdigest()

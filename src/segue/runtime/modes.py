@@ -60,7 +60,7 @@ def mode_graphs(modes: Mapping[str, Any]) -> dict[str, ModeGraph]:
     for name, given in modes.items():
         if name in (*MODES, *UNLISTED, AUTO, *_NODES) or not _MODE.fullmatch(name):
             raise ConfigurationError(
-                "A mode cannot be called {name}: take a name of letters that is not built in.", name=name
+                "A mode cannot be called {name}: use a name of letters that is not a built-in mode.", name=name
             )
         graph = build_controller(given.model_copy(update={"name": name})) if isinstance(given, FlowConfig) else given
         if not isinstance(graph, StateGraph | CompiledStateGraph):

@@ -36,7 +36,7 @@ class Questions:
         asked = question_of(state.interrupts)
         if row.status != TaskStatus.WAITING or not asked:
             raise TaskError(
-                "Task {task_id} is {status}: it waits for no answer.", task_id=row.task_id, status=row.status
+                "Task {task_id} is {status}: it is not waiting for an answer.", task_id=row.task_id, status=row.status
             )
         return {**asked.value, "interrupt_id": asked.id}
 

@@ -181,7 +181,7 @@ def stored_answer(question: Json, answer: Any, tools: Mapping[str, Tool]) -> Any
     if calls := question.get(CLIENT_CALLS):
         return {"results": read_results(answer, calls)}
     if question["kind"] == WAIT:
-        raise InvalidAnswer("The task waits for no person. {what}", what=question["question"])
+        raise InvalidAnswer("The task is not waiting for a person. {what}", what=question["question"])
     if question["kind"] != "approval":
         reply = read_answer(answer)
         return reply.json() if question["kind"] == "question" else reply.text

@@ -185,7 +185,7 @@ class Schedules:
             due = following(found.every, found.timezone, now)
         if due is None:
             raise InvalidMessage(
-                "Schedule {schedule} has no run to come: send its message again.", schedule=schedule_id
+                "Schedule {schedule} has no future runs: send its message again.", schedule=schedule_id
             )
         return await self._change(schedule_id, is_active=1, due=due, problem=None)
 
@@ -222,7 +222,7 @@ class Schedules:
             )
             step = step_of(schedule, now, unfinished, is_own, last.updated_at if last else 0.0)
             if step is Step.SKIP:
-                why = "the last run is unfinished" if unfinished else "no process was there"
+                why = "the last run is unfinished" if unfinished else "no process was running"
                 await self._table.skip(run, word(why, _language(schedule)))
             elif step is Step.WAIT:
                 self._put_off.put_off(schedule.schedule_id, now + WAIT_SECONDS)
@@ -266,7 +266,7 @@ def _request_of(message: str, options: Mapping[str, Any]) -> tuple[Request, Sche
     times = {name: options[name] for name in ScheduleOptions.__annotations__ if name in options}
     about = {name: value for name, value in options.items() if name not in times and value is not None}
     if unfit := sorted(name for name in _REFUSED if about.get(name)):
-        raise InvalidMessage("A message for later takes no {name}: leave it out.", name=unfit[0])
+        raise InvalidMessage("A scheduled message cannot have {name}: leave it out.", name=unfit[0])
     return Request.of(message, about), cast(ScheduleOptions, times)
 
 

@@ -136,7 +136,8 @@ class ServiceSender(_Sender):
         self._service = import_module("apprise").Apprise()
         if not self._service.add(url):
             raise ConfigurationError(
-                "Apprise cannot use the `to` of the receiver {name}: its documentation lists the URL of each service.",
+                "Apprise cannot use the `to` of the receiver {name}: Apprise's documentation lists the URL "
+                "of each service.",
                 name=receiver.name,
             )
 

@@ -78,7 +78,7 @@ class SpendControl:
             InvalidAnswer: a client of the service may not raise it.
         """
         if remote and not self._limits.raise_over_http:
-            raise InvalidAnswer("Only those who run this service can raise the limit: ask them, or cancel the task.")
+            raise InvalidAnswer("Only the operators of this service can raise the limit: ask them, or cancel the task.")
         await self._table.raise_limit(raised)
 
     async def estimates(self, since: float, agent_id: str | None, prefix: str) -> Sequence[EstimatedUsage]:

@@ -309,8 +309,8 @@ class Starter:
         found = await spending.reserve(row.task_id, agent, model, request, self._runner.clock())
         if isinstance(found, Reached):
             raise TaskError(
-                "The limit {limit} leaves no room to make an object of the answer: task {task_id} has the answer as "
-                "text. Raise the limit, then ask again.",
+                "The limit {limit} is too low to convert the answer to an object: task {task_id} has the "
+                "answer as text. Raise the limit, then ask again.",
                 limit=found.name,
                 task_id=row.task_id,
             )
@@ -327,7 +327,7 @@ class Starter:
         """Refuse what cannot run, before anything is stored."""
         message = request.message
         if not message.strip():
-            raise InvalidMessage("The message is empty: write what you want to be done.")
+            raise InvalidMessage("The message is empty: write what you want done.")
         whole = "".join([message, *request.reply_options.instructions])
         if any("\ud800" <= char <= "\udfff" for char in whole):
             raise InvalidMessage("The message is not valid text: send it as UTF-8.")
@@ -394,7 +394,7 @@ class Starter:
             return None
         if request.files:
             raise InvalidMessage(
-                "Files cannot join an unfinished task: wait for its answer, or cancel it, then send them again."
+                "Files cannot be added to an unfinished task: wait for its answer, or cancel it, then send them again."
             )
         row = await self._paused(row)
         if row.status in ENDED:

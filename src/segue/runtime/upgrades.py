@@ -36,7 +36,7 @@ def version_answer(answer: Any) -> str:
     given = read_answer(answer)
     choice = given.text.lower()
     if given.manual_finish or choice not in (CONTINUE, PIN):
-        raise InvalidAnswer("Which version continues the task is answered with continue or pin.")
+        raise InvalidAnswer("Answer continue or pin to choose the version that continues the task.")
     return choice
 
 

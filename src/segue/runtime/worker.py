@@ -47,7 +47,7 @@ def dispatching(given: str | None, environ: Mapping[str, str] = os.environ) -> D
     """
     text = given or environ.get("SEGUE_DISPATCH", "") or Dispatching.AUTO
     if text not in list(Dispatching):
-        raise ConfigurationError("Dispatching can be auto, always or never, not '{text}'.", text=text[:40])
+        raise ConfigurationError("dispatch must be auto, always or never, not '{text}'.", text=text[:40])
     return Dispatching(text)
 
 

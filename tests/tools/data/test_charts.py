@@ -99,14 +99,14 @@ async def test_the_same_chart_is_the_same_file_and_another_one_is_not(folder: Fo
 
 async def test_a_pie_of_losses_is_refused(folder: Folder) -> None:
     folder.put("x.csv", "k,v\na,5\nb,-1\n")
-    with pytest.raises(ValueError, match="no figures below zero: ask for a bar chart"):
+    with pytest.raises(ValueError, match="cannot show negative values: use a bar chart"):
         await folder.call("chart", file="x", kind="pie")
     assert (await folder.call("chart", file="x", kind="bar"))["plotted"][1] == {"label": "b", "figure": -1}
 
 
 async def test_a_folder_that_cannot_be_written_to_says_what_to_do(folder: Folder) -> None:
     (folder.path / "charts").write_text("in the way", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"No chart can be written to .*name another folder in SEGUE_CHARTS"):
+    with pytest.raises(ValueError, match=r"The chart cannot be written to .*set SEGUE_CHARTS to another folder"):
         await folder.call("chart")
 
 

@@ -36,7 +36,7 @@ def test_without_a_name_the_only_file_is_meant(folder: Folder) -> None:
     folder.put("sales.csv", "a\n1\n")
     assert found(folder, None) == found(folder, "") == "sales.csv"
     folder.put("other.csv", "a\n1\n")
-    with pytest.raises(ValueError, match=r"Name one of the files: other.csv, sales.csv\."):
+    with pytest.raises(ValueError, match=r"There are several files\. Choose one: other.csv, sales.csv\."):
         found(folder, None)
 
 
@@ -118,7 +118,7 @@ def test_a_link_out_of_the_folder_is_not_followed(folder: Folder) -> None:
     (folder.path / "broken.csv").symlink_to(folder.path / "gone.csv")
     (folder.path / "loop.csv").symlink_to(folder.path / "loop.csv")
     assert [file.name for file in DataFolder.of(folder.path).files()] == ["inside.csv", "sales.csv"]
-    with pytest.raises(ValueError, match=r"\"link.csv\" is a link that leads out of the data folder"):
+    with pytest.raises(ValueError, match=r"\"link.csv\" is a link to a place outside the data folder"):
         found(folder, "link.csv")
     with pytest.raises(ValueError, match=r"\"broken.csv\" cannot be opened"):
         found(folder, "broken.csv")

@@ -204,15 +204,15 @@ def test_a_wrong_query_says_what_is_wrong(folder: Folder) -> None:
         asked(folder, "SELECT * FROM poeple")
     with pytest.raises(ValueError, match="syntax error"):
         asked(folder, "SELECT FROM WHERE")
-    with pytest.raises(ValueError, match="Cast times with a zone first"):
+    with pytest.raises(ValueError, match="Cast timestamps with a time zone first"):
         asked(folder, "SELECT now()")
-    with pytest.raises(ValueError, match="at most 10000 characters"):
+    with pytest.raises(ValueError, match="may have at most 10000 characters"):
         asked(folder, "SELECT " + "1 + " * 5_000 + "1")
 
 
 def test_a_link_that_leads_out_is_not_read_by_sql_either(folder: Folder) -> None:
     (folder.path / "link.csv").symlink_to(folder.path.with_name("secret.csv"))
-    with pytest.raises(ValueError, match="leads out of the data folder"):
+    with pytest.raises(ValueError, match="outside the data folder"):
         asked(folder, "SELECT * FROM 'link.csv'")
 
 

@@ -94,7 +94,7 @@ def test_blank_lines_before_the_names_are_skipped(folder: Folder) -> None:
     "content, said",
     [
         (b"", "is empty"),
-        (b"\n\n \n", 'first line of "x.csv" has to name the columns'),
+        (b"\n\n \n", 'first line of "x.csv" must name the columns'),
         (b"\xff\xff\xff\xff\xff\n", "not text in UTF-8, UTF-16 or GB18030"),
         (b"\xff\xfe\x00\xd8\x00", "not text in UTF-8"),
         (b"PK\x03\x04\0\0\0\0\n1,2\n", "not text in UTF-8"),

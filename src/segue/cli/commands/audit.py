@@ -30,7 +30,7 @@ def audit(
     anchor: Annotated[
         Path | None, typer.Option("--anchor", metavar="FILE", help="With --verify: the heads in the anchor file.")
     ] = None,
-    enable: Annotated[bool, typer.Option("--enable", help="Start the log; it stays on.")] = False,
+    enable: Annotated[bool, typer.Option("--enable", help="Enable the audit log; it stays enabled.")] = False,
     agents: options.MoreAgents = "",
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
@@ -41,7 +41,7 @@ def audit(
     then 1.
     """
     if (expect or anchor) and not verify:
-        raise typer.BadParameter("goes with --verify", param_hint="--expect" if expect else "--anchor")
+        raise typer.BadParameter("requires --verify", param_hint="--expect" if expect else "--anchor")
     settings = Settings(db, agents)
     if enable:
         return _enable(settings)

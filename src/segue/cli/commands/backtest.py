@@ -41,8 +41,8 @@ Effects = Annotated[
     Literal["stop", "recorded-shape", "model"],
     typer.Option(
         "--effects",
-        help="What a call without a recorded result does: end the turn, or go on with a stand-in: the result of a "
-        "similar call, or one that the judge, else the agent's model writes.",
+        help="What to do at a call without a recorded result: end the turn, or continue with a stand-in: the "
+        "result of a similar call, or one written by the judge or the agent's model.",
     ),
 ]
 Judge = Annotated[
@@ -50,8 +50,8 @@ Judge = Annotated[
     typer.Option(
         "--judge",
         metavar="MODEL",
-        help="Have a model decide whether other words say the same, and whether each version does what was asked: "
-        "openai:NAME.",
+        help="A model that decides whether different answers mean the same, and whether each version does what "
+        "was asked: openai:NAME.",
     ),
 ]
 Baseline = Annotated[
@@ -59,8 +59,8 @@ Baseline = Annotated[
     typer.Option(
         "--baseline",
         metavar="FILE",
-        help="The agents file as it was: only what changes more often than with it counts, for models that answer "
-        "differently each time.",
+        help="The unchanged agents file, for models that answer differently each time: only changes that are more "
+        "frequent than with it count.",
     ),
 ]
 Out = Annotated[
@@ -70,7 +70,8 @@ Out = Annotated[
 Unfinished = Annotated[
     bool,
     typer.Option(
-        "--unfinished", help="Restore the tasks that wait or are paused under the agents, and compare: see rollout."
+        "--unfinished",
+        help="Check waiting and paused tasks against the agents without running them: see `segue rollout`.",
     ),
 ]
 

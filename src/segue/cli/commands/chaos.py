@@ -26,8 +26,8 @@ Scenarios = Annotated[
     typer.Option(
         "--scenarios",
         metavar="NAME",
-        help="A workflow whose scenarios are played, such as travel_change, or one of them, as WORKFLOW:SCENARIO; may "
-        "be repeated.",
+        help="A workflow whose scenarios to play, such as travel_change, or one of them, as WORKFLOW:SCENARIO; "
+        "may be repeated.",
     ),
 ]
 World = Annotated[
@@ -129,7 +129,7 @@ def _seconds(text: str) -> float:
 
     if found := re.fullmatch(r"(\d{1,6})([smh])", text.strip()):
         return float(int(found[1]) * _UNITS[found[2]])
-    raise ConfigurationError("{text} is not a duration: write one such as 30s, 5m or 2h.", text=repr(text))
+    raise ConfigurationError("{text} is not a duration: use one such as 30s, 5m or 2h.", text=repr(text))
 
 
 def _ask(settings: Settings, hunt: "Chaos", *, yes: bool) -> None:

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 def sessions(
     limit: Annotated[int, typer.Option(min=1, help="The maximum number of sessions.")] = 50,
-    bots: Annotated[bool, typer.Option("--bots", help="Also list the sessions of conversations' bots.")] = False,
+    bots: Annotated[
+        bool, typer.Option("--bots", help="Also list sessions of bots in simulated conversations.")
+    ] = False,
     archived: Annotated[bool, typer.Option("--archived", help="List the archived sessions instead.")] = False,
     search: Annotated[str, typer.Option(metavar="TEXT", help="Search messages and answers for these words.")] = "",
     index: Annotated[bool, typer.Option("--index", help="Rebuild the search index.")] = False,
@@ -149,7 +151,7 @@ def trace(
         bool, typer.Option("--otel", help="Print OpenTelemetry's OTLP as JSON, for a collector's /v1/traces.")
     ] = False,
 ) -> None:
-    """Print everything that a task did, as a tree."""
+    """Print all steps of a task as a tree."""
     settings, name = Settings(db), named(task_id, last)
     if otel:
         write_json(ask(settings, partial(_otlp, name)))
@@ -261,7 +263,7 @@ def tools(
     agents: options.MoreAgents = "",
     as_json: options.JsonOfList = False,
 ) -> None:
-    """List the tools of the agents, those of MCP servers included."""
+    """List the agents' tools, including those of MCP servers."""
     from ..views.tables import print_tools
 
     settings = Settings(agents_file=agents)

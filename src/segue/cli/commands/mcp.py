@@ -54,7 +54,7 @@ async def _serve_stdio(settings: Settings) -> None:
 
 @mcp.command()
 def login(name: Name, agents: options.MoreAgents = "", no_browser: NoBrowser = False) -> None:
-    """Log in to an MCP server that asks for it (OAuth), in the browser."""
+    """Log in to an MCP server with OAuth, in the browser."""
     settings = Settings(agents_file=agents)
 
     def show(link: str) -> None:

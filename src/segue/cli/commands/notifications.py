@@ -29,10 +29,10 @@ def notifications(
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
 ) -> None:
-    """List the notifications that were not delivered yet, or send them again.
+    """List undelivered notifications, or send them again.
 
-    They are sent by this command, for up to three seconds, if the agents file has their receivers,
-    and otherwise by the next process that has them.
+    This command sends for up to three seconds if the agents file has the receivers. Otherwise the
+    next process that has them sends.
     """
     from ..views.tables import print_notifications
 

@@ -22,9 +22,12 @@ DefaultMode = Annotated[
     str | None, typer.Option("--mode", help="The mode of messages without one; '' lets the agent decide.")
 ]
 FileName = Annotated[str, typer.Argument(metavar="FILE", help="The memory file: see `segue memory list`.")]
-OfFile = Annotated[str, typer.Option("--file", metavar="FILE", help="The memory file; all of it without --task.")]
+OfFile = Annotated[
+    str, typer.Option("--file", metavar="FILE", help="The memory file; without --task, delete all of it.")
+]
 OfTask = Annotated[
-    str, typer.Option("--task", metavar="TASK_ID", help="Only the entries of this task; of all files without --file.")
+    str,
+    typer.Option("--task", metavar="TASK_ID", help="Delete only entries of this task; without --file, in all files."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 LIST = "list"
@@ -38,7 +41,7 @@ def preferences(
 ) -> None:
     """Show or set a user's default mode.
 
-    The modes that answered the user before are listed as well.
+    Also lists the modes that answered this user.
     """
     from ..views.tables import print_preferences
 
@@ -67,7 +70,7 @@ class _ListByDefault(TyperGroup):
 permissions = typer.Typer(
     name="permissions",
     cls=_ListByDefault,
-    help="List the tools that run without approval, or revoke that.\n\n"
+    help="List the tools that are always allowed, or revoke a permission.\n\n"
     "`segue permissions SESSION` lists those of one session. `segue answer TASK_ID --always session` adds one.",
     rich_markup_mode=None,
 )
@@ -152,7 +155,7 @@ def forget(
 ) -> None:
     """Delete the entries of a task, or a file.
 
-    What you wrote beside a task's entries stays.
+    Your own text stays.
     """
     settings = Settings(db)
     if not (task or file):

@@ -40,7 +40,7 @@ From = Annotated[
         "--from",
         min=1,
         metavar="TURN",
-        help="Continue live from this turn on: the model is called, and TOOLS REALLY RUN from the first call on that "
+        help="Continue live from this turn on: the model is called, and REAL TOOLS RUN from the first call that "
         "was not recorded.",
     ),
 ]

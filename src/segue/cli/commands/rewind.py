@@ -97,7 +97,7 @@ def fork(
 ) -> None:
     """Start a new session from a snapshot.
 
-    A task that had not ended there can be resumed in it.
+    A task that was unfinished at the snapshot can be resumed in the new session.
     """
     from ..views.timeline import print_fork
 
@@ -156,8 +156,8 @@ def edit(
 ) -> None:
     """Change a past message or state, in a new branch.
 
-    A turn whose message is changed starts again; with another state the task continues from the snapshot. The session
-    of the snapshot stays as it is.
+    A changed message restarts its turn; with a changed state the task continues from the snapshot. The original session
+    stays as it is.
     """
     if bool(message) == bool(changes):
         raise typer.BadParameter(Settings(db).say("message_or_set"), param_hint="--message")

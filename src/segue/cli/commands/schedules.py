@@ -40,13 +40,11 @@ Timezone = Annotated[
 ]
 Overlap = Annotated[
     Literal["skip", "queue"] | None,
-    typer.Option("--overlap", help="If the last run is unfinished, skip the next one (the default), or let it wait."),
+    typer.Option("--overlap", help="If the last run is unfinished, skip the next one (default) or queue it."),
 ]
 Missed = Annotated[
     Literal["once", "skip", "all"] | None,
-    typer.Option(
-        "--missed", help="Of the runs missed while no process was running, make up for one (the default), or all."
-    ),
+    typer.Option("--missed", help="Runs missed while no process was running: run one of them (default), none, or all."),
 ]
 ScheduleId = Annotated[str, typer.Argument(metavar="[SCHEDULE_ID]", help="Only this schedule.")]
 Pause = Annotated[str, typer.Option("--pause", metavar="ID", help="Pause this schedule.")]

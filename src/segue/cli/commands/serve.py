@@ -54,7 +54,7 @@ Retention = Annotated[
     ),
 ]
 RequireModel = Annotated[
-    bool, typer.Option("--require-model", help="Do not start if the offline planner would answer for an agent.")
+    bool, typer.Option("--require-model", help="Do not start if an agent would use the offline planner.")
 ]
 Rehearsals = Annotated[
     str,

@@ -76,9 +76,9 @@ def import_(
 def copy(source: Source, target: Target, sessions: Sessions = None, as_json: options.JsonOfList = False) -> None:
     """Copy sessions to another database.
 
-    Everything that is stored of them is copied. Sessions that were copied before are skipped, so an
-    interrupted copy can be repeated. Unfinished tasks can be resumed there. A session with a running
-    task is not copied.
+    Everything in them is copied. Sessions that were copied before are skipped, so an interrupted copy
+    can be repeated. Unfinished tasks can be resumed in the copy. A session with a running task is not
+    copied.
     """
     from ...entry import copy as copy_sessions
 
@@ -140,7 +140,7 @@ def recover(
 ) -> None:
     """Repair a damaged session.
 
-    If necessary it goes back to its newest readable snapshot.
+    If necessary, it is restored to its newest readable snapshot.
     """
     settings = Settings(db, agents)
 

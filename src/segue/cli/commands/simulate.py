@@ -99,8 +99,8 @@ def simulate(
 ) -> None:
     """Simulate a conversation between a user, a bot and an API.
 
-    Ctrl-C pauses it; the same command with its --session continues it. With --n it is a batch, whose
-    folder `segue report` evaluates; the same command continues a batch that was stopped.
+    Ctrl-C pauses it; the same command with its --session continues it. --n runs a batch, which
+    `segue report` evaluates; the same command continues a batch that was stopped.
     """
     settings = Settings(db, agents, session=session, language=language)
     who = {"user_mode": user, "bot_mode": bot, "api_mode": api, "bot_agent": agent, "bot_model": model or None}
@@ -146,13 +146,14 @@ def _check_user(config: "ConversationConfig", say: list[str] | None, character: 
     whole = with_workflow(config)
     if say and whole.user_mode in _UNSCRIPTED:
         raise ConfigurationError(
-            "--say gives lines to scripted_user, and the user is {mode}: add --user scripted_user, or leave it out.",
+            "--say works only with scripted_user, but the user is {mode}: add --user scripted_user, or "
+            "leave --say out.",
             mode=whole.user_mode,
         )
     for option in (name for name, value in character.items() if value and whole.user_mode in _UNPLAYED):
         raise ConfigurationError(
-            "{option} is for a user that a language model plays, and the user is {mode}: add --user llm_profile, or "
-            "leave it out.",
+            "{option} works only with a user played by a language model, but the user is {mode}: add "
+            "--user llm_profile, or leave the option out.",
             option=option,
             mode=whole.user_mode,
         )
@@ -357,7 +358,7 @@ Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="An included 
 
 
 def workflows(name: Name = None) -> None:
-    """List the shipped workflows, or check and print one.
+    """List the included workflows, or check and print one.
 
     To change one: segue workflows travel_change > mine.md
     """

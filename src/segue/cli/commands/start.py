@@ -84,7 +84,7 @@ def chat(
     interactive: Annotated[
         bool,
         typer.Option(
-            "--interactive", help="Chat interactively, one message a line, also if standard input is not a terminal."
+            "--interactive", help="Chat interactively, one message per line, even if standard input is not a terminal."
         ),
     ] = False,
     files: options.MessageFiles = None,
@@ -98,7 +98,7 @@ def chat(
 ) -> None:
     """Send a message, now or later, or start an interactive chat.
 
-    With --at or --every it is stored, and sent then: see `segue schedules`.
+    With --at or --every the message is sent later: see `segue schedules`.
     """
     settings = continued(shared.settings(mode))
     given = {"at": at, "every": every, "timezone": timezone, "overlap": overlap, "missed": missed}

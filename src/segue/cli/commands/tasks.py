@@ -78,9 +78,9 @@ def answer(
 ) -> None:
     """Answer a task's question or approve its calls, and resume it.
 
-    A question is answered with a text. Calls are approved, edited or rejected: an option names its
-    call by the number shown with it, or applies to every call that no other option names. Without
-    either you are asked.
+    Answer a question with a text. Approve, edit or reject calls by the number shown with each; an
+    option without a number applies to all other calls. Without a text or an option you are asked
+    interactively.
     """
     if last and text is None:
         task_id, text = None, task_id
@@ -121,7 +121,7 @@ def cancel(
     agents: options.TaskAgents = "",
     db: options.Database = DEFAULT_DATABASE,
 ) -> None:
-    """Cancel a task, whether it runs or not."""
+    """Cancel a task, running or not."""
     settings, name = Settings(db, agents), named(task_id, last)
 
     task = ask(settings, lambda app: _task_after(app, name, app.cancel))
@@ -136,9 +136,9 @@ def event(
     data: Annotated[str, typer.Option("--data", metavar="JSON", help="Data for the task.")] = "null",
     db: options.Database = DEFAULT_DATABASE,
 ) -> None:
-    """Send an event to a task that waits for it, or will.
+    """Send an event to a task that waits for it, or will wait.
 
-    The task continues in a process that is there: segue serve, segue worker, or segue schedules --run.
+    The task continues in a running segue serve, segue worker or segue schedules --run.
     """
     settings = Settings(db)
     try:

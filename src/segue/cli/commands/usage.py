@@ -20,8 +20,7 @@ def usage(
 ) -> None:
     """Show tokens and cost of the last days, by day, agent, user or model, and the usage of limits.
 
-    Costs are computed from tokens and prices: they are not a provider's bill. The limits are those of the agents
-    file.
+    Costs are computed from tokens and prices. They are not billed amounts. The limits are those of the agents file.
     """
     from ..views.usage import print_usage
 

@@ -111,7 +111,9 @@ def fault_of(error: "openai.OpenAIError", redact: Redactor, clock: Callable[[], 
     if isinstance(error, openai.APIError):
         return body_fault(error.body or error.message, redact)
     why = _words(str(error), redact)
-    return Fault(Clause("could not be asked ({why})", why=why), "check the key and the settings", retryable=False)
+    return Fault(
+        Clause("could not take the request ({why})", why=why), "check the key and the settings", retryable=False
+    )
 
 
 def _connection_fault(error: "openai.APIConnectionError", redact: Redactor) -> Fault:
@@ -119,10 +121,12 @@ def _connection_fault(error: "openai.APIConnectionError", redact: Redactor) -> F
     why = _words(str(cause or error) or type(cause).__name__, redact)
     if isinstance(cause, client_errors("UnsupportedProtocol", "InvalidURL", "LocalProtocolError")):
         return Fault(
-            Clause("could not be asked ({why})", why=why), "check base_url and the key, then resume", retryable=False
+            Clause("could not take the request ({why})", why=why),
+            "check base_url and the key, then resume",
+            retryable=False,
         )
     if isinstance(cause, Exception) and not isinstance(cause, client_errors("ConnectError", "ConnectTimeout")):
-        return Fault(Clause("broke off the connection ({why})", why=why))
+        return Fault(Clause("closed the connection ({why})", why=why))
     return Fault(Clause("could not be reached ({why})", why=why), "check the address and the network, then resume")
 
 
@@ -143,7 +147,7 @@ def body_fault(body: object, redact: Redactor) -> Fault:
     code = str(body.get("code") or "") if isinstance(body, Mapping) else ""
     if code in ("429", _QUOTA) or re.fullmatch("4[0-9][0-9]", code):
         return status_fault(429 if code == _QUOTA else int(code), body, redact)
-    return Fault(Clause("broke off its reply ({why})", why=_words(body, redact)), text=_all(body))
+    return Fault(Clause("did not finish its reply ({why})", why=_words(body, redact)), text=_all(body))
 
 
 def status_fault(status: int, body: object, redact: Redactor, wait: float | None = None) -> Fault:

@@ -26,7 +26,7 @@ from .faults import (
 from .wire_format import Choice, Completion, Message, ToolCall, read_completion
 
 _REPHRASE = "rephrase the message, or choose another model"
-_BROKEN_OFF = Fault(Clause("broke off its reply"))
+_BROKEN_OFF = Fault(Clause("did not finish its reply"))
 _NOT_ASCII = Clause("the key or a header is not ASCII")
 
 
@@ -244,7 +244,9 @@ class Transport:
         except openai.OpenAIError as error:
             raise AttemptFailed(fault_of(error, self._redact, self._policy.clock)) from None
         except UnicodeEncodeError:
-            fault = Fault(Clause("could not be asked ({why})", why=_NOT_ASCII), "check the key", retryable=False)
+            fault = Fault(
+                Clause("could not take the request ({why})", why=_NOT_ASCII), "check the key", retryable=False
+            )
             raise AttemptFailed(fault) from None
         except client_errors("TimeoutException") as error:
             raise AttemptFailed(timeout_fault(self._seconds, error)) from None

@@ -262,12 +262,12 @@ def redacted(cassette: Cassette, names: Sequence[str]) -> Cassette:
     for name in names:
         values = list(dict.fromkeys(value for said in written for value in _values(said, name)))
         if not values:
-            raise ConfigurationError("There is nothing to redact: no argument or result is called {name}.", name=name)
+            raise ConfigurationError("There is nothing to redact: no argument or result is named {name}.", name=name)
         for number, value in enumerate(values, 1):
             if not isinstance(value, str) or len(value) < SHORTEST:
                 raise ConfigurationError(
-                    "{name} cannot be redacted: only texts of {least} characters or more can, and one of its values "
-                    "is {value}.",
+                    "{name} cannot be redacted: redacted values need at least {least} characters, and one "
+                    "of its values is {value}.",
                     name=name,
                     least=SHORTEST,
                     value=json.dumps(value),

@@ -144,7 +144,7 @@ class BackendAPI:
     async def process(self, conversation: Conversation) -> APIOutput:
         call = conversation.pending
         if call is None:
-            raise ConfigurationError("There is no call to carry out: the API follows a call of the bot.")
+            raise ConfigurationError("There is no call to run: the API follows a call of the bot.")
         if misfit := refused(self.specs, call, self._language):
             return misfit
         state = conversation.state_of(Role.API) or self.initial_state()
@@ -216,8 +216,8 @@ def with_workflow(config: ConversationConfig) -> ConversationConfig:
     workflow = load_workflow(config.workflow)
     if config.language not in ("", workflow.language):
         raise ConfigurationError(
-            "The workflow {name} is in {own}, and the conversation would be in {language}: leave the language out, or "
-            "name a workflow in that language.",
+            "The workflow {name} is in {own}, but the conversation is in {language}: leave out the "
+            "language, or name a workflow in that language.",
             name=config.workflow,
             own=workflow.language,
             language=config.language,

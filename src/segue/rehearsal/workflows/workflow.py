@@ -237,7 +237,7 @@ class Workflow(Record):
         for name in names:
             if name not in known:
                 values = {"name": name, "kind": Clause(kind), "known": listed(known)}
-                yield Mismatch(at, "'{name}' is no {kind}; use one of: {known}", values)
+                yield Mismatch(at, "'{name}' is not a known {kind}; use one of: {known}", values)
 
 
 class Persona(Record):

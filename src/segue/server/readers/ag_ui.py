@@ -299,7 +299,7 @@ async def _answer(
     question = await service.app.question(task.task_id) if task.status == "waiting" else {}
     if question and CLIENT_CALLS not in question:
         if last.role == "tool":
-            raise InvalidMessage("This thread waits for a person, not for a tool's result: answer it, or resume.")
+            raise InvalidMessage("This thread is waiting for a person, not for a tool's result: answer it, or resume.")
         keys = tenant.stored(_KEYS)
         if (before := await service.app.tasks.before_unseen_question(task, question, key, keys)) is not None:
             return task, before
@@ -330,7 +330,7 @@ async def _resume(
     asked = sorted(interrupt_ids(question))
     if sorted(entry.interrupt_id for entry in entries) != asked:
         raise InvalidAnswer(
-            "`resume` has one entry for each interrupt of the last run, which are: {ids}.", ids=", ".join(asked)
+            "`resume` must have one entry for each interrupt of the last run: {ids}.", ids=", ".join(asked)
         )
     if question["kind"] == "approval":
         language = task.reply_language
@@ -362,7 +362,7 @@ def _verdict(entry: ResumeEntry, call: Mapping[str, Any], language: Language) ->
     """
     payload = entry.payload if isinstance(entry.payload, dict) else {"approved": entry.payload}
     if entry.status == "resolved" and not isinstance(payload.get("approved"), bool):
-        raise InvalidAnswer('The payload of an approval is {{"approved": true}} or {{"approved": false}}.')
+        raise InvalidAnswer('The payload of an approval must be {{"approved": true}} or {{"approved": false}}.')
     verdict: dict[str, Any] = {"index": call["index"], "verdict": "approve"}
     if entry.status == "cancelled" or not payload["approved"]:
         reason = str(payload.get("reason") or "") or declined(language)

@@ -44,7 +44,7 @@ class Conversation:
             InvalidMessage: the last one is neither the user's nor a tool's.
         """
         if messages[-1].role not in _NEW:
-            raise InvalidMessage("The last message is neither the user's nor a tool's: send one of those last.")
+            raise InvalidMessage("The last message must come from the user or from a tool.")
         spoken = [(each, _by_digest(each.files)) for each in messages if each.role in (*_NEW, "assistant")]
         refuse_files([file for each, files in spoken if each.role == "tool" for file in files.values()])
         said = tuple((each.role, each.text, *_calls_of(each), *files) for each, files in spoken)

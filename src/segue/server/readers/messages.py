@@ -73,7 +73,7 @@ def refuse_files(files: Sequence[File]) -> None:
     """
     if files:
         raise InvalidMessage(
-            "Files cannot join an unfinished task: wait for its answer, or cancel it, then send them again."
+            "Files cannot be added to an unfinished task: wait for its answer, or cancel it, then send them again."
         )
 
 
@@ -95,9 +95,7 @@ def file_of(data: str, name: str) -> tuple[str, bytes]:
     if not data:
         raise InvalidMessage("The file has no content: send it as a data: URL, or upload it.")
     if re.match(r"(?!data:)[a-z][a-z0-9+.-]*:", data[:20], re.IGNORECASE):
-        raise InvalidMessage(
-            "{url} is an address: Segue fetches none. Send the content as a data: URL.", url=data[:200]
-        )
+        raise InvalidMessage("Segue does not fetch {url}: send the content as a data: URL.", url=data[:200])
     head = _DATA.match(data[:200])
     try:
         content = b64decode(data[head.end() :] if head else data, validate=True)
@@ -164,7 +162,7 @@ async def with_contents(service: Service, tenant: Tenant, messages: Sequence[Cha
     most = service.settings.upload_bytes
     if sum(uploads[file_id].attachment.size * times for file_id, times in named.items()) > most:
         raise InvalidMessage(
-            "The files that the messages name have more than {most} bytes: leave some out, or raise {setting}.",
+            "The files of the messages have more than {most} bytes: leave some out, or raise {setting}.",
             most=most,
             setting=UPLOAD,
         )

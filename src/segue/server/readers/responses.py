@@ -301,7 +301,7 @@ class ResponseTasks:
             if previous is None:
                 raise not_found("approval_request", decisions[0].approval_request_id or "")
             if len(decisions) < len(items):
-                raise InvalidAnswer("Approvals come alone, with the response that requested them.")
+                raise InvalidAnswer("Send approvals on their own, with the id of the response that requested them.")
             return await self._decide(previous, decisions, key)
         if any(item.type == "function_call_output" for item in self._last_items):
             return await self._resume_with_results(previous, key)
@@ -430,7 +430,9 @@ class ResponseTasks:
         for decision in decisions:
             named = _APPROVAL.fullmatch(decision.approval_request_id or "")
             if named is None or named[1] != previous.task_id or asked not in ("", named[2]):
-                raise InvalidAnswer("The decisions are not on the calls of one response: send those of one.")
+                raise InvalidAnswer(
+                    "The decisions belong to different responses: send those of one response at a time."
+                )
             asked, verdict = named[2], "approve" if decision.approve else "reject"
             verdicts.append({"index": int(named[3]), "verdict": verdict, "reason": decision.reason or ""})
         answer = {"verdicts": verdicts}

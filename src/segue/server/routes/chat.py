@@ -133,7 +133,7 @@ async def _converse(body: ChatRequest, service: Service, tenant: Tenant, key: Re
         InvalidMessage: files go along.
     """
     if body.attachments:
-        raise InvalidMessage("A conversation takes no files: leave out attachments.")
+        raise InvalidMessage("A conversation accepts no files: leave out attachments.")
     thread_id = tenant.stored(body.session_id or Ids().thread())
     if answered := await conversations.answer_waiting(service, tenant, thread_id, body.message, key):
         return answered

@@ -53,7 +53,7 @@ _WHY = {
     400: "The body is not valid JSON.",
     401: "The key is missing or unknown.",
     403: "Without keys: the request comes from another origin.",
-    404: "There is none of that id, or it is another tenant's.",
+    404: "The id does not exist, or belongs to another tenant.",
     408: "The body arrived too slowly.",
     413: "The body is too long.",
     421: "Without keys: the Host header is not localhost.",
@@ -64,7 +64,7 @@ _WHY = {
 Responses = dict[int | str, dict[str, Any]]
 """What a route may answer besides, by status."""
 CONFLICT: Responses = {
-    409: {"model": ErrorBody, "description": "The task or the session is not in the state that this needs."}
+    409: {"model": ErrorBody, "description": "The state of the task or session does not allow this."}
 }
 MODEL_DOWN: Responses = {502: {"model": ErrorBody, "description": "The agent's model or tool server cannot be used."}}
 
