@@ -47,5 +47,5 @@ async def test_a_scenario_becomes_a_session_whose_model_makes_the_calls_of_the_s
 
 async def test_an_agent_without_the_tools_of_a_workflow_is_refused() -> None:
     async with segue.open(":memory:", agents=[_agent(CALLED[:-1], "json")]) as app:
-        with pytest.raises(ConfigurationError, match="missing are: change_booking"):
+        with pytest.raises(ConfigurationError, match="missing: change_booking"):
             await record_scenarios(app, SCENARIO, 0)

@@ -43,7 +43,7 @@ def test_in_a_conversation_it_goes_along_with_one_message(note: Path, monkeypatc
 def test_the_doctor_finds_what_is_lost(note: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["chat", "Which code?", "--db", "s.db", "--model", "offline", "--file", str(note)])
     assert done.exit_code == 0, done.output
-    assert "1 of messages, 14 bytes" in report(tmp_path)
+    assert "attached to messages: 1, 14 bytes" in report(tmp_path)
     (content,) = tmp_path.glob("s.db.files/*/*")
     content.unlink()
     assert "some are missing or damaged: note.txt (" in report(tmp_path)

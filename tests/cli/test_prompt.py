@@ -125,7 +125,7 @@ def test_a_command_that_is_typed_while_a_task_runs_is_no_message(pages: Shell) -
     with LoopbackServer([Gate("", answer("It is spring."), threading.Event())]) as server:
         terminal = converse(pages, server)
         terminal.type("/mode plan\r")
-        terminal.until("A task runs:")
+        terminal.until("A task is running.")
         terminal.type("/cancel\r")
         terminal.until("The task was cancelled")
         terminal.until("you>")

@@ -282,7 +282,7 @@ def test_the_service_lists_what_is_damaged_beside_what_is_not(sound: Sound, tmp_
         rest = client.get("/api/agents/travel/tasks", params={"before": first["next"]}).json()["items"]
         assert [row["session_id"] for row in rest] == ["s", "s"]
         refused = client.get(f"/api/tasks/{shown['task_id']}")
-        assert (refused.status_code, "administrator recover this one" in refused.json()["error"]["message"]) == (
+        assert (refused.status_code, "administrator to recover this one" in refused.json()["error"]["message"]) == (
             409,
             True,
         )

@@ -339,7 +339,7 @@ REFUSED: dict[str, tuple[Drive, list[Scripted], str]] = {
     "another agent": (
         lambda bench: bench.ask("hi"),
         [Text(answer("hi"))],
-        "the agents file, a prompt, the tools or the model probably differ",
+        "a prompt, the tools or the model probably differ",
     ),
 }
 
