@@ -172,8 +172,7 @@ def test_a_task_that_is_killed_in_a_call_and_goes_on_in_another_process_is_one_t
     killed.wait()
     assert collector.spans == [], "it had no time to export anything"
     (pages.folder / "go").touch()
-    resumed = pages.process("resume", "--last")
-    assert resumed.returncode == 0, resumed.stderr
+    assert pages.begin("resume", "--last").wait(60) == 0, pages.read("err")
     spans = collector.spans
     (root,) = [span for span in spans if not span.parent_span_id]
     assert {span.trace_id for span in spans} == {root.trace_id} and len({span.span_id for span in spans}) == len(spans)
