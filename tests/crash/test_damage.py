@@ -252,7 +252,7 @@ def test_damaged_rows_are_found_and_repaired_by_the_commands_that_are_named(soun
     code, output = run("recover", "t", "--db", str(path))
     repaired, kept, go_on, command = output.splitlines()
     assert (code, go_on, command) == (0, "To continue:", f"segue resume {sound.paused[:8]} --db {path}")
-    assert repaired.endswith("damaged: status, notes; it ended with an error, send its message again.")
+    assert repaired.endswith("damaged fields: status, notes. It ended with an error; send its message again.")
     assert kept.startswith(f"The original database is kept in {path}.damaged-")
     assert run("recover", "t", "--db", str(path)) == (0, "Session t is not damaged; nothing was changed.\n")
     assert run("doctor", "--model", "offline", "--db", str(path))[0] == 0
@@ -263,7 +263,7 @@ def test_where_only_rows_can_be_repaired_the_command_says_so(sound: Sound, tmp_p
     path = sound.copy(tmp_path)
     damage(path, "UPDATE tasks SET status = 'odd'", "UPDATE checkpoints SET checkpoint = x'00'")
     code, output = run("recover", "s", "--db", str(path))
-    assert (code, output.count(": damaged: status; it ended with an error")) == (1, 2)
+    assert (code, output.count(": damaged fields: status. It ended with an error")) == (1, 2)
     assert "continue in a new session" in output.splitlines()[2]
     assert "To continue" not in output
 

@@ -172,7 +172,7 @@ async def test_after_three_answers_that_will_not_do_the_run_ends_in_an_error_tha
 async def test_too_many_tasks_are_named_in_the_error_and_none_is_dropped() -> None:
     engine = ConversationEngine(llm=Planner([[task(str(n)) for n in range(101)]]))
     events = await rest(engine.run("go"))
-    assert "There are 101 tasks and 100 is the most" in events[-1].data["error"]
+    assert "There are 101 tasks, and the limit is 100" in events[-1].data["error"]
 
 
 async def test_more_context_than_finds_room_is_counted_and_what_is_left_out_is_said(shop: Workshop) -> None:

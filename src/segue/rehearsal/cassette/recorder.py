@@ -262,7 +262,7 @@ def redacted(cassette: Cassette, names: Sequence[str]) -> Cassette:
     for name in names:
         values = list(dict.fromkeys(value for said in written for value in _values(said, name)))
         if not values:
-            raise ConfigurationError("There is nothing to redact: no argument or result is named {name}.", name=name)
+            raise ConfigurationError("There is nothing to redact: no argument or result is called {name}.", name=name)
         for number, value in enumerate(values, 1):
             if not isinstance(value, str) or len(value) < SHORTEST:
                 raise ConfigurationError(
