@@ -307,23 +307,11 @@ class Known:
             holders = [each for each in holders if each.trusted]
         fields = islice((field for each in holders for field in each.fields(name, leaf)), RECORDS)
         chosen = any(map(self._is_of_named, fields))
-        return [
-            replace(source, trusted=source.trusted or chosen or self._is_told(leaf, each))
-            for each in holders
-            for source in each.sources
-        ]
+        return [replace(source, trusted=source.trusted or chosen) for each in holders for source in each.sources]
 
     def _is_of_named(self, field: Leaf) -> bool:
         """Whether a field is one of a record that the person named."""
         return field.record is not None and self._is_named(field.record)
-
-    def _is_told(self, leaf: Any, each: Labelled) -> bool:
-        """Whether a value is a date that a text of a record has which the person named."""
-        if not (isinstance(leaf, str) and is_moment(plain(leaf))):
-            return False
-        wanted = days(plain(leaf))
-        texts = (text for text in each.texts if _has_day(days(plain(text.value)), wanted))
-        return any(map(self._is_of_named, islice(texts, RECORDS)))
 
     def _is_named(self, record: Mapping[str, Any]) -> bool:
         """Whether the person's words name the record by one of its fields."""
@@ -339,8 +327,7 @@ class Known:
     def _with_day(self, moment: str) -> Iterator[Source]:
         for each in self._entered:
             if _has_day(each.forms.days, days(moment)):
-                told = self._is_told(moment, each)
-                yield from (replace(source, trusted=source.trusted or told) for source in each.sources)
+                yield from each.sources
 
     def _of_parts(self, leaf: str) -> Iterable[Source]:
         """The sources of the parts of a text: what shares an address or several words with it; the rest is written."""
