@@ -381,7 +381,7 @@ async def test_a_bot_that_cannot_be_read_sends_the_default_response(app: App) ->
         conversation = await converse(app, config)
 
     last = conversation.utterances[-1]
-    assert last.text.startswith("I am sorry") and "3 attempts" in last.error
+    assert last.text.startswith("I am sorry") and "3 replies" in last.error
 
 
 async def test_simulated_users_differ_by_persona_and_run_on_a_model_of_their_own(app: App) -> None:

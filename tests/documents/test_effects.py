@@ -56,6 +56,6 @@ async def test_a_check_may_only_ask_for_arguments_of_its_tool() -> None:
         """Pay an order."""
         return order
 
-    with pytest.raises(ConfigurationError, match="The check of the tool pay asks for invoice"):
+    with pytest.raises(ConfigurationError, match="The check of the tool pay takes invoice"):
         async with segue.open(":memory:", agents=[Agent(agent_id="a", tools=(pay,))]):
             pass

@@ -295,7 +295,7 @@ async def test_a_second_run_at_once_is_refused_and_changes_nothing(shop: Worksho
             await rest(engine.run(given))
     with pytest.raises(EngineBusy, match="aclose"):
         engine.reset()
-    assert engine.restore_from_snapshot(before) is False and "under way" in engine.refused
+    assert engine.restore_from_snapshot(before) is False and "in progress" in engine.refused
     assert engine.create_snapshot() == before
     await rest(run)
     assert shop.done == ["t1", "t2"]

@@ -178,8 +178,8 @@ async def test_a_new_plan_keeps_what_is_finished(bed: Make) -> None:
         ("update_plan", {"updates": []}, 'needs \\"updates\\"'),
         ("update_plan", {"updates": [{"step_id": "1", "status": "great"}]}, "cannot be changed"),
         ("re_plan", {"plan": []}, "A PLAN needs"),
-        ("ask_user", {}, 'needs a \\"question\\"'),
-        ("double", {"number": "many"}, "do not fit"),
+        ("ask_user", {}, 'requires \\"question\\"'),
+        ("double", {"number": "many"}, "are not valid"),
     ],
 )
 async def test_arguments_that_do_not_fit_are_an_error_of_the_round(

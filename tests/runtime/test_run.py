@@ -91,7 +91,7 @@ async def test_a_task_in_the_queue_can_be_paused_cancelled_and_resumed() -> None
 
 async def test_a_full_queue_refuses_new_messages_and_stores_nothing() -> None:
     async with working(2, running=1, queued=1) as (app, held, tasks):
-        with pytest.raises(TooManyTasks, match="1 run and 1 wait"):
+        with pytest.raises(TooManyTasks, match="1 running and 1 queued"):
             await app.start("go", agent="a0", session_id="late")
         assert await app.tasks(session_id="late") == []
         held.gate.set()

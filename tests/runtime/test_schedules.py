@@ -448,7 +448,7 @@ async def test_what_cannot_be_sent_is_refused_when_it_is_stored(database: Path, 
     async with open_app(database, clock) as app:
         with pytest.raises(InvalidMessage, match="The message is empty"):
             await app.start(" ", at="18:00", agent="a")
-        with pytest.raises(InvalidMessage, match="takes no steer"):
+        with pytest.raises(InvalidMessage, match="cannot have steer"):
             await app.start("m", at="18:00", agent="a", steer=True)
         with pytest.raises(InvalidMessage, match="has passed"):
             await app.start("m", at=BEGIN - 1, agent="a")

@@ -230,14 +230,14 @@ def test_a_call_that_is_not_known_or_another_tenants_is_refused(database: Path) 
         (call,) = chat.ask("Paris?")["tool_calls"]
         for named in ("", "call_1", call["id"][:-3] + "abc", "call_" + "é" * 35):
             chat.messages = [*chat.messages[:2], told({**call, "id": named})]
-            with pytest.raises(openai.NotFoundError, match="no call") as caught:
+            with pytest.raises(openai.NotFoundError, match="No call") as caught:
                 chat.complete()
             assert caught.value.type == "invalid_request_error"
         chat.messages[2] = told(call)
         with stock(served, OTHER_KEY) as other:
             stolen = Chat(other)
             stolen.messages = chat.messages
-            with pytest.raises(openai.NotFoundError, match="no call"):
+            with pytest.raises(openai.NotFoundError, match="No call"):
                 stolen.complete()
         with served.client(headers=ALPHA) as http:
             assert http.get("/api/waiting").json()["items"] == []
@@ -375,7 +375,7 @@ def test_outputs_of_other_calls_are_refused(client: openai.OpenAI) -> None:
         (outputs(first), {"previous_response_id": other.id}),
         (outputs(first), {"conversation": other.conversation.id if other.conversation else ""}),
     ):
-        with pytest.raises(openai.NotFoundError, match="no call"):
+        with pytest.raises(openai.NotFoundError, match="No call"):
             respond(client, given, **options)
     with pytest.raises(openai.UnprocessableEntityError, match=r"tools\.0: .*web_search"):
         respond(client, "Paris?", tools=[{"type": "web_search"}])

@@ -51,7 +51,7 @@ def test_two_files_of_one_stem_need_their_endings(folder: Folder) -> None:
 def test_an_unknown_file_lists_those_there_are_and_the_nearest(folder: Folder) -> None:
     folder.put("sales.csv", "a\n1\n")
     with pytest.raises(
-        ValueError, match=r"no file \"sale.csv\" in the data folder. Did you mean \"sales.csv\"\? There are: s"
+        ValueError, match=r"no file \"sale.csv\" in the data folder. Did you mean \"sales.csv\"\? Available: s"
     ):
         found(folder, "sale.csv")
     with pytest.raises(ValueError, match=r"数据文件夹里没有文件“库存”。可选：sales.csv。"):

@@ -369,7 +369,7 @@ async def test_the_summary_is_in_the_language_that_was_asked_for(
 @pytest.mark.parametrize("name", ["count_by", "sum_by", "top_n", "chart"])
 async def test_an_unknown_column_lists_the_columns_and_the_nearest(people: Folder, name: str) -> None:
     with pytest.raises(
-        ValueError, match=r"no column \"citty\" in \"people.csv\". Did you mean \"city\"\? There are: name, city"
+        ValueError, match=r"no column \"citty\" in \"people.csv\". Did you mean \"city\"\? Available: name, city"
     ):
         await people.call(name, column="citty")
     with pytest.raises(ValueError, match=r"“people.csv”里没有列“颜色”。可选：name、city、score、joined、born。"):
