@@ -187,7 +187,7 @@ def test_a_session_is_saved_as_a_test(show: Show, tmp_path: Path) -> None:
     page.on("download", lambda each: found.extend([each]))
     with page.expect_download(lambda each: each.suggested_filename == "test_trip.py"):
         page.get_by_role("button", name="Save as a test").click()
-    expect(page.get_by_text("test_trip.py and its cassette are saved")).to_be_visible()
+    expect(page.get_by_text("test_trip.py and its cassette were saved")).to_be_visible()
     for each in found:
         each.save_as(tmp_path / each.suggested_filename)
     ran = subprocess.run(

@@ -99,4 +99,4 @@ def test_a_backtest_passes_until_agents_call_otherwise(pytester: pytest.Pytester
     failed = run(pytester, "test_backtest.py")
 
     failed.assert_outcomes(failed=1)
-    failed.stdout.fnmatch_lines(["*other effects: What time is it in Tokyo?*"])
+    failed.stdout.fnmatch_lines(["*different effects: What time is it in Tokyo?*"])

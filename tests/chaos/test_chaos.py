@@ -104,7 +104,9 @@ async def test_a_fixture_fails_with_what_was_found_and_a_refused_host_is_not_rea
     (tmp_path / "payments.py").write_text(source.replace(call, call + reach))
     refused = _run(tmp_path, "segue", *shlex.split(f"{COMMAND} --refuse-host bank.example"))
     assert refused.returncode == 2
-    assert "reaches for bank.example, which is refused. No connection was made" in " ".join(refused.stderr.split())
+    assert "tried to connect to bank.example, which is refused. No connection was made" in " ".join(
+        refused.stderr.split()
+    )
 
     (tmp_path / "payments.py").write_text(source)
     (tmp_path / "pytest.ini").write_text("[pytest]\nsegue_agents = agents.toml\n")

@@ -206,7 +206,7 @@ async def test_a_damaged_call_is_said_and_not_made_again(sound: Sound, tmp_path:
         assert (session, [*found[0].faults]) == ("s", [column])
         back = await app.recover("s")
         (sentence,) = back["repaired"]
-        assert sentence.startswith("Call ") and f" of task '{sound.paused}': damaged: {column}" in sentence
+        assert sentence.startswith("Call ") and f" of task '{sound.paused}': damaged fields: {column}" in sentence
         *_, call = (await app.trace(sound.paused))["calls"]
         assert call["state"] == "done"
         assert ("unknown_outcome" in call["outcome"]) == (column == "outcome")
