@@ -94,10 +94,14 @@ class Labelled:
         return forms_of(_text(self.value))
 
     @cached_property
+    def _leaves(self) -> list[Leaf]:
+        return [*leaves(structured(self.value))]
+
+    @cached_property
     def _fields(self) -> Mapping[str, list[Leaf]]:
         """Its fields by their plain text, and by their number."""
         found: dict[str, list[Leaf]] = {}
-        for leaf in leaves(structured(self.value)):
+        for leaf in self._leaves:
             for form in _forms_of_field(leaf.value):
                 found.setdefault(form, []).append(leaf)
         return found
@@ -120,7 +124,7 @@ class Labelled:
     @cached_property
     def texts(self) -> list[Leaf]:
         """Its fields that are texts."""
-        return [leaf for leaf in leaves(structured(self.value)) if isinstance(leaf.value, str)]
+        return [leaf for leaf in self._leaves if isinstance(leaf.value, str)]
 
     @cached_property
     def _written_numbers(self) -> frozenset[str]:

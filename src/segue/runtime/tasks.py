@@ -285,7 +285,7 @@ class Tasks:
 
     async def end_wait(self, task_id: str) -> None:
         """Continue a task here if its wait for a moment or an event is over, as whoever runs schedules would."""
-        await self._waits.take_task(task_id)
+        await self._waits.take(self._due.clock(), task_id)
 
     async def events(self, task_id: str, after: int = 0, limit: int | None = None) -> Sequence[Event]:
         """A task's durable events, those after number `after`, at most `limit`."""

@@ -31,17 +31,12 @@ class Waits(Observer):
         if task.continues_itself:
             self._due.wake()
 
-    async def take(self, now: float) -> None:
-        """Continue the tasks that are due, as far as their agents are here."""
+    async def take(self, now: float, only: str = "") -> None:
+        """Continue the tasks that are due, or `only` one of them, as far as their agents are here."""
         for task_id, agent_id in await self._events.due(now):
-            if agent_id in self._control.registry and not self._put_off.has(task_id, now):
+            is_meant = not only or task_id == only
+            if is_meant and agent_id in self._control.registry and not self._put_off.has(task_id, now):
                 await self._take(task_id, now)
-
-    async def take_task(self, task_id: str) -> None:
-        """Continue this task, if its wait is over, and no other one."""
-        now = self._due.clock()
-        if task_id in [due for due, _ in await self._events.due(now)] and not self._put_off.has(task_id, now):
-            await self._take(task_id, now)
 
     async def _take(self, task_id: str, now: float) -> None:
         try:
