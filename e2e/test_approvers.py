@@ -46,6 +46,8 @@ def test_two_persons_with_the_role_approve_what_somebody_else_asked_for(tmp_path
         expect(card.get_by_role("button", name="Approve")).to_have_count(0)
         address = asker.url.removeprefix(f"{service.url}/")
         ann = _opened(visit, service, address, "ann")
+        expect(ann.locator(".ask").get_by_role("button", name="Approve")).to_be_visible()
+        expect(ann.locator(".ask").get_by_role("button", name="Always allow")).to_have_count(0)
         ann.locator(".ask").get_by_role("button", name="Approve").first.click()
         expect(ann.locator(".ask")).to_contain_text("Approved by ann; one more person must approve.")
         expect(ann.locator(".ask")).to_contain_text("already approved by ann")

@@ -139,7 +139,9 @@ def test_an_agent_that_lacks_an_extra_fails_and_an_example_does_not(
     monkeypatch.setitem(sys.modules, "duckdb", None)
     code, report = examined(Settings(":memory:"))
     assert code == 0
-    assert re.search(r"^! agents    data cannot be used: .* pip install 'segue\[data\]'", report, re.MULTILINE)
+    assert re.search(
+        r"^✓ agents    example data is not installed\. .* pip install 'segue\[data\]'", report, re.MULTILINE
+    )
     (tmp_path / "a.toml").write_text('[[agent]]\nagent_id = "sales"\ntools = ["data"]\n', encoding="utf-8")
     code, report = examined(Settings(":memory:", str(tmp_path / "a.toml")))
     assert code == 1

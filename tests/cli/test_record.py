@@ -113,9 +113,15 @@ def test_a_file_that_cannot_be_written_says_why_and_leaves_nothing(out: str, fol
     assert sorted(folder.rglob("*")) == before
 
 
-def test_in_a_folder_the_file_has_the_sessions_name(folder: Path) -> None:
-    run("record", "s1", *AT)
+@pytest.mark.parametrize("which", ["s1", "--last"])
+def test_in_a_folder_the_file_has_the_sessions_name(which: str, folder: Path) -> None:
+    run("record", which, *AT)
     assert read_cassette(folder / "s1.cassette.yaml").session == "s1"
+
+
+def test_a_session_is_named_or_the_last_one() -> None:
+    assert "give either a SESSION or --last" in run("record", *AT, code=2)
+    assert "give either a SESSION or --last" in run("record", "s1", "--last", *AT, code=2)
 
 
 def test_a_backtest_says_what_changed_agents_would_do_otherwise(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

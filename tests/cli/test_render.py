@@ -11,7 +11,7 @@ from rich.console import Console
 from segue.cli.views.lines import SIGNS
 from segue.cli.views.live import LiveView
 from segue.cli.views.plain import PlainView
-from segue.cli.views.progress import subtask_table
+from segue.cli.views.progress import LiveProgress, subtask_table
 from segue.cli.views.task_view import AnswerView, JsonView
 from segue.core.events import (
     Action,
@@ -247,6 +247,18 @@ def test_what_moves_is_the_plan_the_calls_and_the_answer_as_it_is_written() -> N
         for event in PLAN[8:17]:
             view.show(event)
         assert "The trip." in frame(view)
+    finally:
+        view.finish()
+
+
+@pytest.mark.parametrize("kind", [LiveView, LiveProgress])
+@pytest.mark.parametrize(("language", "took"), [("en", "0 s"), ("zh", "0 秒")])
+def test_what_moves_says_how_long_it_takes_in_the_language_of_the_chat(
+    kind: type[LiveView], language: Language, took: str
+) -> None:
+    view = kind(terminal(), language)
+    try:
+        assert took in frame(view)
     finally:
         view.finish()
 

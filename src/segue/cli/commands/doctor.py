@@ -29,6 +29,7 @@ from ...core.environment import is_server, need_extra
 from ...core.errors import (
     DamagedSession,
     DatabaseDamaged,
+    MissingExtra,
     NotADatabase,
     NothingReadable,
     SegueError,
@@ -316,7 +317,7 @@ def _with_remedy(file: Path, found: str, language: Language) -> str:
 
 
 def _tools(agents: Mapping[str, Agent], given: Collection[str], language: Language) -> Iterator[Finding]:
-    """The tools of each agent, and each agent that cannot have its own; a warning unless the user has `given` it."""
+    """The tools of each agent, and each agent that cannot have its own: a fault only if the user has `given` it."""
     found = asyncio.run(all_tools(agents.values()))
     whole = {name: tools for name, tools in found.items() if not isinstance(tools, SegueError)}
     listed_agents = (f"{name} ({', '.join(tools) or finding('no_tools', language)})" for name, tools in whole.items())
@@ -324,8 +325,9 @@ def _tools(agents: Mapping[str, Agent], given: Collection[str], language: Langua
         yield Finding(True, "agents", "; ".join(listed_agents))
     for name, error in found.items():
         if isinstance(error, SegueError):
-            detail = finding("unusable_agent", language, agent=name, why=render(error, language))
-            yield Finding(False if name in given else None, "agents", detail)
+            ok = False if name in given else isinstance(error, MissingExtra) or None
+            said = "agent_extra" if ok else "unusable_agent"
+            yield Finding(ok, "agents", finding(said, language, agent=name, why=render(error, language)))
 
 
 def _model(agent: Agent, override: str, environ: Mapping[str, str], language: Language) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ import typer
 from ...core.errors import ConfigurationError
 from .. import options
 from ..exits import FAILED, WAITING, report_errors
-from ..lookup import for_session
+from ..lookup import find_session, for_session, named
 from ..settings import DEFAULT_DATABASE, Settings, replay_command
 from ..views.consoles import print_note
 from ..views.sanitize import printable
@@ -52,7 +52,8 @@ Agents = options.Agents
 
 
 def record(
-    session: options.SessionName,
+    session: options.AnySession = None,
+    last: options.LastSession = False,
     out: Out = Path(),
     redact: Redact = None,
     force: Force = False,
@@ -65,16 +66,17 @@ def record(
     or pytest, runs it again without a model and without tools, and shows the first difference after
     a prompt, a tool or the model was changed. Read the file before you publish it.
     """
-    settings = for_session(Settings(db, agents), session)
+    name = named(session, last, "SESSION")
+    settings = for_session(Settings(db, agents), name)
     with report_errors(settings):
         from ...rehearsal.cassette import SUFFIX, write_cassette
 
-        file = out / f"{session}{SUFFIX}" if out.is_dir() or not out.suffix else out
+        made = asyncio.run(_recorded(settings, name, redact or []))
+        file = out / f"{made.session}{SUFFIX}" if out.is_dir() or not out.suffix else out
         if file.exists() and not force:
             raise ConfigurationError(
                 "The file {file} already exists: replace it with --force, or name another one with --out.", file=file
             )
-        made = asyncio.run(_recorded(settings, session, redact or []))
         write_cassette(made, file)
     typer.echo(settings.say("recorded", file=file, command=replay_command(settings, file), **_counts(made)))
 
@@ -83,7 +85,7 @@ async def _recorded(settings: Settings, session: str, redact: list[str]) -> "Cas
     from ...rehearsal.cassette import record as recorded
 
     async with settings.reopened() as app:
-        return await recorded(app, session, redact=redact, language=settings.ui_language)
+        return await recorded(app, await find_session(app, session), redact=redact, language=settings.ui_language)
 
 
 def replay(

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from ...core.errors import ConfigurationError, SegueError, ThreadBusy, UnknownAgent
 from ...core.records import Task
+from ...prompts.catalogue import sentence
 from ...prompts.words import word
 from ..dialog.interrupts import Interrupts, listening
 from ..dialog.loop import ConversationLoop
@@ -143,10 +144,11 @@ class Batch:
             return outcome
         signs = symbols_for(self.console)
         sign, style = _sign(outcome, signs)
+        took = sentence("took", self.settings.language_for(""), seconds=f"{seconds:.1f}")
         line = Text.assemble(
             (f"{sign} {word(outcome, self.settings.language_for(''))}  ", style),
             (task.task_id, "bold"),
-            (f"  {seconds:.1f} s  ", "dim"),
+            (f"  {took}  ", "dim"),
         )
         self._print(line.append(one_line(task.message, 80)))
         if problem and outcome in ("failed", "busy", "skipped"):

@@ -12,6 +12,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from ...core.events import Cancelled, Event, Fallback, Phase, ToolResult
+from ...prompts.catalogue import sentence
 from ...prompts.language import Language
 from ...runtime.projection import PlanItem
 from ...runtime.reply_stream import Answered, CallClosed, Part, PlanChanged
@@ -174,8 +175,8 @@ class LiveView(TaskView):
         items = list(self._plan.values())
         finished = sum(item.status in ("done", "skipped") for item in items)
         parts = [one_line(self._doing, self._room()), f"{finished}/{len(items)}" if items else ""]
-        seconds = time.monotonic() - self._began
-        return Text(" · ".join(part for part in (*parts, f"{seconds:.0f} s") if part), style="dim")
+        took = sentence("took", self._language, seconds=f"{time.monotonic() - self._began:.0f}")
+        return Text(" · ".join(part for part in (*parts, took) if part), style="dim")
 
     def _visible_items(self) -> list[PlanItem]:
         """The plan's steps, or those around the first unfinished one where the terminal is too low for all."""

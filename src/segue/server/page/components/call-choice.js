@@ -35,8 +35,7 @@ export function CallChoice({ call, decision, opened, hasKeys, isSending, open, d
       <${Choice} kind="approve" hasKey=${hasKeys} disabled=${isSending} act=${() => decide({ verdict: "approve" })} />
       <${Choice} kind="edit" hasKey=${hasKeys} disabled=${isSending} act=${() => open("edit")} />
       <${Choice} kind="reject" hasKey=${hasKeys} disabled=${isSending} act=${() => open("reject")} />
-      <${Menu} up label=${t("approval.alwaysOf", { name: call.name })} disabled=${isSending}
-        button=${html`${t("approval.allow")}<${Icon} name="chevron" />`} items=${allowances(call, decide)} />
+      <${Always} call=${call} disabled=${isSending} decide=${decide} />
     </div>`}
   </div>`;
 }
@@ -76,6 +75,22 @@ function Choice({ kind, hasKey, disabled, act }) {
   >
     ${t(`approval.${kind}`)}${hasKey && html`<kbd aria-hidden="true">${letter}</kbd>`}
   </button>`;
+}
+
+/**
+ * What can be allowed for good: nothing if each call needs approvals of its own.
+ *
+ * @param {{ call: AskedCall, disabled: boolean, decide: Decide }} props
+ */
+function Always({ call, disabled, decide }) {
+  if ((call.approvals ?? 1) > 1 || call.not_by_asker) return null;
+  return html`<${Menu}
+    up
+    label=${t("approval.alwaysOf", { name: call.name })}
+    disabled=${disabled}
+    button=${html`${t("approval.allow")}<${Icon} name="chevron" />`}
+    items=${allowances(call, decide)}
+  />`;
 }
 
 /** @param {AskedCall} call @param {Decide} decide */

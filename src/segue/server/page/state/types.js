@@ -28,7 +28,7 @@
  *
  * @typedef {{ kind: string, name: string, call: number, trusted: boolean }} Source what a value came from
  * @typedef {{ index: number, name: string, arguments: Json, sources?: Record<string, Source[]>,
- *   doubted?: string[], reason?: string, refused?: string }} AskedCall
+ *   doubted?: string[], reason?: string, refused?: string, approvals?: number, not_by_asker?: boolean }} AskedCall
  * @typedef {{ kind: string, interrupt_id: string, question?: string, choices?: string[], calls?: AskedCall[],
  *   problem?: string, until?: number | null, event?: string }} Question
  * @typedef {{ index: number, verdict: "approve" | "edit" | "reject", arguments?: Json, original?: Json,
