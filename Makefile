@@ -134,8 +134,9 @@ $(VENV)/.base $(VENV)/.studio $(VENV)/.dev $(VENV)/.e2e $(VENV)/.release $(VENV)
 	@echo "Installing into $(VENV): $(WANTED)"
 	@PATH="$$PATH:$(CURDIR)/$(BIN)"; \
 	uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet uv || true; \
-	uv pip install --quiet --compile-bytecode --python $(BIN)/python $(CONSTRAINTS) $(WANTED) || { \
-	  echo 'uv failed; trying pip.'; \
+	uv pip install --quiet --compile-bytecode --python $(BIN)/python $(CONSTRAINTS) $(WANTED) 2>$(VENV)/uv.log || { \
+	  echo 'uv failed, see $(VENV)/uv.log; trying pip.'; \
+	  export PYTHONWARNINGS=ignore; \
 	  $(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip; \
 	  $(BIN)/python -m pip install --quiet --upgrade pip && \
 	  $(BIN)/python -m pip install --quiet $(CONSTRAINTS) $(WANTED); }
@@ -144,6 +145,7 @@ $(VENV)/.base $(VENV)/.studio $(VENV)/.dev $(VENV)/.e2e $(VENV)/.release $(VENV)
 $(BIN)/python:
 	@for python in $(PYTHONS); do \
 	  "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	  echo "Creating $(VENV) with $$python"; \
 	  "$$python" -m venv $(VENV) 2>/dev/null && exit 0; \
 	  rm -rf $(VENV); uv venv --quiet --python "$$python" $(VENV) 2>/dev/null && exit 0; \
 	  rm -rf $(VENV); lacking="$$python"; \

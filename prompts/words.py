@@ -20,6 +20,11 @@ def joined(items: Iterable[str], language: str) -> str:
     return ("、" if language == "zh" else ", ").join(items)
 
 
+def clauses(items: Iterable[str], language: str) -> str:
+    """The items as clauses in a row: a; b; c."""
+    return ("；" if language == "zh" else "; ").join(items)
+
+
 def enumerated(items: Sequence[str], language: str) -> str:
     """The items as a list in a sentence: a, b and c."""
     *others, last = items

@@ -323,9 +323,10 @@ def test_lists_wrap_at_every_width_and_lose_no_word(language: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_project_is_written_that_runs_at_once(here: Path) -> None:
-    written = run("init", "my shop")
-    assert written.exit_code == 0
+@pytest.mark.parametrize(("language", "asks"), [("en", "Where is my order 17?"), ("zh", "请查询订单 17")])
+def test_a_project_is_written_that_runs_at_once(language: str, asks: str, here: Path) -> None:
+    written = run("init", "my shop", env={"SEGUE_LANGUAGE": language})
+    assert (written.exit_code, asks in written.stdout) == (0, True)
     asking, refunding, testing = [shlex.split(line) for line in written.stdout.splitlines()[1:]]
     assert "Order 17 is shipped." in run(*asking[1:], "--model", "offline").stdout
     assert run(*refunding[1:], "--model", "offline").exit_code == 3

@@ -71,8 +71,9 @@ def test_the_report_is_in_the_language_of_the_terminal(monkeypatch: pytest.Monke
     monkeypatch.setenv("SEGUE_LANGUAGE", "zh")
     code, report = examined(Settings(str(tmp_path / "x.db")))
     assert code == 0
-    assert "模型      offline，来自 默认值（没有任何配置）" in report
+    assert "模型      offline，来源：默认值（没有任何配置）" in report
     assert "还不存在；第一条消息会创建它" in report
+    assert re.search("json [0-9,]+ 个字符，[^;]+；native ", report)
     assert "离线      内置规划器有应答" in report
     assert not re.search("^[!✓] (packages|database|agents|model|offline)", report, re.MULTILINE)
 

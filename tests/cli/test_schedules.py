@@ -1,6 +1,7 @@
 """`segue chat --at` and `segue schedules`."""
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from segue.cli import app
+
+from .conftest import SECONDS, Shell
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +51,17 @@ def test_a_message_for_later_is_stored_listed_paused_and_deleted() -> None:
 def test_bad_input_says_what_to_give(options: list[str], says: str) -> None:
     refused = run("chat", "m", *options)
     assert (refused.exit_code, says in refused.output) == (2, True), refused.output
+
+
+def test_running_says_which_agents_are_missing_here(pages: Shell) -> None:
+    (pages.folder / "clock.toml").write_text('[[agent]]\nagent_id = "clock"\ntools = ["clock"]\n', encoding="utf-8")
+    assert pages("chat", "What time is it?", "--every", "0 9 * * mon", "--agents", "clock.toml").returncode == 0
+    for options, is_missing in ((), True), (("--agents", "clock.toml"), False):
+        running = pages.begin("schedules", "--run", *options)
+        pages.until("err", "Ready: runs due schedules")
+        running.send_signal(signal.SIGINT)
+        assert running.wait(SECONDS) == 0
+        assert ("Schedules of these agents do not run here: clock." in pages.read("err")) == is_missing
 
 
 def test_the_sentences_are_chinese_where_they_are_to_be(monkeypatch: pytest.MonkeyPatch) -> None:

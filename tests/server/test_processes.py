@@ -18,6 +18,7 @@ from segue.cli import app
 from tests.cli.conftest import SECONDS, Shell, pages, shell
 from tests.cli.process import begin as begin_command
 from tests.polling import wait_until
+from tests.ports import free_port
 from tests.postgres import started
 
 from .serving import KEY, Json, ending, follow, start
@@ -269,3 +270,13 @@ def test_a_service_that_cannot_start_says_why(tmp_path: Path) -> None:
     assert "name a file with --db" in refusal("--workers", "2", "--db", ":memory:")
     (tmp_path / "agents.toml").write_text("[[agent]]\nagent_id = 3\n", encoding="utf-8")
     assert "agents.toml" in refusal("--agents", str(tmp_path / "agents.toml"), "--workers", "2")
+
+
+@pytest.mark.slow
+def test_at_a_terminal_the_address_of_the_page_is_said_at_once(pages: Shell) -> None:
+    port = str(free_port())
+    terminal = pages.at_terminal("serve", "--port", port, "--agents", "agents.toml")
+    terminal.until(f"Starting at http://127.0.0.1:{port}. Open it in a browser; Ctrl-C stops.")
+    terminal.until("Uvicorn running on")
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 0

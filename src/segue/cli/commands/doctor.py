@@ -44,7 +44,7 @@ from ...nodes.react.prompt_cost import CALLS, RESULT_CHARS, prompt_costs
 from ...prompts.catalogue import Texts
 from ...prompts.errors import render
 from ...prompts.language import Language
-from ...prompts.words import word
+from ...prompts.words import clauses, word
 from ...registry import EXAMPLES, Registry, all_tools, services_of
 from ...runtime.run import state_at
 from ...runtime.runner import Runner
@@ -157,7 +157,7 @@ def extras(names: Iterable[str], requirements: Iterable[str], language: Language
             (whole if all(map(_version, needed)) else lacking).append(extra)
     parts = {"extras_installed": whole, "extras_missing": lacking}
     said = (finding(name, language, extras=", ".join(found)) for name, found in parts.items() if found)
-    return Finding(True, "extras", "; ".join(said))
+    return Finding(True, "extras", clauses(said, language))
 
 
 def _database(settings: Settings, language: Language) -> Iterator[Finding]:
@@ -322,7 +322,7 @@ def _tools(agents: Mapping[str, Agent], given: Collection[str], language: Langua
     whole = {name: tools for name, tools in found.items() if not isinstance(tools, SegueError)}
     listed_agents = (f"{name} ({', '.join(tools) or finding('no_tools', language)})" for name, tools in whole.items())
     if whole:
-        yield Finding(True, "agents", "; ".join(listed_agents))
+        yield Finding(True, "agents", clauses(listed_agents, language))
     for name, error in found.items():
         if isinstance(error, SegueError):
             ok = False if name in given else isinstance(error, MissingExtra) or None
@@ -396,10 +396,11 @@ def _prompts(agent: Agent, language: Language) -> Finding:
         costs = prompt_costs(agent, services_of(registry, lambda event: None), language)
     except SegueError as error:
         return Finding(None, "prompts", render(error, language))
-    shares = {name: f"{cost.prefix_chars / cost.chars:.0%}" for name, cost in costs.items()}
-    sizes = {name: f"{cost.chars:,}" for name, cost in costs.items()}
-    each = [finding("prompt", language, name=name, chars=sizes[name], share=share) for name, share in shares.items()]
-    about = {"agent": agent.agent_id, "calls": CALLS, "chars": f"{RESULT_CHARS:,}", "each": "; ".join(each)}
+    parts = (
+        finding("prompt", language, name=name, chars=f"{cost.chars:,}", share=f"{cost.prefix_chars / cost.chars:.0%}")
+        for name, cost in costs.items()
+    )
+    about = {"agent": agent.agent_id, "calls": CALLS, "chars": f"{RESULT_CHARS:,}", "each": clauses(parts, language)}
     return Finding(True, "prompts", finding("prompts", language, **about))
 
 

@@ -170,7 +170,10 @@ async def _run(settings: Settings) -> None:
     async with settings.opened(serving=True) as app:
         with handling_signals(stopping.set):
             app.schedules.watch()
+            scheduled = {each.agent_id for each in await app.schedules.list() if each.is_active}
             print_note(settings.say("schedules_run", agents=", ".join(app.agents)))
+            if elsewhere := sorted(scheduled - set(app.agents)):
+                print_note(settings.say("schedules_elsewhere", agents=", ".join(elsewhere)))
             await stopping.wait()
         await app.drain(GRACE)
     print_note(settings.say("worker_stopped"))

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -152,6 +153,8 @@ def serve_http(
     check_address(host, server_settings.keys)
     check_port(host, port)
     configure_logs()
+    if port and sys.stderr.isatty():
+        print_note(settings.say("serving", url=f"http://{host}:{port}"))
     asyncio.run(_try(settings, require_model))  # a mistake shows now, not in each worker
     os.environ[DATABASE] = settings.database
     os.environ.setdefault(OFFLINE_PACE, WATCHABLE)

@@ -43,8 +43,8 @@ def init(folder: Folder = Path()) -> None:
         _write_project(folder)
     agents = shlex.quote(str(folder / PROJECT[0]))
     typer.echo(settings.say("project_written", files=", ".join(str(folder / name) for name in PROJECT)))
-    for message in ("Where is my order 17?", "Please refund 17"):
-        typer.echo(f'  segue chat "{message}" --agents {agents}')
+    for message in ("order_message", "refund_message"):
+        typer.echo(f'  segue chat "{settings.say(message)}" --agents {agents}')
     typer.echo(f"  python {shlex.quote(str(folder / PROJECT[-1]))}")
 
 
