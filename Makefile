@@ -35,7 +35,7 @@ docs: $(VENV)/.docs ## build the documentation into site/
 	@echo 'Read it: $(BIN)/python -m http.server 8080 -d site, then http://localhost:8080'
 
 test: $(VENV)/.dev ## run the fast tests
-	$(BIN)/python -m pytest -m 'not slow' -n 2 $(PARALLEL) $(RETRY) -p no:schemathesis
+	$(BIN)/python -m pytest -m 'not slow' -n 3 $(PARALLEL) $(RETRY) -p no:schemathesis
 
 test-slow: $(VENV)/.dev web/node_modules/.installed ## run the slow tests: processes, crashes, recordings
 	$(BIN)/python -m pytest -m slow -n 4 $(PARALLEL) $(RETRY)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,11 @@ GROUP = 64
 DEFERRAL = 0.005
 """Seconds that a deferred transaction waits for the one that follows it."""
 
+INLINE = 16
+"""Groups that the event loop commits itself before the writer's thread has one, which can also shorten SQLite's log."""
+
+SLOW, THREADED = 0.02, 5.0
+"""Where recent commits took so many seconds on average, the writer's thread has those of the next seconds."""
 
 HOLD = 0.5
 """Seconds that writes wait at most for a renewal of leases that wants to begin."""
@@ -47,14 +53,15 @@ class _Readers(Generic[C_co]):
         self._opened: list[Session[C_co]] = []
 
     def submit(self, work: Callable[[C_co], T]) -> "asyncio.Future[T]":
-        return asyncio.get_running_loop().run_in_executor(self._threads, self._run, work)
+        return asyncio.get_running_loop().run_in_executor(self._threads, self.run, work)
 
     def close(self) -> None:
         self._threads.shutdown(wait=True)
         for session in self._opened:
             session.close()
 
-    def _run(self, work: Callable[[C_co], T]) -> T:
+    def run(self, work: Callable[[C_co], T]) -> T:
+        """Carry out `work` on the connection of this thread."""
         session: Session[C_co] | None = getattr(self._local, "session", None)
         if session is None:
             session = self._local.session = self._open_reading()
@@ -77,6 +84,7 @@ class _Transaction:
 
     parts: Sequence[_Part]
     synced: bool
+    brief: bool
     after: int
 
     def run(self, connection: Any) -> list[Any]:
@@ -89,7 +97,8 @@ class Connections(Generic[C_co]):
     One connection writes, on a thread of its own, transactions in the order in which they were submitted; others read.
     So no read keeps a write from beginning, and a lock that a write waits for is another process's. `open_reading`
     gives a connection that only reads, `open_renewing` one that renews leases and waits for locks for so many seconds
-    at most. `url` is shown in messages; `errors` are the driver's.
+    at most. `url` is shown in messages; `errors` are the driver's. With `inline`, brief work runs on the event loop if
+    nothing else writes: for a local file that takes less time than waking a thread and being woken by it.
     """
 
     def __init__(
@@ -99,9 +108,14 @@ class Connections(Generic[C_co]):
         open_reading: Callable[[], Session[C_co]],
         open_renewing: Callable[[float], Session[C_co]],
         errors: type[Exception],
+        inline: bool = False,
     ) -> None:
         self.url = url
         self.errors = errors
+        self._inline = inline
+        self._inline_groups = 0
+        self._inline_seconds = 0.0
+        self._threaded_until = 0.0
         self.open_renewing = open_renewing
         self._session = writing
         self._readers = _Readers(open_reading)
@@ -109,7 +123,9 @@ class Connections(Generic[C_co]):
         self._deferred: dict[asyncio.Future[Any], _Transaction] = {}
         self._not_deferred = 0
         self._timers: set[asyncio.AbstractEventLoop] = set()
+        self._turns: set[asyncio.AbstractEventLoop] = set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="segue-writer")
+        self._lock = threading.Lock()
         self._unhindered = threading.Event()
         self._unhindered.set()
         self._closed = False
@@ -122,8 +138,10 @@ class Connections(Generic[C_co]):
         finally:
             self._unhindered.set()
 
-    async def read(self, work: Callable[[C_co], T]) -> T:
+    async def read(self, work: Callable[[C_co], T], *, brief: bool = False) -> T:
         await self.settle()
+        if brief and self._inline:
+            return self._readers.run(work)
         return await self._readers.submit(work)
 
     def submit(
@@ -131,6 +149,7 @@ class Connections(Generic[C_co]):
         work: Callable[[C_co], T],
         *,
         synced: bool = False,
+        brief: bool = False,
         failed: Failed | None = None,
         deferred: bool = False,
         joined: Mapping["asyncio.Future[Any]", Callable[[C_co], Any]] = NONE,
@@ -139,7 +158,8 @@ class Connections(Generic[C_co]):
             raise RuntimeError(f"The database {self.url} is closed.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        transaction = _Transaction([*self._withdrawn(joined), _Part(work, failed, future)], synced, self._not_deferred)
+        parts = [*self._withdrawn(joined), _Part(work, failed, future)]
+        transaction = _Transaction(parts, synced, brief or deferred, self._not_deferred)
         self._waiting.append(transaction)
         if deferred:
             self._deferred[future] = transaction
@@ -149,7 +169,7 @@ class Connections(Generic[C_co]):
                 loop.call_later(DEFERRAL, self._end_deferral, loop)
         else:
             self._not_deferred += 1
-            self._thread.submit(self._drain)
+            self._begin_drain(loop)
         return future
 
     def _withdrawn(self, joined: Mapping["asyncio.Future[Any]", Callable[[C_co], Any]]) -> Iterator[_Part]:
@@ -165,8 +185,8 @@ class Connections(Generic[C_co]):
                 self._waiting.remove(deferred)
                 yield from (replace(part, work=work) for part in deferred.parts)
 
-    async def write(self, work: Callable[[C_co], T], *, synced: bool = False) -> T:
-        return await asyncio.shield(self.submit(work, synced=synced))
+    async def write(self, work: Callable[[C_co], T], *, synced: bool = False, brief: bool = False) -> T:
+        return await asyncio.shield(self.submit(work, synced=synced, brief=brief))
 
     def announce(self) -> None:
         """Send the notifications that are waiting to other processes."""
@@ -191,20 +211,71 @@ class Connections(Generic[C_co]):
     async def settle(self) -> None:
         """Wait until the transactions that were deferred have ended."""
         if self._deferred:
-            self._thread.submit(self._drain)
+            self._begin_drain(asyncio.get_running_loop())
             await asyncio.wait([*self._deferred])
 
     def _end_deferral(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timers.discard(loop)
         if self._waiting and not self._closed:
+            self._begin_drain(loop)
+
+    def _begin_drain(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Carry out what waits: on the loop, with all that is submitted in this turn, or on the writer's thread."""
+        if not self._inline or time.monotonic() < self._threaded_until:
             self._thread.submit(self._drain)
+        elif loop not in self._turns:
+            self._turns.add(loop)
+            loop.call_soon(self._end_turn, loop)
+
+    def _end_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._turns.discard(loop)
+        if self._closed or not self._waiting:
+            return
+        drained = False
+        if self._lock.acquire(blocking=False):
+            try:
+                drained = self._drain_inline(loop)
+            finally:
+                self._lock.release()
+        if not drained:
+            self._thread.submit(self._drain)
+
+    def _drain_inline(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Carry out what waits if it is brief and nobody else writes; what fails is left to the writer's thread."""
+        self._inline_groups = (self._inline_groups + 1) % INLINE
+        brief = len(self._waiting) <= GROUP and all(each.brief and not each.synced for each in tuple(self._waiting))
+        if not brief or not self._inline_groups or not self._unhindered.is_set():
+            return False
+        group: list[_Transaction] = []
+        begun = time.monotonic()
+        try:
+            self._session.begin(synced=False, waiting=False)
+            group = self._taken(GROUP)
+            results = self._session.commit([each.run for each in group])
+        except BaseException as error:
+            self._waiting.extendleft(reversed(group))
+            if isinstance(error, Exception):
+                return False
+            self._thread.submit(self._drain)
+            raise
+        self._inline_seconds += (time.monotonic() - begun - self._inline_seconds) / INLINE
+        if self._inline_seconds > SLOW:
+            self._inline_seconds, self._threaded_until = 0.0, begun + THREADED
+        _end(_committed(group, results), loop)
+        return True
 
     def _drain(self) -> None:
         """Carry out what waits now: what comes meanwhile is deferred, or has a call of its own."""
         left = len(self._waiting)
-        while left > 0 and (group := self._taken(min(GROUP, left))):
-            left -= len(group)
-            self._write(group)
+        while left > 0:
+            with self._lock:
+                group = self._taken(min(GROUP, left))
+                if not group:
+                    return
+                left -= len(group)
+                ended = self._write(group)
+            _end(ended)  # who is woken finds nobody writing
+            self._session.announce()
 
     def _taken(self, most: int) -> list[_Transaction]:
         """So many of the transactions that wait, or fewer where some became parts of others meanwhile."""
@@ -214,47 +285,51 @@ class Connections(Generic[C_co]):
                 group.append(self._waiting.popleft())
         return group
 
-    def _write(self, group: Sequence[_Transaction]) -> None:
+    def _write(self, group: Sequence[_Transaction]) -> list[Ended]:
         """Carry out a group as one transaction; where one of it fails, each by itself."""
         self._unhindered.wait(HOLD)
         try:
             self._session.begin(synced=any(each.synced for each in group))
         except BaseException as error:  # noqa: BLE001 - who waits for it gets it
-            _fail(group, error)
-            return
+            return _failed(group, error)
         try:
-            results = self._session.commit([each.run for each in group])
+            return _committed(group, self._session.commit([each.run for each in group]))
         except NotRepeatable as failure:
-            _fail(group, failure.error)
+            return _failed(group, failure.error)
         except BaseException as error:  # noqa: BLE001 - who waits for it gets it
             if len(group) == 1:
-                _fail(group, error)
-            else:
-                for each in group:
-                    self._write([each])
-        else:
-            _end(
-                (part.future, partial(part.future.set_result, result))
-                for each, own in zip(group, results, strict=True)
-                for part, result in zip(each.parts, own, strict=True)
-            )
-            self._session.announce()
+                return _failed(group, error)
+            return [ended for each in group for ended in self._write([each])]
 
 
-def _fail(group: Iterable[_Transaction], error: BaseException) -> None:
+def _committed(group: Iterable[_Transaction], results: Iterable[Iterable[Any]]) -> list[Ended]:
+    return [
+        (part.future, partial(part.future.set_result, result))
+        for each, own in zip(group, results, strict=True)
+        for part, result in zip(each.parts, own, strict=True)
+    ]
+
+
+def _failed(group: Iterable[_Transaction], error: BaseException) -> list[Ended]:
     parts = [part for each in group for part in each.parts]
     for part in parts:
         if part.failed is not None:
             part.failed(error)
-    _end((part.future, partial(part.future.set_exception, error)) for part in parts)
+    return [(part.future, partial(part.future.set_exception, error)) for part in parts]
 
 
-def _end(ended: Iterable[Ended]) -> None:
-    """Resolve futures, waking each loop once; where a loop is closed nobody waits any more."""
+def _end(ended: Iterable[Ended], here: asyncio.AbstractEventLoop | None = None) -> None:
+    """Resolve futures, those of the loop that runs `here` at once, and waking each other loop once.
+
+    Where a loop is closed nobody waits any more.
+    """
     by_loop: dict[asyncio.AbstractEventLoop, list[Ended]] = {}
     for future, resolve in ended:
         by_loop.setdefault(future.get_loop(), []).append((future, resolve))
     for loop, own in by_loop.items():
+        if loop is here:
+            _resolve(own)
+            continue
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(_resolve, own)
 

@@ -110,8 +110,8 @@ class NotRepeatable(Exception):
 class Session(Protocol[C_co]):
     """A connection for one thread, opened when it is first needed and again where it was lost."""
 
-    def begin(self, *, synced: bool) -> None:
-        """Begin a transaction."""
+    def begin(self, *, synced: bool, waiting: bool = True) -> None:
+        """Begin a transaction; where it is not `waiting` and another process writes, fail at once."""
         ...
 
     def commit(self, works: Sequence[Callable[[C_co], Any]]) -> list[Any]:
@@ -342,8 +342,11 @@ class Database(Protocol[C_co]):
         """
         ...
 
-    async def read(self, work: Callable[[C_co], T]) -> T:
-        """Carry out `work`, which only reads; it sees every write that was waited for."""
+    async def read(self, work: Callable[[C_co], T], *, brief: bool = False) -> T:
+        """Carry out `work`, which only reads; it sees every write that was waited for.
+
+        `brief` work reads a few rows by their key: it may be carried out on the event loop.
+        """
         ...
 
     def submit(
@@ -351,6 +354,7 @@ class Database(Protocol[C_co]):
         work: Callable[[C_co], T],
         *,
         synced: bool = False,
+        brief: bool = False,
         failed: Failed | None = None,
         deferred: bool = False,
         joined: Mapping["asyncio.Future[Any]", Callable[[C_co], Any]] = ...,
@@ -358,14 +362,15 @@ class Database(Protocol[C_co]):
         """Begin `work` as one transaction, after those that were begun before.
 
         It may run several times, of which all but one are rolled back. `synced` puts it on the disk, and with it all
-        that was written before. `failed` gets the error, before the next transaction begins. A `deferred` one waits a
+        that was written before. `brief` work changes a few rows by their key: it may be carried out on the event loop.
+        `failed` gets the error, before the next transaction begins. A `deferred` one, which is brief, too, waits a
         moment for the next one, to be committed with it. Deferred ones of `joined` that have not begun become its
         first parts, each with another work than before, where only deferred ones were begun since. Shield the future
         to let it end when the waiter is cancelled.
         """
         ...
 
-    async def write(self, work: Callable[[C_co], T], *, synced: bool = False) -> T:
+    async def write(self, work: Callable[[C_co], T], *, synced: bool = False, brief: bool = False) -> T:
         """Carry out `work` as one transaction, to its end even if the caller is cancelled.
 
         Raises:

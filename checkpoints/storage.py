@@ -100,7 +100,7 @@ class Storage:
             chosen = chosen_for(connection, thread_id)
             return Beginning(chosen, default_mode(connection, user_id), conversation_of(connection, thread_id))
 
-        return await self.database.read(read)
+        return await self.database.read(read, brief=True)
 
     async def check_writable(self) -> None:
         """Make sure that the database can be written.

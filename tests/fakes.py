@@ -309,7 +309,7 @@ class MemoryLedger:
         call = self._calls.get(key)
         return None if call is None else {"name": call.name, "arguments": call.arguments, "outcome": call.outcome}
 
-    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
+    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any], *, synced: bool = True) -> Claim:
         known = self._calls.get(key)
         if known is not None:
             return Claim("interrupted") if known.outcome is None else Claim("finished", known.outcome)
@@ -317,7 +317,7 @@ class MemoryLedger:
         self._calls[key] = _Call(name, dict(arguments))
         return Claim("doubtful" if doubtful else "fresh")
 
-    async def settle(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
+    async def settle(self, key: CallKey, outcome: Mapping[str, Any], *, synced: bool = True) -> None:
         self._calls[key].outcome = dict(outcome)
 
     async def unknown(self, task_id: str) -> Sequence[Mapping[str, Any]]:

@@ -62,7 +62,7 @@ class PostgresSession:
         self.deltas: Callable[[], Sequence[str]] = tuple
         """Gives what is to be sent of streams, before what was committed after it."""
 
-    def begin(self, *, synced: bool) -> None:
+    def begin(self, *, synced: bool, waiting: bool = True) -> None:
         """Begin a transaction, which is always synced.
 
         Raises:

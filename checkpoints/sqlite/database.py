@@ -67,15 +67,17 @@ def _identity(path: str) -> tuple[int, int] | None:
 class SqliteSession:
     """A connection to a file, opened when it is first needed and again after an error."""
 
-    def __init__(self, path: str, file: _File, connect: Callable[[], SqliteConnection]) -> None:
+    def __init__(self, path: str, file: _File, timeout: float, connect: Callable[[], SqliteConnection]) -> None:
         self._path = path
         self._file = file
         self._connect = connect
         self._connection: SqliteConnection | None = None
+        self._timeout = timeout
         self._synchronous = ""
+        self._waiting = True
         self._anchor: Anchor | None = None
 
-    def begin(self, *, synced: bool) -> None:
+    def begin(self, *, synced: bool, waiting: bool = True) -> None:
         with translated(self._path):
             self._file.check()
             connection = self._opened()
@@ -83,6 +85,11 @@ class SqliteSession:
             if synchronous != self._synchronous:
                 connection.execute(f"PRAGMA synchronous = {synchronous}")
                 self._synchronous = synchronous
+            if waiting != self._waiting:
+                connection.execute(f"PRAGMA busy_timeout = {int(self._timeout * 1000) if waiting else 0}")
+                # Copying the log into the database waits for the disk.
+                connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES if waiting else 0}")
+                self._waiting = waiting
             connection.execute("BEGIN IMMEDIATE")
 
     def commit(self, works: Sequence[Callable[[SqliteConnection], Any]]) -> list[Any]:
@@ -124,7 +131,7 @@ class SqliteSession:
                 raise
 
     def close(self) -> None:
-        connection, self._connection, self._synchronous = self._connection, None, ""
+        connection, self._connection, self._synchronous, self._waiting = self._connection, None, "", True
         if connection is not None:
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
@@ -149,11 +156,16 @@ class SqliteDatabase(Connections[SqliteConnection]):
         self._closing = contextlib.ExitStack()
         self._statements = Statements()
         super().__init__(
-            path, self._open(timeout), partial(self._open, timeout, query_only=True), self._open, sqlite3.Error
+            path,
+            self._open(timeout),
+            partial(self._open, timeout, query_only=True),
+            self._open,
+            sqlite3.Error,
+            inline=True,
         )
 
     def _open(self, timeout: float, query_only: bool = False) -> SqliteSession:
-        return SqliteSession(self.path, self._file, partial(_connect, self.path, timeout, query_only))
+        return SqliteSession(self.path, self._file, timeout, partial(_connect, self.path, timeout, query_only))
 
     def statements(self, thread_id: str) -> Statements:
         return self._statements.for_write(thread_id)

@@ -228,7 +228,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
             for future, step in hold.deferred.items()
             if _key_of(step.config) == _key_of(config) and _key_of(config)[1]
         }
-        row = await asyncio.shield(self._database.submit(save, failed=hold.note, joined=joined))
+        row = await asyncio.shield(self._database.submit(save, brief=True, failed=hold.note, joined=joined))
         hold.running = row
         if row and row["requested"] == "pause" and row["status"] in _PAUSABLE and self._on_pause is not None:
             self._on_pause(row["task_id"])
@@ -261,7 +261,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
             hold.check_no_gap()
             return step.save(self._database, connection)
 
-        writing = self._database.submit(save, failed=hold.note, deferred=deferred)
+        writing = self._database.submit(save, brief=True, failed=hold.note, deferred=deferred)
         writing.add_done_callback(self._publish)  # in the order of the transactions, also when the caller is cancelled
         if deferred:
             hold.deferred[writing] = step

@@ -125,15 +125,16 @@ class EventLog:
 
     async def pages(self, task_id: str, after: int = 0, limit: int | None = None) -> AsyncIterator[list[Event]]:
         """As `read`, a page at a time: a long log leaves the event loop to others in between."""
-        left = sys.maxsize if limit is None else limit
+        left, first = sys.maxsize if limit is None else limit, True
         while left > 0:
-            rows = await self._database.read(methodcaller("fetched", _READ, (task_id, after, min(left, PAGE))))
+            values = (task_id, after, min(left, PAGE))
+            rows = await self._database.read(methodcaller("fetched", _READ, values), brief=first)
             page = [from_row(StoredEvent, row).numbered() for row in rows]
             if page:
                 yield page
             if len(page) < PAGE:
                 return
-            left, after = left - len(page), page[-1].seq
+            left, after, first = left - len(page), page[-1].seq, False
 
     async def last(self, task_id: str) -> Event | None:
         """Return a task's newest event; None where it has none.

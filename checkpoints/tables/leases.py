@@ -118,7 +118,7 @@ class Lease:
 
     async def _taken(self, thread_id: str, take: Callable[[Connection], Found]) -> Found:
         """Carry out `take`; a caller that is cancelled meanwhile keeps no lease."""
-        taking = self._database.submit(take)
+        taking = self._database.submit(take, brief=True)
         try:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:
@@ -134,7 +134,7 @@ class Lease:
             values = (thread_id, self._now(connection) + QUEUE_TTL)
             return int(connection.execute(_JOIN, values).fetchone()["position"])
 
-        return await self._database.write(join)
+        return await self._database.write(join, brief=True)
 
     async def leave_queue(self, place: int) -> None:
         """Leave the queue, and remove the entries of processes that are gone."""
@@ -142,7 +142,7 @@ class Lease:
 
     async def release(self, thread_id: str, fence: int) -> None:
         """Let the thread go, after the last write; a lease that was lost already is left alone."""
-        await self._database.write(lambda connection: release_lease(connection, thread_id, fence))
+        await self._database.write(lambda connection: release_lease(connection, thread_id, fence), brief=True)
 
     async def expire(self, thread_id: str, owner: str) -> None:
         """End the lease of an owner that is known to be dead."""

@@ -117,8 +117,8 @@ class ToolLedger:
         self._ended: set[CallKey] = set()
         """Those that ended since then."""
 
-    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
-        """Store the intent to run a call; it is on the disk when this returns.
+    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any], *, synced: bool = True) -> Claim:
+        """Store the intent to run a call; `synced`, it is on the disk when this returns.
 
         A call that has an intent and no outcome is `interrupted`. Only one claim of a key is ever `fresh`, or
         `doubtful` if an earlier call with this name and these arguments has an unknown outcome.
@@ -127,7 +127,7 @@ class ToolLedger:
             StaleOwner: another owner took the thread; do not run the call.
             LedgerConflict: the key belongs to a call with another name or other arguments.
         """
-        intent = self._database.submit(partial(self._claim, key, name, canonical(arguments)), synced=True)
+        intent = self._database.submit(partial(self._claim, key, name, canonical(arguments)), synced=synced, brief=True)
         try:
             claim = await asyncio.shield(intent)
             if claim.state == "finished":
@@ -141,19 +141,19 @@ class ToolLedger:
                 await self._database.write(lambda connection: connection.execute(_WITHDRAW, values), synced=True)
             raise
 
-    async def settle(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
+    async def settle(self, key: CallKey, outcome: Mapping[str, Any], *, synced: bool = True) -> None:
         """Store the outcome of a claimed call, once, even if the caller is cancelled meanwhile.
 
         Raises:
             StaleOwner: another owner took the thread, which will find the call interrupted.
             LedgerConflict: the call was never claimed, or has another outcome already that is no wait.
         """
-        await self._database.write(partial(self._settle, key, json.dumps(dict(outcome))), synced=True)
+        await self._database.write(partial(self._settle, key, json.dumps(dict(outcome))), synced=synced, brief=True)
         self._ended.add(key)
 
     async def read(self, key: CallKey) -> Json | None:
         """Return the public form of one call, or None."""
-        rows = await self._database.read(lambda connection: connection.fetched(_FIND, self._row(key)))
+        rows = await self._database.read(lambda connection: connection.fetched(_FIND, self._row(key)), brief=True)
         return from_row(Call, rows[0]).json() if rows else None
 
     async def calls(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Call]:

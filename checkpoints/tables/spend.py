@@ -93,7 +93,7 @@ class Spend:
             connection.execute(_CALL, asdict(call))
             return None
 
-        return await self._database.write(reserve)
+        return await self._database.write(reserve, brief=True)
 
     def settle(
         self, call: PlannedCall, scopes: Sequence[LimitedScope], tokens: int, cost: int, failed: Failed | None = None

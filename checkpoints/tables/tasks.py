@@ -192,7 +192,7 @@ class Tasks:
                 release_lease(connection, new.thread_id, fence)
             return row
 
-        return from_row(Task, await self._database.write(insert))
+        return from_row(Task, await self._database.write(insert, brief=True))
 
     async def get(self, task_id: str) -> Task:
         """Return one task.
@@ -201,7 +201,7 @@ class Tasks:
             UnknownTask: there is none.
             DamagedRow: it cannot be read.
         """
-        return from_row(Task, await self._database.read(lambda connection: _find(connection, task_id)))
+        return from_row(Task, await self._database.read(lambda connection: _find(connection, task_id), brief=True))
 
     async def show(self, task_id: str) -> Task:
         """Return one task as lists show it.
@@ -209,7 +209,7 @@ class Tasks:
         Raises:
             UnknownTask: there is none.
         """
-        return shown(await self._database.read(lambda connection: _find(connection, task_id)))
+        return shown(await self._database.read(lambda connection: _find(connection, task_id), brief=True))
 
     async def move(
         self,
@@ -258,7 +258,7 @@ class Tasks:
                 release_lease(connection, old.thread_id, fence)
             return self._noted(connection, act, old, from_row(Task, row), announced), stored
 
-        return await self._database.write(change)
+        return await self._database.write(change, brief=True)
 
     def _noted(self, connection: Connection, act: Act | None, old: Task, task: Task, events: Sequence[Event]) -> Task:
         """The task, once the audit log and receivers have its change; what is a bot's is told with its conversation."""
@@ -297,7 +297,7 @@ class Tasks:
             record(connection, act, task.thread_id, task_id)
             return from_row(Task, row), stored
 
-        return await self._database.write(add)
+        return await self._database.write(add, brief=True)
 
     async def note_expiry(self, task_id: str, sentence: str) -> None:
         """Note with a task that it waits for an approval that expired, unless it goes on already."""
@@ -347,7 +347,7 @@ class Tasks:
         """Return the requested pauses and cancellations, by task id."""
         given = [*task_ids]
         requested = _REQUESTED.format(", ".join("?" * len(given)) or "NULL")
-        rows = await self._database.read(lambda connection: connection.fetched(requested, given))
+        rows = await self._database.read(lambda connection: connection.fetched(requested, given), brief=True)
         return {row["task_id"]: row["requested"] for row in rows}
 
     async def unfinished(self) -> _Owned:
@@ -383,12 +383,12 @@ class Tasks:
         Raises:
             DamagedRow: it cannot be read.
         """
-        rows = await self._database.read(lambda connection: connection.fetched(_LATEST, (thread_id,)))
+        rows = await self._database.read(lambda connection: connection.fetched(_LATEST, (thread_id,)), brief=True)
         return from_row(Task, rows[0]) if rows else None
 
     async def conversation_of(self, thread_id: str) -> Task | None:
         """Return the newest conversation whose bot has this thread, as lists show it, or None."""
-        return await self._database.read(lambda connection: conversation_of(connection, thread_id))
+        return await self._database.read(lambda connection: conversation_of(connection, thread_id), brief=True)
 
     async def bot_of(self, thread_id: str) -> str:
         """Return the thread of the bot of a conversation; empty where the thread is none with an agent."""

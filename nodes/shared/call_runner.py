@@ -16,7 +16,7 @@ from segue.core.digests import tool_digest
 from segue.core.errors import listed
 from segue.core.events import CallPermitted, Durable, Phase, ToolCall, ToolResult
 from segue.core.provenance import DOUBTS, Known
-from segue.core.tools import CallKey, Ledger, Tool
+from segue.core.tools import CallKey, Ledger, Tool, has_effect
 from segue.core.usage import Usage, add_usages
 from segue.prompts.catalogue import phrase
 from segue.tools.bound_tool import idempotency_key
@@ -418,8 +418,9 @@ class CallRunner:
 async def run_once(executor: Executor, ledger: Ledger | None, execution: Execution) -> tuple[CallResult, float]:
     """Carry out a call through the ledger, and the seconds it took; one that finished before has its stored result."""
     started = time.monotonic()
+    synced = has_effect(execution.name, execution.tool)  # after a loss of power, what only reads runs again
     if ledger is not None:
-        claim = await ledger.claim(execution.key, execution.name, execution.arguments)
+        claim = await ledger.claim(execution.key, execution.name, execution.arguments, synced=synced)
         known = CallResult.of(claim.outcome or {}) if claim.state == "finished" else None
         if known and not (known.status is CallStatus.WAITING and isinstance(executor, Arrived)):
             return known, 0.0
@@ -428,7 +429,7 @@ async def run_once(executor: Executor, ledger: Ledger | None, execution: Executi
     if result.status is not CallStatus.WAITING:
         result = replace(result, sources=execution.sources, secret=execution.secret, hidden=execution.hidden)
     if ledger is not None:
-        await ledger.settle(execution.key, result.json())
+        await ledger.settle(execution.key, result.json(), synced=synced)
     return result, time.monotonic() - started
 
 

@@ -79,14 +79,14 @@ class NestedLedger:
     async def read(self, key: CallKey) -> Mapping[str, Any] | None:
         return await self._whole.read(key)
 
-    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
-        claim = await self._whole.claim(key, name, arguments)
+    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any], *, synced: bool = True) -> Claim:
+        claim = await self._whole.claim(key, name, arguments, synced=synced)
         if claim.state != "finished":
             self._under_way[key] = name
         return claim
 
-    async def settle(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
-        await self._whole.settle(key, outcome)
+    async def settle(self, key: CallKey, outcome: Mapping[str, Any], *, synced: bool = True) -> None:
+        await self._whole.settle(key, outcome, synced=synced)
         self._under_way.pop(key, None)
 
     async def unknown(self, task_id: str) -> Sequence[Mapping[str, Any]]:

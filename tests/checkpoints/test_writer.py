@@ -4,13 +4,14 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from segue.checkpoints.database import READERS
+from segue.checkpoints.database import INLINE, READERS
+from segue.checkpoints.sqlite.database import LOG_PAGES, open_database
 from segue.checkpoints.sqlite.database import SqliteDatabase as Database
-from segue.checkpoints.sqlite.database import open_database
 from segue.core.errors import DatabaseUnavailable
 from tests.polling import SECONDS, until
 
@@ -127,6 +128,66 @@ async def test_a_lock_is_waited_for_once_by_all(path: str) -> None:
             errors = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 60)
         assert all(isinstance(error, DatabaseUnavailable) and "locked" in str(error) for error in errors)
         assert await names(database) == []
+
+
+def insert_here(name: str, size: int = 0) -> Work:
+    """As `insert`, with the name of the thread that did it."""
+
+    def work(connection: sqlite3.Connection) -> str:
+        connection.execute("INSERT INTO leases VALUES (?, ?, 1, 0)", (name, "x" * size))
+        return threading.current_thread().name
+
+    return work
+
+
+HERE = threading.main_thread().name
+
+
+async def test_brief_ones_of_a_turn_are_committed_together_on_the_event_loop(database: Database, log: Log) -> None:
+    done = await asyncio.gather(*(database.write(insert_here(f"s{n}"), brief=True) for n in range(9)))
+    assert (set(done), log.commits()) == ({HERE}, 1)
+    assert await names(database) == [f"s{n}" for n in range(9)]
+    assert await database.read(lambda _: threading.current_thread().name, brief=True) == HERE
+
+
+async def test_a_long_or_synced_one_is_left_to_the_thread_with_what_came_before(database: Database, log: Log) -> None:
+    both = asyncio.gather(database.write(insert_here("s"), brief=True), database.write(insert_here("t")))
+    assert HERE not in await both and log.commits() == 1
+    assert await database.write(insert_here("u"), synced=True, brief=True) != HERE
+    assert await names(database) == ["s", "t", "u"]
+
+
+async def test_a_brief_one_waits_for_another_process_without_the_event_loop(path: str) -> None:
+    async with await open_database(path, lock_timeout=SECONDS) as database:
+        with locked(path):
+            written = database.submit(insert_here("s"), brief=True)
+            await asyncio.sleep(0.05)
+            assert not written.done()
+        assert await written != HERE
+
+
+async def test_a_brief_one_that_fails_takes_no_other_with_it(database: Database) -> None:
+    works = [insert("s"), insert("s"), insert("t")]
+    done, refused, other = await asyncio.gather(
+        *(database.submit(work, brief=True) for work in works), return_exceptions=True
+    )
+    assert (done, other) == (1, 1)
+    assert isinstance(refused, sqlite3.IntegrityError)
+    assert await names(database) == ["s", "t"]
+
+
+async def test_brief_ones_leave_a_short_log(database: Database) -> None:
+    log = Path(f"{database.path}-wal")
+    for n in range(40 * INLINE):
+        await database.write(insert_here(f"s{n}", 10_000), brief=True)
+    assert (await asyncio.to_thread(log.stat)).st_size < 3 * LOG_PAGES * 4096
+
+
+async def test_after_a_slow_commit_the_event_loop_is_left_alone(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("segue.checkpoints.database.SLOW", -1)
+    assert [await database.write(insert_here(name), brief=True) == HERE for name in "st"] == [True, False]
 
 
 async def test_a_deferred_one_is_committed_with_the_next(database: Database, log: Log) -> None:

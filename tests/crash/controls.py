@@ -63,8 +63,10 @@ def _interrupt(labels: frozenset[str]) -> None:
     """Tell of these calls what the ledger tells of a call whose process died in it."""
     real = ToolLedger.claim
 
-    async def claim(self: ToolLedger, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
-        claimed = await real(self, key, name, arguments)
+    async def claim(
+        self: ToolLedger, key: CallKey, name: str, arguments: Mapping[str, Any], *, synced: bool = True
+    ) -> Claim:
+        claimed = await real(self, key, name, arguments, synced=synced)
         return Claim("interrupted") if arguments.get("label") in labels else claimed
 
     ToolLedger.claim = claim  # type: ignore[method-assign]

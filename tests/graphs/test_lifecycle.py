@@ -164,6 +164,6 @@ async def test_a_task_says_which_of_its_calls_may_or_may_not_have_taken_effect(b
 class CutOff(MemoryLedger):
     """A ledger that a killed process has left with every call under way."""
 
-    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
-        await super().claim(key, name, arguments)
+    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any], *, synced: bool = True) -> Claim:
+        await super().claim(key, name, arguments, synced=synced)
         return Claim("interrupted")

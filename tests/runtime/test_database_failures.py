@@ -41,7 +41,7 @@ async def full(world: worlds.World, monkeypatch: pytest.MonkeyPatch) -> None:
 async def locked(world: worlds.World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process has the lock for a while."""
 
-    async def claim(self: ToolLedger, *call: Any) -> Claim:
+    async def claim(self: ToolLedger, *call: Any, **options: Any) -> Claim:
         monkeypatch.undo()
         raise DatabaseUnavailable("The database is locked by another process.")
 

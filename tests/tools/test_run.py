@@ -39,7 +39,7 @@ class CountingLedger(MemoryLedger):
 
     settled = 0
 
-    async def settle(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
+    async def settle(self, key: CallKey, outcome: Mapping[str, Any], *, synced: bool = True) -> None:
         await super().settle(key, json.loads(json.dumps(outcome)))
         self.settled += 1
 

@@ -166,7 +166,7 @@ class TurnLedger:
         own = self._calls.get(key)
         return own.json() if own else None
 
-    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
+    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any], *, synced: bool = True) -> Claim:
         known = self._calls.get(key)
         if known and known.outcome is not None:
             return Claim("finished", known.outcome)
@@ -186,7 +186,7 @@ class TurnLedger:
         )
         return FRESH
 
-    async def settle(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
+    async def settle(self, key: CallKey, outcome: Mapping[str, Any], *, synced: bool = True) -> None:
         done: Any = {"state": "done", "outcome": dict(outcome), "finished_at": time.time()}
         self._calls[key] = replace(self._calls[key], **done)
 

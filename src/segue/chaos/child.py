@@ -141,18 +141,18 @@ class FaultyLedger:
     async def read(self, key: CallKey) -> Mapping[str, Any] | None:
         return await self.real.read(key)
 
-    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
+    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any], *, synced: bool = True) -> Claim:
         label = self.executor.label(key, name)
         self.executor.reach(label, "kill-before-intent")
-        claim = await self.real.claim(key, name, arguments)
+        claim = await self.real.claim(key, name, arguments, synced=synced)
         self.executor.reach(label, "kill-before-call")
         return claim
 
-    async def settle(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
+    async def settle(self, key: CallKey, outcome: Mapping[str, Any], *, synced: bool = True) -> None:
         known = [line for line in self.executor.journal.lines if line.get("key") == _text(key)]
         if known:
             self.executor.reach(self.executor.label(key, known[0]["name"]), *AFTER_CALL)
-        await self.real.settle(key, outcome)
+        await self.real.settle(key, outcome, synced=synced)
         self.executor.journal.write("outcome", key=_text(key), outcome=dict(outcome))
 
     async def unknown(self, task_id: str) -> Any:
