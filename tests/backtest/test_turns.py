@@ -226,7 +226,8 @@ async def test_an_agent_or_a_mode_that_is_gone_is_an_error(recorded: Path) -> No
     async with segue.open(f"file:{recorded}?mode=ro") as app:
         made = await app.backtest()
     assert {task.verdict for task in made.tasks} == {"error"}
-    assert made.tasks[0].difference and "shop" in made.tasks[0].difference.now
+    assert "There is no agent 'shop'; use one of: travel, data." in made.tasks[0].describe()
+    assert made.tasks[0].describe("zh").startswith("出错：")
 
 
 async def test_a_conversation_is_not_held_anew(tmp_path: Path) -> None:

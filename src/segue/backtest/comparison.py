@@ -8,6 +8,7 @@ from typing import Self
 
 from ..core.records import Json
 from ..prompts.catalogue import backtest_text
+from ..prompts.words import colon
 from .behaviour import Behaviour, MadeCall
 
 MESSAGE_CHARS = 80
@@ -122,7 +123,7 @@ class TaskReport:
     def describe(self, language: str = "en") -> str:
         """The verdict, the message and the first difference."""
         verdict, message = backtest_text(self.verdict, language), shortened(self.message, MESSAGE_CHARS)
-        head = f"{verdict}: {message}  ({self.session_id}, {self.task_id[:8]})"
+        head = f"{verdict}{colon(language)}{message}  ({self.session_id}, {self.task_id[:8]})"
         return f"{head}\n{self.difference.describe(language)}" if self.difference else head
 
     def json(self) -> Json:

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from ..checkpoints.storage import Storage
 from ..core.agents import Agent
-from ..core.errors import SegueError
+from ..core.errors import SegueError, UnknownAgent
 from ..core.models import Model
 from ..core.records import Json
 from ..nodes.chat.run_mode import ModeGraph
@@ -31,7 +31,7 @@ from .recording import RecordedTurn, Recording, age
 from .stand_in import Policy, check_author, check_policy
 from .steps import decided_anew, steps_of
 from .success import by_rating, by_scenario
-from .turn import RECORDED, Setup, TurnRun
+from .turn import RECORDED, Setup, TurnRun, failed
 
 CONCURRENT = 8
 """Turns that are answered at the same time."""
@@ -292,7 +292,7 @@ async def _steps(setup: Setup, recording: Recording, recorded: RecordedTurn) -> 
 
 async def _turn(setup: Setup, recorded: RecordedTurn) -> TaskReport:
     if setup.registry.get(recorded.task.agent_id) is None:
-        now = Behaviour(status="error", error=f"There is no agent {recorded.task.agent_id}.", usage={})
+        now = failed(UnknownAgent(recorded.task.agent_id, setup.registry))
     else:
         now = await TurnRun(setup, recorded).run()
     then = recorded_behaviour(recorded, setup.tools_then(recorded))
