@@ -97,8 +97,8 @@ class Connections(Generic[C_co]):
     One connection writes, on a thread of its own, transactions in the order in which they were submitted; others read.
     So no read keeps a write from beginning, and a lock that a write waits for is another process's. `open_reading`
     gives a connection that only reads, `open_renewing` one that renews leases and waits for locks for so many seconds
-    at most. `url` is shown in messages; `errors` are the driver's. With `inline`, brief work runs on the event loop if
-    nothing else writes: for a local file that takes less time than waking a thread and being woken by it.
+    at most. `url` is shown in messages; `errors` are the driver's. With `inline`, brief work runs on the event
+    loop that opened it if nothing else writes: for a local file that takes less time than waking a thread.
     """
 
     def __init__(
@@ -112,7 +112,8 @@ class Connections(Generic[C_co]):
     ) -> None:
         self.url = url
         self.errors = errors
-        self._inline = inline
+        self._home = asyncio.get_running_loop() if inline else None
+        self._turn = False
         self._inline_groups = 0
         self._inline_seconds = 0.0
         self._threaded_until = 0.0
@@ -123,7 +124,6 @@ class Connections(Generic[C_co]):
         self._deferred: dict[asyncio.Future[Any], _Transaction] = {}
         self._not_deferred = 0
         self._timers: set[asyncio.AbstractEventLoop] = set()
-        self._turns: set[asyncio.AbstractEventLoop] = set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="segue-writer")
         self._lock = threading.Lock()
         self._unhindered = threading.Event()
@@ -140,7 +140,7 @@ class Connections(Generic[C_co]):
 
     async def read(self, work: Callable[[C_co], T], *, brief: bool = False) -> T:
         await self.settle()
-        if brief and self._inline:
+        if brief and asyncio.get_running_loop() is self._home:
             return self._readers.run(work)
         return await self._readers.submit(work)
 
@@ -221,26 +221,26 @@ class Connections(Generic[C_co]):
 
     def _begin_drain(self, loop: asyncio.AbstractEventLoop) -> None:
         """Carry out what waits: on the loop, with all that is submitted in this turn, or on the writer's thread."""
-        if not self._inline or time.monotonic() < self._threaded_until:
+        if loop is not self._home or time.monotonic() < self._threaded_until:
             self._thread.submit(self._drain)
-        elif loop not in self._turns:
-            self._turns.add(loop)
-            loop.call_soon(self._end_turn, loop)
+        elif not self._turn:
+            self._turn = True
+            loop.call_soon(self._end_turn)
 
-    def _end_turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._turns.discard(loop)
+    def _end_turn(self) -> None:
+        self._turn = False
         if self._closed or not self._waiting:
             return
         drained = False
         if self._lock.acquire(blocking=False):
             try:
-                drained = self._drain_inline(loop)
+                drained = self._drain_inline()
             finally:
                 self._lock.release()
         if not drained:
             self._thread.submit(self._drain)
 
-    def _drain_inline(self, loop: asyncio.AbstractEventLoop) -> bool:
+    def _drain_inline(self) -> bool:
         """Carry out what waits if it is brief and nobody else writes; what fails is left to the writer's thread."""
         self._inline_groups = (self._inline_groups + 1) % INLINE
         brief = len(self._waiting) <= GROUP and all(each.brief and not each.synced for each in tuple(self._waiting))
@@ -261,7 +261,7 @@ class Connections(Generic[C_co]):
         self._inline_seconds += (time.monotonic() - begun - self._inline_seconds) / INLINE
         if self._inline_seconds > SLOW:
             self._inline_seconds, self._threaded_until = 0.0, begun + THREADED
-        _end(_committed(group, results), loop)
+        _end(_committed(group, results), self._home)
         return True
 
     def _drain(self) -> None:
