@@ -58,7 +58,7 @@ class Anchor:
         place, step = self._frames, _step(header)
         while _belongs(frame := self._read(_FRAME_HEADER, _HEADER + place * step), self._salts):
             place += 1
-            if any(frame[4:8]):  # the last one of a transaction has the size of the database
+            if _ends_transaction(frame):
                 self._frames = place
                 return True
         return False
@@ -115,7 +115,8 @@ def damage_of(database: str) -> DamagedLog | None:
     """What of a log can be read, if it once had more that was on the disk; None if it is whole or not there.
 
     A frame that does not fit is the normal end of a log: the process was killed while it wrote, or older frames
-    follow. It is damage where another frame of the same log comes after it, or where the log's anchor does.
+    follow, also those of a transaction in which an earlier process was killed. It is damage where the last frame of a
+    transaction of the same log comes after it, or where the log's anchor does.
     """
     salts, synced = _anchor(database)
     try:
@@ -132,9 +133,10 @@ def damage_of(database: str) -> DamagedLog | None:
         return DamagedLog(0, 0, frames) if frames else None
     own = [_HEADER + n * step for n in _own(content, step)]
     whole = _whole(content, own, step, sums, order)
-    out_of_order = own[whole : whole + 1] not in ([], [_HEADER + whole * step])
-    written = max(len(own) if out_of_order or own[whole + 1 :] else whole, synced if salts == content[_SALTS] else 0)
-    return DamagedLog(_HEADER + whole * step, whole, written) if written > whole else None
+    end = _HEADER + whole * step
+    committed = any(_ends_transaction(content[start : start + _FRAME_HEADER]) for start in own if start > end)
+    written = max(len(own) if committed else whole, synced if salts == content[_SALTS] else 0)
+    return DamagedLog(end, whole, written) if written > whole else None
 
 
 def _whole(content: bytes, own: list[int], step: int, sums: tuple[int, int], order: str) -> int:
@@ -173,6 +175,11 @@ def _own(content: bytes, step: int) -> Iterator[int]:
 
 def _belongs(frame: bytes, salts: bytes) -> bool:
     return len(frame) == _FRAME_HEADER and frame[8:16] == salts
+
+
+def _ends_transaction(frame: bytes) -> bool:
+    """Whether it is the last frame of a transaction, which has the size of the database."""
+    return any(frame[4:8])
 
 
 def _checksum(content: bytes, sums: tuple[int, int], order: str) -> tuple[int, int]:

@@ -75,6 +75,16 @@ async def test_a_log_that_a_killed_process_left_is_whole(crashed: str) -> None:
         assert await Lease(database).holder("s4") == "me"
 
 
+@pytest.mark.parametrize("committed", [False, True])
+def test_frames_of_a_transaction_that_a_kill_interrupted_may_follow(crashed: str, committed: bool) -> None:
+    """The next process begins to write where that transaction began; if it is killed, too, the rest of it follows."""
+    log = Path(f"{crashed}-wal")
+    content = log.read_bytes()
+    frame = content[HEADER : HEADER + 4] + bytes(4) + content[16:24] + bytes(8 + PAGE)
+    append(str(log), frame + frame[:7] + bytes([committed]) + frame[8:])
+    assert (damage_of(crashed) is not None) == committed
+
+
 @pytest.mark.parametrize(
     "offset",
     [3, 17, 29, HEADER + 1, HEADER + 9, HEADER + 17, HEADER + FRAME_HEADER + 100],
