@@ -134,7 +134,7 @@ def insert_here(name: str, size: int = 0) -> Work:
     """As `insert`, with the name of the thread that did it."""
 
     def work(connection: sqlite3.Connection) -> str:
-        connection.execute("INSERT INTO leases VALUES (?, ?, 1, 0)", (name, "x" * size))
+        insert(name, size)(connection)
         return threading.current_thread().name
 
     return work

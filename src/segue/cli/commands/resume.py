@@ -144,9 +144,10 @@ class Batch:
             return outcome
         signs = symbols_for(self.console)
         sign, style = _sign(outcome, signs)
-        took = sentence("took", self.settings.language_for(""), seconds=f"{seconds:.1f}")
+        language = self.settings.language_for("")
+        took = sentence("took", language, seconds=f"{seconds:.1f}")
         line = Text.assemble(
-            (f"{sign} {word(outcome, self.settings.language_for(''))}  ", style),
+            (f"{sign} {word(outcome, language)}  ", style),
             (task.task_id, "bold"),
             (f"  {took}  ", "dim"),
         )

@@ -174,9 +174,13 @@ class LiveView(TaskView):
         """What is being done, how many steps are, and for how long."""
         items = list(self._plan.values())
         finished = sum(item.status in ("done", "skipped") for item in items)
-        parts = [one_line(self._doing, self._room()), f"{finished}/{len(items)}" if items else ""]
+        return self._status(f"{finished}/{len(items)}" if items else "")
+
+    def _status(self, steps: str = "") -> Text:
+        """What is being done, how many `steps` of the plan are, and for how long."""
         took = sentence("took", self._language, seconds=f"{time.monotonic() - self._began:.0f}")
-        return Text(" · ".join(part for part in (*parts, took) if part), style="dim")
+        parts = (one_line(self._doing, self._room()), steps, took)
+        return Text(" · ".join(part for part in parts if part), style="dim")
 
     def _visible_items(self) -> list[PlanItem]:
         """The plan's steps, or those around the first unfinished one where the terminal is too low for all."""

@@ -51,9 +51,7 @@ class LiveProgress(LiveView):
 
     def _progress(self) -> Text:
         """What is being done, and for how long; the bar says how far it is."""
-        took = sentence("took", self._language, seconds=f"{time.monotonic() - self._began:.0f}")
-        doing = one_line(self._doing, self._room())
-        return Text(" · ".join(part for part in (doing, took) if part), style="dim")
+        return self._status()
 
 
 class PlainProgress(PlainView):
