@@ -230,6 +230,15 @@ async def test_an_agent_or_a_mode_that_is_gone_is_an_error(recorded: Path) -> No
     assert made.tasks[0].describe("zh").startswith("出错：")
 
 
+async def test_an_error_is_said_in_the_language_of_its_turn(tmp_path: Path) -> None:
+    with ScriptedChatModel([answer("十七号订单迟到了。")]) as model:
+        async with segue.open(tmp_path / "s.db", agents=[AGENT.model_copy(update={"model": model})]) as app:
+            await app.ask("我的订单在哪里？", session_id="s", agent="shop")
+    async with segue.open(f"file:{tmp_path / 's.db'}?mode=ro") as app:
+        (task,) = (await app.backtest()).tasks
+    assert task.difference and "没有名为“shop”的智能体" in task.difference.now
+
+
 async def test_a_conversation_is_not_held_anew(tmp_path: Path) -> None:
     with ScriptedChatModel([answer("It is 391."), answer("You are welcome.")]) as model:
         agents = [AGENT.model_copy(update={"model": model})]

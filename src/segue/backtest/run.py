@@ -292,7 +292,7 @@ async def _steps(setup: Setup, recording: Recording, recorded: RecordedTurn) -> 
 
 async def _turn(setup: Setup, recorded: RecordedTurn) -> TaskReport:
     if setup.registry.get(recorded.task.agent_id) is None:
-        now = failed(UnknownAgent(recorded.task.agent_id, setup.registry))
+        now = failed(UnknownAgent(recorded.task.agent_id, setup.registry), recorded)
     else:
         now = await TurnRun(setup, recorded).run()
     then = recorded_behaviour(recorded, setup.tools_then(recorded))

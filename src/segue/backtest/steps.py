@@ -64,7 +64,7 @@ async def decided_anew(setup: Setup, recorded: RecordedTurn, step: RecordedStep)
     then = _behaviour(step.action.action_type, step.action.output, setup.tools_then(recorded))
     deciding = await ended(_decision(setup, recorded, step))
     if error := deciding.exception():
-        now, kind = failed(error), ""
+        now, kind = failed(error, recorded), ""
     else:
         decision = deciding.result()
         kind = decision.action_type.value

@@ -32,6 +32,7 @@ from ..nodes.chat.run_mode import ModeGraph
 from ..nodes.chat.select_mode import AUTO
 from ..nodes.shared.prompt_budget import as_json
 from ..prompts.catalogue import phrase
+from ..prompts.errors import render
 from ..registry import Registry
 from ..rehearsal.cassette import Cassette, RecordedModel
 from ..rehearsal.cassette.cassette import Answer, ToolCall, asked_of
@@ -302,9 +303,10 @@ async def ended(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     return task
 
 
-def failed(error: BaseException, **made: Any) -> Behaviour:
-    """What a turn came to that failed."""
-    text = str(error) if isinstance(error, SegueError) else f"{type(error).__name__}: {error}"
+def failed(error: BaseException, recorded: RecordedTurn, **made: Any) -> Behaviour:
+    """What a turn came to that failed; the error is in the turn's language, as it would be in its session."""
+    language = recorded.turn.language or "en"
+    text = render(error, language) if isinstance(error, SegueError) else f"{type(error).__name__}: {error}"
     return Behaviour(status="error", error=text, usage={}, **made)
 
 
@@ -333,7 +335,7 @@ class TurnRun:
         if self._executor.stopped:
             return Behaviour(status="stopped", usage={}, **made)
         if error:
-            return failed(error, **made)
+            return failed(error, self._recorded, **made)
         result = running.result()
         if result is None:
             return Behaviour(status="waiting", question=self._question, usage={}, **made)
