@@ -14,11 +14,14 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, e
 from .models import Model, scripted
 from .serving import SECONDS, Service
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
+    "--disable-software-rasterizer",
+    "--in-process-gpu",
+    "--disable-site-isolation-trials",
     "--no-first-run",
     "--no-proxy-server",
     "--disable-background-networking",
