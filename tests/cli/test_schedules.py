@@ -53,6 +53,7 @@ def test_bad_input_says_what_to_give(options: list[str], says: str) -> None:
     assert (refused.exit_code, says in refused.output) == (2, True), refused.output
 
 
+@pytest.mark.slow
 def test_running_says_which_agents_are_missing_here(pages: Shell) -> None:
     (pages.folder / "clock.toml").write_text('[[agent]]\nagent_id = "clock"\ntools = ["clock"]\n', encoding="utf-8")
     assert pages("chat", "What time is it?", "--every", "0 9 * * mon", "--agents", "clock.toml").returncode == 0
