@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
@@ -489,12 +490,10 @@ class App:
         await self.sessions.rate(task_id, rating)
 
     async def close(self) -> None:
-        """Pause what runs, end the MCP servers' sessions and close the database."""
-        await self._due.close()
-        await self._pruning.close()
-        await self._runner.close()
-        await self.audit.close()
-        await self.agents.close()
-        await self._storage.close()
-        self.memory.close()
+        """Pause what runs, end the MCP servers' sessions and close the database; cancelled, it stops what runs."""
+        async with AsyncExitStack() as closing:
+            closing.callback(self.memory.close)
+            parts = (self._storage, self.agents, self.audit, self._runner, self._pruning, self._due)
+            for close in [part.close for part in parts]:
+                closing.push_async_callback(close)
         self.tasks = self.sessions = self.rewind = self.schedules = self._control = self._starter = cast(Any, Closed())

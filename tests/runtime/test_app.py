@@ -367,6 +367,21 @@ def test_an_app_may_outlive_its_loop(database: Path) -> None:
     asyncio.run(app.close())
 
 
+async def test_a_close_that_is_cancelled_stops_what_runs_and_closes_the_rest(database: Path) -> None:
+    counter = Counter()
+    counter.gate.clear()
+    app = await segue.open(database, agents=[agent_of([call_tool(("add", {"number": 1}))], tools=(counter.add,))])
+    task = asyncio.create_task(app.ask("go", session_id="s", agent="a"))
+    await counter.entered.wait()
+    closing = asyncio.create_task(app.close())
+    await asyncio.sleep(0.01)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert (await task)["status"] == "paused"
+    assert not [*database.parent.glob(f"{database.name}-*")], "the database is still open"
+
+
 def test_errors_and_events_are_modules() -> None:
     from segue.errors import ModelError
     from segue.events import ToolCall

@@ -371,10 +371,9 @@ class Runner:
     async def _invoke(self, run: Run) -> Json:
         """What the graph returns, or the result of a task that had ended before its status was stored."""
         row = run.row
-        agent = self._registry.of(row).agent(row.agent_id)
         config: RunnableConfig = {
             **thread_config(row.thread_id),
-            "recursion_limit": recursion_limit(agent),
+            "recursion_limit": recursion_limit(self._registry.of(row).agent(row.agent_id)),
             "metadata": {"segue_schema": self._storage.schema_version, "segue_task": row.task_id},
         }
         if row.status == TaskStatus.PENDING:  # its graph never ran
@@ -462,8 +461,7 @@ class Runner:
                 for observer in self.observers:
                     observer.left_open(row, call)
         unknown = await ledger.unknown(row.task_id)
-        known = project(await self.log.read(row.task_id))
-        result = cancelled_result(row, partial, calls, unknown, known, agent)
+        result = cancelled_result(row, partial, calls, unknown, project(await self.log.read(row.task_id)), agent)
         config = thread_config(row.thread_id)
         state = await state_at(self.graph, config)
         if is_of_task(state, row.task_id):  # else the thread has gone on, or the task never began
@@ -486,14 +484,17 @@ class Runner:
             run.stop()
 
     async def close(self) -> None:
-        """Pause what runs, wait until it has stopped, and end the heartbeat."""
-        while self._runs:
-            await self.drain(None)
-        if self._watching is not None and not self._watching.done():
-            self._check_loop()
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
-        await self.notices.close()
-        await self.leases.close()
-        for observer in self.observers:
-            await observer.close()
+        """Pause what runs, wait until it has stopped, and end the heartbeat; cancelled, stop it where it is."""
+        try:
+            while self._runs:
+                await self.drain(None)
+        finally:
+            await self.drain(0)
+            if self._watching is not None and not self._watching.done():
+                self._check_loop()
+                self._watching.cancel()
+                await asyncio.gather(self._watching, return_exceptions=True)
+            await self.notices.close()
+            await self.leases.close()
+            for observer in self.observers:
+                await observer.close()
