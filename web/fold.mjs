@@ -1,7 +1,7 @@
 /** The page's fold over the sequences of events that the service's own is tested with. */
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
-import { foldAll, joined, turnOfRow } from "../src/segue/server/page/state/turn.js";
+import { foldAll, joined, turnOfRow, turnOfTrace } from "../src/segue/server/page/state/turn.js";
 
 const sequences = JSON.parse(await readFile(process.argv[2], "utf8"));
 for (const { name, events, text, thoughts, calls } of sequences) {
@@ -11,4 +11,16 @@ for (const { name, events, text, thoughts, calls } of sequences) {
   assert.deepEqual(turn.thinking.trim().split("\n\n").filter(Boolean), thoughts, name);
   assert.deepEqual(turn.calls.map((call) => [call.name, call.result]), calls, name);
 }
+
+const results = [{ error: "It is closed." }, { success: "done" }];
+const repeated = { name: "book", index: 0, step_id: "1", arguments: {} };
+const { calls } = turnOfTrace({
+  task: { task_id: "t", status: "done" },
+  events: results.flatMap((result) => [
+    { type: "tool_call", ...repeated },
+    { type: "tool_result", ...repeated, result },
+  ]),
+  calls: results.map((outcome, attempt) => ({ name: "book", idx: 0, scope: `1#${attempt + 1}`, outcome })),
+});
+assert.deepEqual(calls.map((call) => call.result), results, "a step that was repeated");
 console.log(`${sequences.length} sequences`);

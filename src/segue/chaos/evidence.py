@@ -34,4 +34,4 @@ def calls(database: Path) -> dict[str, Row]:
 
 def is_unknown(outcome: Mapping[str, Any] | None) -> bool:
     """Whether a call is flagged: it may or may not have taken effect."""
-    return bool(outcome) and str((outcome or {}).get("error", "")).startswith("unknown_outcome")
+    return bool((outcome or {}).get("unknown_outcome"))

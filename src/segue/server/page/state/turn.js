@@ -78,18 +78,19 @@ export function turnOfTrace({ task, events, calls, question }) {
 }
 
 /**
- * The call with its whole result, which an event holds only in part.
+ * The call with its whole result, which an event holds only in part. A repeated step has a row for each attempt.
  *
  * @param {Call} call
  * @param {LedgerCall[]} ledger
  * @returns {Call}
  */
 function withOutcome(call, ledger) {
-  const scope = call.key.slice(0, call.key.lastIndexOf(":"));
-  const found = ledger.findLast(
-    (each) => each.scope.split("#")[0] === scope && each.idx === call.index && each.name === call.name,
-  );
-  return call.result && found?.outcome ? { ...call, result: found.outcome, truncated: false } : call;
+  const { key, name, result } = call;
+  if (!result) return call;
+  const found = ledger
+    .filter((each) => `${each.scope.split("#")[0]}:${each.idx}` === key && each.name === name)
+    .findLast(({ outcome }) => outcome && "error" in outcome === "error" in result);
+  return found ? { ...call, result: found.outcome, truncated: false } : call;
 }
 
 /**
