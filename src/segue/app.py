@@ -491,9 +491,9 @@ class App:
 
     async def close(self) -> None:
         """Pause what runs, end the MCP servers' sessions and close the database; cancelled, it stops what runs."""
+        self._runner.check_loop()
         async with AsyncExitStack() as closing:
             closing.callback(self.memory.close)
-            parts = (self._storage, self.agents, self.audit, self._runner, self._pruning, self._due)
-            for close in [part.close for part in parts]:
-                closing.push_async_callback(close)
+            for part in (self._storage, self.agents, self.audit, self._runner, self._pruning, self._due):
+                closing.push_async_callback(part.close)
         self.tasks = self.sessions = self.rewind = self.schedules = self._control = self._starter = cast(Any, Closed())

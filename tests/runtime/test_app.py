@@ -351,6 +351,8 @@ async def test_an_app_that_runs_tasks_in_one_loop_refuses_another(app: App) -> N
     await counter.entered.wait()
     with pytest.raises(ConfigurationError, match="in another event loop"):
         await asyncio.to_thread(lambda: asyncio.run(app.ask("hello")))
+    with pytest.raises(ConfigurationError, match="in another event loop"):
+        await asyncio.to_thread(lambda: asyncio.run(app.close()))
     counter.gate.set()
     assert "task_complete" in types([event async for event in app.follow(row["task_id"])])
     assert (await app.ask("hello")).success

@@ -175,7 +175,7 @@ class Runner:
         Raises:
             ThreadBusy: another owner runs a task on the thread, or will, even after `wait` seconds.
         """
-        self._check_loop()
+        self.check_loop()
         fence = await (self.leases.take_first(thread_id) if first else self._acquire(thread_id, wait, promised))
         await self._stop_stale_runs(thread_id)
         self.saver.hold(thread_id, fence)
@@ -197,7 +197,8 @@ class Runner:
             if not begun and self.leases.keeps(thread_id, fence):
                 await self._release(thread_id, fence)
 
-    def _check_loop(self) -> None:
+    def check_loop(self) -> None:
+        """Raise ConfigurationError where the app runs tasks in another event loop."""
         watching = self._watching
         if watching and not watching.done() and watching.get_loop() is not asyncio.get_running_loop():
             raise ConfigurationError("The app runs tasks in another event loop: use one app in each loop.")
@@ -491,7 +492,6 @@ class Runner:
         finally:
             await self.drain(0)
             if self._watching is not None and not self._watching.done():
-                self._check_loop()
                 self._watching.cancel()
                 await asyncio.gather(self._watching, return_exceptions=True)
             await self.notices.close()
