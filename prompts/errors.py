@@ -31,6 +31,11 @@ def render(error: SegueError, language: str) -> str:
     return template_of(error).format(**slots, sentence=str(error))
 
 
+def sentence_of(error: BaseException, language: str) -> str:
+    """The sentence of an error of Segue in a language; of any other error its type and its text."""
+    return render(error, language) if isinstance(error, SegueError) else f"{type(error).__name__}: {error}"
+
+
 def rendered(value: object, language: str) -> str:
     """A value of a sentence: of a clause its translation, of anything else its text."""
     if not isinstance(value, Clause) or language != "zh":

@@ -32,7 +32,7 @@ from ..nodes.chat.run_mode import ModeGraph
 from ..nodes.chat.select_mode import AUTO
 from ..nodes.shared.prompt_budget import as_json
 from ..prompts.catalogue import phrase
-from ..prompts.errors import render
+from ..prompts.errors import sentence_of
 from ..registry import Registry
 from ..rehearsal.cassette import Cassette, RecordedModel
 from ..rehearsal.cassette.cassette import Answer, ToolCall, asked_of
@@ -305,9 +305,8 @@ async def ended(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 
 def failed(error: BaseException, recorded: RecordedTurn, **made: Any) -> Behaviour:
     """What a turn came to that failed; the error is in the turn's language, as it would be in its session."""
-    language = recorded.turn.language or "en"
-    text = render(error, language) if isinstance(error, SegueError) else f"{type(error).__name__}: {error}"
-    return Behaviour(status="error", error=text, usage={}, **made)
+    sentence = sentence_of(error, recorded.turn.language or "en")
+    return Behaviour(status="error", error=sentence, usage={}, **made)
 
 
 class TurnRun:

@@ -15,7 +15,7 @@ from typing import TextIO
 from ..app import App
 from ..core.conversation import Conversation
 from ..core.errors import SegueError
-from ..prompts.errors import render
+from ..prompts.errors import render, sentence_of
 from ..prompts.language import Language, language_named
 from .batch import Manifest, Planned, is_finished, log_file, opened
 from .log import write_log
@@ -39,15 +39,11 @@ async def work(folder: Path, worker: int, reports: TextIO, language: Language = 
             try:
                 conversation = await converse(app, planned.config, conversation_id=planned.conversation_id)
             except Exception as error:  # noqa: BLE001  participants of one's own raise anything
-                _report(reports, planned, "failed", error=_sentence(error, language))
+                _report(reports, planned, "failed", error=sentence_of(error, language))
                 continue
             write_log(conversation, log_file(folder, planned))
             why = await _why(app, conversation)
             _report(reports, planned, "failed" if why else "finished", why)
-
-
-def _sentence(error: Exception, language: Language) -> str:
-    return render(error, language) if isinstance(error, SegueError) else f"{type(error).__name__}: {error}"
 
 
 async def _why(app: App, conversation: Conversation) -> str:
