@@ -62,6 +62,7 @@ class Worker:
     """One end of the talk with a racing process."""
 
     def __init__(self, opened: contextlib.ExitStack, zygote: Zygote, folder: Path, name: str, without: Sequence[str]):
+        self._log = folder / "log.txt"
         letterbox = folder / name
         pipes = [Path(f"{letterbox}.{way}") for way in ("in", "out")]
         for pipe in pipes:
@@ -75,5 +76,12 @@ class Worker:
         self._out.write(json.dumps(request) + "\n")
 
     def hear(self) -> dict[str, Any]:
-        heard: dict[str, Any] = json.loads(self._in.readline())
+        """The answer to what it was told.
+
+        Raises:
+            RuntimeError: it has ended, with what it wrote to its log.
+        """
+        if not (line := self._in.readline()):
+            raise RuntimeError(f"A process that races has ended:\n{self._log.read_text(encoding='utf-8')}")
+        heard: dict[str, Any] = json.loads(line)
         return heard
