@@ -29,7 +29,12 @@ def look(at: str) -> str:
     return "seen here"
 
 
-@tool(needs_approval=True)
+def take_back(to: str) -> str:
+    ran.append(f"{to} back")
+    return "taken back here"
+
+
+@tool(needs_approval=True, undo=take_back)
 def send(to: str) -> str:
     """Send a letter."""
     ran.append(to)
@@ -96,6 +101,22 @@ async def test_no_call_of_a_graph_reaches_a_tool_beside_the_executor(mode: str, 
         done = await app.ask("go", agent="a")
     assert (done["status"], ran) == ("done", [])
     assert elsewhere.made == ([LOOK, SEND, LOOK] if mode == "desk" else [LOOK, SEND])
+
+
+async def test_the_executor_takes_back_what_it_did(tmp_path: Path) -> None:
+    ran.clear()
+    elsewhere = Elsewhere()
+    agent = Agent(
+        agent_id="a", model=ScriptedChatModel([answer("hello"), call_tool(SEND), answer("done")]), tools=(send,)
+    )
+    async with segue.open(tmp_path / "segue.db") as app:
+        app.register(agent, elsewhere)
+        await app.ask("hi", session_id="s", agent="a", mode="react")
+        before = (await app.snapshots("s"))[0]["checkpoint_id"]
+        await app.ask("go", session_id="s", agent="a", mode="react")
+        (undone,) = await app.undo("s", before)
+    assert (undone["result"], ran) == ({"success": "done elsewhere"}, [])
+    assert elsewhere.made[-1] == ("send_undo", {"to": "y"})
 
 
 def done_by_the_api(conversation: Conversation) -> APIOutput:

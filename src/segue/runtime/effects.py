@@ -90,7 +90,8 @@ class SessionEffects:
             seconds = tool.timeout or (agent.budget if agent else Budget()).tool_seconds
             about, act = (made_in, task.task_id), {"call": effect.name, "scope": effect.scope, "index": effect.idx}
             await self._storage.audit.record(Act("asked_to_undo", act), *about, opens=True)
-            result, _ = await run_once(TOOLS, ledger, _execution(tool.undo, original.call, task, key, seconds))
+            executor = self._registry.executor_of(task.agent_id) or TOOLS
+            result, _ = await run_once(executor, ledger, _execution(tool.undo, original.call, task, key, seconds))
             made = result.json()
             await self._storage.audit.record(Act("undid", {**act, "outcome": outcome_of(made)}), *about)
         return replace(effect, undo=_UNDONE[outcome_of(made)]), made
