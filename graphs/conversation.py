@@ -11,7 +11,7 @@ from segue.nodes.conversation.api import api
 from segue.nodes.conversation.bot import bot
 from segue.nodes.conversation.finish import finish
 from segue.nodes.conversation.init import init, init_from_form
-from segue.nodes.conversation.routes import after_bot, after_user
+from segue.nodes.conversation.routes import after_api, after_bot, after_user
 from segue.nodes.conversation.state import ConversationForm, ConversationState
 from segue.nodes.conversation.user import user
 from segue.nodes.shared.task import GraphInput, TaskOutput
@@ -40,7 +40,7 @@ def build_conversation(*, nested: bool = False) -> AgentGraph[ConversationState,
     graph.add_edge("INIT", "USER")
     graph.add_conditional_edges("USER", after_user)
     graph.add_conditional_edges("BOT", after_bot)
-    graph.add_edge("API", "BOT")
+    graph.add_conditional_edges("API", after_api)
     graph.add_edge("FINISH", END)
     return graph
 

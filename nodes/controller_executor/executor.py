@@ -23,15 +23,9 @@ def executor(config: FlowConfig) -> FlowNode:
         work = flow_context(runtime, config)
         call = state["call"] or {}
         runner = runner_of(state, work, config)
-        if call.get("awaited"):
-            return {"call": runner.client_results([call])[0]}
-        if "wait" in call:
-            return {"call": runner.waited([call])[0]}
-        (call,), given = await runner.decide([call])
-        if given:
-            return {"call": call, "events": announce(*given)}
-        if awaiting := runner.awaiting([call]):
-            return {"call": awaiting[0]}
+        (call,), given, ready = await runner.prepare([call])
+        if not ready:
+            return {"call": call, "events": announce(*given)} if given else {"call": call}
         (ran,) = done = await runner.run([call])
         if waiting := runner.waiting([call], done):
             return {"call": waiting[0]}

@@ -60,6 +60,7 @@ async def _first_state(
         **cast(ConversationState, fresh),
         "language": language,
         "config": config.model_dump(mode="json", exclude_defaults=True),
+        "calls": [],
         "utterances": replaced([]),
         "kept": {Role.API.value: api.initial_state()} if isinstance(api, HasInitialState) else {},
         "end_reason": "",

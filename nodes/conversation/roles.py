@@ -13,6 +13,7 @@ from segue.core.participants import (
     Controller,
     Participants,
     Restrictions,
+    RunsTools,
     Setting,
     Table,
     User,
@@ -126,13 +127,13 @@ def bot_setting(conversation: Conversation, work: NodeContext) -> Setting:
     return _setting(Role.BOT, conversation, work, argument, _offered(conversation, work))
 
 
-def api_of(conversation: Conversation, work: NodeContext) -> API:
+def api_of(conversation: Conversation, work: NodeContext) -> API | RunsTools:
     """The API.
 
     Raises:
         ConfigurationError, UnknownAgent.
     """
-    tables: tuple[Table[API], ...] = (work.services.participants.apis, BUILTIN.apis)
+    tables: tuple[Table[API | RunsTools], ...] = (work.services.participants.apis, BUILTIN.apis)
     found = _built(Role.API, conversation.config.api_mode, tables, conversation, work)
     check_specs(conversation.config.api_mode, found)
     return found

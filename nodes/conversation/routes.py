@@ -15,3 +15,8 @@ def after_bot(state: ConversationState) -> Literal["API", "USER", "FINISH"]:
     if state["utterances"][-1].get("action"):
         return "API"
     return "FINISH" if state["end_reason"] else "USER"
+
+
+def after_api(state: ConversationState) -> Literal["API", "BOT"]:
+    """The bot goes on with the result, once it is there."""
+    return "API" if state["calls"] else "BOT"

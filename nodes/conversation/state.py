@@ -4,6 +4,7 @@ from typing import Any
 
 from langgraph.config import get_config
 
+from segue.core.calls import PendingCall
 from segue.core.conversation import Conversation, ConversationConfig, Role, Utterance, line_of
 from segue.core.events import Token, Uttered
 
@@ -20,6 +21,8 @@ class ConversationState(TaskState, total=False):
 
     config: dict[str, Any]
     """A `ConversationConfig`. INIT."""
+    calls: list[PendingCall]
+    """The bot's call of a tool, while it is decided about or waits for its result. INIT, API."""
     utterances: Records
     """The transcript, as `Utterance.json`. USER, BOT, API."""
     kept: dict[str, Any]

@@ -26,15 +26,9 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     """
     work = node_context(runtime)
     runner = runner_of(state, work)
-    if state["calls"][0].get("awaited"):
-        return {"calls": runner.client_results(state["calls"])}
-    if any("wait" in call for call in state["calls"]):
-        return {"calls": runner.waited(state["calls"])}
-    calls, given = await runner.decide(state["calls"])
-    if given:
-        return {"calls": calls, "events": announce(*given)}
-    if awaiting := runner.awaiting(calls):
-        return {"calls": awaiting}
+    calls, given, ready = await runner.prepare(state["calls"])
+    if not ready:
+        return {"calls": calls, "events": announce(*given)} if given else {"calls": calls}
     spent = state["tool_calls"] >= work.agent.budget.tool_calls
     group = calls if spent else runner.next_group(calls)
     ran = await runner.run(group)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from langgraph.config import get_config
 
@@ -87,7 +87,8 @@ class CallRunner:
     `ids` are what each of its events carries. `refuse` gives the result of a call that must not run; it is not asked
     about either. `planned`: a plan that was made before untrusted text was read has the call. `memory` is what was read
     of memory files. `shown` names further fields of a call that a question shows. `own` names the tools of the graph,
-    which read its state: they run here, whatever the executor.
+    which read its state: they run here, whatever the executor. `verdict` decides in place of a person, approve or
+    reject; empty: a person is asked.
     """
 
     work: NodeContext
@@ -100,6 +101,22 @@ class CallRunner:
     memory: str = ""
     shown: Sequence[str] = ()
     own: Collection[str] = ()
+    verdict: Literal["", "approve", "reject"] = ""
+
+    async def prepare(self, calls: Sequence[PendingCall]) -> tuple[list[PendingCall], list[Durable], bool]:
+        """Take one step towards where the calls can run: the client's results, the end of a wait, or a decision.
+
+        Returns the calls, the events of a decision, and whether they can run now. If not, the node stores them and runs
+        again: LangGraph pairs answers with interrupts by their order, so each run of a node has one at most.
+        """
+        if calls[0].get("awaited"):
+            return with_client_results(calls, self.tools), [], False
+        for place, call in enumerate(calls):
+            if "wait" in call:
+                return [*calls[:place], waited(call, self.language), *calls[place + 1 :]], [], False
+        calls, given = await self.decide(calls)
+        awaited = None if given else marked(calls, self.tools, self._refused)
+        return awaited or [*calls], given, not (given or awaited)
 
     async def decide(self, calls: Sequence[PendingCall]) -> tuple[list[PendingCall], list[Durable]]:
         """Have a person decide about the calls that need it: the graph is interrupted until they have.
@@ -108,7 +125,7 @@ class CallRunner:
         if nobody was asked.
         """
         calls = await self._assessed(await self._with_values(calls))
-        grants = await self._grants(calls)
+        grants = () if self.verdict else await self._grants(calls)
         permitted = await self._permitted(calls, grants)
         waiting = [
             call
@@ -117,6 +134,9 @@ class CallRunner:
         ]
         if not waiting:
             return [*calls], []
+        if self.verdict:
+            verdicts = {call["index"]: Verdict(index=call["index"], verdict=self.verdict) for call in waiting}
+            return [self._decided(call, verdicts) for call in calls], []
         unknown = await self._unknown()
         questions = [self._question(call, unknown) for call in waiting]
         outdated = [call["name"] for call in waiting if self._is_outdated(call, grants)]
@@ -133,28 +153,11 @@ class CallRunner:
         verdict = verdicts.get(call["index"])
         return decided(call, verdict, self.task_id, self.tools[call["name"]]) if verdict else call
 
-    def awaiting(self, calls: Sequence[PendingCall]) -> list[PendingCall] | None:
-        """The calls, the first ones marked that the client carries out; None if the first one is not the client's.
-
-        They are asked for when the node runs next, where nothing else interrupts the graph: LangGraph pairs answers
-        with interrupts by their order.
-        """
-        return marked(calls, self.tools, self._refused)
-
-    def client_results(self, calls: Sequence[PendingCall]) -> list[PendingCall]:
-        """The calls with the results of the marked ones that the client sent: the graph is interrupted until then."""
-        return with_client_results(calls, self.tools)
-
     def waiting(self, calls: Sequence[PendingCall], ran: Sequence[FinishedCall]) -> list[PendingCall] | None:
         """The calls, those marked that ran and whose results the next node waits for; None if there is none."""
         if not any(done.result.status is CallStatus.WAITING for done in ran):
             return None
         return [*(marked_wait(done.call, done.result) for done in ran), *calls[len(ran) :]]
-
-    def waited(self, calls: Sequence[PendingCall]) -> list[PendingCall]:
-        """The calls, the first marked one with its result: the graph is interrupted until that is there."""
-        place = next(place for place, call in enumerate(calls) if "wait" in call)
-        return [*calls[:place], waited(calls[place], self.language), *calls[place + 1 :]]
 
     def next_group(self, calls: Sequence[PendingCall]) -> Sequence[PendingCall]:
         """The calls that run next, with a boundary behind them where a pause can be taken."""
@@ -246,10 +249,6 @@ class CallRunner:
             labels["sources"] = known.untrusted_sources(*about)
         return labels
 
-    async def permission(self, call: PendingCall) -> str:
-        """The scope of the permission that an undecided call may run under; empty where a person is to be asked."""
-        return (await self._permitted([call], await self._grants([call]))).get(0, "")
-
     async def run(self, calls: Sequence[PendingCall]) -> list[FinishedCall]:
         """The calls with their results, in their order; they run at the same time.
 
@@ -280,13 +279,16 @@ class CallRunner:
 
     def events(self, finished: Sequence[FinishedCall]) -> list[Durable]:
         """What the log says of the results."""
-        asked: list[Durable] = [
+        summaries: list[Durable] = [done.summary.event for done in finished if done.summary]
+        return [*self.permissions(finished), *map(self._result_event, finished), *summaries]
+
+    def permissions(self, finished: Sequence[FinishedCall]) -> list[Durable]:
+        """What the log says of the calls that ran without a question."""
+        return [
             CallPermitted(index=done.call["index"], name=done.call["name"], scope=done.permission, **self._ids(done))
             for done in finished
             if done.permission and done.ran
         ]
-        summaries: list[Durable] = [done.summary.event for done in finished if done.summary]
-        return [*asked, *map(self._result_event, finished), *summaries]
 
     def _result_event(self, done: FinishedCall) -> ToolResult:
         return ToolResult(

@@ -41,7 +41,7 @@ def test_the_page_shows_the_true_diagram(name: str) -> None:
             "conversation",
             {
                 ("__start__", "INIT"), ("INIT", "USER"), ("USER", "BOT"), ("USER", "FINISH"), ("BOT", "API"),
-                ("BOT", "USER"), ("BOT", "FINISH"), ("API", "BOT"), ("FINISH", "__end__"),
+                ("BOT", "USER"), ("BOT", "FINISH"), ("API", "BOT"), ("API", "API"), ("FINISH", "__end__"),
             },
         ),
         (

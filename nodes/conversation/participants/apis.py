@@ -1,24 +1,20 @@
-"""APIs that run tools or send HTTP requests, and the check of a call against the functions that an API offers."""
+"""APIs that offer tools or HTTP requests, and the check of a call against the functions that an API offers."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, unquote
 
 import httpx
 
-from segue.core.calls import Execution
-from segue.core.conversation import APIOutput, Conversation, Utterance, as_text
+from segue.core.conversation import APIOutput, Utterance, as_text
 from segue.core.errors import ConfigurationError, listed
 from segue.core.participants import Setting
-from segue.core.tools import CallKey, Tool
+from segue.core.tools import Tool
 from segue.prompts.catalogue import phrase
 from segue.tools.adapters.client import argument_validator
-from segue.tools.bound_tool import Marked, Marks, idempotency_key
-from segue.tools.calls.run import TOOLS
-
-from ...shared.call_runner import run_once
+from segue.tools.bound_tool import Marked, Marks
 
 BAD_REQUEST = 400
 
@@ -89,38 +85,15 @@ def _fault(error: Any, language: str) -> str:
     return str(error.message)
 
 
-FAILED = 500
-
-
 class ToolsAPI:
-    """Runs each call as a tool's, through the ledger: one that finished is never run again."""
+    """Offers tools, whose calls the conversation's graph runs as every graph does: one that finished never again."""
 
     def __init__(self, setting: Setting) -> None:
-        self._setting = setting
         self.tools: Mapping[str, Tool] = setting.tools
 
     @property
     def specs(self) -> Sequence[Mapping[str, Any]]:
         return [tool.spec for tool in self.tools.values()]
-
-    async def process(self, conversation: Conversation) -> APIOutput:
-        call = conversation.pending
-        assert call is not None
-        if refusal := refused(self.specs, call, self._setting.language, simple=bool(self._setting.config.apis)):
-            return refusal
-        execution = Execution(
-            key=(key := CallKey(conversation.task_id, f"call-{call.index}", 0)),
-            name=call.action,
-            arguments=call.action_input,
-            tools=self.tools,
-            timeout=self._setting.config.api_timeout,
-            approved=bool(call.approval),
-            idempotency_key=idempotency_key(f"{key.task_id}/{key.scope}/0", call.action, call.action_input),
-            language=self._setting.language,
-        )
-        services = self._setting.services
-        result, _ = await run_once(services.executor or TOOLS, services.ledger, execution)
-        return self.output(result.value) if result.success else APIOutput(status_code=FAILED, data=result.error)
 
     def output(self, value: Any) -> APIOutput:
         """The result of a call that returned this value."""
@@ -215,14 +188,11 @@ class HttpAPI(ToolsAPI):
     """Sends each call to the URL of its API, if the host is one of `allowed_hosts`."""
 
     def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
         seconds = setting.config.api_timeout
         for api in setting.config.apis:
             _check(api, setting.config.allowed_hosts, setting.services.participants.restrictions.hosts)
-        tools: dict[str, Tool] = {
-            str(api["name"]): HttpTool(api, seconds, setting.language) for api in setting.config.apis
-        }
-        self.tools = tools
+        tools = {str(api["name"]): HttpTool(api, seconds, setting.language) for api in setting.config.apis}
+        super().__init__(replace(setting, tools=tools))
 
     def output(self, value: Any) -> APIOutput:
         return APIOutput(status_code=value["status_code"], data=value["data"])

@@ -9,9 +9,8 @@ from ..checkpoints.storage import Storage
 from ..core.agents import Agent
 from ..core.context import RunContext
 from ..core.conversation import Conversation
-from ..core.participants import API
+from ..core.participants import API, RunsTools
 from ..nodes.conversation.init import read_config
-from ..nodes.conversation.participants.apis import ToolsAPI
 from ..nodes.conversation.roles import api_of, bot_setting
 from ..nodes.shared.context import NodeContext
 from ..registry import Registry, services_of
@@ -42,9 +41,9 @@ async def bots_of(storage: Storage, registry: Registry, turns: Iterable[Recorded
     return found
 
 
-def _marked(tool: Any, api: API) -> Any:
+def _marked(tool: Any, api: API | RunsTools) -> Any:
     """A function of the API, which only reads if the API's tool, or else its specification, says so."""
-    known = api.tools.get(tool.name) if isinstance(api, ToolsAPI) else None
+    known = api.tools.get(tool.name) if isinstance(api, RunsTools) else None
     read_only = known.read_only if known else bool(tool.spec.get("segue", {}).get("read_only"))
     return replace(tool, marks=replace(tool.marks, read_only=read_only))
 

@@ -72,10 +72,17 @@ class HasInitialState(Protocol):
 
 @runtime_checkable
 class RunsTools(Protocol):
-    """An API that runs tools, some of which may need approval."""
+    """An API that offers tools in place of a `process`: the graph runs their calls, as it does those of an agent."""
+
+    @property
+    def specs(self) -> Sequence[Mapping[str, Any]]: ...
 
     @property
     def tools(self) -> "Mapping[str, Tool]": ...
+
+    def output(self, value: Any) -> APIOutput:
+        """The result of a call that returned this value."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +201,7 @@ class Participants:
 
     users: Table[User] = field(default_factory=lambda: Table("user"))
     bots: Table[Bot] = field(default_factory=lambda: Table("bot"))
-    apis: Table[API] = field(default_factory=lambda: Table("API"))
+    apis: "Table[API | RunsTools]" = field(default_factory=lambda: Table("API"))
     controllers: Table[Controller] = field(default_factory=lambda: Table("controller"))
     restrictions: Restrictions = Restrictions()
 
@@ -279,7 +286,8 @@ def build(mode: str, factory: Factory[Made], setting: Setting, conversation: Con
         )
     made: Any = factory(*arguments[0], **arguments[1])
     process = getattr(made, "process", None)
-    if not callable(process) or _arguments_of(process, setting.role, conversation) is None:
+    fits = callable(process) and _arguments_of(process, setting.role, conversation) is not None
+    if not (fits or isinstance(made, RunsTools)):
         offers = "process(action, action_input)" if setting.role is Role.API else "process()"
         raise ConfigurationError(
             'The {role} "{mode}" cannot be used: it should have a method process(conversation) or {offers}.',
@@ -336,12 +344,12 @@ async def output_of(participant: Participant[Output], role: Role, mode: str, con
     return said  # type: ignore[no-any-return]
 
 
-def specs_of(api: API) -> Sequence[Mapping[str, Any]] | None:
+def specs_of(api: API | RunsTools) -> Sequence[Mapping[str, Any]] | None:
     """The functions that an API lists; None where it has no `specs`."""
     return getattr(api, "specs", None)
 
 
-def check_specs(mode: str, api: API) -> None:
+def check_specs(mode: str, api: API | RunsTools) -> None:
     """Refuse an API whose `specs` are not functions in OpenAI's format.
 
     Raises:
