@@ -8,12 +8,12 @@ from pydantic import ValidationError
 from segue.core.decision import StepStatusUpdate, read_steps
 from segue.core.errors import IllegalTransition, InvalidPlan, UnreadableReply, listed
 from segue.core.events import BranchEnd, PlanUpdate, StepUpdate
-from segue.core.plan import Plan, Status, Step, keep_finished, set_status, validate
+from segue.core.plan import Plan, Status, Step, keep_finished, validate
 from segue.prompts.catalogue import phrase
 from segue.prompts.errors import render
 
 from ..shared.context import NodeRuntime, announce
-from ..shared.plan_progress import step_events
+from ..shared.plan_progress import claim_steps, step_events
 from .branches import ids_of
 from .outcome import outcome_of
 from .state import FlowState, FlowUpdate
@@ -67,15 +67,15 @@ def _updated(old: Steps, arguments: Mapping[str, Any], language: str) -> Steps:
     if not isinstance(given, list) or not given:
         raise Refused(phrase("updates_needed", language, form='"updates": [{"step_id", "status"}]'))
     ids = [step.step_id for step in old]
-    new = old
     try:
-        for update in (StepStatusUpdate.model_validate(item) for item in given):
-            if update.step_id not in ids:
-                raise Refused(phrase("no_such_step", language, step=repr(update.step_id), known=listed(ids)))
-            new = set_status(new, update.step_id, update.status)
-    except (ValidationError, IllegalTransition) as error:
+        claims = [StepStatusUpdate.model_validate(item) for item in given]
+        if unknown := [claim.step_id for claim in claims if claim.step_id not in ids]:
+            raise Refused(phrase("no_such_step", language, step=repr(unknown[0]), known=listed(ids)))
+        return claim_steps(old, claims)
+    except ValidationError as error:
         raise Refused(phrase("status_not_changed", language, error=error)) from error
-    return new
+    except IllegalTransition as error:
+        raise Refused(phrase("status_not_changed", language, error=render(error, language))) from error
 
 
 def _moves(command: str, old: Steps, new: Steps, state: FlowState) -> list[PlanUpdate | StepUpdate]:

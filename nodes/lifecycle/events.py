@@ -5,11 +5,11 @@ from typing import Any
 
 from segue.core.calls import CallResult
 from segue.core.events import Lifecycle
-from segue.core.lifecycle import EngineEventType, EngineState, SubTask, moved, next_state
+from segue.core.lifecycle import EngineEventType, EngineState, SubTask, next_state
 from segue.core.plan import Status
 from segue.prompts.catalogue import phrase
 
-from ..shared.plan_progress import NOTE_CHARS
+from ..shared.plan_progress import end_steps
 
 
 def engine_event(task_id: str, kind: EngineEventType, details: Mapping[str, Any]) -> Lifecycle:
@@ -44,9 +44,13 @@ def as_steps(tasks: Iterable[SubTask]) -> list[dict[str, Any]]:
     return [task.model_dump(mode="json") for task in tasks]
 
 
-def ended(tasks: Sequence[SubTask], task_id: str, error: str) -> tuple[SubTask, ...]:
-    """The tasks once one of them was carried out: it is done, unless it ended with an error."""
-    return moved(tasks, task_id, Status.ERROR if error else Status.DONE, error[:NOTE_CHARS])
+def ended(tasks: Sequence[SubTask], outcomes: Iterable[Mapping[str, Any]]) -> tuple[SubTask, ...]:
+    """The tasks once some were carried out: {step_id, answer, error, …} each."""
+    return end_steps(tasks, [{"step_id": o["step_id"], "name": "", "result": _result(o)} for o in outcomes])
+
+
+def _result(outcome: Mapping[str, Any]) -> dict[str, Any]:
+    return {"error": outcome["error"]} if outcome["error"] else {"success": outcome["answer"]}
 
 
 def completed(tasks: Sequence[SubTask]) -> int:

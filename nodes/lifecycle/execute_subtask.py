@@ -103,7 +103,6 @@ def _update(
     state: SubTaskWork, task: SubTask, outcome: Mapping[str, Any], messages: list[AnyMessage]
 ) -> LifecycleState:
     task_id, error, total = state["task_id"], outcome["error"], state["total"]
-    (done,) = ended([task], task.step_id, error)
     details: dict[str, Any] = {"task_id": task.step_id}
     if error:
         details |= {"error": error, "result": outcome["answer"], "progress": state["completed"] / total}
@@ -112,6 +111,7 @@ def _update(
         details |= {"result": outcome["answer"], "progress": (state["completed"] + 1) / total}
         event = engine_event(task_id, EngineEventType.TASK_COMPLETED, details)
     kept = {"step_id": task.step_id, "history": [], "calls": [], "unknown": [], "usage": {}, **outcome}
+    (done,) = ended([task], [kept])
     return {"messages": messages, "outcomes": [kept], "events": announce(step_event(done, {"task_id": task_id}), event)}
 
 

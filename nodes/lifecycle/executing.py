@@ -1,16 +1,15 @@
 """EXECUTING: fold in what was carried out, then pick the tasks that begin next."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from segue.core.events import Durable
-from segue.core.lifecycle import EngineEventType, EngineState, SubTask, moved, next_tasks, unreachable_tasks
-from segue.core.plan import Status
+from segue.core.lifecycle import EngineEventType, EngineState, SubTask, next_tasks, unreachable_tasks
 from segue.core.usage import add_usages
 from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeRuntime, announce, node_context
-from ..shared.plan_progress import step_event
+from ..shared.plan_progress import begin_steps, skip_steps, step_event
 from .events import as_steps, changed, completed, ended, engine_event, tasks_of
 from .state import LifecycleNode, LifecycleState
 
@@ -33,10 +32,9 @@ def executing(concurrency: int) -> LifecycleNode:
         if not begins:
             events.append(changed(state["task_id"], state["phase"], EngineState.COMPLETED))
             return {**update, "phase": EngineState.COMPLETED.value, "events": announce(*events)}
-        for task in begins:
-            tasks = moved(tasks, task.step_id, Status.RUNNING)
-            events += _begun_events(state["task_id"], next(now for now in tasks if now.step_id == task.step_id))
         wave = [task.step_id for task in begins]
+        tasks = begin_steps(tasks, wave)
+        events += [event for task in _named(tasks, wave) for event in _begun_events(state["task_id"], task)]
         return {**update, "steps": as_steps(tasks), "wave": wave, "events": announce(*events)}
 
     return node
@@ -48,10 +46,7 @@ def _new_outcomes(state: LifecycleState) -> list[dict[str, Any]]:
 
 def folded_tasks(state: LifecycleState) -> tuple[SubTask, ...]:
     """The tasks with what was carried out since they were last looked at."""
-    tasks = tasks_of(state["steps"])
-    for outcome in _new_outcomes(state):
-        tasks = ended(tasks, outcome["step_id"], outcome["error"])
-    return tasks
+    return ended(tasks_of(state["steps"]), _new_outcomes(state))
 
 
 def _fold(state: LifecycleState) -> LifecycleState:
@@ -66,11 +61,15 @@ def _fold(state: LifecycleState) -> LifecycleState:
 
 def _skip(tasks: tuple[SubTask, ...], language: str) -> tuple[tuple[SubTask, ...], list[SubTask]]:
     lost = unreachable_tasks(tasks)
-    for task_id, needs in lost.items():
-        note = phrase("lifecycle_needs", language, tasks=", ".join(needs))
-        tasks = moved(tasks, task_id, Status.SKIPPED, note)
-    by_id: Mapping[str, SubTask] = {task.step_id: task for task in tasks}
-    return tasks, [by_id[task_id] for task_id in lost]
+    notes = {name: phrase("lifecycle_needs", language, tasks=", ".join(needs)) for name, needs in lost.items()}
+    tasks = skip_steps(tasks, notes)
+    return tasks, _named(tasks, lost)
+
+
+def _named(tasks: Sequence[SubTask], names: Iterable[str]) -> list[SubTask]:
+    """The tasks of these ids, in the ids' order."""
+    by_id = {task.step_id: task for task in tasks}
+    return [by_id[name] for name in names]
 
 
 def _skipped_events(task_id: str, task: SubTask, tasks: Sequence[SubTask]) -> list[Durable]:

@@ -5,9 +5,10 @@ from typing import Any, cast
 from langgraph.types import Overwrite
 
 from segue.core.errors import InvalidMessage
-from segue.core.lifecycle import EngineState, waiting_again
+from segue.core.lifecycle import EngineState
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
+from ..shared.plan_progress import restart_steps
 from ..shared.task import additions, begin
 from .events import as_steps, changed, tasks_of
 from .state import LifecycleNode, LifecycleState, Restored
@@ -50,7 +51,7 @@ def _reset(restored: Restored) -> LifecycleState:
         "context": restored.get("context") or {},
         "asked": 0,
         "complaint": "",
-        "steps": as_steps(waiting_again(tasks_of(restored.get("steps") or ()))),
+        "steps": as_steps(restart_steps(tasks_of(restored.get("steps") or ()))),
         "wave": [],
         "outcomes": cast(Any, Overwrite([])),
         "folded": 0,

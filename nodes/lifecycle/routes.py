@@ -8,6 +8,7 @@ from langgraph.types import Send
 from segue.core.lifecycle import EngineState
 
 from ..shared.task import attachments_of
+from .events import completed, tasks_of
 from .state import LifecycleState, Restored, SubTaskWork
 
 PAUSABLE = (EngineState.SCHEDULING, EngineState.EXECUTING)
@@ -77,5 +78,5 @@ def _work(state: LifecycleState, task_id: str) -> SubTaskWork:
         "attachments": attachments_of(state["messages"]),
         "place": list(steps).index(task_id) + 1,
         "total": len(steps),
-        "completed": sum(other["status"] == "done" for other in steps.values()),
+        "completed": completed(tasks_of(state["steps"])),
     }

@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, SystemMessage
 
 from segue.core.events import Phase, Token
 from segue.core.models import ModelRequest
-from segue.core.plan import Status, Step, set_status
+from segue.core.plan import Status, Step
 from segue.prompts.catalogue import phrase
 from segue.prompts.load import agent_prompt, render
 
@@ -15,7 +15,7 @@ from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.live_reply import LiveText
 from ..shared.model_call import CompletedCall, ask_model, is_truncated, whole_answer
-from ..shared.plan_progress import step_events, undone_line
+from ..shared.plan_progress import close_steps, step_events, undone_line
 from ..shared.prompt_budget import as_json, conversation, truncate_result, truncate_together
 from ..shared.task import (
     amended,
@@ -29,7 +29,7 @@ from ..shared.task import (
 )
 from .schedule import limit_reached
 from .state import PlanState, PlanUpdate
-from .steps import dependents_of, emit_thoughts, steps_in_doubt, thought_through, unrepaired
+from .steps import dependents_of, emit_thoughts, steps_in_doubt, unrepaired
 
 MOST_EMPTY = 3
 """How often the answer is asked for while it is empty."""
@@ -120,13 +120,10 @@ def _close(steps: tuple[Step, ...], state: PlanState) -> tuple[tuple[Step, ...],
     blocked = dependents_of(steps, doubtful)
     language = state["language"]
     why = phrase("step_needs_failed" if failed else "step_over_budget", language)
-    steps = thought_through(steps)
-    for step in steps:
-        if step.status is Status.PENDING and not step.uses_tool:
-            steps = set_status(steps, step.step_id, Status.DONE, phrase("step_answered", language))
-        elif step.status is Status.PENDING:
-            note = phrase("step_needs_unknown", language) if step.step_id in blocked else why
-            steps = set_status(steps, step.step_id, Status.SKIPPED, note)
+    unknown = phrase("step_needs_unknown", language)
+    left = [step.step_id for step in steps if step.status is Status.PENDING and step.uses_tool]
+    notes = {step_id: unknown if step_id in blocked else why for step_id in left}
+    steps = close_steps(steps, phrase("step_answered", language), notes)
     undone = [s for s in steps if s.step_id in failed or s.status is Status.SKIPPED]
     return steps, undone_line("step_undone", undone, language)
 

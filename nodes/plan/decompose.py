@@ -74,7 +74,7 @@ def _steps(drafted: list[Any]) -> tuple[Step, ...]:
         needs += [need for need in referenced_steps(step.params) if need not in needs]
         needs = [need for need in needs if need != step.step_id]
         said = step.description or (step.action if step.uses_tool else "")
-        changes = {"depends_on": tuple(needs), "status": Status.PENDING, "description": said}
+        changes = {"depends_on": tuple(needs), "description": said}
         steps.append(step.model_copy(update=changes))
     return tuple(steps)
 

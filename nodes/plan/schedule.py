@@ -15,12 +15,12 @@ from segue.prompts.catalogue import phrase
 from ..shared.approval import reason_clause
 from ..shared.call_runner import CallRunner, call_events
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
-from ..shared.plan_progress import begin_steps, end_steps, step_events
+from ..shared.plan_progress import begin_steps, end_steps, finish_thoughts, step_events
 from ..shared.references import DanglingReference
 from ..shared.task import joined, read_added_messages
 from ..shared.tool_messages import Settled, exchange
 from .state import PlannedCall, PlanState, PlanUpdate, StepWork
-from .steps import call_of, emit_thoughts, resolved, thought_through, unrepaired
+from .steps import call_of, emit_thoughts, last_wave, resolved, settled_steps, unrepaired
 
 MOST_REPLANS = 2
 """How often a plan is revised after a failed step."""
@@ -30,8 +30,7 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     """Settle the last wave, then fix the next one; a failed step or an addition asks for a revised plan."""
     work = node_context(runtime)
     added = cast(PlanUpdate, await read_added_messages(state, work))
-    ran = _last_wave(state)
-    settled = end_steps(tuple(Step(**step) for step in state["plan"]), ran)
+    ran, settled = last_wave(state), settled_steps(state)
     spent = limit_reached(state, work)
     left = work.agent.budget.tool_calls - _calls(state)
     runner = runner_of(state, work, state.get("vetted", ()))
@@ -110,12 +109,6 @@ def _calls(state: PlanState) -> int:
     return sum(not _rejected(outcome) for outcome in state["outcomes"])
 
 
-def _last_wave(state: PlanState) -> list[dict[str, Any]]:
-    """The outcomes of the wave that was sent out, in the wave's order."""
-    results = {outcome["scope"]: outcome for outcome in state["outcomes"]}
-    return [results[call["scope"]] for call in state["wave"] if call["scope"] in results]
-
-
 def _failed(steps: tuple[Step, ...], broken: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
     """The plan with the steps failed whose calls cannot be made."""
     return end_steps(begin_steps(steps, [outcome["step_id"] for outcome in broken]), broken)
@@ -123,7 +116,7 @@ def _failed(steps: tuple[Step, ...], broken: Sequence[Mapping[str, Any]]) -> tup
 
 def _choose(steps: tuple[Step, ...], runner: CallRunner) -> tuple[Step, ...]:
     """All ready steps where they may run beside each other, else the first; those without a tool are left to ANSWER."""
-    waiting = tuple(step for step in ready(thought_through(steps)) if step.uses_tool)
+    waiting = tuple(step for step in ready(finish_thoughts(steps)) if step.uses_tool)
     return waiting if all(runner.parallel(step.action) for step in waiting) else waiting[:1]
 
 
@@ -131,7 +124,7 @@ def _thoughts_before(chosen: Sequence[Step], steps: tuple[Step, ...]) -> tuple[S
     """The plan with the steps without a tool done that come before the chosen ones."""
     ids = [step.step_id for step in steps]
     first = min((ids.index(step.step_id) for step in chosen), default=0)
-    return thought_through(steps)[:first] + steps[first:]
+    return finish_thoughts(steps)[:first] + steps[first:]
 
 
 def limit_reached(state: PlanState, work: NodeContext) -> str:
@@ -169,7 +162,7 @@ def _moved(
     """
     ids = {"task_id": state["task_id"]}
     old = [Step(**step) for step in state["plan"]]
-    announced = {outcome["step_id"] for outcome in _last_wave(state) if outcome.get("announced")}
+    announced = {outcome["step_id"] for outcome in last_wave(state) if outcome.get("announced")}
     ended = step_events(old, [step for step in settled if step.step_id not in announced], ids)
     begins = step_events(settled, begun, ids)
     events = announce(*ended, *given, *begins, *call_events(wave, False, ids))

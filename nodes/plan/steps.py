@@ -7,11 +7,12 @@ from typing import Any
 from segue.core.calls import CallResult
 from segue.core.errors import TaskError
 from segue.core.events import Phase
-from segue.core.plan import Status, Step, ready, set_status
+from segue.core.plan import Status, Step
 from segue.prompts.catalogue import phrase
 
 from ..shared.context import NodeContext
 from ..shared.hidden_results import is_to_call, reference_to
+from ..shared.plan_progress import end_steps
 from ..shared.references import REF, DanglingReference, follow, references, resolve_arguments
 from .state import PlannedCall, PlanState
 
@@ -90,12 +91,15 @@ def emit_thoughts(before: Sequence[Step], after: Sequence[Step], state: PlanStat
             work.emit(step_banner(state["task_id"], new.model_dump(), place, len(after), state["language"]))
 
 
-def thought_through(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The plan with its ready steps without a tool done: nothing has to wait for a mere thought."""
-    while thoughts := [step.step_id for step in ready(steps) if not step.uses_tool]:
-        for step_id in thoughts:
-            steps = set_status(steps, step_id, Status.DONE)
-    return steps
+def last_wave(state: PlanState) -> list[dict[str, Any]]:
+    """The outcomes of the wave that was sent out, in the wave's order."""
+    results = {outcome["scope"]: outcome for outcome in state["outcomes"]}
+    return [results[call["scope"]] for call in state["wave"] if call["scope"] in results]
+
+
+def settled_steps(state: PlanState) -> tuple[Step, ...]:
+    """The plan with the wave that was sent out settled by its outcomes."""
+    return end_steps([Step(**step) for step in state["plan"]], last_wave(state))
 
 
 def steps_in_doubt(state: PlanState) -> set[str]:

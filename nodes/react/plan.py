@@ -2,10 +2,11 @@
 
 from segue.core.errors import InvalidPlan
 from segue.core.events import ErrorRaised, PlanUpdate
-from segue.core.plan import Plan, Status, Step, keep_finished, validate
+from segue.core.plan import Plan, Step, validate
 
 from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.entered import vetted_steps
+from ..shared.plan_progress import replan_steps
 from .records import control_exchange, decision_of, ids_of, record_of
 from .state import ReactState, ReactUpdate
 
@@ -14,7 +15,7 @@ async def plan(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     """Take the decided plan over; one that cannot run becomes the next round's error."""
     decision = decision_of(state)
     old = tuple(Step(**step) for step in state["plan"])
-    merged = keep_finished(old, _with_failed_steps(old, decision.plan)) if decision.plan else old
+    merged = replan_steps(old, decision.plan) if decision.plan else old
     try:
         validate(Plan(goal=state["objective"], steps=merged))
     except InvalidPlan as error:
@@ -29,13 +30,3 @@ async def plan(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         "messages": control_exchange(decision, {"success": "The plan is taken over."}),
         "events": announce(PlanUpdate(goal=state["objective"], steps=steps, **ids_of(state))),
     }
-
-
-def _with_failed_steps(old: tuple[Step, ...], new: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The new plan, in which a step whose calls failed is not done because the model says so."""
-    failed = {step.step_id for step in old if step.status is Status.ERROR}
-    undone = {"status": Status.ERROR}
-    return tuple(
-        step.model_copy(update=undone) if step.step_id in failed and step.status is Status.DONE else step
-        for step in new
-    )

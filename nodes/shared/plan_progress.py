@@ -1,17 +1,19 @@
 """Progress of a plan, one rule for every mode: a step moves with its calls, which override what the model reports.
 
 A step begins when a call or a branch names it, or matches its tool and parameters, and ends with the result. What the
-model says of its steps counts where no call contradicts it.
+model says of its steps counts where no call contradicts it. Every move is one of the table in `core.plan`.
 """
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from segue.core.calls import CallResult
 from segue.core.decision import StepStatusUpdate
+from segue.core.errors import IllegalTransition
 from segue.core.events import StepUpdate
-from segue.core.plan import FINAL, Status, Step, set_status
+from segue.core.plan import FINAL, AnyStep, Status, Step, keep_finished, ready, set_status
 from segue.prompts.catalogue import phrase
 from segue.prompts.words import word
 
@@ -59,29 +61,61 @@ def _named(step_id: str, steps: Sequence[Step]) -> str:
 
 
 def begin_steps(
-    steps: tuple[Step, ...], worked_on: Collection[str], claims: Sequence[StepStatusUpdate] = ()
-) -> tuple[Step, ...]:
+    steps: Sequence[AnyStep], worked_on: Collection[str], claims: Sequence[StepStatusUpdate] = ()
+) -> tuple[AnyStep, ...]:
     """The plan after what the model says of its steps, with those running whose calls are about to run.
 
-    A failed step is not done because the model says so, and of a step whose calls are about to run it says nothing.
+    An impossible claim is ignored, and so is any about a step whose calls are about to run.
     """
-    status = {step.step_id: step.status for step in steps}
+    ignored = {*worked_on, *_denied(steps, claims)}
     for claim in claims:
-        now = status.get(claim.step_id)
-        refused = now is Status.ERROR and claim.status is Status.DONE
-        if now is None or now in FINAL or refused or claim.step_id in worked_on:
-            continue
+        if claim.step_id not in ignored:
+            with suppress(IllegalTransition):
+                steps = set_status(steps, claim.step_id, claim.status)
+    for step in steps:
+        if step.step_id in worked_on and step.status not in FINAL:
+            steps = set_status(steps, step.step_id, Status.RUNNING)
+    return tuple(steps)
+
+
+def claim_steps(steps: Sequence[AnyStep], claims: Sequence[StepStatusUpdate]) -> tuple[AnyStep, ...]:
+    """The plan after what the model says of its steps, where every claim has to be possible.
+
+    Raises:
+        IllegalTransition: one is not.
+    """
+    if _denied(steps, claims):
+        raise IllegalTransition(Status.ERROR, Status.DONE)
+    for claim in claims:
         steps = set_status(steps, claim.step_id, claim.status)
-        status[claim.step_id] = claim.status
-    for step_id, now in status.items():
-        if step_id in worked_on and now not in FINAL:
-            steps = set_status(steps, step_id, Status.RUNNING)
-    return steps
+    return tuple(steps)
+
+
+def _denied(steps: Sequence[Step], claims: Sequence[StepStatusUpdate]) -> set[str]:
+    """The failed steps that are done according to the model, be it after another status: only a call can do them."""
+    done = {claim.step_id for claim in claims if claim.status is Status.DONE}
+    return {step.step_id for step in steps if step.status is Status.ERROR and step.step_id in done}
+
+
+def replan_steps(old: Sequence[Step], new: Sequence[Step]) -> tuple[Step, ...]:
+    """The model's new plan behind what is done of the old one; the statuses that it writes are claims."""
+    failed = {step.step_id: Status.ERROR for step in old if step.status is Status.ERROR}
+    before = [step.model_copy(update={"status": failed.get(step.step_id, Status.PENDING)}) for step in new]
+    claims = [StepStatusUpdate(step_id=step.step_id, status=step.status) for step in new]
+    return keep_finished(old, begin_steps(before, (), claims))
+
+
+def restart_steps(steps: Sequence[AnyStep]) -> tuple[AnyStep, ...]:
+    """The plan of a run that begins again elsewhere: what was under way is still to be done."""
+    for step in steps:
+        if step.status is Status.RUNNING:
+            steps = set_status(steps, step.step_id, Status.PENDING)
+    return tuple(steps)
 
 
 def end_steps(
-    steps: tuple[Step, ...], outcomes: Sequence[Mapping[str, Any]], claims: Sequence[StepStatusUpdate] = ()
-) -> tuple[Step, ...]:
+    steps: Sequence[AnyStep], outcomes: Sequence[Mapping[str, Any]], claims: Sequence[StepStatusUpdate] = ()
+) -> tuple[AnyStep, ...]:
     """Settle the running steps by the results of their calls: {step_id, name, result, …} each.
 
     A step that the model says is running continues after a success.
@@ -97,17 +131,44 @@ def end_steps(
             steps = set_status(steps, step.step_id, Status.ERROR, "; ".join(shown)[:NOTE_CHARS])
         elif step.step_id not in still_running:
             steps = set_status(steps, step.step_id, Status.DONE)
-    return steps
+    return tuple(steps)
 
 
-def answer_steps(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def finish_thoughts(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The plan with its ready steps without a tool done: nothing has to wait for a mere thought."""
+    while thoughts := [step.step_id for step in ready(steps) if not step.uses_tool]:
+        for step_id in thoughts:
+            steps = set_status(steps, step_id, Status.DONE)
+    return tuple(steps)
+
+
+def answer_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
     """The plan once the answer is written: it carries out what runs, and the steps without a tool that write it."""
     for step in steps:
         last = step.step_id == steps[-1].step_id and not step.uses_tool
         writing = last or step.phase == "generation" or (step.action and not step.uses_tool)
         if step.status is Status.RUNNING or (step.status is Status.PENDING and writing):
             steps = set_status(steps, step.step_id, Status.DONE)
-    return steps
+    return tuple(steps)
+
+
+def close_steps(steps: Sequence[Step], answered: str, skipped: Mapping[str, str]) -> tuple[Step, ...]:
+    """The plan of which nothing more runs: the answer carries out all steps without a tool, and others are skipped.
+
+    `answered` is the note of the former, `skipped` has those of the latter by their ids.
+    """
+    steps = finish_thoughts(steps)
+    for step in steps:
+        if step.status is Status.PENDING and not step.uses_tool:
+            steps = set_status(steps, step.step_id, Status.DONE, answered)
+    return skip_steps(steps, skipped)
+
+
+def skip_steps(steps: Sequence[AnyStep], notes: Mapping[str, str]) -> tuple[AnyStep, ...]:
+    """The plan with these steps skipped, each with the note that says why."""
+    for step_id, note in notes.items():
+        steps = set_status(steps, step_id, Status.SKIPPED, note)
+    return tuple(steps)
 
 
 def step_events(old: Sequence[Step], new: Sequence[Step], ids: Mapping[str, Any]) -> list[StepUpdate]:

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from segue.core.errors import InvalidPlan
-from segue.core.lifecycle import SubTask, in_order, moved, next_tasks, read_tasks, waiting_again
-from segue.core.plan import Status
+from segue.core.lifecycle import SubTask, in_order, next_tasks, read_tasks
 from tests.cases import cases
 
 
@@ -104,11 +103,6 @@ def test_what_can_begin_comes_by_priority_and_then_in_the_given_order() -> None:
     all_of_them = tasks(task("a", priority=5), task("b", priority=1), task("c", "b", priority=0), task("d", priority=1))
     assert [t.id for t in next_tasks(all_of_them)] == ["b", "d", "a"]
     assert [t.id for t in in_order(all_of_them)] == ["b", "c", "d", "a"]
-
-
-def test_what_was_under_way_waits_again() -> None:
-    given = moved(moved(tasks(task("a"), task("b")), "a", Status.RUNNING), "b", Status.DONE)
-    assert [t.status for t in waiting_again(given)] == ["pending", "done"]
 
 
 @given(st.integers(1, 12).flatmap(lambda n: st.tuples(st.just(n), st.data())))

@@ -1,6 +1,7 @@
 """Going back: the timeline, forks into a task, differences, edits, and undoing through the ledger."""
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
@@ -126,6 +127,34 @@ async def test_a_difference_shows_state_and_prompt() -> None:
         assert any("room 2" in line for line in difference["prompt"] if line.startswith("+"))
         same = await app.diff("s", first["id"], first["id"])
         assert not any(same[part] for part in ("state", "plan", "prompt")) and same["results"] == {"a": [], "b": []}
+
+
+async def test_the_snapshots_of_a_lifecycle_can_be_compared() -> None:
+    script = [json.dumps({"tasks": [{"id": "1", "description": "book"}]}), answer("booked")]
+    async with segue.open(":memory:", agents=[Hotel().agent("lifecycle", script)]) as app:
+        await app.ask("book a room", session_id="s", agent="a")
+        timeline = await app.timeline("s")
+        for entry in timeline:
+            difference = await app.diff("s", timeline[0]["id"], entry["id"])
+        assert difference["plan"] == [{"step_id": "1", "description": "book", "a": None, "b": "done"}]
+
+
+async def test_a_step_that_is_tried_again_is_under_way_whatever_its_first_try_came_to() -> None:
+    failing = {**step(1), "action": "pay"}
+    script = [plan_json("book", [failing]), plan_json("book", [failing]), plan_json("book", [failing]), "not booked"]
+    hotel = Hotel()
+
+    @segue.tool
+    async def pay(number: int) -> str:
+        """Pay a room."""
+        raise ConnectionError("the bank does not answer")
+
+    agent = hotel.agent("plan", script)
+    async with segue.open(":memory:", agents=[agent.model_copy(update={"tools": (*agent.tools, pay)})]) as app:
+        await app.ask("pay a room", session_id="s", agent="a")
+        places = [p for p in await app.snapshots("s") if p["next"] == ["EXECUTE_STEP"]]
+        shown = [(await app.rewind.state("s", place["checkpoint_id"])).plan for place in places]
+    assert [plan[0]["status"] for plan in shown] == ["running"] * 3
 
 
 async def test_an_edited_message_starts_its_turn_again() -> None:

@@ -172,6 +172,18 @@ async def test_a_new_plan_keeps_what_is_finished(bed: Make) -> None:
 
 
 @pytest.mark.parametrize(
+    ("goal", "why"), [("Work", "from 'error' to 'done'"), ("开始工作", "状态不能从“error”变为“done”")]
+)
+async def test_a_failed_step_is_not_done_because_the_controller_says_so(bed: Make, goal: str, why: str) -> None:
+    steps = [{"step_id": "1", "description": "fail", "action": "fail"}]
+    updates = [{"step_id": "1", "status": status} for status in ("running", "done")]
+    script = [choose("fail", reason="no"), choose("update_plan", updates=updates), choose("manual_finish")]
+    made = bed(flow(), script)
+    out = await made.start({"goal": goal, "plan": steps})
+    assert [step["status"] for step in out["steps"]] == ["error"] and why in prompts(made)[2]
+
+
+@pytest.mark.parametrize(
     ("command", "arguments", "why"),
     [
         ("update_plan", {"updates": [{"step_id": "9", "status": "done"}]}, "no step '9'; its steps are: 1"),

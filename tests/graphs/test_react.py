@@ -174,6 +174,7 @@ async def test_a_step_of_several_rounds_ends_when_the_model_says_so(bed: Make) -
     "claimed",
     [
         answer("done!", step_status_update=[{"step_id": "1", "status": "done"}]),
+        answer("done!", step_status_update=[{"step_id": "1", "status": status} for status in ("running", "done")]),
         plan([{"step_id": "1", "description": "try", "status": "done"}]),
     ],
 )

@@ -12,7 +12,7 @@ from pydantic import model_validator
 from .clause import Clause, together
 from .decision import check_storable
 from .errors import IllegalTransition, InvalidPlan
-from .plan import Status, Step, advance, problems, ready
+from .plan import Status, Step, problems, ready, set_status
 
 
 class EngineState(StrEnum):
@@ -258,19 +258,6 @@ _fits: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-def moved(tasks: Sequence[SubTask], task_id: str, new: Status, note: str = "") -> tuple[SubTask, ...]:
-    """Advance one task, leaving the others as they are.
-
-    Raises:
-        IllegalTransition: the table of steps has no such move.
-    """
-    return tuple(_advanced(task, new, note) if task.step_id == task_id else task for task in tasks)
-
-
-def _advanced(task: SubTask, new: Status, note: str = "") -> SubTask:
-    return SubTask.model_validate(advance(task, new, note).model_dump())
-
-
 def next_tasks(tasks: Sequence[SubTask]) -> list[SubTask]:
     """The tasks that can begin, the lowest priority first and in the given order where those are alike."""
     runnable = {step.step_id for step in ready(tasks)}
@@ -279,16 +266,11 @@ def next_tasks(tasks: Sequence[SubTask]) -> list[SubTask]:
 
 def in_order(tasks: Sequence[SubTask]) -> list[SubTask]:
     """The unfinished tasks in the order in which they will be carried out one by one."""
-    left, order = waiting_again(tasks), list[SubTask]()
+    left, order = tuple(tasks), list[SubTask]()
     while runnable := next_tasks(left):
         order.append(runnable[0])
-        left = moved(left, runnable[0].step_id, Status.DONE)
+        left = set_status(left, runnable[0].step_id, Status.DONE)
     return order
-
-
-def waiting_again(tasks: Sequence[SubTask]) -> tuple[SubTask, ...]:
-    """The tasks, with those that were under way still to be done."""
-    return tuple(_advanced(task, Status.PENDING) if task.status is Status.RUNNING else task for task in tasks)
 
 
 def unreachable_tasks(tasks: Sequence[SubTask]) -> dict[str, list[str]]:

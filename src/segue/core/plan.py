@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import count
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -73,6 +73,9 @@ class Step(BaseModel):
         return self.action.strip().lower() not in NO_TOOL
 
 
+AnyStep = TypeVar("AnyStep", bound=Step)
+
+
 class Plan(BaseModel):
     """A goal and its steps, in order."""
 
@@ -82,7 +85,7 @@ class Plan(BaseModel):
     steps: tuple[Step, ...] = ()
 
 
-def advance(step: Step, new: Status, note: str = "") -> Step:
+def advance(step: AnyStep, new: Status, note: str = "") -> AnyStep:
     """Return the step in its new status; the same status again changes nothing.
 
     Raises:
@@ -95,8 +98,12 @@ def advance(step: Step, new: Status, note: str = "") -> Step:
     return step.model_copy(update={"status": new, "note": note or step.note})
 
 
-def set_status(steps: Sequence[Step], step_id: str, new: Status, note: str = "") -> tuple[Step, ...]:
-    """Advance one step of a plan, leaving the others as they are."""
+def set_status(steps: Sequence[AnyStep], step_id: str, new: Status, note: str = "") -> tuple[AnyStep, ...]:
+    """Advance one step of a plan, leaving the others as they are.
+
+    Raises:
+        IllegalTransition: the table has no such move.
+    """
     return tuple(advance(step, new, note) if step.step_id == step_id else step for step in steps)
 
 

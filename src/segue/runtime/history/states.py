@@ -9,11 +9,12 @@ from typing import Any, cast
 from langchain_core.messages import AnyMessage, convert_to_openai_messages
 from pydantic import ValidationError
 
-from ...core.calls import CallResult
 from ...core.errors import TaskError, listed
 from ...core.plan import Step
 from ...core.records import Call, Json
 from ...core.timeline import SnapshotDifference, SnapshotState
+from ...nodes.plan.state import PlanState
+from ...nodes.plan.steps import settled_steps
 from ...nodes.react.protocols import protocol_of
 from ...nodes.react.state import ReactState
 from ...nodes.shared.context import NodeContext
@@ -129,17 +130,11 @@ def _state(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Json]:
 
 
 def _steps(values: Mapping[str, Any]) -> dict[str, Json]:
+    """The steps of the plan by their ids; in plan mode as the next node settles them."""
+    if values.get("plan") and "wave" in values and "replans" in values:
+        return {step.step_id: step.model_dump(mode="json") for step in settled_steps(cast(PlanState, values))}
     steps = values.get("plan") or (values.get("result") or {}).get("plan") or []
-    ran = {outcome.get("step_id"): outcome["result"] for outcome in values.get("outcomes") or ()}
-    return {str(step["step_id"]): _settled(step, ran) for step in steps if "step_id" in step}
-
-
-def _settled(step: Json, ran: Mapping[str | None, Json]) -> Json:
-    """A step whose call has ended, as the next node of the graph sets it."""
-    result = ran.get(step["step_id"])
-    if result is None or step.get("status") != "running":
-        return step
-    return {**step, "status": "done" if CallResult.of(result).success else "error"}
+    return {str(step["step_id"]): step for step in steps if "step_id" in step}
 
 
 def _plan(a: Mapping[str, Json], b: Mapping[str, Json]) -> list[Json]:

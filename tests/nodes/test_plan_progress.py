@@ -1,0 +1,93 @@
+"""How the status of a plan's steps changes: by their calls, by what the model says, and at the end."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from segue.core.decision import StepStatusUpdate
+from segue.core.errors import IllegalTransition
+from segue.core.lifecycle import SubTask
+from segue.core.plan import Status, Step
+from segue.nodes.shared.plan_progress import (
+    begin_steps,
+    claim_steps,
+    close_steps,
+    end_steps,
+    replan_steps,
+    restart_steps,
+    skip_steps,
+)
+
+
+def steps(*statuses: str, **fields: Any) -> tuple[Step, ...]:
+    """Steps "1", "2", … with these statuses."""
+    return tuple(Step(step_id=str(n), status=Status(status), **fields) for n, status in enumerate(statuses, start=1))
+
+
+def claims(*statuses: str) -> list[StepStatusUpdate]:
+    """What the model says of step "1", one after the other."""
+    return [StepStatusUpdate(step_id="1", status=Status(status)) for status in statuses]
+
+
+def statuses(plan: Sequence[Step]) -> list[str]:
+    return [step.status.value for step in plan]
+
+
+@pytest.mark.parametrize("said", [("done",), ("running", "done"), ("pending", "done"), ("done", "skipped")])
+def test_a_failed_step_is_not_done_by_any_claims_of_one_message(said: tuple[str, ...]) -> None:
+    failed = steps("error")
+    assert begin_steps(failed, (), claims(*said)) == failed
+    with pytest.raises(IllegalTransition, match="from 'error' to 'done'"):
+        claim_steps(failed, claims(*said))
+
+
+@pytest.mark.parametrize("said", ["running", "pending", "skipped"])
+def test_a_failed_step_may_be_tried_again_or_skipped(said: str) -> None:
+    assert statuses(begin_steps(steps("error"), (), claims(said))) == [said]
+    assert statuses(claim_steps(steps("error"), claims(said))) == [said]
+
+
+def test_an_impossible_claim_is_ignored_beside_calls_and_refused_alone() -> None:
+    assert statuses(begin_steps(steps("skipped", "pending"), ["2"], claims("done"))) == ["skipped", "running"]
+    with pytest.raises(IllegalTransition):
+        claim_steps(steps("skipped"), claims("done"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "merged"),
+    [
+        ("error", "done", "error"),
+        ("error", "pending", "pending"),
+        ("error", "running", "running"),
+        ("error", "skipped", "skipped"),
+        ("pending", "done", "done"),
+        ("running", "pending", "pending"),
+        ("done", "pending", "done"),
+    ],
+)
+def test_the_statuses_of_a_new_plan_are_claims(old: str, new: str, merged: str) -> None:
+    assert statuses(replan_steps(steps(old), steps(new))) == [merged]
+
+
+def test_subtasks_stay_subtasks() -> None:
+    tasks = [SubTask(step_id=name, priority=3) for name in "abc"]
+    begun = begin_steps(tasks, ["a", "b"])
+    ended = end_steps(begun, [{"step_id": "a", "name": "", "result": {"error": "gone"}}])
+    left = skip_steps(restart_steps(ended), {"c": "it needs a"})
+    assert [(task.status.value, task.note, task.priority) for task in left] == [
+        ("error", "gone", 3), ("pending", "", 3), ("skipped", "it needs a", 3),
+    ]  # fmt: skip
+
+
+def test_a_closed_plan_has_its_thoughts_answered_and_its_calls_skipped() -> None:
+    plan = (
+        Step(step_id="1", status=Status.ERROR, action="look"),
+        Step(step_id="2", action="look", depends_on=("1",)),
+        Step(step_id="3", depends_on=("1",)),
+        Step(step_id="4"),
+    )
+    closed = close_steps(plan, "answered", {"2": "it needs 1"})
+    assert [(step.status.value, step.note) for step in closed] == [
+        ("error", ""), ("skipped", "it needs 1"), ("done", "answered"), ("done", ""),
+    ]  # fmt: skip
