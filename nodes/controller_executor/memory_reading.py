@@ -4,6 +4,7 @@ from segue.core.errors import MemoryUnavailable
 from segue.core.events import ErrorRaised, Phase, RoundStart
 from segue.core.flows import FlowConfig
 from segue.prompts.catalogue import phrase
+from segue.prompts.errors import render
 
 from ..shared.context import NodeContext, NodeRuntime, announce
 from ..shared.repeated_calls import repeated_failure
@@ -58,4 +59,4 @@ async def _read(config: FlowConfig, state: FlowState, work: NodeContext) -> tupl
     try:
         return await work.services.memory.read([state["files"][name] for name in names], state["objective"], most), ""
     except MemoryUnavailable as error:
-        return "", str(error)
+        return "", render(error, state["language"])

@@ -6,6 +6,7 @@ from segue.core.context import MemoryEntry
 from segue.core.errors import MemoryUnavailable
 from segue.core.events import ErrorRaised
 from segue.core.flows import FlowConfig
+from segue.prompts.errors import render
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from .branches import ids_of
@@ -39,5 +40,5 @@ async def append_entry(
     try:
         await work.services.memory.append(path, MemoryEntry(key=key, branch=branch, text=text, **about))
     except MemoryUnavailable as error:
-        return str(error)
+        return render(error, state["language"])
     return ""

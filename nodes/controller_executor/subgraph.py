@@ -7,12 +7,13 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.errors import GraphBubbleUp
 from langgraph.graph.state import CompiledStateGraph
 
-from segue.core.errors import ModelUnreachable, SegueError, StorageError
+from segue.core.errors import ModelUnreachable, StorageError
 from segue.core.events import BranchEnd
 from segue.core.flows import BranchConfig, FlowConfig, early_exit
 from segue.core.plan import Step
 from segue.core.usage import add_usages
 from segue.prompts.catalogue import phrase
+from segue.prompts.errors import sentence_of
 from segue.tools.calls.json_values import json_value
 
 from ..shared.context import NodeRuntime, announce
@@ -45,7 +46,7 @@ def subgraph(name: str, branch: BranchConfig, graph: BranchGraph, config: FlowCo
         try:
             given = _graph_input(takes, arguments, state, name)
             context = branch_context(state, work, branch.agent)
-            out = await _invoke(graph, given, context)
+            out = await _invoke(graph, given, context, state["language"])
             result = _result(out)
         except Failed as why:
             result = {"error": str(why)}
@@ -87,7 +88,7 @@ def _graph_input(takes: Collection[str], arguments: Mapping[str, Any], state: Fl
     return given
 
 
-async def _invoke(graph: BranchGraph, given: dict[str, Any], context: Any) -> dict[str, Any]:
+async def _invoke(graph: BranchGraph, given: dict[str, Any], context: Any, language: str) -> dict[str, Any]:
     """What the graph returns.
 
     Raises:
@@ -101,7 +102,7 @@ async def _invoke(graph: BranchGraph, given: dict[str, Any], context: Any) -> di
     except (GraphBubbleUp, ModelUnreachable, StorageError):
         raise
     except Exception as error:  # whatever one branch raises becomes its failure; the flow continues
-        raise Failed(str(error) if isinstance(error, SegueError) else f"{type(error).__name__}: {error}") from error
+        raise Failed(sentence_of(error, language)) from error
 
 
 def _result(out: Mapping[str, Any]) -> dict[str, Any]:

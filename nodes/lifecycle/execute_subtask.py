@@ -10,11 +10,12 @@ from langgraph.graph.state import CompiledStateGraph
 
 from segue.core.attachments import naming
 from segue.core.context import AppContext
-from segue.core.errors import ModelUnreachable, SegueError, StorageError
+from segue.core.errors import ModelUnreachable, StorageError
 from segue.core.events import Phase
 from segue.core.lifecycle import EngineEventType, SubTask
 from segue.core.tools import Tool
 from segue.prompts.catalogue import phrase
+from segue.prompts.errors import sentence_of
 from segue.prompts.load import render
 
 from ..shared.context import Node, NodeContext, NodeRuntime, announce, node_context
@@ -81,7 +82,7 @@ async def _in_time(graph: ReactGraph, state: SubTaskWork, task: SubTask, work: N
         raise
     except Exception as error:  # whatever one task raises becomes its failure; the others continue
         if not (isinstance(error, TimeoutError) and limit.expired()):
-            raise Failed(str(error) if isinstance(error, SegueError) else f"{type(error).__name__}: {error}") from error
+            raise Failed(sentence_of(error, state["language"])) from error
     why = phrase("lifecycle_late", state["language"], n=f"{task.timeout:g}")
     if ledger:
         await ledger.cancel(work.tools, why, state["language"])

@@ -6,6 +6,7 @@ from langgraph.types import Overwrite
 
 from segue.core.errors import InvalidMessage
 from segue.core.lifecycle import EngineState
+from segue.prompts.errors import render
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.plan_progress import restart_steps
@@ -22,7 +23,7 @@ def receiving(restored: Restored | None = None) -> LifecycleNode:
         try:
             fresh = entered(state, runtime, restored)
         except InvalidMessage as error:
-            return _refused(state, node_context(runtime), str(error))
+            return _refused(state, node_context(runtime), error)
         task_id = fresh["task_id"]
         events = announce(
             changed(task_id, EngineState.IDLE, EngineState.RECEIVING),
@@ -62,21 +63,21 @@ def _reset(restored: Restored) -> LifecycleState:
     }
 
 
-def _refused(state: LifecycleState, work: NodeContext, error: str) -> LifecycleState:
+def _refused(state: LifecycleState, work: NodeContext, error: InvalidMessage) -> LifecycleState:
     given = (state.get("assignment") or {}).get("task_id")
-    task_id = given or work.services.ids.task()
+    task_id, language = given or work.services.ids.task(), work.agent.language or work.context.language or "en"
     return {
         **_reset({}),
         "assignment": None,
         "task_id": task_id,
         "nested": given is not None,
         "objective": "",
-        "language": work.agent.language or work.context.language or "en",
+        "language": language,
         "started_at": work.services.clock(),
         "usage": {},
         "result": None,
         "notes_taken": 0,
         "phase": EngineState.RECEIVING.value,
-        "failure": {"error": error, "phase": EngineState.RECEIVING.value},
+        "failure": {"error": render(error, language), "phase": EngineState.RECEIVING.value},
         "events": announce(changed(task_id, EngineState.IDLE, EngineState.RECEIVING)),
     }

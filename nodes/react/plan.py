@@ -3,6 +3,7 @@
 from segue.core.errors import InvalidPlan
 from segue.core.events import ErrorRaised, PlanUpdate
 from segue.core.plan import Plan, Step, validate
+from segue.prompts.errors import render
 
 from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.entered import vetted_steps
@@ -19,8 +20,9 @@ async def plan(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     try:
         validate(Plan(goal=state["objective"], steps=merged))
     except InvalidPlan as error:
-        failed = record_of(state, decision.action_type.value, decision, error=str(error))
-        return {"records": [failed], "events": announce(ErrorRaised(message=str(error), **ids_of(state)))}
+        why = render(error, state["language"])
+        failed = record_of(state, decision.action_type.value, decision, error=why)
+        return {"records": [failed], "events": announce(ErrorRaised(message=why, **ids_of(state)))}
     steps = [step.model_dump(mode="json") for step in merged]
     vetted = await vetted_steps(node_context(runtime), state["task_id"], merged, state.get("vetted", ()))
     return {

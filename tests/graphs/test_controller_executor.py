@@ -12,11 +12,12 @@ from typing_extensions import TypedDict
 
 from segue.core.agents import Budget
 from segue.core.context import Memory, MemoryEntry
-from segue.core.errors import ConfigurationError, MemoryUnavailable
+from segue.core.errors import ConfigurationError, MemoryUnavailable, UnknownMemory
 from segue.core.flows import BranchInput, ControllerDecision, EarlyExit, early_exit
 from segue.core.prompt_size import tokens
 from segue.graphs.controller_executor import build_controller_executor
 from segue.memory.files import TransientMemory
+from segue.prompts.errors import render
 from segue.tools.registry import tool
 from tests.cases import cases
 from tests.fakes import answer, call_tool, choose
@@ -235,6 +236,13 @@ async def test_prompts_stay_within_the_budget_over_thirty_rounds_of_growing_logs
     assert "报告 29" in prompts(made)[-1], "the newest result is always there"
 
 
+async def test_the_error_of_memory_is_in_the_tasks_language(bed: Make) -> None:
+    made = bed(flow(), [choose("double", number=4), FINISH])
+    made.services.memory = FullMemory()
+    await made.start({"goal": "把四加倍"})
+    assert '"memory_error": "记忆文件无法使用：' in prompts(made)[1]
+
+
 async def test_memory_that_is_too_long_is_shortened(bed: Make) -> None:
     made = bed(flow(), [FINISH], budget=Budget(prompt_tokens=2_500))
     logs = "\n".join(f"line {n} of what was done before" for n in range(2_000))
@@ -325,6 +333,18 @@ async def test_a_graph_that_fails_is_the_branchs_error(bed: Make) -> None:
     made = bed(with_branches(shout={"graph": shouting()}), [choose("shout"), FINISH])
     out = await made.start({"goal": "Shout"})
     assert out["status"] == "finished" and '"error": "KeyError: \'word\'"' in prompts(made)[1]
+
+
+async def test_the_error_of_a_branch_is_in_the_tasks_language(bed: Make) -> None:
+    def look(state: Shout) -> Shout:
+        raise UnknownMemory("list.md")
+
+    graph: StateGraph[Any, Any, Any, Any] = StateGraph(Shout)
+    graph.add_node("look", look)
+    graph.add_edge(START, "look")
+    made = bed(with_branches(look={"graph": graph}), [choose("look", word="hey"), FINISH])
+    await made.start({"goal": "看一下清单"})
+    assert render(UnknownMemory("list.md"), "zh") in prompts(made)[1]
 
 
 def test_graphs_are_real_subgraphs_that_studio_expands() -> None:

@@ -9,11 +9,13 @@ from langgraph.runtime import RunControl, Runtime
 
 from segue.core.agents import Budget
 from segue.core.context import RunContext
+from segue.core.errors import UnknownMemory
 from segue.core.tools import CallKey, Claim
 from segue.graphs.lifecycle import build_lifecycle
 from segue.nodes.lifecycle.executing import executing
 from segue.nodes.lifecycle.scheduling import scheduling
 from segue.nodes.lifecycle.state import LifecycleState
+from segue.prompts.errors import render
 from segue.tools.registry import tool
 from tests.fakes import MemoryLedger, answer, call_tool
 from tests.graphs.conftest import Make
@@ -159,6 +161,23 @@ async def test_a_task_says_which_of_its_calls_may_or_may_not_have_taken_effect(b
     assert told[1]["result"] == "the end"
     assert out["result"]["answer"].startswith("the end\n\n") and out["result"]["answer"].count(said) == 1
     assert [s["status"] for s in out["result"]["plan"]] == ["done", "done"]
+
+
+async def test_the_error_of_a_task_is_in_the_runs_language(bed: Make) -> None:
+    def fail(messages: Any) -> str:
+        raise UnknownMemory("list.md")
+
+    test = bed(build_lifecycle, [tasks(task("a")), fail])
+    out = await test.send("看一下清单")
+    why = render(UnknownMemory("list.md"), "zh")
+    assert out["result"]["plan"][0]["note"] == why and why in out["result"]["error"]
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "no user message"), ("zh", "消息无法发送")])
+async def test_why_there_is_nothing_to_do_is_in_the_agents_language(bed: Make, language: str, said: str) -> None:
+    test = bed(build_lifecycle, [], language=language)
+    out = await test.start({"messages": []})
+    assert said in out["result"]["error"]
 
 
 class CutOff(MemoryLedger):

@@ -184,6 +184,14 @@ async def test_a_failed_step_is_not_done_because_the_model_says_so(bed: Make, cl
     assert out["result"]["plan"][0]["status"] == "error"
 
 
+async def test_why_a_plan_cannot_run_is_said_in_the_tasks_language(bed: Make) -> None:
+    test = bed(build_react, [plan([{"step_id": "1"}, {"step_id": "1"}]), answer("好")])
+    await test.send("帮我规划一下")
+    (error,) = test.of_type("error")
+    assert error["data"]["message"] == "计划无法执行：步骤编号 '1' 重复了。"
+    assert error["data"]["message"] in test.model.calls[1][-1].text
+
+
 async def test_the_schema_lets_the_model_report_progress_and_repair_by_a_plan(bed: Make) -> None:
     repair = remend("plan around it", steps=["note it"], step_status_update=[{"step_id": "1", "status": "skipped"}])
     script = [

@@ -236,7 +236,7 @@ CONTROLLER = (
     Mutant(
         "an error in writing memory is looked at by nobody",
         "nodes/controller_executor/memory_writing.py",
-        "return str(error)",
+        'return render(error, state["language"])',
         'return ""',
         f"{ROUNDS}::test_the_controller_sees_that_memory_cannot_be_written",
     ),
