@@ -109,9 +109,10 @@ def _result(out: Mapping[str, Any]) -> dict[str, Any]:
     """{"success"} or {"error"} of what a graph returned: a flow's, a mode's, or any other."""
     if "status" in out and "result" in out:
         result = json_value(out["result"])
-        if out.get("early_exit") and (why := early_exit(out["early_exit"]).error):
+        if out.get("early_exit") and (end := early_exit(out["early_exit"])).error:
             text = as_text(result)
-            return {"error": text if text.startswith(why) else f"{why}: {text}"}
+            alone = text and end.result == end.summary  # a flow that cannot go on has its summary as its result
+            return {"error": text if alone else f"{end.error}: {text}"}
         return {"success": {"status": out["status"], "result": result}}
     if out.get("gave_up"):
         return {"error": str(out["gave_up"])}

@@ -347,6 +347,23 @@ async def test_the_error_of_a_branch_is_in_the_tasks_language(bed: Make) -> None
     assert render(UnknownMemory("list.md"), "zh") in prompts(made)[1]
 
 
+@pytest.mark.parametrize(
+    ("result", "summary", "error"),
+    [
+        ("not far", "not far", "not far"),
+        ("not far, only one round", "no", "no: not far, only one round"),
+        ({"rounds": 1}, "no", 'no: {\\"rounds\\": 1}'),
+    ],
+)
+async def test_the_error_of_an_unfinished_flow_has_its_reason_and_its_result(
+    bed: Make, result: Any, summary: str, error: str
+) -> None:
+    inner = {"max_round": 1, "on_reach_max_round": lambda state: EarlyExit(result, summary, "unfinished")}
+    made = bed(with_branches(inner={"flow": inner}), [choose("inner", goal="go"), choose("note", text="a"), FINISH])
+    await made.start({"goal": "Work"})
+    assert f'"result": {{"error": "{error}"}}' in prompts(made)[-1]
+
+
 def test_graphs_are_real_subgraphs_that_studio_expands() -> None:
     config = {"branches": {"research": {"flow": {"name": "inner"}}, "shout": {"graph": shouting()}}}
     graph = build_controller_executor({"subflows_config": {"Executor": config}}).compile()
