@@ -12,13 +12,13 @@ for (const { name, events, text, thoughts, calls } of sequences) {
   assert.deepEqual(turn.calls.map((call) => [call.name, call.result]), calls, name);
 }
 
-const results = [{ error: "It is closed." }, { success: "done" }];
+const results = [{ error: "It is closed." }, { error: "It is full." }, { success: "done" }];
 const repeated = { name: "book", index: 0, step_id: "1", arguments: {} };
 const { calls } = turnOfTrace({
   task: { task_id: "t", status: "done" },
-  events: results.flatMap((result) => [
+  events: results.flatMap((result, attempt) => [
     { type: "tool_call", ...repeated },
-    { type: "tool_result", ...repeated, result },
+    { type: "tool_result", ...repeated, scope: `1#${attempt + 1}`, result },
   ]),
   calls: results.map((outcome, attempt) => ({ name: "book", idx: 0, scope: `1#${attempt + 1}`, outcome })),
 });

@@ -167,7 +167,8 @@ _EVENT_LOG = """CREATE VIEW event_log AS
     SELECT events.task_id, seq, events.thread_id, source, ordinal, CASE WHEN events.scope IS NULL THEN event ELSE (
         SELECT json_object_agg(part.key, CASE WHEN part.key <> 'data' THEN part.value ELSE (
             SELECT json_object_agg(field.key, CASE
-                WHEN field.key = 'result' THEN CAST(coalesce(result, outcome) AS json) ELSE field.value
+                WHEN field.key = 'result' THEN CAST(coalesce(result, outcome) AS json)
+                WHEN field.key = 'scope' THEN to_json(events.scope) ELSE field.value
             END) FROM json_each(part.value) AS field
         ) END) FROM json_each(CAST(event AS json)) AS part
     )::text END AS event

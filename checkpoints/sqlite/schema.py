@@ -13,11 +13,12 @@ from ..tables.schema import tables
 FIRST = 23
 """The schema version that the first published Segue begins with: earlier ones were never published."""
 
-# A call's result is stored with the call alone, that of a task with the task: the view has the events as they are.
+# A call's result is stored with the call alone, that of a task with the task, and the scope of a call in a column: the
+# view has the events as they are.
 _EVENT_LOG = """CREATE VIEW event_log AS
     SELECT events.task_id, seq, events.thread_id, source, ordinal, iif(
-        events.scope IS NULL OR iif(typeof(event) = 'text', NOT json_valid(event), 1), event, json_set(
-            event, '$.data.result', json(iif(
+        events.scope IS NULL OR iif(typeof(event) = 'text', NOT json_valid(event), 1), event, json_replace(
+            event, '$.data.scope', events.scope, '$.data.result', json(iif(
                 json_valid(coalesce(result, outcome)), coalesce(result, outcome),
                 '{"error": "This result cannot be read any more."}'
             ))

@@ -20,12 +20,8 @@ _INSERT = """
     ON CONFLICT (thread_id, source, ordinal) DO NOTHING
     RETURNING seq
 """
-# A call's scope is its recursion, or its step with the attempt.
 _CALL = """
-    SELECT scope, idx FROM calls
-    WHERE thread_id = :thread_id AND task_id = :task_id AND idx = :index AND outcome = :outcome
-        AND (scope = :trace_id OR scope > :step_id || '#' AND scope < :step_id || '$')
-    LIMIT 1
+    SELECT scope, idx FROM calls WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ? AND outcome = ?
 """
 _COMPLETE = """
     UPDATE events SET scope = NULL, idx = NULL, event = (
@@ -62,12 +58,12 @@ def put_event(
 ) -> int | None:
     """Store an event and return its number; None where it was stored before.
 
-    A result that the ledger has is stored there alone.
+    A result that the ledger has is stored there alone, and the scope of its call in the column alone.
     """
     if connection.for_update:  # whoever numbers a task's events has its row
         connection.execute(_LOCK + connection.for_update, (event["task_id"],))
     call = _call_of(connection, thread_id, event)
-    kept = event if call is None else {**event, "data": {**event["data"], "result": None}}
+    kept = event if call is None else {**event, "data": {**event["data"], "scope": "", "result": None}}
     named = {"scope": None, "idx": None} if call is None else dict(call)
     row = connection.execute(_INSERT, {**event_row(thread_id, source, ordinal, kept), **named}).fetchone()
     if row is None:
@@ -81,9 +77,8 @@ def _call_of(connection: Connection, thread_id: str, event: Mapping[str, Any]) -
     if event["type"] != ToolResult.type:
         return None
     data = event["data"]
-    values = {"thread_id": thread_id, "index": data["index"], "outcome": json.dumps(data["result"])}
-    ids = {name: event[name] for name in ("task_id", "trace_id", "step_id")}
-    call: Row | None = connection.execute(_CALL, {**values, **ids}).fetchone()
+    key = (thread_id, event["task_id"], data["scope"], data["index"])
+    call: Row | None = connection.execute(_CALL, (*key, json.dumps(data["result"]))).fetchone()
     return call
 
 

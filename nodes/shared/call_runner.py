@@ -292,6 +292,7 @@ class CallRunner:
 
     def _result_event(self, done: FinishedCall) -> ToolResult:
         return ToolResult(
+            scope=done.call["scope"],
             index=done.call["index"],
             name=done.call["name"],
             arguments=done.call["arguments"],

@@ -49,9 +49,9 @@ async def test_two_processes_leave_no_gap(store: Store, second: Store) -> None:
 
 async def test_a_result_that_the_ledger_has_is_stored_there_alone(store: Store) -> None:
     ledger = ToolLedger(store, "s", await Lease(store).acquire("s", "me"))
-    told = ToolResult(task_id="t1", trace_id="r1", index=0, name="look", arguments={}, result={"success": "x" * 1000})
-    await ledger.claim(CallKey("t1", "r1", 0), "look", {})
-    await ledger.settle(CallKey("t1", "r1", 0), told.result)
+    told = ToolResult(task_id="t1", scope="1#2", index=0, name="look", arguments={}, result={"success": "x" * 1000})
+    await ledger.claim(CallKey("t1", "1#2", 0), "look", {})
+    await ledger.settle(CallKey("t1", "1#2", 0), told.result)
     bounded = replace(told, result={"success": "x… (shortened)"})
     assert [(await append(store, event)).seq for event in (told, bounded)] == [1, 2]
     (longest,) = await store.read(lambda db: db.execute("SELECT max(length(event)) FROM events").fetchone())

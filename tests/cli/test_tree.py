@@ -299,7 +299,7 @@ def test_what_was_cut_off_stands_before_the_pause_and_what_was_not_begun_after_i
     ended = {"result": {"success": "x"}, "arguments": {}}
     paused: list[Event] = [
         *BATCH,
-        ToolResult(index=0, name="a", **ended, seconds=1.0, **at(4, trace_id="r1")),
+        ToolResult(index=0, name="a", **ended, seconds=1.0, **at(4, trace_id="r1"), scope="r1"),
         Paused(reason="stopped at once", **at(5)),
     ]
     calls = [ledger_of("a", 0, 3.0, 3.5), ledger_of("b", 1, 4.5, None)]
@@ -309,8 +309,8 @@ def test_what_was_cut_off_stands_before_the_pause_and_what_was_not_begun_after_i
     resumed: list[Event] = [
         *paused,
         Resumed(**at(105)),
-        ToolResult(index=1, name="b", **ended, seconds=0.25, **at(106, trace_id="r1")),
-        ToolResult(index=2, name="c", **ended, seconds=0.5, **at(107, trace_id="r1")),
+        ToolResult(index=1, name="b", **ended, seconds=0.25, **at(106, trace_id="r1"), scope="r1"),
+        ToolResult(index=2, name="c", **ended, seconds=0.5, **at(107, trace_id="r1"), scope="r1"),
         RecursionStart(max_iteration=30, **at(108, trace_id="r2", iteration=2)),
     ]
     calls = [calls[0], ledger_of("b", 1, 4.5, 105.9), ledger_of("c", 2, 106.5, 107.0)]

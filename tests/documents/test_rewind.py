@@ -103,6 +103,17 @@ async def test_a_timeline_has_each_turn_recursion_and_step_with_its_effects(mode
         assert first["steps"] == ([] if mode == "react" else ["1"])
 
 
+async def test_a_call_that_was_rejected_did_not_run_though_an_equal_one_did() -> None:
+    script = [call_tool(("book", {"number": 1})), call_tool(("book", {"number": 1})), answer("booked")]
+    agent = Hotel().agent("react", script).model_copy(update={"approve": {"book": "always"}})
+    async with segue.open(":memory:", agents=[agent]) as app:
+        task = await app.ask("book a room", session_id="s", agent="a")
+        for verdict in ("reject", "approve"):
+            task = await app.answer(task["task_id"], verdict)
+        lines = [line for entry in await app.timeline("s") for line in entry["happened"]]
+    assert [line["kind"] for line in lines if line["type"] == "call"] == ["not_run", "effect"]
+
+
 @pytest.mark.parametrize("mode", SCRIPTS)
 async def test_a_fork_into_an_ended_task_makes_only_the_calls_after_it(mode: str) -> None:
     async with booked(mode, SCRIPTS[mode][-2:]) as (app, hotel, timeline):

@@ -124,6 +124,16 @@ async def cancels_a_tool(bench: Bench) -> None:
     await bench.ask("and now?")
 
 
+async def cancels_a_tool_that_was_rejected_before(bench: Bench) -> None:
+    waiting = await bench.ask("go")
+    await bench.app.answer(waiting["task_id"], "reject")
+    answered = asyncio.create_task(bench.app.answer(waiting["task_id"], "approve"))
+    await bench.gate.wait()
+    await bench.app.cancel(waiting["task_id"])
+    await answered
+    await bench.ask("and now?")
+
+
 async def cancels_a_reply(bench: Bench) -> None:
     said = ""
     async for event in bench.app.chat("go", session_id="s", agent="a"):
@@ -270,6 +280,11 @@ SESSIONS: dict[str, tuple[dict[str, Any], Drive, list[Scripted]]] = {
         cancels_a_tool,
         [Text(call_tool(ADD, ("hang", {}), thought="hm")), Text(answer("It was cancelled."))],
     ),
+    "cancelled in a tool that was rejected before": (
+        {"approve": {"hang": "always"}},
+        cancels_a_tool_that_was_rejected_before,
+        [Text(call_tool(("hang", {}))), Text(call_tool(("hang", {}))), Text(answer("It was cancelled."))],
+    ),
     "cancelled in a reply": (
         {},
         cancels_a_reply,
@@ -314,6 +329,16 @@ async def test_a_session_replays_and_backtests_as_recorded(name: str, bench: Cal
     text = dump(cassette)
     assert load(text) == cassette
     assert "sk-very-secret" not in text
+
+
+async def test_a_rejected_call_is_no_result_of_an_equal_one_that_was_cancelled(
+    bench: Callable[..., Awaitable[Bench]],
+) -> None:
+    fields, drive, script = SESSIONS["cancelled in a tool that was rejected before"]
+    laid = await bench(script, **fields)
+    await drive(laid)
+    (turn, _) = (await record(laid.app, "s")).turns
+    assert [call.outcome for call in turn.tool_calls] == [None]
 
 
 async def test_a_fork_is_recorded_with_the_requests_of_its_replay(bench: Callable[..., Awaitable[Bench]]) -> None:

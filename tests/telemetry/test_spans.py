@@ -14,7 +14,7 @@ import segue
 from segue.core.agents import Agent, Budget
 from segue.core.records import TaskTrace
 from segue.telemetry.trace_export import TraceExport, resource, spans_of, trace_id_of
-from tests.fakes import ScriptedChatModel, answer, call_tool
+from tests.fakes import ScriptedChatModel, ScriptRanDry, answer, call_tool, plan_json
 from tests.polling import until
 
 
@@ -93,6 +93,16 @@ async def test_a_task_is_one_trace_of_its_model_calls_and_tool_calls() -> None:
     assert found["execute_tool fail"].status.status_code == StatusCode.ERROR
     assert found["execute_tool look_up"].status.status_code == root.status.status_code == StatusCode.UNSET
     assert (root.attributes or {})["gen_ai.conversation.id"] == "ann"
+
+
+async def test_each_attempt_of_a_step_has_the_id_that_the_ledger_has_for_it() -> None:
+    plan = plan_json("look", [{"action": "fail", "params": {}, "description": "look"}])
+    async with segue.open(":memory:", agents=[agent(plan, plan)]) as app:
+        with pytest.raises(ScriptRanDry):
+            await app.ask("look", agent="shop", mode="plan")
+        trace = await app.tasks.trace((await app.tasks.list())[0].task_id)
+    ids = [span.attributes["gen_ai.tool.call.id"] for span in spans_of(trace, resource()) if "fail" in span.name]  # type: ignore[index]
+    assert ids == [f"{call.scope}/{call.idx}" for call in trace.calls] and len({*ids}) > 1
 
 
 async def test_content_is_there_only_on_request() -> None:

@@ -238,9 +238,13 @@ class ToolCall(BaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class ToolResult(BaseEvent):
-    """A tool call ended: `result` is {"success": value} or {"error": text}, truncated; the ledger has all of it."""
+    """A tool call ended: `result` is {"success": value} or {"error": text}, truncated; the ledger has all of it.
+
+    `scope` and `index` are the call's key in the ledger, which has no call that did not run.
+    """
 
     type: Literal["tool_result"] = "tool_result"
+    scope: str = ""
     index: int
     name: str
     arguments: dict[str, Any]

@@ -31,7 +31,7 @@ from ..core.events import Event, ModelCalled
 from ..core.models import OFFLINE
 from ..core.records import Call, Json, Task, TaskTrace
 from ..core.task_status import OPEN, TaskStatus
-from ..runtime.projection import Projection, call_id, project
+from ..runtime.projection import Projection, project
 from ..runtime.relay import Observer
 from . import EXPORTER, wants_content
 
@@ -141,7 +141,7 @@ def _calls(task: _Task) -> Iterator[ReadableSpan]:
     spans = {event.seq: _chat(task, event) for event in task.known.model_calls}
     for event in task.known.results:
         times = (event.timestamp - event.seconds, event.timestamp)
-        attributes = {**_tool(event.name, *call_id(event)), **_place(event)}
+        attributes = {**_tool(event.name, event.scope, event.index), **_place(event)}
         spans[event.seq] = _execute_tool(task, str(event.seq), times, attributes, event.arguments, event.result)
     yield from (spans[seq] for seq in sorted(spans))
     for call in task.trace.calls:

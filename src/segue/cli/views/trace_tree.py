@@ -270,11 +270,11 @@ class _Drawing:
 
 def _begun_at(calls: Sequence[Call], key: CallId, after: float) -> float:
     """When the call that was decided at a time began to run; infinity if it did not."""
-    return min((c.started_at for c in calls if _key(c) == key and c.started_at >= after), default=math.inf)
+    return min((c.started_at for c in calls if _decided_as(c) == key and c.started_at >= after), default=math.inf)
 
 
-def _key(call: Call) -> CallId:
-    """What the events name the call by; a step's scope is step_id#attempt."""
+def _decided_as(call: Call) -> CallId:
+    """What the call's decision is named by: that does not say which attempt of its step it is."""
     return call.scope.rpartition("#")[0] or call.scope, call.idx
 
 
@@ -307,8 +307,8 @@ def _duration(call: Call, events: Sequence[Event], language: str) -> str:
     began, ended = call.started_at, call.finished_at or call.started_at
     if not any(isinstance(event, Resumed) and began < event.timestamp < ended for event in events):
         return "  " + sentence("took", language, seconds=f"{ended - began:.2f}")
-    later = (event for event in events if isinstance(event, ToolResult) and event.timestamp >= ended)
-    took = next((event.seconds for event in later if call_id(event) == _key(call)), None)
+    results = (event for event in events if isinstance(event, ToolResult))
+    took = next((event.seconds for event in results if (event.scope, event.index) == (call.scope, call.idx)), None)
     again = sentence("run_again", language)
     return again if took is None else again + "  " + sentence("took", language, seconds=f"{took:.2f}")
 

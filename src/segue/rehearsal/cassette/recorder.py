@@ -9,7 +9,7 @@ from ...app import App
 from ...core.calls import CallResult, CallStatus
 from ...core.conversation import MODE
 from ...core.errors import ConfigurationError, TaskError, UnknownThread
-from ...core.events import ApprovalGiven, Event, ModelCalled, NotesTaken, QuestionAnswered, Resumed, ToolResult
+from ...core.events import ApprovalGiven, Event, ModelCalled, NotesTaken, QuestionAnswered, Resumed
 from ...core.records import Call, Json, TaskTrace
 from ...core.task_status import OPEN, TaskStatus
 from ...core.timeline import UNDO_SCOPE
@@ -114,7 +114,9 @@ def turn_of(trace: TaskTrace, *, named: bool = False) -> Turn:
     """A task that ended as a turn; `named`: its model was asked for by name."""
     task, known = trace.task, project(trace.events)
     calls = [call for call in trace.calls if not call.scope.startswith(UNDO_SCOPE)]
-    worked, paired = _worked(task.created_at, trace.events), _paired(known.results, calls)
+    worked = _worked(task.created_at, trace.events)
+    ended = {(event.scope, event.index): event.seq for event in known.results}
+    ran = [ended[key] for key in map(_key, calls) if key in ended]
     result = task.result or {}
     return Turn(
         message=task.message,
@@ -127,11 +129,11 @@ def turn_of(trace: TaskTrace, *, named: bool = False) -> Turn:
         created_at=task.created_at,
         trace_ids=tuple(each.trace_id for each in known.rounds.values() if each.opened),
         notes=tuple(note.message for note in known.steered),
-        taken_notes=tuple(_taken(event, known.model_calls, paired.values()) for event in known.notes_taken),
+        taken_notes=tuple(_taken(event, known.model_calls, ran) for event in known.notes_taken),
         answers=tuple(_answers(known.answers, task.answer or {})),
         permitted=tuple(known.permitted),
         model_calls=tuple(_model_call(event, worked) for event in known.model_calls),
-        tool_calls=tuple(_tool_call(row, place in paired, worked) for place, row in enumerate(calls)),
+        tool_calls=tuple(_tool_call(row, _key(row) in ended, worked) for row in calls),
         status=cast(Any, str(task.status)),
         answer=result.get("answer") or "",
         error=result.get("error") or "",
@@ -151,15 +153,9 @@ def _worked(created_at: float, events: Sequence[Event]) -> Callable[[float], flo
     return worked
 
 
-def _paired(results: Sequence[ToolResult], calls: Sequence[Call]) -> dict[int, int]:
-    """The number of the event with a call's result, by the call's place; a result that was not run has no call."""
-    paired: dict[int, int] = {}
-    for result in results:
-        called = {"name": result.name, "arguments": result.arguments}
-        place = next((n for n, row in enumerate(calls) if n not in paired and _bare(row) == called), None)
-        if place is not None:
-            paired[place] = result.seq
-    return paired
+def _key(call: Call) -> tuple[str, int]:
+    """What the events of a task name the call by."""
+    return call.scope, call.idx
 
 
 def _taken(event: NotesTaken, model_calls: Sequence[ModelCalled], results: Iterable[int]) -> TakenNotes:
@@ -190,11 +186,12 @@ def _model_call(event: ModelCalled, worked: Callable[[float], float]) -> ModelCa
 def _tool_call(row: Call, has_result: bool, worked: Callable[[float], float]) -> ToolCall:
     """A call of the ledger; one that ran when the task was cancelled has no outcome of its own."""
     interrupted = not has_result and CallResult.of(row.outcome or {}).status is CallStatus.LEFT_OPEN
-    return ToolCall(**_bare(row), at=worked(row.finished_at or 0.0), outcome=None if interrupted else row.outcome)
-
-
-def _bare(call: Call) -> dict[str, Any]:
-    return {"name": call.name, "arguments": call.arguments}
+    return ToolCall(
+        name=row.name,
+        arguments=row.arguments,
+        at=worked(row.finished_at or 0.0),
+        outcome=None if interrupted else row.outcome,
+    )
 
 
 def _verdicts(event: ApprovalGiven) -> list[Json]:

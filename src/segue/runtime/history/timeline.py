@@ -1,6 +1,5 @@
 """The timeline of a session: one entry for each turn, recursion and step, from its snapshots, events and calls."""
 
-import json
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from ...core.events import (
     Uttered,
 )
 from ...core.records import Call, Json, Task
-from ...core.timeline import UNDO_SCOPE, CallKind, Effect, Snapshot, TimelineEntry
+from ...core.timeline import CallKind, Effect, Snapshot, TimelineEntry
 from ...graphs.chat import MODES, UNLISTED
 from ..projection import project
 
@@ -79,7 +78,9 @@ def timeline(
     calls = sorted((call for record in tasks for call in record.calls), key=lambda call: call.started_at)
     happened_at, called_at = [event.timestamp for event in events], [call.started_at for call in calls]
     every_effect = [effect_of(call) if call.started_at > after else None for call in calls]
-    kinds = _Kinds(calls, every_effect)
+    kinds = {
+        (call.task_id, call.scope, call.idx): _kind(effect) for call, effect in zip(calls, every_effect, strict=True)
+    }
     entries, before = [], after
     for snapshot in reversed(every):
         upto = snapshot.created_at
@@ -93,23 +94,8 @@ def timeline(
     return _counted(entries, sum(effect is not None for effect in every_effect[bisect_right(called_at, before) :]))
 
 
-class _Kinds:
-    """What each result's call did outside; equal calls of a task are told apart by their order."""
-
-    def __init__(self, calls: Sequence[Call], effects: Sequence[Effect | None]) -> None:
-        self._left: dict[str, list[CallKind]] = {}
-        for call, effect in zip(calls, effects, strict=True):
-            if not call.scope.startswith(UNDO_SCOPE):
-                self._left.setdefault(_called(call), []).append(_kind(effect))
-
-    def of(self, event: ToolResult) -> CallKind:
-        """The kind of a result's call, in the order of the results."""
-        left = self._left.get(_called(event))
-        return left.pop(0) if left else "not_run"
-
-
-def _called(call: Call | ToolResult) -> str:
-    return json.dumps([call.task_id, call.name, call.arguments], sort_keys=True, default=str)
+Kinds = Mapping[tuple[str, str, int], CallKind]
+"""What each call did outside, by its key in the ledger."""
 
 
 def _kind(effect: Effect | None) -> CallKind:
@@ -144,13 +130,13 @@ def is_listed(snapshot: Snapshot) -> bool:
     return bool(HEADS & {*snapshot.next})
 
 
-def _lines(events: Sequence[Event], kinds: _Kinds) -> list[Json]:
+def _lines(events: Sequence[Event], kinds: Kinds) -> list[Json]:
     """What happened, as an entry says it."""
     lines = [(event, _line(event, kinds)) for event in events]
     return [{**line, "at": event.timestamp, "task_id": event.task_id} for event, line in lines if line]
 
 
-def _entry(snapshot: Snapshot, turn: int, events: Sequence[Event], kinds: _Kinds) -> TimelineEntry:
+def _entry(snapshot: Snapshot, turn: int, events: Sequence[Event], kinds: Kinds) -> TimelineEntry:
     happened = _lines(events, kinds)
     edited = (
         [{"type": "edited", "text": "", "at": snapshot.created_at, "task_id": snapshot.task_id}]
@@ -173,7 +159,7 @@ def _entry(snapshot: Snapshot, turn: int, events: Sequence[Event], kinds: _Kinds
     )
 
 
-def _line(event: Event, kinds: _Kinds) -> Json | None:
+def _line(event: Event, kinds: Kinds) -> Json | None:
     """The line of an event in an entry."""
     match event:
         case PlanUpdate():
@@ -184,7 +170,7 @@ def _line(event: Event, kinds: _Kinds) -> Json | None:
                 "name": event.name,
                 "arguments": event.arguments,
                 "outcome": outcome_of(event.result),
-                "kind": kinds.of(event),
+                "kind": kinds.get((event.task_id, event.scope, event.index), "not_run"),
             }
         case ApprovalRequested():
             return {"type": "approval", "text": ", ".join(str(call.get("name", "")) for call in event.calls)}

@@ -78,19 +78,16 @@ export function turnOfTrace({ task, events, calls, question }) {
 }
 
 /**
- * The call with its whole result, which an event holds only in part. A repeated step has a row for each attempt.
+ * The call with its whole result, which an event holds only in part.
  *
  * @param {Call} call
  * @param {LedgerCall[]} ledger
  * @returns {Call}
  */
 function withOutcome(call, ledger) {
-  const { key, name, result } = call;
-  if (!result) return call;
-  const found = ledger
-    .filter((each) => `${each.scope.split("#")[0]}:${each.idx}` === key && each.name === name)
-    .findLast(({ outcome }) => outcome && "error" in outcome === "error" in result);
-  return found ? { ...call, result: found.outcome, truncated: false } : call;
+  const { scope, index, result } = call;
+  const found = result && ledger.find((each) => each.scope === scope && each.idx === index);
+  return found?.outcome ? { ...call, result: found.outcome, truncated: false } : call;
 }
 
 /**
@@ -207,6 +204,7 @@ function withCall(calls, frame, result) {
   /** @type {Call} */
   const call = {
     key,
+    scope: frame.scope ?? "",
     index: frame.index,
     name: frame.name,
     arguments: frame.arguments ?? {},

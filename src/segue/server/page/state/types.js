@@ -40,8 +40,8 @@
  * @typedef {{ task_id: string, session_id: string, agent_id: string, message: string, since: number, kind: string,
  *   question: string, calls: AskedCall[], problem: string, interrupt_id: string }} WaitingTask
  *
- * @typedef {{ key: string, index: number, name: string, arguments: Json, result: Json | null, seconds: number,
- *   step: string, truncated: boolean }} Call
+ * @typedef {{ key: string, scope: string, index: number, name: string, arguments: Json, result: Json | null,
+ *   seconds: number, step: string, truncated: boolean }} Call
  * @typedef {{ id: string, description: string, status: string, note: string }} Step
  * @typedef {{ index: number, role: "USER" | "BOT" | "API", text?: string, action?: string, action_input?: Json,
  *   status_code?: number, data?: unknown, controller?: string, seconds?: number }} Utterance
