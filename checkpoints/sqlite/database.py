@@ -205,7 +205,7 @@ async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Sqlite
     with contextlib.ExitStack() as opened:
         temporary = path == ":memory:"
         if temporary:
-            folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="segue-"))
+            folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="segue-", ignore_cleanup_errors=True))
             path = str(Path(folder, "memory.db"))
         _check_place(path)
         with translated(path):
