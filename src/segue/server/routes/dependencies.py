@@ -52,7 +52,7 @@ Html = Annotated[bool, Query(description="Also give each answer as HTML, rendere
 _WHY = {
     400: "The body is not valid JSON.",
     401: "The key is missing or unknown.",
-    403: "Without keys: the request comes from another origin.",
+    403: "The key lacks a role that the answer needs; without keys, the request comes from another origin.",
     404: "The id does not exist, or belongs to another tenant.",
     408: "The body arrived too slowly.",
     413: "The body is too long.",
