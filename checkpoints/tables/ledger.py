@@ -8,7 +8,7 @@ from functools import partial
 from operator import methodcaller
 from typing import Any
 
-from segue.core.calls import WAITS, CallResult
+from segue.core.calls import CallResult, CallStatus
 from segue.core.errors import StorageError
 from segue.core.records import Call, Json, call_checksum, from_row
 from segue.core.tools import CallKey, Claim
@@ -63,18 +63,13 @@ def _update(connection: Connection, row: Row, **changes: Any) -> None:
     connection.execute(_UPDATE, {**new, "checksum": call_checksum(new)})
 
 
-def _is_unknown(outcome: object) -> bool:
-    """Whether a stored outcome says that nobody knows what the call did; one that is damaged says nothing."""
+def _result(outcome: object) -> CallResult:
+    """The result that a stored outcome is; one that is damaged says nothing."""
     try:
-        said = json.loads(outcome) if isinstance(outcome, str) else None
+        stored = json.loads(outcome) if isinstance(outcome, str) else None
     except ValueError:
-        return False
-    return isinstance(said, dict) and CallResult.of(said).unknown
-
-
-def _is_waiting(outcome: object) -> bool:
-    """Whether a stored outcome says what the result waits for."""
-    return isinstance(outcome, str) and outcome.startswith(f'{{"{WAITS}":')
+        stored = None
+    return CallResult.of(stored if isinstance(stored, dict) else {})
 
 
 async def calls_of(
@@ -195,7 +190,7 @@ class ToolLedger:
         rows = await self._database.read(lambda db: db.fetched(_OF_TASK, (self._thread_id, task_id, ALL, 0)))
         first: dict[tuple[Any, Any], Call] = {}
         for row in rows:
-            if _is_unknown(row["outcome"]):
+            if _result(row["outcome"]).unknown:
                 first.setdefault((row["name"], row["arguments"]), from_row(Call, row))
         return [{"name": call.name, "arguments": call.arguments} for call in first.values()]
 
@@ -229,7 +224,7 @@ class ToolLedger:
             like = (self._thread_id, key.task_id, name, arguments)
             place = f" {key.scope}/{key.index}"
             doubtful = any(
-                _is_unknown(earlier["outcome"])
+                _result(earlier["outcome"]).unknown
                 for earlier in connection.fetched(_LIKE, like)
                 if (earlier["name"], earlier["arguments"]) == (name, arguments) or str(earlier["scope"]).endswith(place)
             )
@@ -272,7 +267,7 @@ class ToolLedger:
         row = connection.execute(_FIND, self._row(key)).fetchone()
         if row is None:
             raise LedgerConflict(key, "was settled but never claimed")
-        if row["state"] == "running" or _is_waiting(row["outcome"]):
+        if row["state"] == "running" or _result(row["outcome"]).status is CallStatus.WAITING:
             self._end(connection, row, outcome)
         elif row["outcome"] != outcome:
             raise LedgerConflict(key, "has an outcome already, and another one came")
