@@ -10,7 +10,7 @@ from segue.core.agents import Agent
 from segue.core.context import AppContext, RunContext, Services
 from segue.core.errors import ConfigurationError
 from segue.core.events import Delta, Durable, to_dict
-from segue.core.models import Model
+from segue.core.models import Model, is_local
 from segue.core.tools import Tool
 
 NodeRuntime = Runtime[RunContext]
@@ -48,7 +48,7 @@ class NodeContext:
     @property
     def state_last(self) -> bool:
         """Whether the state follows the records in a json prompt."""
-        return self.agent.state == "last" or (self.agent.state is None and self.model.name.startswith("local:"))
+        return self.agent.state == "last" or (self.agent.state is None and is_local(self.model.name))
 
     def seconds_since(self, started_at: float) -> float:
         """Seconds worked on a task: time that it was paused or without a process does not count."""

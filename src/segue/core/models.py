@@ -16,6 +16,11 @@ REFUSAL = "refusal"
 """The `finish_reason` of a reply that says why there is no answer."""
 
 
+def is_local(model: str) -> bool:
+    """Whether a model of this name is loaded from a file."""
+    return model.startswith("local:")
+
+
 @dataclass(frozen=True)
 class ModelRequest:
     """One call of a model.

@@ -10,6 +10,7 @@ from .agents import Agent, load_attribute
 from .clause import Clause
 from .conversation import APIOutput, BotOutput, Conversation, ConversationConfig, EndReason, Role, UserOutput
 from .errors import ConfigurationError, UnknownTool, UnknownWorkflow, listed
+from .models import is_local
 
 if TYPE_CHECKING:
     from .context import Services
@@ -174,7 +175,7 @@ class Restrictions:
         if config.workflow and self.workflows is not None and config.workflow not in self.workflows:
             raise UnknownWorkflow(config.workflow, sorted(self.workflows))
         for model in (config.user_model, config.bot_model, config.api_model):
-            if model.startswith("local:") and not self.local_models:
+            if is_local(model) and not self.local_models:
                 raise ConfigurationError(
                     "This service does not load model files, so {model} cannot be used: name openai:<name> or offline.",
                     model=model,

@@ -28,7 +28,7 @@ from ..app import App
 from ..core.calls import CallResult, CallStatus
 from ..core.errors import SegueError
 from ..core.events import Event, ModelCalled
-from ..core.models import OFFLINE
+from ..core.models import OFFLINE, is_local
 from ..core.records import Call, Json, Task, TaskTrace
 from ..core.task_status import OPEN, TaskStatus
 from ..runtime.projection import Projection, project
@@ -233,7 +233,7 @@ def _provider(model: str) -> str:
     """Who makes the model, by the name that Segue has for it; what speaks OpenAI's protocol counts as OpenAI."""
     if model == OFFLINE:
         return "segue"
-    return "llama.cpp" if model.startswith("local:") else "openai"
+    return "llama.cpp" if is_local(model) else "openai"
 
 
 def _text(content: str) -> Attributes:
