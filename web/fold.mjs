@@ -23,4 +23,14 @@ const { calls } = turnOfTrace({
   calls: results.map((outcome, attempt) => ({ name: "book", idx: 0, scope: `1#${attempt + 1}`, outcome })),
 });
 assert.deepEqual(calls.map((call) => call.result), results, "a step that was repeated");
+
+const forked = turnOfTrace({
+  task: { task_id: "t", status: "paused", created_at: 1, updated_at: 9 },
+  events: [
+    { type: "state_changed", old: "running", new: "paused", timestamp: 9 },
+    { type: "paused", reason: "", forked: true },
+  ],
+  calls: [],
+});
+assert.equal(forked.createdAt, 9, "the time of a fork begins with the fork");
 console.log(`${sequences.length} sequences`);

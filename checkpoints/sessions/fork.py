@@ -355,4 +355,4 @@ def _reopen(
         insert_event(connection, new_thread_id, StateChanged(task_id=task_id, old=old, new=status))
     if not waits:
         reason = f"forked from session '{scope.snapshot.thread_id}'"
-        insert_event(connection, new_thread_id, Paused(task_id=task_id, reason=reason))
+        insert_event(connection, new_thread_id, Paused(task_id=task_id, reason=reason, forked=True))

@@ -80,10 +80,11 @@ class PauseReason(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Paused(BaseEvent):
-    """The task stopped at a boundary and can be resumed."""
+    """The task stopped at a boundary and can be resumed; `forked`: this is where a fork of it begins."""
 
     type: Literal["paused"] = "paused"
     reason: str = ""
+    forked: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -127,7 +127,7 @@ const FOLDS = {
     steps: [],
     fallback: JSON.stringify({ from, to, reason }),
   }),
-  paused: (turn, { reason }) => ({ ...turn, ...NO_DRAFT, ...(/^forked/.test(reason) && begunNow(turn)) }),
+  paused: (turn, { forked }) => ({ ...turn, ...NO_DRAFT, ...(forked && begunNow(turn)) }),
   resumed: (turn) => ({ ...withoutPending(turn), question: null, error: "", answer: "" }),
   cancelled: (turn, { partial }) => ({ ...turn, answer: partial || turn.answer, draft: "" }),
   steered: (turn, { message }) => ({
