@@ -4,12 +4,35 @@ import { readFile } from "node:fs/promises";
 import { foldAll, joined, turnOfRow, turnOfTrace } from "../src/segue/server/page/state/turn.js";
 
 const sequences = JSON.parse(await readFile(process.argv[2], "utf8"));
-for (const { name, events, text, thoughts, calls } of sequences) {
-  const start = { ...turnOfRow({ task_id: "t", status: "running" }), connection: "live" };
-  const turn = events.reduce((folded, event) => (event.type === "joined" ? joined(folded) : foldAll(folded, [event])), start);
-  assert.equal(turn.draft, text, name);
+const STREAMED = ["token", "thinking", "attempt_restarted", "waiting", "joined"];
+
+/** What a sequence says of a turn, followed or read from what is stored. */
+function check(turn, { name, thoughts, calls, plan = [], exchanges = [], error = "" }) {
   assert.deepEqual(turn.thinking.trim().split("\n\n").filter(Boolean), thoughts, name);
   assert.deepEqual(turn.calls.map((call) => [call.name, call.result]), calls, name);
+  assert.deepEqual(turn.steps.map((step) => [step.id, step.description, step.status, step.note]), plan, name);
+  assert.deepEqual(turn.exchanges.map(said), exchanges, name);
+  assert.equal(turn.error, error, name);
+}
+
+function said({ question, verdicts, answer }) {
+  const asked = question.question ?? question.calls.map((call) => call.name).join(", ");
+  return [asked, verdicts ? verdicts.map(({ verdict }) => verdict).join(", ") : answer];
+}
+
+for (const sequence of sequences) {
+  const { name, events, text, answer, status = "running", error } = sequence;
+  const start = { ...turnOfRow({ task_id: "t", status: "running" }), connection: "live" };
+  const turn = events.reduce((folded, event) => (event.type === "joined" ? joined(folded) : foldAll(folded, [event])), start);
+  assert.equal(turn.draft || turn.answer, text, name);
+  assert.equal(turn.status, status, name);
+  check(turn, sequence);
+
+  const task = { task_id: "t", status, error, result: status === "running" ? { answer } : null };
+  const stored = events.filter(({ type }) => !STREAMED.includes(type));
+  const read = turnOfTrace({ task, events: stored, calls: [], question: null });
+  assert.deepEqual([read.draft, read.answer, read.status], ["", answer, status], name);
+  check(read, sequence);
 }
 
 const results = [{ error: "It is closed." }, { error: "It is full." }, { success: "done" }];

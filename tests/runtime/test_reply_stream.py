@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 
 from segue.core.events import (
+    ApprovalRequested,
+    ErrorRaised,
     ModelCalled,
     Phase,
+    QuestionAnswered,
+    QuestionAsked,
     RecursionStart,
     Thinking,
     Thought,
@@ -19,6 +23,7 @@ from segue.core.events import (
     ToolResult,
     from_dict,
 )
+from segue.runtime.projection import Answered
 from segue.runtime.reply_stream import (
     Added,
     CallClosed,
@@ -30,6 +35,7 @@ from segue.runtime.reply_stream import (
     Kind,
     Opened,
     Part,
+    Question,
     ReplyStream,
     RoundOpened,
 )
@@ -69,6 +75,22 @@ def test_the_pieces_of_a_text_make_its_answer(name: str) -> None:
     calls = [part.call.name for part in parts if isinstance(part, CallOpened)]
     results = [part.result.result for part in parts if isinstance(part, CallClosed)]
     assert [*zip_longest(calls, results)] == [*map(tuple, told["calls"])]
+    plan = [[item.step_id, item.description, item.status, item.note] for item in reply.task.plan.values()]
+    assert plan == told.get("plan", [])
+    asked, answers = (part.asked for part in parts if isinstance(part, Question)), map(_given, reply.task.answers)
+    assert [*zip_longest(map(_asked, asked), answers)] == [*map(tuple, told.get("exchanges", []))]
+    assert [change.new for change in reply.task.statuses] == [told[name] for name in ("status",) if name in told]
+    errors = [part.message for part in parts if isinstance(part, ErrorRaised) and part.final]
+    assert errors == [told[name] for name in ("error",) if name in told]
+
+
+def _asked(asked: ApprovalRequested | QuestionAsked) -> str:
+    return asked.question if isinstance(asked, QuestionAsked) else ", ".join(call["name"] for call in asked.calls)
+
+
+def _given(answered: Answered) -> str:
+    given = answered.given
+    return given.answer if isinstance(given, QuestionAnswered) else ", ".join(v["verdict"] for v in given.verdicts)
 
 
 def _shows(part: Part, kind: Kind) -> bool:
