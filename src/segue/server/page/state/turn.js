@@ -85,8 +85,8 @@ export function turnOfTrace({ task, events, calls, question }) {
  * @returns {Call}
  */
 function withOutcome(call, ledger) {
-  const { scope, index, result } = call;
-  const found = result && ledger.find((each) => each.scope === scope && each.idx === index);
+  const { scope, index, name, result } = call;
+  const found = result && ledger.find((each) => each.scope === scope && each.idx === index && each.name === name);
   return found?.outcome ? { ...call, result: found.outcome, truncated: false } : call;
 }
 
