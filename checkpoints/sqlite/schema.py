@@ -10,7 +10,7 @@ from segue.core.errors import DatabaseDamaged, DatabaseUnavailable
 from ..database import check_schema_version
 from ..tables.schema import tables
 
-FIRST = 23
+FIRST = 24
 """The schema version that the first published Segue begins with: earlier ones were never published."""
 
 # A call's result is stored with the call alone, that of a task with the task, and the scope of a call in a column: the

@@ -3,19 +3,21 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from segue.core.calls import CallResult, CallStatus, PendingCall
 from segue.core.context import Said
 from segue.core.conversation import APIOutput, Conversation, Role, Utterance
 from segue.core.errors import ConfigurationError
-from segue.core.events import Durable
+from segue.core.events import Durable, ToolResult
 from segue.core.participants import RunsTools, output_of
 
 from ..shared.call_runner import CallRunner, FinishedCall
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
-from .participants.apis import refused
+from ..shared.hidden_results import as_seen, is_to_call
+from ..shared.references import references
+from .participants.apis import BAD_REQUEST, refused
 from .roles import agent_of, api_of, controllers_of
 from .state import ConversationState, announced, conversation_of, with_participant_state
 
@@ -33,11 +35,12 @@ APPROVAL = "approval"
 
 @dataclass(frozen=True)
 class Answered:
-    """What came of a call: its result, who took the API's place, and what was decided about it and its arguments."""
+    """The result of a call, the controller that refused it, its arguments as they were decided, and the decision."""
 
     output: APIOutput
     controller: str = ""
-    changes: dict[str, Any] = field(default_factory=dict)
+    arguments: dict[str, Any] | None = None
+    approval: str = ""
     events: Sequence[Durable] = ()
 
 
@@ -65,7 +68,8 @@ async def api(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
         controller=answered.controller,
         usage=answered.output.usage,
         seconds=round(time.monotonic() - started, 3),
-        **{"action_input": call.action_input, **answered.changes},
+        action_input=call.action_input if answered.arguments is None else answered.arguments,
+        approval=answered.approval,
     )
     return {
         "calls": [],
@@ -78,28 +82,33 @@ async def api(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
 async def _answered(
     call: Utterance, pending: Sequence[PendingCall], conversation: Conversation, work: NodeContext
 ) -> Answered | ConversationState:
-    """What came of the call; the state where that is not known yet."""
+    """The result of the call, or the update of the state while it is decided about or waits."""
+    config, language = conversation.config, conversation.language
     if not pending:
         for name, rule in (await asyncio.to_thread(controllers_of, conversation, work)).items():
             if hint := rule.refusal(conversation):
                 return Answered(APIOutput(status_code=REFUSED, data=hint), name)
     participant = await asyncio.to_thread(api_of, conversation, work)
     if not isinstance(participant, RunsTools):
-        return Answered(await output_of(participant, Role.API, conversation.config.api_mode, conversation))
-    simple = bool(conversation.config.apis)
-    if misfit := refused(participant.specs, call, conversation.language, simple=simple):
-        return Answered(misfit)
+        return Answered(await output_of(participant, Role.API, config.api_mode, conversation))
+    given = any(map(is_to_call, references(call.action_input)))
+    if not (pending or given) and (bad := refused(participant.specs, call, language, simple=bool(config.apis))):
+        return Answered(bad)
     runner = _runner(participant, conversation, work)
-    calls, given, ready = await runner.prepare(pending or [_pending(call, conversation)])
+    calls, decided, ready = await runner.prepare(pending or [_pending(call, conversation)])
     if not ready:
-        return {"calls": calls, "events": announce(*given)}
+        return {"calls": calls, "events": announce(*decided)}
     ran = await runner.run(calls)
     if waiting := runner.waiting(calls, ran):
         return {"calls": waiting}
     (done,) = ran
-    controller = APPROVAL if done.result.status is CallStatus.REJECTED else ""
-    changes = {"approval": _approval(done), "action_input": done.call["arguments"]}
-    return Answered(_output(participant, done), controller, changes, runner.permissions(ran))
+    return Answered(
+        _output(participant, done),
+        APPROVAL if done.result.status is CallStatus.REJECTED else "",
+        as_seen(done.call)["arguments"],
+        _approval(done),
+        [event for event in runner.events(ran) if not isinstance(event, ToolResult)],  # the utterance says that
+    )
 
 
 def _pending(call: Utterance, conversation: Conversation) -> PendingCall:
@@ -109,23 +118,26 @@ def _pending(call: Utterance, conversation: Conversation) -> PendingCall:
 
 
 def _runner(participant: RunsTools, conversation: Conversation, work: NodeContext) -> CallRunner:
-    """What runs the bot's call by the rules of its agent, within `api_timeout`; what the user said is a person's."""
+    """The runner of the bot's calls: its agent's rules, within `api_timeout` seconds, with the user as the person."""
     config, said = conversation.config, work.services.said
     agent = agent_of(Role.BOT, config, work)
     budget = agent.budget.model_copy(update={"tool_seconds": config.api_timeout})
 
-    async def known() -> Sequence[Said] | None:
+    async def all_said() -> Sequence[Said] | None:
         messages = await said()
-        words = [Said(utterance.text) for utterance in conversation.utterances if utterance.role is Role.USER]
-        return None if messages is None else [*messages, *words]
+        utterances = [Said(each.text) for each in conversation.utterances if each.role is Role.USER]
+        return None if messages is None else [*messages, *utterances]
 
     return CallRunner(
-        replace(work, agent=agent.model_copy(update={"budget": budget}), services=replace(work.services, said=known)),
+        replace(
+            work, agent=agent.model_copy(update={"budget": budget}), services=replace(work.services, said=all_said)
+        ),
         participant.tools,
         conversation.task_id,
         conversation.language,
         {"task_id": conversation.task_id},
         verdict="" if config.approvals == "ask" or config.user_mode == PERSON else config.approvals,
+        hides=not config.has_agent,  # it has a session of its own, which hides them
     )
 
 
@@ -133,12 +145,18 @@ def _output(participant: RunsTools, done: FinishedCall) -> APIOutput:
     """The result of a call as the bot may see it."""
     result = CallResult.of(done.seen) if done.seen else done.result
     if result.success:
-        return participant.output(result.value)
-    return APIOutput(status_code=FAILED if done.ran else REJECTED, data=result.error)
+        output = participant.output(result.value)
+    else:
+        status = BAD_REQUEST if "dangling" in done.call else FAILED if done.ran else REJECTED
+        output = APIOutput(status_code=status, data=result.error)
+    return replace(output, usage=done.summary.usage) if done.summary else output
 
 
 def _approval(done: FinishedCall) -> str:
-    """What was decided about a call; empty where nothing had to be."""
+    """The decision about a call; empty where none was needed."""
     if "rejected" in done.call:
         return "reject"
-    return "edit" if "original" in done.call else "approve" if done.permission or "approved" in done.call else ""
+    if "original" in done.call:
+        return "edit"
+    granted = done.permission not in ("", done.call.get("finding"))
+    return "approve" if granted or "approved" in done.call else ""

@@ -18,5 +18,5 @@ def after_bot(state: ConversationState) -> Literal["API", "USER", "FINISH"]:
 
 
 def after_api(state: ConversationState) -> Literal["API", "BOT"]:
-    """The bot goes on with the result, once it is there."""
+    """The bot continues with the result; a call that has none yet is continued first."""
     return "API" if state["calls"] else "BOT"

@@ -88,7 +88,7 @@ class CallRunner:
     about either. `planned`: a plan that was made before untrusted text was read has the call. `memory` is what was read
     of memory files. `shown` names further fields of a call that a question shows. `own` names the tools of the graph,
     which read its state: they run here, whatever the executor. `verdict` decides in place of a person, approve or
-    reject; empty: a person is asked.
+    reject; empty: a person is asked. Without `hides`, who made the calls hides their results themselves.
     """
 
     work: NodeContext
@@ -102,9 +102,10 @@ class CallRunner:
     shown: Sequence[str] = ()
     own: Collection[str] = ()
     verdict: Literal["", "approve", "reject"] = ""
+    hides: bool = True
 
     async def prepare(self, calls: Sequence[PendingCall]) -> tuple[list[PendingCall], list[Durable], bool]:
-        """Take one step towards where the calls can run: the client's results, the end of a wait, or a decision.
+        """Add what the calls need before they run: the client's results, the result of a wait, or a decision.
 
         Returns the calls, the events of a decision, and whether they can run now. If not, the node stores them and runs
         again: LangGraph pairs answers with interrupts by their order, so each run of a node has one at most.
@@ -261,7 +262,7 @@ class CallRunner:
         finished = await asyncio.gather(
             *(self._run(call, permitted.get(place, ""), known) for place, call in enumerate(calls))
         )
-        return [await self._hidden(done) if done.result.hidden else done for done in finished]
+        return [await self._hidden(done) if done.result.hidden and self.hides else done for done in finished]
 
     async def _hidden(self, done: FinishedCall) -> FinishedCall:
         """The call with what the model sees of its hidden result."""
@@ -279,16 +280,13 @@ class CallRunner:
 
     def events(self, finished: Sequence[FinishedCall]) -> list[Durable]:
         """What the log says of the results."""
-        summaries: list[Durable] = [done.summary.event for done in finished if done.summary]
-        return [*self.permissions(finished), *map(self._result_event, finished), *summaries]
-
-    def permissions(self, finished: Sequence[FinishedCall]) -> list[Durable]:
-        """What the log says of the calls that ran without a question."""
-        return [
+        asked: list[Durable] = [
             CallPermitted(index=done.call["index"], name=done.call["name"], scope=done.permission, **self._ids(done))
             for done in finished
             if done.permission and done.ran
         ]
+        summaries: list[Durable] = [done.summary.event for done in finished if done.summary]
+        return [*asked, *map(self._result_event, finished), *summaries]
 
     def _result_event(self, done: FinishedCall) -> ToolResult:
         return ToolResult(

@@ -86,18 +86,23 @@ def _fault(error: Any, language: str) -> str:
 
 
 class ToolsAPI:
-    """Offers tools, whose calls the conversation's graph runs as every graph does: one that finished never again."""
+    """Offers tools. The graph runs their calls through the ledger, so a finished call never runs again."""
 
     def __init__(self, setting: Setting) -> None:
         self.tools: Mapping[str, Tool] = setting.tools
 
     @property
     def specs(self) -> Sequence[Mapping[str, Any]]:
-        return [tool.spec for tool in self.tools.values()]
+        return [_with_hiding(tool) for tool in self.tools.values()]
 
     def output(self, value: Any) -> APIOutput:
         """The result of a call that returned this value."""
         return APIOutput(data=value)
+
+
+def _with_hiding(tool: Tool) -> Mapping[str, Any]:
+    """The specification of a tool, which says whether its results are hidden."""
+    return {**tool.spec, "segue": {**tool.spec.get("segue", {}), "hidden": tool.hidden}} if tool.hidden else tool.spec
 
 
 MOST_BYTES = 1_000_000

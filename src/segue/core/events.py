@@ -241,7 +241,7 @@ class ToolCall(BaseEvent):
 class ToolResult(BaseEvent):
     """A tool call ended: `result` is {"success": value} or {"error": text}, truncated; the ledger has all of it.
 
-    `scope` and `index` are the call's key in the ledger, which has no call that did not run.
+    `scope` and `index` are the call's key in the ledger. A call that did not run is not in the ledger.
     """
 
     type: Literal["tool_result"] = "tool_result"

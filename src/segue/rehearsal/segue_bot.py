@@ -243,7 +243,9 @@ def described(spec: Mapping[str, Any]) -> BoundTool:
     keywords = tuple(marks.get("keywords", ()))
     return BoundTool(
         inner=inner,
-        marks=Marks(idempotent=True, keywords=keywords, title=marks.get("title", "")),
+        marks=Marks(
+            idempotent=True, keywords=keywords, title=marks.get("title", ""), hidden=marks.get("hidden", False)
+        ),
         spec=spec,
         check=dict,
         synchronous=False,
