@@ -8,6 +8,7 @@ from ..core.conversation import MODE, Conversation, ConversationConfig, Role, Ut
 from ..core.errors import ConfigurationError, ThreadExists, UnknownThread
 from ..core.events import Event, Uttered
 from ..core.origin import MessageOrigin
+from ..core.question import WAIT
 from ..core.records import Json, RequestKey, Task
 from ..core.task_status import ENDED, TaskStatus
 from ..nodes.conversation.init import read_config, with_language
@@ -80,6 +81,7 @@ async def _begun(app: App, config: ConversationConfig, session_id: str) -> Start
             "choose another name.",
             session_id=session_id,
         )
+    await app.tasks.end_wait(task.task_id)
     if running := app.tasks.started(task.task_id):
         return running
     over = task.result or task.status in (*ENDED, TaskStatus.WAITING)
@@ -152,10 +154,12 @@ async def _check_new(app: App, session_id: str) -> None:
 
 
 async def _answered(app: App, task_id: str, person: Person | None) -> Started | None:
-    """Ask the person, if the task waits for one, and continue; None if it does not, or nobody answers."""
+    """Ask the person, if the task waits for one, and continue; None if it does not, or if nobody answers."""
     if person is None or (await app.tasks.get(task_id)).status != TaskStatus.WAITING:
         return None
     question = await app.question(task_id)
+    if question["kind"] == WAIT:
+        return None
     reply = await person(question)
     if reply is None:
         return None

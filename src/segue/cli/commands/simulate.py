@@ -12,13 +12,13 @@ import typer
 from .. import options
 from ..exits import FAILED, PAUSED, WAITING, report_errors
 from ..settings import DEFAULT_DATABASE, Settings, simulate_command
-from ..views.consoles import output, print_error, print_note, read_line, stderr_console
+from ..views.consoles import output, print_error, print_hints, print_note, read_line, stderr_console
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...app import App
-    from ...core.conversation import ConversationConfig, Utterance
+    from ...core.conversation import Conversation, ConversationConfig, Utterance
     from ...core.records import Json
     from ...prompts.language import Language
     from ...rehearsal.batch import BatchResult, Manifest, Progress
@@ -206,12 +206,27 @@ async def _run(settings: Settings, config: "ConversationConfig", session: str, f
             person=partial(_asked, app, session),
         )
         status = (await app.tasks.get(conversation.task_id)).status
+        if status == "waiting":
+            await _print_hints(app, settings, conversation)
     write_log(conversation, file, time=time)
     if conversation.ending:
         print_footer(console)
         if note := _ENDED.get(conversation.ending.reason):
             print_note(settings.say(note, turns=conversation.config.conversation_turn_limit))
     return str(status)
+
+
+async def _print_hints(app: "App", settings: Settings, conversation: "Conversation") -> None:
+    """Say what a conversation waits for, if that is not an utterance, and how it goes on."""
+    from ...core.question import WAIT
+    from ..dialog.approval import print_question
+    from ..dialog.hints import answer_hints
+
+    question = await app.question(conversation.task_id)
+    if question["kind"] == WAIT:
+        print_question(output(), question, conversation.language)
+    if question["kind"] in (WAIT, "approval"):
+        print_hints(*answer_hints(settings, conversation.task_id, question))
 
 
 _ENDED = {

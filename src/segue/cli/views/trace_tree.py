@@ -9,6 +9,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from ...core.actor import person
+from ...core.calls import CallResult, CallStatus
 from ...core.conversation import PREFIXES, Utterance, spoken
 from ...core.events import (
     Action,
@@ -34,6 +35,7 @@ from ...core.events import (
     RecursionStart,
     Resumed,
     RoundStart,
+    StateChanged,
     Steered,
     Thought,
     ToolCall,
@@ -42,7 +44,7 @@ from ...core.events import (
     WaitStarted,
 )
 from ...core.records import Call, Task, TaskTrace
-from ...core.task_status import ACTIVE
+from ...core.task_status import ACTIVE, TaskStatus
 from ...prompts.catalogue import sentence
 from ...prompts.language import Language
 from ...prompts.words import label, word
@@ -66,8 +68,8 @@ def trace_tree(
     _Drawing(trace, signs, language).draw(known.trace.root, root)
     _add_prompts(root, known, language)
     if trace.calls:
-        under_way = task.status in ACTIVE and not interrupted
-        _add_ledger(root, trace, under_way, signs, language)
+        status = None if interrupted else task.status
+        _add_ledger(root, trace, status, signs, language)
     if task.error:
         root.add(Text(label("error", language) + one_line(task.error, MOST), style="red"))
     return root
@@ -278,16 +280,19 @@ def _decided_as(call: Call) -> CallId:
     return call.scope.rpartition("#")[0] or call.scope, call.idx
 
 
-def _add_ledger(root: Tree, trace: TaskTrace, under_way: bool, signs: Symbols, language: str) -> None:
-    """Add the calls of a trace below the root, in the order in which they began to run."""
+def _add_ledger(root: Tree, trace: TaskTrace, status: TaskStatus | None, signs: Symbols, language: str) -> None:
+    """Add the calls of a trace below the root, in the order in which they began to run.
+
+    `status` is that of the task; None if its process ended.
+    """
     counted = sentence("ledger_one" if len(trace.calls) == 1 else "ledger", language, n=len(trace.calls))
     ledger = root.add(Text(counted, style="bold"))
     for call in trace.calls:
-        ledger.add(lines.hanging(_entry(call, trace.events, under_way, signs, language)))
+        ledger.add(lines.hanging(_entry(call, trace.events, status, signs, language)))
 
 
-def _entry(call: Call, events: Sequence[Event], under_way: bool, signs: Symbols, language: str) -> Text:
-    sign, style, known = _state_of(call, under_way, signs)
+def _entry(call: Call, events: Sequence[Event], status: TaskStatus | None, signs: Symbols, language: str) -> Text:
+    sign, style, known = _state_of(call, status, signs)
     text = Text.assemble((f"{sign} ", style), (one_line(call.name), "bold"))
     text.append(f"({arguments_line(call.arguments)})", style="dim")
     took = _duration(call, events, language) if call.outcome and sign != signs.unknown else ""
@@ -297,15 +302,20 @@ def _entry(call: Call, events: Sequence[Event], under_way: bool, signs: Symbols,
         text.append(f"  {word('from before the session was recovered', language)}", style="dim")
     if sign == signs.unknown:
         text.append(f"\n    {sentence('unknown', language)}", style=UNKNOWN_STYLE)
-    if call.outcome:
+    if call.outcome and known != "waits":
         text.append(f"\n    {result_line(call.outcome, MOST)}").append(lines.hidden_line(call.outcome, language))
     return text
 
 
 def _duration(call: Call, events: Sequence[Event], language: str) -> str:
-    """How long the call took; of one that ran again after a resume, how long the last run took."""
+    """How long the call took; of one that ran again after a resume, how long the last run took.
+
+    One that waited did not run again.
+    """
     began, ended = call.started_at, call.finished_at or call.started_at
-    if not any(isinstance(event, Resumed) and began < event.timestamp < ended for event in events):
+    meanwhile = [event for event in events if began < event.timestamp < ended]
+    waited = any(isinstance(event, StateChanged) and event.old == TaskStatus.WAITING for event in meanwhile)
+    if waited or not any(isinstance(event, Resumed) for event in meanwhile):
         return "  " + sentence("took", language, seconds=f"{ended - began:.2f}")
     results = (event for event in events if isinstance(event, ToolResult))
     took = next((event.seconds for event in results if (event.scope, event.index) == (call.scope, call.idx)), None)
@@ -313,9 +323,12 @@ def _duration(call: Call, events: Sequence[Event], language: str) -> str:
     return again if took is None else again + "  " + sentence("took", language, seconds=f"{took:.2f}")
 
 
-def _state_of(call: Call, under_way: bool, signs: Symbols) -> tuple[str, str, str]:
-    """Sign, style and words for a call; `under_way` if a process runs its task."""
-    if call.state != "done" and under_way:
+def _state_of(call: Call, status: TaskStatus | None, signs: Symbols) -> tuple[str, str, str]:
+    """Sign, style and words for a call of a task with this status."""
+    waits = CallResult.of(call.outcome or {}).status is CallStatus.WAITING
+    if waits or (call.state != "done" and status == TaskStatus.WAITING):
+        return signs.begins, "cyan", "waits"
+    if call.state != "done" and status in ACTIVE:
         return signs.begins, "cyan", "running"
     if call.state != "done":
         return signs.unknown, UNKNOWN_STYLE, "started, outcome unknown"
