@@ -370,6 +370,11 @@ class Marked:
         return "tool"
 
     @property
+    def foreign_text(self) -> str:
+        """Its description and schema where others write them; empty where they are the program's own."""
+        return ""
+
+    @property
     def timeout(self) -> float | None:
         return self.marks.timeout
 

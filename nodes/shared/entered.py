@@ -1,4 +1,4 @@
-"""What entered a session before a call was decided: a person's words, the agent's prompt, and the results of calls."""
+"""What entered a session before a call was decided: a person's words, prompts, descriptions of tools, and results."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +9,7 @@ from segue.core.agents import Agent
 from segue.core.attachments import Attachment
 from segue.core.call_terms import CallTerms
 from segue.core.calls import SECRET, SOURCES, CallResult
-from segue.core.context import Said
+from segue.core.context import Said, descriptions_of
 from segue.core.errors import FileUnavailable
 from segue.core.plan import Step
 from segue.core.provenance import Known, Labelled, Source
@@ -36,7 +36,8 @@ async def known_now(
         return None
     finished = await ledger.finished()
     entered = [*_of_calls(finished, task_id, tools, together, work.services.entered)]
-    for message in said:
+    own = descriptions_of({**work.tools, **tools}.values())
+    for message in [*said, *(each for each in own if each not in said)]:
         entered += await _of_message(message, work)
     if memory:
         entered.append(Labelled(memory, (Source("memory"),)))
@@ -52,7 +53,8 @@ def terms_of(tool: Tool, agent: Agent) -> CallTerms:
     ]
     allowed = [rule for rule in agent.allow if rule.tool == tool.name]
     secret = tool.name if tool.secret else ""
-    return CallTerms(words, tool.content, all_arguments({}, tool), secret, allowed, _choices(tool))
+    defaults = {} if tool.foreign_text else all_arguments({}, tool)
+    return CallTerms(words, tool.content, defaults, secret, allowed, _choices(tool))
 
 
 def _choices(tool: Tool) -> dict[str, Sequence[Any]]:
@@ -94,7 +96,12 @@ def _labels(call: Call, number: int, tool: Tool | None) -> tuple[Source, Source 
 
 async def _of_message(message: Said, work: NodeContext) -> list[Labelled]:
     """The files of a message, and its text where it is not the person's own."""
-    found = [] if message.trusted else [Labelled(message.text, (Source(message.kind),))]
+    found = []
+    if not message.trusted:
+        text = (message.kind, message.name, message.text)
+        if text not in work.services.entered:
+            work.services.entered[text] = Labelled(message.text, (Source(message.kind, message.name),))
+        found.append(work.services.entered[text])
     for file in message.files:
         key = ("file", file.digest, file.name)
         if key not in work.services.entered:

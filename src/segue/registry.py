@@ -8,11 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, M
 from copy import copy
 from typing import Any
 
-from segue.core.context import Memory
-
 from .core.agents import Agent
 from .core.calls import Executor
-from .core.context import Ids, Services
+from .core.context import Ids, Memory, Said, Services, descriptions_of
 from .core.deadlines import ApprovalSettings
 from .core.digests import agent_digest
 from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLanguage
@@ -31,6 +29,7 @@ from .models.build import accepted_kinds, build_model, chosen_model, kind_of
 from .prompts.language import Language, language_named
 from .prompts.load import bilingual
 from .tools.adapters.a2a import RemoteAgents, RemoteAgentTool
+from .tools.adapters.client import client_tools
 from .tools.adapters.mcp import McpTool, McpTools
 from .tools.builtin import BUILTIN
 from .tools.policies import under_policies
@@ -144,6 +143,18 @@ class Registry(Mapping[str, Agent]):
     def reads_memory(self, mode: str) -> bool:
         """Whether the tasks of a mode read memory files."""
         return self.flows[mode].reads_memory if mode in self.flows else mode == "controller"
+
+    def descriptions(self, task: Task) -> list[Said]:
+        """What others wrote of the tools that a task may call; of servers that are not connected, that they did."""
+        if task.agent_id not in self:
+            return []
+        registry, found = self.of(task), descriptions_of(client_tools(task.client_tools, "en").values())
+        for agent in registry._agents_in(registry.agent(task.agent_id), task.ran_mode):
+            tools = registry.tools_for(agent)
+            found += descriptions_of(tools.values())
+            if (agent.mcp or agent.a2a) and not _without_own(agent, tools):
+                found.append(Said("", False, kind="description", name=agent.agent_id))
+        return found
 
     def register(self, agent: Agent, executor: Executor | None = None) -> None:
         """Add an agent, or replace the one of that id; its tools are resolved now, so a wrong one shows at once.
@@ -273,6 +284,17 @@ class Registry(Mapping[str, Agent]):
             elif isinstance(branch.flow, FlowConfig):
                 found |= self._tools_of_flow(branch.flow)
         return found
+
+    def _agents_in(self, agent: Agent, mode: str) -> Iterator[Agent]:
+        """The agent, and those of a flow and of its branches."""
+        yield agent
+        flows = [self.flows[mode]] if mode in self.flows else []
+        while flows:
+            config = flows.pop().subflows_config
+            branches = config.executor.branches.values()
+            named = [config.controller.agent, *(branch.agent for branch in branches)]
+            yield from (self[name] for name in named if name and name in self)
+            flows += [branch.flow for branch in branches if isinstance(branch.flow, FlowConfig)]
 
     def version(self, agent: Agent) -> str:
         """The agent's version, else a digest of its definition, so that processes know whether theirs is the same."""

@@ -116,3 +116,25 @@ async def test_a_fixture_fails_with_what_was_found_and_a_refused_host_is_not_rea
     )
     said = _run(tmp_path, "pytest", "-p", "no:cacheprovider", "test_tools.py").stdout
     assert "ToolsUnsafe: pay: not idempotent" in said and "1 failed" in said
+
+
+async def test_a_lock_that_a_killed_call_leaves_behind_is_found_although_it_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _record(tmp_path, monkeypatch)
+    source = (tmp_path / "payments.py").read_text()
+    pays = '@tool(idempotent=True)\ndef pay(order: int) -> str:\n    """Pay an order."""\n    _add(order=order)\n'
+    locked = pays.replace("idempotent=True", "").replace(
+        "    _add(order=order)\n",
+        "    lock = _file().with_suffix('.lock')\n    lock.mkdir()\n    _add(order=order)\n    lock.rmdir()\n",
+    )
+    snapshot = 'return {"payments": _rows()}'
+    shown = 'return {"payments": _rows(), "locks": {lock.name: [] for lock in _file().parent.glob("*.lock")}}'
+    reset = '_file().write_text("")\n'
+    cleared = f"{reset}        [lock.rmdir() for lock in _file().parent.glob('*.lock')]\n"
+    changed = source.replace(pays, locked).replace(snapshot, shown).replace(reset, cleared)
+    (tmp_path / "payments.py").write_text(changed)
+    code, made = _chaos(tmp_path, COMMAND.replace("kill,duplicate", "kill"))
+    found = [each for each in made["findings"] if each["tool"] == "pay"]  # type: ignore[attr-defined]
+    assert code == 1 and {each["fault"] for each in found} == {"kill-line"}
+    assert any("locks.payments.lock" in each["detail"] for each in found)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from segue.chaos import world as worlds
-from segue.chaos.world import Outside, Worlds, landed, settled
+from segue.chaos.world import Change, Comparison, Outside, Worlds, is_same, landed, settled
 from segue.core.errors import ConfigurationError
 
 
@@ -70,3 +70,28 @@ def test_an_effect_that_takes_longer_than_usual_is_awaited_where_the_world_says_
     assert landed(Outside(late), [False], Outside(late).landing).seconds == 0
     late.landing = 20  # type: ignore[attr-defined]
     assert landed(Outside(late), [False], Outside(late).landing).seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "rows"),
+    [
+        ({"a": []}, {}, [("a", "[]", 1)]),
+        ({"a": {}}, {}, [("a", "{}", 1)]),
+        ({"files": {"x.lock": {}}}, {"files": {}}, [("files.x.lock", "{}", 1)]),
+        ({"a": {"b": {"c": 1}}}, {}, [("a.b.c", "1", 1)]),
+        ({"a": [1]}, {"a": []}, [("a[]", "1", 1)]),
+        ([[]], [], [("[]", "[]", 1)]),
+    ],
+)
+def test_an_empty_container_is_an_item_and_a_full_one_is_told_by_what_it_holds(
+    one: Any, other: Any, rows: list[tuple[str, str, int]]
+) -> None:
+    items = Comparison().items
+    assert not is_same(one, other)
+    assert Change.between(items(other), items(one)).extra == tuple(rows)
+
+
+def test_an_empty_container_that_differs_between_undisturbed_runs_is_left_out() -> None:
+    comparison = Comparison()
+    comparison.learn(({"queue": {}}, ""), ({"queue": []}, ""))
+    assert comparison.items({"queue": {}}) == comparison.items({"queue": []})

@@ -382,3 +382,13 @@ def test_the_agents_file_has_a_table_for_each(tmp_path: Path) -> None:
     file.write_text('[[agent]]\nagent_id = "desk"\n[[agent.a2a]]\nname = "shop"\nurl = "https://a.example/a2a/shop"\n')
     (agent,) = load_agents(file)
     assert agent.a2a[0].url == "https://a.example/a2a/shop" and not agent.a2a[0].needs_approval
+
+
+async def test_what_a_card_says_is_foreign_text_unless_the_agents_file_says_it(served: Served) -> None:
+    agent = desk(served)
+    own = agent.model_copy(update={"agent_id": "own", "a2a": (remote(served, description="Sells fruit, we think."),)})
+    async with segue.open(":memory:", agents=[agent, own]) as app:
+        for each, text in ((agent, "Sells fruit."), (own, "")):
+            await app.agents.prepare(each)
+            assert text in app.agents.tools_for(each)["shop"].foreign_text
+        assert not app.agents.tools_for(own)["shop"].foreign_text

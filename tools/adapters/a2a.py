@@ -65,6 +65,11 @@ class RemoteAgentTool(Marked):
         return "agent-other"
 
     @property
+    def foreign_text(self) -> str:
+        """What the card says of the agent, unless the agents file says it or the agent is trusted."""
+        return "" if self.trusted or self.agent.description else str(self.spec["function"]["description"])
+
+    @property
     def name(self) -> str:
         return self.agent.name
 

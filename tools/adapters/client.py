@@ -66,6 +66,11 @@ class ClientTool:
     def name(self) -> str:
         return str(self.spec["function"]["name"])
 
+    @property
+    def foreign_text(self) -> str:
+        """What the client says of the tool, which may come from a server that it uses."""
+        return json.dumps(self.spec["function"], ensure_ascii=False)
+
     async def call(self, arguments: Mapping[str, Any]) -> Any:
         """Give the result once the client has sent it."""
         self.check(arguments)

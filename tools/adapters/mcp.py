@@ -1,6 +1,7 @@
 """The tools of MCP servers, as the graphs see tools."""
 
 import asyncio
+import json
 import os
 import threading
 from collections import deque
@@ -338,6 +339,11 @@ class McpTool(Marked):
     @property
     def source_kind(self) -> SourceKind:
         return "mcp"
+
+    @property
+    def foreign_text(self) -> str:
+        """What the server says of the tool; of one whose results are trusted, the text is, too."""
+        return "" if self.trusted else json.dumps(self.spec["function"], ensure_ascii=False)
 
     @property
     def owner(self) -> str:

@@ -386,7 +386,7 @@ class TurnRun:
 
         async def said() -> Sequence[Said]:
             tasks = self._setup.storage.tasks
-            return await said_in(tasks, task.thread_id, registry.reads_memory, until=task.created_at)
+            return await said_in(tasks, task.thread_id, registry, until=task.created_at)
 
         async def permissions(agent_id: str) -> Sequence[Grant]:
             return [grant for grant in self._recorded.grants if grant.rule.tool in turn.permitted]

@@ -21,13 +21,17 @@ from ..core.errors import ConfigurationError
 from ..prompts.catalogue import chaos_text
 
 Items = Counter[tuple[str, str]]
-"""What a snapshot holds: each value, or row of a list, by its path, as JSON; how often it is there."""
+"""What a snapshot holds: each value, or row of a list, by its path, as JSON; how often it is there.
+
+An object or list is an item itself, as `{}` or `[]`: one that is empty is there, too.
+"""
 
 Row = tuple[str, str, int]
 Snapshot = tuple[Any, str]
 """A snapshot, and the namespace of its run."""
 
 _VARIES = "<varies>"
+_OBJECT, _LIST = "{}", "[]"
 _SCRUBBED = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{16,}\b"
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?",
@@ -259,7 +263,17 @@ class Change:
 
 
 def _rows(items: Items) -> tuple[Row, ...]:
-    return tuple((path, text, times) for (path, text), times in sorted(items.items()))
+    """The items, each object and list only where nothing that it holds is among them."""
+    rows = []
+    for (path, text), times in sorted(items.items()):
+        is_container = text in (_OBJECT, _LIST)
+        if not (is_container and any(_is_inside(other, path) for other, _ in items)):
+            rows.append((path, text, times))
+    return tuple(rows)
+
+
+def _is_inside(path: str, outer: str) -> bool:
+    return path != outer and (not outer or path.startswith((f"{outer}.", f"{outer}[]")))
 
 
 def _sentence(name: str, row: Row, language: str) -> str:
@@ -290,11 +304,15 @@ class Comparison:
         return found
 
     def _collect(self, value: Any, path: str, namespace: str, found: Items) -> None:
-        if isinstance(value, dict):
+        if path in self._varying:
+            found[path, self._text(value, path, namespace)] += 1
+        elif isinstance(value, dict):
+            found[path, _OBJECT] += 1
             for name, inner in value.items():
                 known = _SCRUBBED.sub("<id or time>", name)
                 self._collect(inner, f"{path}.{known}" if path else known, namespace, found)
         elif isinstance(value, list):
+            found[path, _LIST] += 1
             for inner in value:
                 found[f"{path}[]", self._text(inner, f"{path}[]", namespace)] += 1
         else:

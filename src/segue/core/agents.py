@@ -156,7 +156,7 @@ class McpServer(BaseModel):
     needs_approval: Items[str] = ()
     """Tools that need approval."""
     trusted: Items[str] = ()
-    """Tools whose results are trusted; those of the others are untrusted."""
+    """Tools whose results and descriptions are trusted; those of the others are untrusted."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

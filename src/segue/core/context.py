@@ -41,13 +41,19 @@ class MemoryEntry:
 class Said:
     """A message of the session with its files, or another text that prompts have, by its `kind`.
 
-    `trusted`: it is the person's own, not one that was imported.
+    `trusted`: it is the person's own, not one that was imported. `name` is the tool of a description.
     """
 
     text: str
     trusted: bool = True
     files: tuple[Attachment, ...] = ()
     kind: SourceKind = "user"
+    name: str = ""
+
+
+def descriptions_of(tools: Iterable[Tool]) -> list[Said]:
+    """What others wrote of these tools: every prompt has it, so it was read before anything else."""
+    return [Said(tool.foreign_text, False, kind="description", name=tool.name) for tool in tools if tool.foreign_text]
 
 
 class Memory(Protocol):

@@ -31,7 +31,7 @@ from .value_forms import (
 if TYPE_CHECKING:
     from .call_terms import CallTerms
 
-SourceKind = Literal["user", "agent", "tool", "mcp", "memory", "file", "agent-other", "model"]
+SourceKind = Literal["user", "agent", "tool", "mcp", "memory", "file", "agent-other", "description", "model"]
 Policy = Literal["never", "always", "untrusted"]
 """When a person is asked about a call: never, always, or where untrusted text may have decided it."""
 Hiding = bool | Literal["summary"]
@@ -55,7 +55,8 @@ RECORDS: Final = 1_000
 class Source:
     """What a value came from; `name` is the tool, server, file or memory, `call` the number of its call in the task.
 
-    `model` is a value that nothing which entered the task contains.
+    `description` is the text of a tool that comes from elsewhere; `model` is a value that nothing which entered the
+    task contains.
     """
 
     kind: SourceKind

@@ -170,6 +170,11 @@ class Task(NewTask):
         return self.status == TaskStatus.PAUSED and self.requested is None
 
     @property
+    def ran_mode(self) -> str:
+        """The mode that answered, once the task has a result; until then the one that was asked for."""
+        return str((self.result or {}).get("mode") or self.mode)
+
+    @property
     def used_model(self) -> str:
         """The model that answered, once the task has a result; until then the one that was asked for, if any."""
         return str((self.result or {}).get("model") or self.model)

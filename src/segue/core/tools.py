@@ -46,6 +46,11 @@ class Tool(Protocol):
     def source_kind(self) -> SourceKind: ...
 
     @property
+    def foreign_text(self) -> str:
+        """The name, description and schema as one text, where others write them and nobody trusts them; else empty."""
+        ...
+
+    @property
     def timeout(self) -> float | None: ...
 
     @property

@@ -412,7 +412,7 @@ class Runner:
         services = services_of(
             registry,
             emit,
-            said=SaidSoFar(self.tasks, row, notes, registry.reads_memory),
+            said=SaidSoFar(self.tasks, row, notes, registry),
             ledger=self._storage.ledger(row.thread_id, run.fence),
             executor=registry.executor_of(row.agent_id),
             notes=notes,

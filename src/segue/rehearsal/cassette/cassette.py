@@ -133,12 +133,16 @@ class Turn(Record):
 
 
 class ServedTool(Record):
-    """A tool of an MCP server as it was described: its specification in OpenAI's format, and its marks."""
+    """A tool of an MCP server as it was described: its specification in OpenAI's format, and its marks.
+
+    `foreign`: nobody trusted the description.
+    """
 
     spec: Json
     read_only: bool = False
     idempotent: bool = False
     needs_approval: bool = False
+    foreign: bool = False
 
 
 class Cassette(Record):

@@ -100,6 +100,7 @@ async def _served(app: App, agent_id: str) -> tuple[ServedTool, ...]:
             read_only=tools[name].read_only,
             idempotent=tools[name].idempotent,
             needs_approval=tools[name].needs_approval,
+            foreign=bool(tools[name].foreign_text),
         )
         for name in names
     )

@@ -1,6 +1,7 @@
 """Replays of recorded sessions: offline, or continued live from a turn on."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -262,6 +263,11 @@ class OfflineTool(Marked):
         self.spec = served.spec
         self.name = str(served.spec["function"]["name"])
         self.marks = Marks(served.read_only, served.idempotent, served.needs_approval)
+        self._is_foreign = served.foreign
+
+    @property
+    def foreign_text(self) -> str:
+        return json.dumps(self.spec["function"], ensure_ascii=False) if self._is_foreign else ""
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
         raise RuntimeError(f"{self.name} cannot run: its server is not connected in a replay.")

@@ -65,6 +65,7 @@ export default {
   "source.agent-other": "the agent {name}",
   "source.memory": "the memory files",
   "source.file": "the file {name}",
+  "source.description": "the description of {name}",
   "source.model": "the model",
   "approval.title": "Approve this call?",
   "approval.titleMany": "Approve these {n} calls?",

@@ -65,6 +65,7 @@ export default {
   "source.agent-other": "智能体 {name}",
   "source.memory": "记忆文件",
   "source.file": "文件 {name}",
+  "source.description": "{name} 的描述",
   "source.model": "模型",
   "approval.title": "批准这次调用？",
   "approval.titleMany": "批准这 {n} 次调用？",
