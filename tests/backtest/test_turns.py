@@ -16,9 +16,11 @@ from pydantic import PrivateAttr
 
 import segue
 from segue.backtest import Backtest, TaskReport
+from segue.backtest.report import notes
 from segue.core.agents import Agent
 from segue.core.conversation import ConversationConfig
 from segue.core.errors import ConfigurationError, UnknownThread
+from segue.models.build import build_model
 from segue.rehearsal.simulate import converse
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
@@ -350,3 +352,93 @@ async def test_what_was_said_and_hidden_counts_as_it_did(tmp_path: Path, message
     async with segue.open(f"file:{database}?mode=ro", agents=[desk]) as app:
         made = await app.backtest(model="recorded", concurrency=1)
     assert [task.verdict for task in made.tasks] == ["same"]
+
+
+async def _recorded_by(database: Path, agent: Agent, *script: Any) -> None:
+    with ScriptedChatModel(script) as model:
+        async with segue.open(database, agents=[agent.model_copy(update={"model": model})]) as app:
+            done = await app.ask("Look at card 1", session_id="s", agent="shop")
+            assert done["status"] == "done"
+
+
+@pytest.mark.parametrize("was_called", [True, False])
+async def test_a_tool_that_had_effects_does_not_run_because_it_is_marked_read_only_now(
+    tmp_path: Path, was_called: bool
+) -> None:
+    def made(read_only: bool) -> Any:
+        @segue.tool(read_only=read_only)
+        def block(card: int) -> str:
+            """Block a card."""
+            RAN.append("block")
+            return f"blocked {card}"
+
+        return block
+
+    then, now = made(read_only=False), made(read_only=True)
+    called = [call_tool(("block", {"card": 1}))] if was_called else []
+    await _recorded_by(tmp_path / "segue.db", AGENT.model_copy(update={"tools": (then,)}), *called, answer("Done."))
+    script = [call_tool(("block", {"card": 2}))]
+    report = await backtested(tmp_path / "segue.db", script, {"tools": (now,)}, live_reads=True)
+    (task,) = report.tasks
+    assert (task.status, task.verdict, report.ran) == ("stopped", "other_effects", {})
+    assert RAN == []
+    assert notes(report, "en")[0] == "No call was run."
+
+
+async def test_the_report_counts_the_calls_that_ran(recorded: Path) -> None:
+    script = [call_tool(("find", {"order": 17})), *SAID[1:]]
+    made = await backtested(recorded, script, {"tools": (find, refund)}, live_reads=True)
+    assert made.json()["ran"] == {"find": 1}
+    assert notes(made, "en")[0].startswith("Calls of tools marked read-only that were run: 1 (find 1).")
+    assert "find 1" in notes(made, "zh")[0]
+
+
+@segue.tool(read_only=True, secret=True)
+def vault(name: str) -> str:
+    """Read a password."""
+    return "hunter2-blue"
+
+
+@segue.tool(read_only=True, hidden=True)
+def mail() -> str:
+    """Read the mail."""
+    return "Meet at the old lighthouse"
+
+
+@segue.tool
+def post(text: str) -> str:
+    """Post a text."""
+    return f"posted {text}"
+
+
+async def test_no_hidden_or_secret_value_reaches_the_model_that_writes_results_or_judges(tmp_path: Path) -> None:
+    agent = AGENT.model_copy(update={"tools": (vault, mail, post), "approve": {"post": "never"}})
+    script = [call_tool(("vault", {"name": "a"})), call_tool(("mail", {})), call_tool(("post", {"text": "hello"}))]
+    await _recorded_by(tmp_path / "segue.db", agent, *script, answer("Done."))
+    seen: list[str] = []
+
+    def write(messages: Any) -> str:
+        seen.append("\n".join(str(message.content) for message in messages))
+        if "BEFORE" in seen[-1]:
+            return '{"reason": "x", "same": false, "before": true, "after": true}'
+        return '{"result": "posted"}'
+
+    replies = [
+        call_tool(("vault", {"name": "b"})),
+        call_tool(("mail", {})),
+        call_tool(("post", {"text": "hunter2-blue"})),
+        call_tool(("post", {"text": "the old lighthouse"})),
+        call_tool(("post", {"text": "something else"})),
+        answer("Finished."),
+    ]
+    for begin in (0, 1):  # the first call of a secret tool has no result, and ends the turn
+        judge = build_model(Agent(agent_id="judge", model=ScriptedChatModel(write)), "", {})
+        script = replies[begin:] if begin else replies[:1]
+        made = await backtested(tmp_path / "segue.db", script, _fields(agent), effects="model", judge=judge)
+        assert made.tasks[0].status == ("done" if begin else "stopped")
+    assert any("something else" in text for text in seen)
+    assert not any("hunter2" in text or "lighthouse" in text for text in seen), seen
+
+
+def _fields(agent: Agent) -> dict[str, Any]:
+    return {"tools": agent.tools, "approve": agent.approve}

@@ -1,14 +1,13 @@
 """What an agent did in a turn, as it was recorded or as it is now, and the form in which calls are compared."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..core.records import Json
 from ..core.tools import RECALL, Tool, has_effect
 from ..nodes.shared.approval import all_arguments
-from ..rehearsal.cassette.cassette import ToolCall
 from ..rehearsal.report.outcome import canonical
 from .recording import RecordedTurn
 
@@ -72,8 +71,14 @@ def _whole(arguments: Mapping[str, Any], tool: Tool | None) -> Json:
     return all_arguments(arguments, tool) if tool else dict(arguments)
 
 
-def call_of(name: str, arguments: Mapping[str, Any], tools: Mapping[str, Tool], answered: Answered) -> MadeCall:
-    """A call as it is compared; one of an unknown tool has effects."""
+def call_of(
+    name: str,
+    arguments: Mapping[str, Any],
+    tools: Mapping[str, Tool],
+    answered: Answered,
+    effects: Collection[str] | None = None,
+) -> MadeCall:
+    """A call as it is compared; one of an unknown tool has effects, and one of a tool that had `effects` then."""
     tool = tools.get(name)
     key, whole = key_of(name, arguments, tools), _whole(arguments, tool)
     return MadeCall(
@@ -81,7 +86,7 @@ def call_of(name: str, arguments: Mapping[str, Any], tools: Mapping[str, Tool], 
         arguments=dict(arguments),
         whole=whole,
         key=key,
-        effect=has_effect(name, tool),
+        effect=name in (effects or ()) or has_effect(name, tool),
         answered=answered,
     )
 
@@ -93,11 +98,11 @@ def recorded_behaviour(recorded: RecordedTurn, tools: Mapping[str, Tool]) -> Beh
         status=turn.status,
         answer=turn.answer,
         error=turn.error or turn.failure,
-        calls=[_recorded(call, tools) for call in turn.tool_calls if call.name != RECALL],
+        calls=[
+            call_of(call.name, call.arguments, tools, "recording", recorded.effects)
+            for call in turn.tool_calls
+            if call.name != RECALL
+        ],
         usage=recorded.usage,
         seconds=recorded.seconds,
     )
-
-
-def _recorded(call: ToolCall, tools: Mapping[str, Tool]) -> MadeCall:
-    return call_of(call.name, call.arguments, tools, "recording")

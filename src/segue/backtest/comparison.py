@@ -1,7 +1,7 @@
 """The comparison of what an agent did in a turn with what it does now."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Self
@@ -114,6 +114,8 @@ class TaskReport:
     """What it calls now: {"name", "arguments"}."""
     stand_ins: Sequence[Json] = ()
     """Calls that a stand-in answered: {"name", "arguments", "result"}."""
+    ran: Mapping[str, int] = field(default_factory=dict)
+    """How many calls of each tool were really carried out."""
     success: tuple[bool | None, bool | None] = (None, None)
     judged: str = ""
     """Why the judge decided so."""

@@ -1,6 +1,6 @@
 """Recorded turns, read from a database: each message with what it led to, and the history that it was sent into."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,11 +10,14 @@ from langgraph.graph.state import CompiledStateGraph
 
 from ..checkpoints.storage import Storage
 from ..core.approval import Grant
+from ..core.calls import CallResult
 from ..core.conversation import MODE
 from ..core.errors import ConfigurationError, SegueError, UnknownThread
-from ..core.records import Json, Task, TaskTrace
+from ..core.events import TaskStarted
+from ..core.records import Call, Json, Task, TaskTrace
 from ..core.task_status import TaskStatus
 from ..core.timeline import Retention
+from ..core.tools import Tool
 from ..nodes.shared.task import is_steering
 from ..rehearsal.cassette.cassette import Turn
 from ..rehearsal.cassette.recorder import turn_of
@@ -35,12 +38,31 @@ def age(text: str) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedTurn:
-    """A task that ended, as a turn, and the messages before it."""
+    """A task that ended, as a turn, and the messages before it.
+
+    `effects` are the tools that were not marked read-only then, None where an earlier version of Segue recorded it.
+    `finished` are all calls of its session.
+    """
 
     task: Task
     turn: Turn
     history: Sequence[AnyMessage] = field(repr=False)
     grants: Sequence[Grant] = ()
+    effects: Sequence[str] | None = None
+    finished: Sequence[Call] = field(default=(), repr=False)
+
+    def allows_read(self, name: str) -> bool:
+        """Whether the recording does not say that a tool had effects; it says nothing of a tool that is new."""
+        return self.effects is not None and name not in self.effects
+
+    def private(self, tools: Mapping[str, Tool]) -> list[Any]:
+        """The hidden and secret results of the session, by their marks then and now: no other model sees them."""
+        found = []
+        for call in self.finished:
+            result, tool = CallResult.of(call.outcome or {}), tools.get(call.name)
+            if result.hidden or result.secret or (tool is not None and (tool.hidden or tool.secret)):
+                found.append(result.content)
+        return found
 
     @property
     def usage(self) -> Json:
@@ -89,6 +111,7 @@ class Recording:
             return []
         begun = _begun(state.values.get("messages", []), tasks)
         turns = []
+        finished = await self.storage.ledger(session_id).finished()
         for task in tasks:
             if task.created_at < after or task.mode == MODE:
                 continue
@@ -96,14 +119,23 @@ class Recording:
             if reason := _reason(task, history):
                 self.skipped[task.task_id] = reason
             elif history is not None:
-                turns.append(await self._turn(task, history))
+                turns.append(await self._turn(task, history, finished))
         return turns
 
-    async def _turn(self, task: Task, history: Sequence[AnyMessage]) -> RecordedTurn:
+    async def _turn(self, task: Task, history: Sequence[AnyMessage], finished: Sequence[Call]) -> RecordedTurn:
         calls = await self.storage.ledger(task.thread_id).calls(task.task_id)
         trace = TaskTrace(task, await self.storage.events.read(task.task_id), calls)
         grants = await self.storage.permissions.in_task(task.thread_id, task.agent_id, task.task_id)
-        return RecordedTurn(task=task, turn=turn_of(trace), history=history, grants=grants)
+        is_bot = task.origin == "conversation"  # its conversation's API knows the marks
+        started = next((event for event in trace.events if isinstance(event, TaskStarted) and not is_bot), None)
+        return RecordedTurn(
+            task=task,
+            turn=turn_of(trace),
+            history=history,
+            grants=grants,
+            effects=started.effects if started else None,
+            finished=finished,
+        )
 
 
 def _reason(task: Task, history: Sequence[AnyMessage] | None) -> str:

@@ -13,6 +13,7 @@ from typing_extensions import TypedDict
 
 from ..checkpoints.storage import Storage
 from ..core.agents import Agent
+from ..core.disclosure import discloses
 from ..core.errors import SegueError, UnknownAgent
 from ..core.models import Model
 from ..core.records import Json
@@ -61,7 +62,7 @@ class BacktestOptions(TypedDict, total=False):
     steps: bool
     """Compare each decision by itself, made anew from its recorded state, instead of whole turns."""
     live_reads: bool
-    """Run a tool that only reads where the recording has no result of its call."""
+    """Run a tool that only reads, and only read then, where the recording has no result of its call."""
     effects: Policy
     """What another call without a recorded result does: `stop` ends the turn, `recorded-shape` gives it the result of
     the call of that tool whose arguments are most alike, `model` one that the judge, else the agent's model writes."""
@@ -111,6 +112,14 @@ class Backtest:
         return sum(len(task.stand_ins) for task in self.tasks)
 
     @property
+    def ran(self) -> dict[str, int]:
+        """How many calls of each tool were really carried out, in the baseline's turns, too."""
+        found: Counter[str] = Counter()
+        for task in [*self.tasks, *(self.baseline.tasks if self.baseline else ())]:
+            found.update(task.ran)
+        return dict(found)
+
+    @property
     def agreement(self) -> Estimate | None:
         """The share of decisions that are the same, or differ in words only; None where none were compared."""
         steps = [verdict for task in self.tasks for verdict in task.steps]
@@ -152,7 +161,7 @@ class Backtest:
         return conclusion(self.summary, self.beyond_baseline, language)
 
     def json(self) -> Json:
-        """{"summary", "shares", "coverage", "agreement", "success", "baseline", "models", "tasks", "skipped"}."""
+        """Its parts by name: "summary", "shares", "coverage", "agreement", "success", "ran", "tasks" and so on."""
         shares = {name: asdict(share) if share else None for name, share in self.shares.items()}
         change = self.beyond_baseline
         return {
@@ -163,6 +172,7 @@ class Backtest:
             "success": self.success.json() if self.success else None,
             "baseline": {"summary": self.baseline.summary, **change.json()} if self.baseline and change else None,
             "models": dict(self.models),
+            "ran": self.ran,
             "tasks": [task.json() for task in self.tasks],
             "skipped": dict(self.skipped),
         }
@@ -202,6 +212,7 @@ async def backtest(
         unchanged=current if "agents" in options else None,
     )
     if policy == "model":
+        setup = replace(setup, private=_private(setup, turns))
         for turn in {turn.task.agent_id: turn for turn in turns if turn.task.agent_id in registry}.values():
             check_author(setup.author_of(turn))
     baseline = None
@@ -274,6 +285,17 @@ def _shapes(turns: Sequence[RecordedTurn]) -> dict[str, list[ToolCall]]:
     return found
 
 
+def _private(setup: Setup, turns: Sequence[RecordedTurn]) -> set[int]:
+    """The ids of the recorded calls that hold hidden or secret values of their session."""
+    found: set[int] = set()
+    for turn in turns:
+        values = turn.private({**setup.tools_then(turn), **setup.tools(turn)})
+        for call in turn.turn.tool_calls if values else ():
+            if any(discloses([call.arguments, call.outcome], value, ()) for value in values):
+                found.add(id(call))
+    return found
+
+
 async def _steps(setup: Setup, recording: Recording, recorded: RecordedTurn) -> TaskReport | None:
     """The decisions of a turn, of which the worst is the task's; None where it has none that can be made anew."""
     if setup.registry.get(recorded.task.agent_id) is None:
@@ -291,10 +313,12 @@ async def _steps(setup: Setup, recording: Recording, recorded: RecordedTurn) -> 
 
 
 async def _turn(setup: Setup, recorded: RecordedTurn) -> TaskReport:
+    run = None
     if setup.registry.get(recorded.task.agent_id) is None:
         now = failed(UnknownAgent(recorded.task.agent_id, setup.registry), recorded)
     else:
-        now = await TurnRun(setup, recorded).run()
+        run = TurnRun(setup, recorded)
+        now = await run.run()
     then = recorded_behaviour(recorded, setup.tools_then(recorded))
     found = compared(then, now)
     report = _report(
@@ -305,11 +329,13 @@ async def _turn(setup: Setup, recorded: RecordedTurn) -> TaskReport:
         status=now.status,
         answered=dict(Counter(call.answered for call in now.calls)),
         calls=[call.json() for call in now.ran],
+        ran=dict(Counter(call.name for call in now.calls if call.answered == "live")),
         stand_ins=[{**call.json(), "result": call.stand_in} for call in now.calls if call.answered == "stand_in"],
     )
     if setup.judge and report.verdict is not Verdict.SAME:
         agent = setup.registry.get(recorded.task.agent_id)
-        report = await judged(setup.judge, recorded, agent.prompt if agent else "", then, now, report)
+        is_private = run.is_private if run else lambda value: False
+        report = await judged(setup.judge, recorded, agent.prompt if agent else "", then, now, report, is_private)
     return by_rating(recorded.task, report)
 
 

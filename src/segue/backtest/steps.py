@@ -61,14 +61,14 @@ async def steps_of(recording: Recording, recorded: RecordedTurn) -> AsyncIterato
 async def decided_anew(setup: Setup, recorded: RecordedTurn, step: RecordedStep) -> StepReport:
     """What the agent decides now in a recorded state; no call is carried out."""
     tools = setup.tools(recorded)
-    then = _behaviour(step.action.action_type, step.action.output, setup.tools_then(recorded))
+    then = _behaviour(step.action.action_type, step.action.output, setup.tools_then(recorded), recorded)
     deciding = await ended(_decision(setup, recorded, step))
     if error := deciding.exception():
         now, kind = failed(error, recorded), ""
     else:
         decision = deciding.result()
         kind = decision.action_type.value
-        now = _behaviour(kind, decision.output, tools)
+        now = _behaviour(kind, decision.output, tools, recorded)
     verdict, difference, effects = compared(then, now)
     if verdict is Verdict.OTHER_WORDS and kind != step.action.action_type:
         verdict = Verdict.OTHER_CALLS
@@ -100,9 +100,9 @@ def _notes(recorded: RecordedTurn, iteration: int) -> tuple[str, ...]:
     return turn.notes[: max((t.count for t in turn.taken_notes if t.model_calls < iteration), default=0)]
 
 
-def _behaviour(kind: str, output: Json, tools: Mapping[str, Tool]) -> Behaviour:
+def _behaviour(kind: str, output: Json, tools: Mapping[str, Tool], recorded: RecordedTurn) -> Behaviour:
     """A decision in the form in which turns are compared: its calls, or what it says."""
     functions = [call["function"] for call in output.get("tool_calls", ())]
-    calls = [call_of(each["name"], each["arguments"], tools, "recording") for each in functions]
+    calls = [call_of(each["name"], each["arguments"], tools, "recording", recorded.effects) for each in functions]
     said = output["answer"] if kind == ActionType.ANSWER else "" if calls else as_json([kind, output])
     return Behaviour(status="done", answer=said, calls=calls, usage={})

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from ..core.approval import ApprovalTerms, Grant
 from ..core.attachments import naming
 from ..core.calls import FRESH, CallResult, Execution
 from ..core.context import AppContext, Said, Services
+from ..core.disclosure import discloses
 from ..core.errors import SegueError, UnknownMode, UnreadableReply
 from ..core.models import Model
 from ..core.prompt_size import Renderings
@@ -76,6 +77,8 @@ class Setup:
     live_reads: bool = False
     effects: Policy = "stop"
     shapes: Mapping[str, Sequence[ToolCall]] = field(default_factory=dict)
+    private: Collection[int] = ()
+    """The ids of those of `shapes` that hold hidden or secret values: no model is sent them."""
     judge: Model | None = None
     author: Model | None = None
     """Writes stand-ins; None: the model of each task's agent."""
@@ -203,8 +206,8 @@ class TurnLedger:
 class TurnExecutor:
     """Answers the calls of a turn with what was recorded; no tool with an effect ever runs here.
 
-    A call has the result of a recorded one that means the same, whichever order. A read-only call that was not recorded
-    runs with `live_reads`; any other ends the turn, or has a stand-in.
+    A call has the result of a recorded one that means the same, whichever order. A call that was not recorded runs with
+    `live_reads` if its tool is read-only, and was so when it was recorded; any other ends the turn, or has a stand-in.
     """
 
     def __init__(self, setup: Setup, recorded: RecordedTurn, tools: Mapping[str, Tool], tape: Tape) -> None:
@@ -214,11 +217,12 @@ class TurnExecutor:
         self._recorded = recorded
         self._tools = tools
         self._tape = tape
-        then = setup.tools_then(recorded)
+        then = self._then = setup.tools_then(recorded)
         self._left = [(key_of(call.name, call.arguments, then), call) for call in recorded.turn.tool_calls]
         self._used: dict[str, ToolCall] = {}
         self.marks = setup.registry.executor_of(recorded.task.agent_id) or TOOLS
         """Says what needs approval, and what may run beside others."""
+        self._private = recorded.private({**then, **tools})
 
     def needs_approval(self, tool: Tool) -> bool:
         return self.marks.needs_approval(tool)
@@ -236,12 +240,19 @@ class TurnExecutor:
             raise TurnStopped(execution.name)
         result, answered = await self._result_of(execution)
         if execution.name != RECALL:
-            call = call_of(execution.name, execution.arguments, {**self._tools, **execution.tools}, answered)
+            effects, tools = self._recorded.effects, {**self._tools, **execution.tools}
+            call = call_of(execution.name, execution.arguments, tools, answered, effects)
             self.made.append(replace(call, stand_in=result.value if result and answered == "stand_in" else None))
         if result is None:
             self.stopped = True
             raise TurnStopped(execution.name)
+        if execution.hidden or execution.secret:
+            self._private.append(result.content)
         return result
+
+    def is_private(self, value: Any) -> bool:
+        """Whether a value holds one of a hidden or secret result, which no model but the agent's may be sent."""
+        return any(discloses(value, each, ()) for each in self._private)
 
     def client_result(self, call: Json) -> str | None:
         """What the task's client returned for a call then; None where it was not asked."""
@@ -275,17 +286,31 @@ class TurnExecutor:
             return CallResult.failed(text), "refused"
         if stored:
             return stored, "recording"
-        if tool.read_only and self._setup.live_reads and not isinstance(self.marks, ConversationExecutor):
+        may_run = tool.read_only and self._recorded.allows_read(tool.name) and self._was_read_only(tool.name)
+        if may_run and self._setup.live_reads and not isinstance(self.marks, ConversationExecutor):
             return await TOOLS.execute(execution), "live"
         return await self._stand_in(execution)
 
+    def _was_read_only(self, name: str) -> bool:
+        """Whether the unchanged agents, where they are known, do not say that the tool has effects."""
+        tool = self._then.get(name)
+        return tool is None or tool.read_only
+
     async def _stand_in(self, execution: Execution) -> tuple[CallResult | None, Answered]:
+        """A result in place of the tool's; a model is never sent hidden or secret values to write one."""
         shapes = self._setup.shapes.get(execution.name, ())
-        if self._setup.effects == "model":
+        tool, is_written = execution.tool, self._setup.effects == "model"
+        if is_written:
+            shapes = [call for call in shapes if not CallResult.of(call.outcome or {}).secret]
+        if tool and tool.secret:
+            shapes = []
+        is_private = execution.hidden or execution.secret or self.is_private(execution.arguments)
+        if is_written and not is_private:
             with suppress(UnreadableReply):
                 model = self._setup.author_of(self._recorded)
-                return await written(model, execution, shapes, self._recorded.task.task_id), "stand_in"
-        elif self._setup.effects == "recorded-shape" and shapes:
+                shown = [call for call in shapes if id(call) not in self._setup.private]
+                return await written(model, execution, shown, self._recorded.task.task_id), "stand_in"
+        elif self._setup.effects != "stop" and shapes:
             (shape,) = nearest(shapes, execution.arguments)
             return CallResult.of(shape.outcome or {}), "stand_in"
         return None, "nothing"
@@ -370,6 +395,10 @@ class TurnRun:
                 self._question = asked_of(asked.value)
                 return None
             given = Command(resume={asked.id: value})
+
+    def is_private(self, value: Any) -> bool:
+        """Whether a value holds one of a hidden or secret result."""
+        return self._executor.is_private(value)
 
     async def prepare(self) -> None:
         """Make the agent's tools ready."""

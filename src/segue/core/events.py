@@ -23,12 +23,13 @@ from .deltas import Waiting as Waiting
 
 @dataclass(frozen=True, kw_only=True)
 class TaskStarted(BaseEvent):
-    """A message was accepted."""
+    """A message was accepted. `effects` are the tools of its agent and mode that were not marked read-only."""
 
     type: Literal["task_started"] = "task_started"
     message: str
     agent_id: str
     model: str
+    effects: list[str] | None = None
 
 
 class ModeReason(StrEnum):
