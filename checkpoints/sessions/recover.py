@@ -7,7 +7,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from segue.core.audit import Act
+from segue.core.audit import RECOVERED, Act
 from segue.core.calls import CallResult
 from segue.core.context import Ids
 from segue.core.errors import NothingReadable, UnknownThread
@@ -80,7 +80,7 @@ async def recover(
     if isinstance(found, Damage) and not found.size and not damaged:
         return _recovery(found, language)
     copy = await copy_aside(time.time())
-    fence, now, act = saver.fence(thread_id), time.time(), Act("recovered")
+    fence, now, act = saver.fence(thread_id), time.time(), Act(RECOVERED)
 
     def work(connection: Connection) -> list[str]:
         check_fence(connection, thread_id, fence)

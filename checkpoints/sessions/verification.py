@@ -1,6 +1,8 @@
 """What was done to a database behind Segue's back: the chain of its audit log, and the rows that its entries sealed."""
 
 import json
+import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -9,6 +11,7 @@ from typing import Any
 from segue.core.audit import (
     BEGUN,
     DELETED,
+    RECOVERED,
     SHORT,
     AuditHead,
     AuditReport,
@@ -23,7 +26,7 @@ from segue.core.records import Json
 from segue.core.task_status import ACTIVE
 
 from ..ports import Connection, Row
-from ..tables.audit import choice_digest
+from ..tables.audit import KEPT, choice_digest, kept_rows
 
 _ENTRIES = "SELECT * FROM audit ORDER BY position"
 _TASKS = "SELECT * FROM tasks ORDER BY position"
@@ -52,8 +55,16 @@ class _Sealed:
 class _Known:
     """What the log says, its entries read in their order."""
 
+    kept_until: float
+    """The position of the newest head that was kept elsewhere: a recovery behind it may be forged."""
     tasks: dict[str, _Sealed] = field(default_factory=dict)
     choices: dict[str, str | None] = field(default_factory=dict)
+    rows: dict[str, dict[str, list[Any]]] = field(default_factory=lambda: {table: {} for table in KEPT})
+    """The seals of single rows by table and key."""
+    covers: set[str] = field(default_factory=set)
+    """The tables whose rows all are sealed."""
+    rewritten: list[Finding] = field(default_factory=list)
+    """What a later entry covers although it cannot have changed."""
     complete: bool = False
 
     def read(self, entry: Row) -> None:
@@ -62,12 +73,26 @@ class _Known:
         if entry["action"] == DELETED:
             self.tasks = {name: task for name, task in self.tasks.items() if task.thread_id != thread_id}
             self.choices.pop(thread_id, None)
+            for table, rows in self.rows.items():
+                self.rows[table] = {key: seal for key, seal in rows.items() if seal[2] != thread_id}
         for task_id, sealed in seals["tasks"].items():
             before = self.tasks.get(task_id)
             seal = sealed or (before.seal if before else None)
+            may_differ = entry["action"] == RECOVERED and entry["position"] <= self.kept_until
+            if before and before.seal and sealed and not may_differ:
+                self.rewritten += _rewritten(before.seal, sealed, thread_id, task_id)
             self.tasks[task_id] = _Sealed(thread_id, seal, is_open=sealed is None)
         if "choice" in seals:
             self.choices[thread_id] = seals["choice"]
+        self._read_rows(seals)
+        if entry["action"] == BEGUN:
+            self.covers |= seals["rows"].keys()
+
+    def _read_rows(self, seals: Json) -> None:
+        for table, owner in seals["of"].items():
+            self.rows[table] = {key: seal for key, seal in self.rows[table].items() if seal[1] != owner}
+        for table, rows in seals["rows"].items():
+            self.rows[table].update(rows)
 
     def leaves_open(self, task_id: str) -> bool:
         """Whether a task goes on since its last seal, or has none yet."""
@@ -79,9 +104,33 @@ def _form(text: str) -> Json:
     """The seals of an entry; none where it was changed so that they cannot be read."""
     try:
         form = json.loads(text)
-        return {**form, "tasks": {name: seal and Seal.read(seal) for name, seal in form.get("tasks", {}).items()}}
+        tasks = {name: seal and Seal.read(seal) for name, seal in form.get("tasks", {}).items()}
+        rows = {table: {**form.get("rows", {}).get(table, {})} for table in form.get("rows", {}) if table in KEPT}
+        owners = {table: str(owner) for table, owner in form.get("of", {}).items() if table in KEPT}
+        for table, each in rows.items():
+            for seal in each.values():
+                _check_kept(table, seal)
+        return {**form, "tasks": tasks, "rows": rows, "of": owners}
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        return {"tasks": {}}
+        return {"tasks": {}, "rows": {}, "of": {}}
+
+
+def _check_kept(table: str, seal: Sequence[Any]) -> None:
+    """Refuse a seal of a single row that is none.
+
+    Raises:
+        TypeError.
+    """
+    further = {"shares": 1, "spend": 2}.get(table, 0)
+    if len(seal) != 3 + further or not all(isinstance(value, int | float) for value in seal[3:]):
+        raise TypeError(table)
+
+
+def _rewritten(before: Seal, later: Seal, thread_id: str, task_id: str) -> Iterator[Finding]:
+    """What two seals of a task say otherwise of rows that cannot have changed in between."""
+    for kind, table, place in before.rewritten(later):
+        row = f"task {task_id}" if table == "tasks" else f"{table.removesuffix('s')} {place + 1}"
+        yield Finding(kind, table, thread_id, task_id, row)
 
 
 def verify(connection: Connection, anchors: Sequence[AuditHead] = ()) -> AuditReport:
@@ -90,12 +139,13 @@ def verify(connection: Connection, anchors: Sequence[AuditHead] = ()) -> AuditRe
         stored = connection.fetched(_ENTRIES)
         misplaced = [entry["position"] for entry in stored if not isinstance(entry["position"], int)]
         entries = [entry for entry in stored if isinstance(entry["position"], int)]
-        known = _Known()
+        known = _Known(max((anchor.position for anchor in anchors), default=math.inf))
         for entry in entries:
             known.read(entry)
         rows = {row["task_id"]: row for row in connection.fetched(_TASKS)}
         found = [_entry("changed", position) for position in misplaced]
         found += [*_of_log(entries, anchors), *_of_tasks(connection, known, rows), *_of_choices(connection, known)]
+        found += [*_of_kept(connection, known, time.time()), *(each for each in known.rewritten if each not in found)]
         if known.complete:
             found += _unknown(connection, known, rows)
         head = AuditHead(entries[-1]["position"], entries[-1]["digest"]) if entries else None
@@ -192,6 +242,41 @@ def _of_choices(connection: Connection, known: _Known) -> Iterator[Finding]:
         if found != digest:
             kind: Kind = "removed" if found is None else "inserted" if digest is None else "changed"
             yield Finding(kind, "sessions", thread_id, row=f"session {thread_id}")
+
+
+def _of_kept(connection: Connection, known: _Known, now: float) -> Iterator[Finding]:
+    """Permissions, links, schedules and limits that are not as they were sealed."""
+    for table, sealed in known.rows.items():
+        found = kept_rows(connection, table)
+        for key, seal in sealed.items():
+            row = found.get(key)
+            has_expired = table == "shares" and seal[3] <= now
+            if row is None:
+                if not has_expired:
+                    yield _kept_finding("removed", table, key, seal)
+            elif row[0] != seal[0] or (table == "spend" and _is_less(connection, key, seal)):
+                yield _kept_finding("changed", table, key, row)
+        if table in known.covers:
+            for key in found.keys() - sealed.keys():
+                if table != "spend" or _is_raised(connection, key):
+                    yield _kept_finding("inserted", table, key, found[key])
+
+
+def _is_less(connection: Connection, scope: str, seal: Sequence[Any]) -> bool:
+    """Whether less is used of a limit than there was."""
+    (row,) = connection.fetched("SELECT tokens, cost FROM spend WHERE scope = ?", (scope,))
+    return bool(row["tokens"] < seal[3] or row["cost"] < seal[4])
+
+
+def _is_raised(connection: Connection, scope: str) -> bool:
+    """Whether a person's limit is stored, which an entry tells; what calls use is sealed once their task stops."""
+    (row,) = connection.fetched("SELECT raised_tokens, raised_cost FROM spend WHERE scope = ?", (scope,))
+    return (row["raised_tokens"], row["raised_cost"]) != (None, None)
+
+
+def _kept_finding(kind: Kind, table: str, key: str, seal: Sequence[Any]) -> Finding:
+    names = {"permissions": "permission", "shares": "link", "schedules": "schedule", "spend": "limit"}
+    return Finding(kind, table, str(seal[2]), row=f"{names[table]} {key}")
 
 
 def _unknown(connection: Connection, known: _Known, rows: Mapping[str, Row]) -> Iterator[Finding]:

@@ -471,6 +471,7 @@ def _insert(
         if seq is None:
             continue
         stored.append({**event, "seq": seq})
+    for event in stored:  # the audit log is locked after the tasks, as everywhere
         if event["type"] == PermissionGranted.type:
             grant(connection, thread_id, event)
     return stored

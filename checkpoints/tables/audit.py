@@ -2,11 +2,15 @@
 
 import json
 import time
-from typing import Any
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from segue.core.actor import SEGUE
-from segue.core.audit import BEGUN, Act, AuditEntry, AuditHead, Seal, entry_digest, row_digest
+from segue.core.audit import BEGUN, SHORT, Act, AuditEntry, AuditHead, Seal, entry_digest, row_digest
+from segue.core.quotas import Owner
 from segue.core.records import Json, Task, from_row
+from segue.core.spend import KINDS, Scope
 from segue.core.task_status import ACTIVE, TaskStatus
 
 from ..ports import Connection, Database, Row
@@ -45,6 +49,9 @@ _UNSEALED_THREADS = f"""
 """
 
 
+NOTHING: Final[Mapping[str, str]] = {}
+
+
 def is_kept(connection: Connection) -> bool:
     """Whether the database has an audit log."""
     return connection.execute(_IS_KEPT).fetchone() is not None
@@ -59,12 +66,14 @@ def record(
     whole: bool = False,
     chosen: bool = False,
     opens: bool = False,
+    kept: Mapping[str, str] = NOTHING,
 ) -> None:
     """Append an entry in the transaction that does what it tells of; nothing where the database has no audit log.
 
     It seals the rows of its task as they are then, with `whole` those of each task of the thread and what is chosen for
     it, with `chosen` that alone. A task that a process works on is not sealed, and with `opens` none is: its rows
-    change until they are sealed again.
+    change until they are sealed again. `kept` names by table whose rows are sealed, as `kept_rows` takes it; a task's
+    entry seals the limits that its calls count for, too.
     """
     if not is_kept(connection):
         return
@@ -73,6 +82,13 @@ def record(
     seals: Json = {"tasks": {name: seal for name, seal in found.items() if seal is not _MISSING}} if found else {}
     if whole or chosen:
         seals["choice"] = choice_digest(connection, thread_id)
+    owners = {**kept, **(dict.fromkeys(("permissions", "shares"), thread_id) if whole else {})}
+    rows = {table: kept_rows(connection, table, owner) for table, owner in owners.items()}
+    for name in found:
+        if used := _spend_of(connection, name):
+            rows["spend"] = {**rows.get("spend", {}), **used}
+    if rows:
+        seals |= {"rows": rows, "of": owners}
     _append(connection, act, thread_id, task_id, seals)
 
 
@@ -88,6 +104,77 @@ def reseal(connection: Connection, action: str, thread_id: str, task_id: str) ->
     rows = connection.fetched(_TASK, (task_id,))
     if rows and rows[0]["status"] not in ACTIVE:
         record(connection, Act(action, actor=SEGUE), thread_id, task_id)
+
+
+KEPT = {
+    "permissions": ("thread_id", "agent_id", "tool", "scope", "task_id"),
+    "shares": ("share_id",),
+    "schedules": ("schedule_id",),
+    "spend": ("scope",),
+}
+"""The tables of which single rows are sealed, and the columns that say which one."""
+OWNER = {"permissions": "thread_id", "shares": "thread_id", "schedules": "schedule_id", "spend": "scope"}
+"""The column by which their rows are sealed together."""
+UNDER_WAY: Final = 3600.0
+"""Seconds that the call of a model may take."""
+_PENDING = "SELECT coalesce(sum(tokens), 0), coalesce(sum(cost), 0) FROM spend_calls WHERE created_at > ?"
+_UNSEALED = {"schedules": ("problem",), "spend": ("tokens", "cost")}
+_OF_KEPT = "SELECT * FROM {} WHERE {} = ?"
+_ALL_KEPT = "SELECT * FROM {}"
+
+
+def kept_rows(connection: Connection, table: str, owner: str | None = None) -> Json:
+    """The seals of a table's rows by their keys: those of an `owner`, by the column of `OWNER`, or all.
+
+    A seal is [digest, owner, thread, further values]: of a link when it expires, of a limit what is used at least.
+    """
+    if owner is None:
+        rows = connection.fetched(_ALL_KEPT.format(table))
+    else:
+        rows = connection.fetched(_OF_KEPT.format(table, OWNER[table]), (owner,))
+    pending = _pending(connection) if table == "spend" and rows else (0, 0)
+    return {key_of(table, row): _kept(table, row, pending) for row in map(dict, rows)}
+
+
+def key_of(table: str, row: Mapping[str, Any]) -> str:
+    """What a sealed row is called."""
+    return " ".join(str(row[name]) for name in KEPT[table])
+
+
+def _kept(table: str, row: Mapping[str, Any], pending: tuple[int, int]) -> list[Any]:
+    digest = row_digest(row, _UNSEALED.get(table, ()))[: 2 * SHORT]
+    seal = [digest, row[OWNER[table]], row.get("thread_id", "")]
+    if table == "shares":
+        seal.append(row["expires_at"])
+    if table == "spend":
+        seal += [row["tokens"] - pending[0], row["cost"] - pending[1]]
+    return seal
+
+
+def _pending(connection: Connection) -> tuple[int, int]:
+    """What is reserved for calls that may be under way, and may be counted less."""
+    row = connection.execute(_PENDING, (time.time() - UNDER_WAY,)).fetchone()
+    return int(row[0]), int(row[1])
+
+
+def _spend_of(connection: Connection, task_id: str) -> Json:
+    """The seals of the limits that a task's calls may count for: the days around its last change are looked up."""
+    tasks = connection.fetched(_TASK, (task_id,))
+    if not tasks or not connection.fetched("SELECT 1 FROM spend LIMIT 1"):
+        return {}
+    task, owner = tasks[0], Owner.of(tasks[0]["thread_id"], tasks[0]["user_id"])
+    days = [str((datetime.fromtimestamp(task["updated_at"], UTC) + timedelta(days=days)).date()) for days in (-1, 0, 1)]
+    names = {"task": task_id, "session": task["thread_id"], "user": task["user_id"], "agent": task["agent_id"]}
+    keys = [
+        Scope(kind, names.get(kind, ""), tenant, day).key
+        for tenant in {"", owner.tenant}
+        for kind in KINDS
+        for day in ("", *days)
+    ]
+    places = ", ".join("?" for _ in keys)
+    rows = connection.fetched(f"SELECT * FROM spend WHERE scope IN ({places})", tuple(keys))
+    pending = _pending(connection) if rows else (0, 0)
+    return {key_of("spend", row): _kept("spend", row, pending) for row in map(dict, rows)}
 
 
 _MISSING = object()
@@ -149,7 +236,13 @@ class Audit:
         for row in threads:
             await self.record(Act(SEALED, actor=SEGUE), row["thread_id"], whole=True)
         begun = Act(BEGUN, {"sessions": len(threads)}, SEGUE)
-        await self._database.write(lambda db: None if db.fetched(_HAS, (BEGUN,)) else _append(db, begun, "", "", {}))
+
+        def finish(connection: Connection) -> None:
+            if not connection.fetched(_HAS, (BEGUN,)):
+                rows = {table: kept_rows(connection, table) for table in KEPT}
+                _append(connection, begun, "", "", {"rows": rows})
+
+        await self._database.write(finish)
 
     async def is_kept(self) -> bool:
         """Whether the database has an audit log."""

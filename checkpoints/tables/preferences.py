@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
 
+from segue.core.actor import SEGUE
 from segue.core.approval import Grant, PermissionRule
 from segue.core.audit import Act
 from segue.core.errors import InvalidAnswer, UnknownTask
@@ -43,6 +44,8 @@ def grant(connection: Connection, thread_id: str, event: Mapping[str, Any]) -> N
     granted = {name: event["data"][name] for name in ("agent_id", "tool", "scope", "version")}
     about = {"thread_id": thread_id, "task_id": event["task_id"], "granted_at": event["timestamp"]}
     connection.execute(_GRANT, {**granted, **about})
+    act = Act("granted", {name: granted[name] for name in ("agent_id", "tool", "scope")}, SEGUE)
+    record(connection, act, thread_id, kept={"permissions": thread_id})
 
 
 class Permissions:
@@ -71,7 +74,7 @@ class Permissions:
         def delete(connection: Connection) -> int:
             deleted = connection.execute(_REVOKE, values).rowcount
             if deleted:
-                record(connection, act, thread_id)
+                record(connection, act, thread_id, kept={"permissions": thread_id})
             return deleted
 
         return await self._database.write(delete)

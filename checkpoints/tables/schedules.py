@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from segue.core.actor import actor
+from segue.core.actor import SEGUE, actor
 from segue.core.audit import Act
 from segue.core.errors import UnknownSchedule
 from segue.core.quotas import Owner, Quotas
@@ -73,7 +73,7 @@ class Schedules:
                 return
             _check_room(connection, schedule, quotas)
             if connection.execute(_PUT, values).rowcount:
-                record(connection, act, schedule.thread_id)
+                record(connection, act, schedule.thread_id, kept={"schedules": schedule.schedule_id})
 
         await self._database.write(put, synced=True)
 
@@ -84,8 +84,13 @@ class Schedules:
 
     async def move(self, schedule_id: str, agents_file: str | None) -> None:
         """Store in which file a schedule is now."""
-        values = (agents_file, schedule_id)
-        await self._database.write(lambda connection: connection.execute(_MOVE, values).rowcount, synced=True)
+        act = Act("moved_schedule", {"schedule_id": schedule_id})
+
+        def move(connection: Connection) -> None:
+            if connection.execute(_MOVE, (agents_file, schedule_id)).rowcount:
+                record(connection, act, schedule_id, kept={"schedules": schedule_id})
+
+        await self._database.write(move, synced=True)
 
     async def get(self, schedule_id: str) -> Schedule:
         """Return one schedule.
@@ -122,7 +127,7 @@ class Schedules:
             if quotas:
                 _check_room(connection, schedule, quotas)
             if connection.execute(statement, values).rowcount:
-                record(connection, act, schedule.thread_id)
+                record(connection, act, schedule.thread_id, kept={"schedules": schedule.schedule_id})
 
         await self._database.write(change, synced=True)
 
@@ -144,7 +149,12 @@ class Schedules:
     async def skip(self, run: ScheduledRun, problem: str) -> None:
         """Leave a run out, and say why."""
         values = _moved(run, None, problem)
-        await self._database.write(lambda connection: connection.execute(_MOVE_ON, values).rowcount)
+
+        def skip(connection: Connection) -> None:
+            if connection.execute(_MOVE_ON, values).rowcount:
+                _record_run(connection, "skipped_run", run)
+
+        await self._database.write(skip)
 
     async def report(self, run: ScheduledRun, problem: str) -> None:
         """Say why a run was not started yet."""
@@ -160,6 +170,12 @@ def take_run(connection: Connection, run: ScheduledRun, task_id: str) -> None:
     """
     if not connection.execute(_MOVE_ON, _moved(run, task_id, None)).rowcount:
         raise RunTaken(run.schedule_id)
+    _record_run(connection, "started_run", run)
+
+
+def _record_run(connection: Connection, action: str, run: ScheduledRun) -> None:
+    about = {"schedule_id": run.schedule_id, "due": run.due}
+    record(connection, Act(action, about, SEGUE), run.schedule_id, kept={"schedules": run.schedule_id})
 
 
 def delete_of_thread(connection: Connection, thread_id: str, by: str) -> None:
@@ -176,7 +192,7 @@ def _delete(connection: Connection, schedule_id: str, by: str) -> bool:
         connection.execute(_DELETE, (schedule_id,))
         session = (read(Schedule, row)[0].get("options") or {}).get("session_id")
         act = Act("deleted_schedule", {"schedule_id": schedule_id}, by)
-        record(connection, act, str(session or schedule_id))
+        record(connection, act, str(session or schedule_id), kept={"schedules": schedule_id})
     return bool(found)
 
 

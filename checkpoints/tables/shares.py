@@ -48,7 +48,7 @@ class Shares:
             connection.execute(_EXPIRED, (now,))
             if not connection.execute(_PUT, share.json()).rowcount:
                 raise UnknownThread(thread_id)
-            record(connection, act, thread_id)
+            record(connection, act, thread_id, kept={"shares": thread_id})
 
         await self._database.write(store)
         return token, share
@@ -78,7 +78,7 @@ class Shares:
         def delete(connection: Connection) -> int:
             deleted = connection.execute(_REVOKE, values).rowcount
             if deleted:
-                record(connection, act, thread_id)
+                record(connection, act, thread_id, kept={"shares": thread_id})
             return deleted
 
         return await self._database.write(delete, synced=True)

@@ -128,7 +128,8 @@ class Spend:
         def store(connection: Connection) -> None:
             for kind, name, day, thread_id in connection.execute(_RAISE, values).fetchall():
                 of = {"kind": kind, "name": name, "day": day}
-                record(connection, replace(act, details={**act.details, **of}), thread_id)
+                of_limit = replace(act, details={**act.details, **of})
+                record(connection, of_limit, thread_id, kept={"spend": raised.scope})
 
         await self._database.write(store, synced=True)
 

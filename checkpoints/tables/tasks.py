@@ -183,13 +183,13 @@ class Tasks:
             add_key(connection, key, new.thread_id, new.task_id)
             if quotas and quotas.limit_queues:
                 check_queue(connection, new, quotas)
-            if run:
-                take_run(connection, run, new.task_id)
             connection.notify(new.task_id, new.thread_id)
             row: Row = connection.execute(_INSERT, values).fetchone()
             index_task(connection, row)
             if release:
                 release_lease(connection, new.thread_id, fence)
+            if run:
+                take_run(connection, run, new.task_id)
             return row
 
         return from_row(Task, await self._database.write(insert, brief=True))

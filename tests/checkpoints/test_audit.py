@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import segue
-from segue.core.actor import acting
-from segue.core.audit import AuditHead, Finding, differences
+from segue.checkpoints.tables.audit import record
+from segue.core.actor import SEGUE, acting
+from segue.core.audit import Act, AuditHead, Finding, differences
 from segue.core.errors import ConfigurationError
 from segue.core.records import Session
 from segue.runtime.audit_log import read_anchor
@@ -297,3 +298,89 @@ def test_rows_are_compared_by_their_digests() -> None:
     assert [*differences(kept, ["a", "b", "x", "c", "d"])] == [("inserted", 2)]
     assert {kind for kind, _ in differences(kept, ["a", "c", "b", "d"])} == {"reordered"}
     assert [*differences(kept, ["a", "b", "c", "a"])] == [("changed", 3)]
+
+
+async def cover(world: World, task_id: str, action: str = "changed") -> None:
+    """Append an entry that seals a task's rows as they are, as somebody can who has the database."""
+    await world.database.write(lambda connection: record(connection, Act(action, actor=SEGUE), "s", task_id))
+
+
+COVERED = {
+    "events changed": "UPDATE events SET event = event || ' ' WHERE seq = 4",
+    "events removed": "DELETE FROM events WHERE seq = 4",
+    "events reordered": "UPDATE events SET seq = CASE seq WHEN 3 THEN 1003 ELSE 1004 END WHERE seq IN (3, 4)",
+    "calls changed": 'UPDATE calls SET outcome = \'{"success": "lie"}\' WHERE idx = 0',
+    "calls removed": "DELETE FROM calls WHERE position = (SELECT min(position) FROM calls)",
+    "tasks changed": "UPDATE tasks SET message = 'pay'",
+    "tasks result": "UPDATE tasks SET result = '{}'",
+}
+
+
+@pytest.mark.parametrize("what", COVERED)
+async def test_an_edit_that_an_appended_entry_covers_is_found(here: World, what: str) -> None:
+    task_id = await finished(here)
+    await here.app.rate(task_id, 3)
+    head = await here.app.audit.head()
+    assert head is not None and await found(here, head) == []
+    await edit(here, COVERED[what])
+    await cover(here, task_id)
+    assert what.split()[0] in {each.table for each in await found(here, head)}
+    await cover(here, task_id, "recovered")
+    assert what.split()[0] in {each.table for each in await found(here, head)}
+
+
+ALLOW = {"verdicts": [{"index": 0, "verdict": "approve", "always": "session"}]}
+KEPT_EDITS = {
+    "permissions inserted": """INSERT INTO permissions (thread_id, agent_id, tool, scope, task_id, granted_at, version)
+        SELECT thread_id, agent_id, 'refund', scope, task_id, granted_at, version FROM permissions""",
+    "permissions changed": "UPDATE permissions SET version = 'x'",
+    "permissions removed": "DELETE FROM permissions",
+    "shares inserted": """INSERT INTO shares (share_id, thread_id, created_at, expires_at)
+        SELECT 'forged', thread_id, created_at, expires_at FROM shares""",
+    "shares changed": "UPDATE shares SET expires_at = expires_at + 1000000",
+    "shares removed": "DELETE FROM shares",
+    "schedules inserted": """INSERT INTO schedules (schedule_id, message, options, every, timezone, overlap, missed,
+        is_active, created_at) SELECT 'forged', message, options, every, timezone, overlap, missed, is_active,
+        created_at FROM schedules""",
+    "schedules changed": "UPDATE schedules SET message = 'refund all'",
+    "schedules due changed": "UPDATE schedules SET due = 1",
+    "schedules removed": "DELETE FROM schedules",
+    "spend changed": "UPDATE spend SET raised_tokens = 1000000000",
+    "spend tokens changed": "UPDATE spend SET tokens = 0",
+    "spend removed": "DELETE FROM spend",
+}
+
+
+@pytest.mark.parametrize("what", KEPT_EDITS)
+async def test_an_edit_of_permissions_links_schedules_and_limits_is_found(address: str, what: str) -> None:
+    async with world(address, spend={"per_day_tokens": 10**6, "per_task_tokens": 10**6}) as here:
+        await here.app.audit.begin()
+        here.register("a", CALLS, "react", approve="always")
+        task_id = await here.run("note them", agent="a")
+        await here.app.answer(task_id, ALLOW)
+        await here.app.sessions.shares.create("s", 3600.0)
+        await here.app.schedules.create("m", {"every": "0 9 * * *", "agent": "a"})
+        assert {"granted", "shared", "scheduled", "done"} <= {each.action for each in await here.app.audit.list()}
+        await edit(here, "UPDATE spend_calls SET created_at = 1")  # no call is under way any more
+        await here.app.rate(task_id, 3)
+        assert await found(here) == []
+        await edit(here, KEPT_EDITS[what])
+        named = await found(here)
+        assert {(each.table, each.kind) for each in named} == {(what.split()[0], what.split()[-1])}
+        assert all(each.row for each in named)
+
+
+async def test_revoking_and_deleting_are_no_edits(here: World) -> None:
+    here.register("a", CALLS, "react", approve="always")
+    task_id = await here.run("note them", agent="a")
+    await here.app.answer(task_id, ALLOW)
+    for _ in range(2):
+        await here.app.sessions.shares.create("s", 3600.0)
+    made = await here.app.schedules.create("m", {"every": "0 9 * * *", "agent": "a"})
+    await here.app.sessions.shares.revoke("s")
+    await here.app.sessions.revoke("s")
+    await here.app.schedules.delete(made.schedule_id)
+    await here.app.sessions.shares.create("s", 3600.0)
+    assert await found(here) == []
+    await here.app.delete("s")
+    assert await found(here) == []

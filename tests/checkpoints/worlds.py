@@ -152,10 +152,10 @@ async def fork(database: Database[Any], *place: str, **options: Any) -> str | No
 
 
 @asynccontextmanager
-async def world(address: str) -> AsyncIterator[World]:
+async def world(address: str, **options: Any) -> AsyncIterator[World]:
     opening = open_postgres(address) if is_server(address) else open_database(address)
     database: Database[Any] = await opening
-    async with segue.open(address) as app, database:
+    async with segue.open(address, **options) as app, database:
         yield World(app, database)
 
 

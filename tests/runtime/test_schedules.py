@@ -414,7 +414,7 @@ async def test_the_schedules_of_a_file_are_as_the_file_says(database: Path, tmp_
         assert await kept(app, "") == []
         assert {each.schedule_id for each in await app.schedules.list()} == {*own}
         acts = [each.action for each in await app.audit.list(session_id=made.schedule_id)]
-        assert acts == ["deleted_schedule", "changed_schedule", "paused_schedule", "scheduled"]
+        assert acts == ["deleted_schedule", "moved_schedule", "changed_schedule", "paused_schedule", "scheduled"]
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,13 @@ from .agents_file import load_table
 from .errors import ConfigurationError
 from .records import Json, Moment, Record
 from .row_validators import STORED_AS_JSON
+from .task_status import ENDED
 
 BEGUN: Final = "began"
 """The action of the entry behind those that seal what was stored before there was a log."""
 DELETED: Final = "deleted"
+RECOVERED: Final = "recovered"
+"""The action of an entry for a session whose damaged rows were replaced."""
 SHORT: Final = 8
 """Hexadecimal digits of a row's digest in a seal: they say which row differs, the whole digest that one does."""
 
@@ -125,14 +128,27 @@ def _digest(value: Any) -> str:
     return sha256(json.dumps(value, separators=(",", ":"), default=repr).encode()).hexdigest()
 
 
+_ALWAYS: Final = ("task_id", "thread_id", "user_id", "message", "created_at", "copy_of", "attachments", "client_tools")
+"""Columns of a task that never change."""
+_AT_THE_END: Final = (*_ALWAYS, "status", "result", "answer", "notes", "asked_by")
+"""Those that do not change any more once it has ended."""
+
+
 @dataclass(frozen=True)
 class Seal:
-    """Digests of a task's row, events and calls as they stood together."""
+    """Digests of a task's row, events and calls as they stood together.
+
+    What cannot change any more is in `fixed` (`is_over`: also the result), in `events`, and in `calls` but for those
+    at the places `open`, which run, wait or were set aside.
+    """
 
     task: str
     events: tuple[str, ...]
     calls: tuple[str, ...]
     whole: str
+    fixed: str = ""
+    is_over: bool = False
+    open: tuple[int, ...] = ()
 
     @classmethod
     def of(
@@ -143,15 +159,46 @@ class Seal:
         of_events = [row_digest(event, ("seq",)) for event in events]
         of_calls = [row_digest(call, ("position",)) for call in calls]
         whole = _digest([of_task, [[row["seq"] for row in events], of_events], of_calls])
-        return cls(of_task[:SHORT], _shortened(of_events), _shortened(of_calls), whole)
+        is_over = task["status"] in ENDED
+        columns = _AT_THE_END if is_over else _ALWAYS
+        fixed = _digest([task[name] for name in columns])[:SHORT] + _digest([task[name] for name in _ALWAYS])[:SHORT]
+        running = tuple(place for place, call in enumerate(calls) if _is_open(call))
+        return cls(of_task[:SHORT], _shortened(of_events), _shortened(of_calls), whole, fixed, is_over, running)
 
     def json(self) -> Json:
-        return {"task": self.task, "events": "".join(self.events), "calls": "".join(self.calls), "sha256": self.whole}
+        form: Json = {"task": self.task, "events": "".join(self.events), "calls": "".join(self.calls)}
+        return {**form, "sha256": self.whole, "fixed": self.fixed, "over": self.is_over, "open": [*self.open]}
 
     @classmethod
     def read(cls, form: Mapping[str, Any]) -> Self:
         """Read the form of `json`."""
-        return cls(form["task"], _parts(form["events"]), _parts(form["calls"]), form["sha256"])
+        rest = str(form.get("fixed", "")), bool(form.get("over")), tuple(map(int, form.get("open", ())))
+        return cls(form["task"], _parts(form["events"]), _parts(form["calls"]), form["sha256"], *rest)
+
+    def rewritten(self, later: "Seal") -> "Iterator[tuple[Kind, str, int]]":
+        """What a later seal of the same task has otherwise though it cannot change: its kind, table and place."""
+        if self.fixed and later.fixed:
+            is_same = self.fixed[SHORT:] == later.fixed[SHORT:]
+            if self.is_over:
+                is_same = later.is_over and self.fixed == later.fixed
+            if not is_same:
+                yield "changed", "tasks", 0
+        for kind, place in differences(self.events, later.events[: len(self.events)]):
+            yield kind, "events", place
+        kept, left = [each for place, each in enumerate(self.calls) if place not in self.open], iter(later.calls)
+        if self.fixed and not all(each in left for each in kept):
+            yield from ((kind, "calls", place) for kind, place in _rewritten_calls(self, later))
+
+
+def _rewritten_calls(before: Seal, later: Seal) -> "Iterator[tuple[Kind, int]]":
+    for kind, place in differences(before.calls, later.calls):
+        if kind != "inserted" and (kind == "changed" or place < len(before.calls)) and place not in before.open:
+            yield kind, place
+
+
+def _is_open(call: Mapping[str, Any]) -> bool:
+    """Whether a call's row may still change: it runs, its result comes later, or its session went back behind it."""
+    return bool(call["state"] != "done" or call["orphaned"] or '"waits"' in str(call["outcome"]))
 
 
 def _shortened(digests: Sequence[str]) -> tuple[str, ...]:

@@ -36,7 +36,9 @@ Steps = Annotated[
     bool,
     typer.Option("--steps", help="Compare single decisions, each from its recorded state, instead of whole turns."),
 ]
-LiveReads = Annotated[bool, typer.Option("--live-reads", help="Run read-only tools if a call has no recorded result.")]
+LiveReads = Annotated[
+    bool, typer.Option("--live-reads", help="Run tools that are, and were, read-only if a call has no recorded result.")
+]
 Effects = Annotated[
     Literal["stop", "recorded-shape", "model"],
     typer.Option(
