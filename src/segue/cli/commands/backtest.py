@@ -37,7 +37,10 @@ Steps = Annotated[
     typer.Option("--steps", help="Compare single decisions, each from its recorded state, instead of whole turns."),
 ]
 LiveReads = Annotated[
-    bool, typer.Option("--live-reads", help="Run tools that are, and were, read-only if a call has no recorded result.")
+    bool,
+    typer.Option(
+        "--live-reads", help="Run tools that are read-only, and were when recorded, if a call has no recorded result."
+    ),
 ]
 Effects = Annotated[
     Literal["stop", "recorded-shape", "model"],
