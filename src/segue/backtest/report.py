@@ -52,8 +52,8 @@ def notes(made: Backtest, language: str) -> list[str]:
     def say(name: str, **slots: object) -> str:
         return backtest_text(name, language, **slots)
 
-    counts = ", ".join(f"{name} {count}" for name, count in sorted(made.ran.items()))
-    found = [say("reads_ran", n=sum(made.ran.values()), tools=counts) if counts else say("nothing_ran")]
+    ran = ", ".join(f"{name} {count}" for name, count in sorted(made.ran.items()))
+    found = [say("reads_ran", n=sum(made.ran.values()), tools=ran) if ran else say("nothing_ran")]
     blind = [model for model, reads_prompt in made.models.items() if not reads_prompt]
     found += [say("recorded_replies") if model == RECORDED else say("no_prompt", model=model) for model in blind]
     if made.coverage is not None:
