@@ -229,7 +229,8 @@ class ToolLedger:
                 if (earlier["name"], earlier["arguments"]) == (name, arguments) or str(earlier["scope"]).endswith(place)
             )
             intent = self._intent(key, name, arguments)
-            from_row(Call, {**intent, "orphaned": 0})  # a row that could not be read again would stop the session
+            stored = {**intent, "orphaned": 0, "checksum": call_checksum(intent)}
+            from_row(Call, stored)  # a row that could not be read again would stop the session
             insert_row(connection, "calls", intent)
             return Claim("doubtful" if doubtful else "fresh")
         call = from_row(Call, row)

@@ -33,7 +33,6 @@ BAD: dict[str, tuple[str, list[Any]]] = {
     "native, NaN": ("native", [native("lookup", {"order_id": float("nan")})]),
     "native, huge": ("native", [native("lookup", {"order_id": 10**30})]),
     "native, a half": ("native", [native("lookup", {"order_id": "\ud800"}, "\ud800")]),
-    "native, no JSON": ("native", [native("lookup", {"order_id": {1, 2}})]),
     "remend, native": ("native", [FAILING, native("remend", {"diagnosis": "d", "tool_calls": [{"name": ""}]})]),
     "json": ("json", [call_tool(("", ORDER))]),
     "json, a half": ("json", [call_tool(("\ud800", ORDER))]),
@@ -60,7 +59,6 @@ async def test_a_reply_that_cannot_be_carried_out_leaves_the_session_usable(
     model = ScriptedChatModel([*script, *ends])
     name = f"agent-{id(model)}"
     app.register(Agent(agent_id=name, model=model, tools=(lookup,), mode="react", protocol=protocol))
-    first = await app.ask("first", agent=name, session_id=name)
-    assert await app.ask("second", agent=name, session_id=name)
+    for said in ("first", "second"):
+        assert (await app.ask(said, agent=name, session_id=name))["success"]
     assert set(ran) <= {0}
-    assert (await app.trace(first["task_id"]))["status"] == "done"

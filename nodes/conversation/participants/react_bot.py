@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from segue.core.decision import call_name, check_storable
 from segue.core.conversation import BotOutput, BotOutputType, Conversation, Role, Utterance, as_text, without_end
+from segue.core.decision import call_name, check_storable
 from segue.core.errors import UnreadableReply
 from segue.core.participants import Setting
 from segue.prompts.load import agent_prompt, render

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from .errors import UnreadableReply
 from .plan import Status, Step, lines_of, numbered_line
-from .thoughts import CLOSING, LEAKED, OPENING, closing_of
+from .thoughts import CLOSING, EMPTY, LEAKED, OPENING, closing_of
 
 
 class ActionType(StrEnum):
@@ -154,6 +154,8 @@ def find_object(text: str, *keys: str) -> tuple[dict[str, Any], str]:
         elif mark["opening"]:
             closing = closing_of(mark[0]).search(text, mark.end())
             start = closing.end() if closing else len(text)
+            if empty := EMPTY.match(text, start):
+                start = empty.end()
         elif (end := begun.add(text, mark.start())) is None:
             start, broken = _end_of_braces(text, mark.start()), broken + 1
         else:

@@ -27,8 +27,8 @@ class ThinkTags:
     """Separates the thoughts with which a reply begins from its text, while it arrives.
 
     Some chat templates put the opening mark into the prompt, so that the reply has the closing one alone. Where that is
-    known, the reply begins as a thought (`opened`); else what was returned as text becomes one (`withdrawn`). In a reply
-    that is `structured`, a thought may also stand between words before the JSON.
+    known, the reply begins as a thought (`opened`); else what was returned as text becomes one (`withdrawn`). In a
+    `structured` reply, a thought may also stand between words before the JSON.
     """
 
     def __init__(self, opened: bool = False, structured: bool = False) -> None:
