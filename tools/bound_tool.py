@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
 from functools import partial
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, get_args, overload
 
 from langchain_core.tools.base import _DirectlyInjectedToolArg
@@ -82,6 +83,11 @@ def _ended(context: contextvars.Context, function: Callable[[], T]) -> _Ended[T]
         return _Ended(value=context.run(function))
     except BaseException as error:  # noqa: BLE001 - nothing is handled here: the caller gets it
         return _Ended(error=error)
+
+
+def runs_in_thread(frame: FrameType) -> bool:
+    """Whether this is where a thread of `run_in_thread` calls its function."""
+    return frame.f_code is _ended.__code__
 
 
 def _deliver(waiting: "asyncio.Future[_Ended[T]]", ended: _Ended[T]) -> None:

@@ -228,7 +228,10 @@ class ToolLedger:
                 for earlier in connection.fetched(_LIKE, like)
                 if (earlier["name"], earlier["arguments"]) == (name, arguments) or str(earlier["scope"]).endswith(place)
             )
-            insert_row(connection, "calls", self._intent(key, name, arguments))
+            intent = self._intent(key, name, arguments)
+            stored = {**intent, "orphaned": 0, "checksum": call_checksum(intent)}
+            from_row(Call, stored)  # a row that could not be read again would stop the session
+            insert_row(connection, "calls", intent)
             return Claim("doubtful" if doubtful else "fresh")
         call = from_row(Call, row)
         if (row["name"], row["arguments"]) != (name, arguments):

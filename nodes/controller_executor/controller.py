@@ -7,7 +7,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 
 from segue.core.attachments import naming
 from segue.core.calls import PendingCall
-from segue.core.decision import check_storable, read_object
+from segue.core.decision import call_name, check_storable, read_object
 from segue.core.errors import ConfigurationError, UnreadableReply
 from segue.core.events import AttemptRestarted, BranchStart, Durable, ErrorRaised, NotesTaken, RestartReason, Thought
 from segue.core.flows import BranchInput, ControllerDecision, EarlyExit, FlowConfig
@@ -80,14 +80,14 @@ def _read(reply: ModelReply, state: FlowState, work: NodeContext) -> ControllerD
     if reply.finish_reason == "length":
         raise UnreadableReply("The reply was truncated at its length limit: write a shorter one.")
     refuse_quotation(reply.text, (record["result"] for record in state["records"]), work.services.renderings)
-    envelope = read_object(reply.text)
+    envelope = read_object(reply.text, "decision", "command")
     inner = envelope.get("decision")
     given: dict[str, Any] = inner if isinstance(inner, dict) else envelope
     command = given.get("command")
     if not isinstance(command, str) or not command.strip():
         raise UnreadableReply('The reply has no "command": write the name of one branch.')
     thought, step_id = (str(envelope.get(name) or "") for name in ("thought", "step_id"))
-    return ControllerDecision(command.strip(), _arguments(given.get("command_args")), thought, step_id)
+    return ControllerDecision(call_name(command), _arguments(given.get("command_args")), thought, step_id)
 
 
 def _arguments(given: Any) -> dict[str, Any]:

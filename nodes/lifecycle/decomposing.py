@@ -127,7 +127,7 @@ def _request(state: LifecycleState, work: NodeContext) -> ModelRequest:
 def _read(reply: ModelReply) -> dict[str, Any]:
     if reply.finish_reason == "length":
         raise UnreadableReply("The reply was truncated at its length limit: write fewer tasks.")
-    return read_object(reply.text)
+    return read_object(reply.text, "tasks")
 
 
 def _refused(state: LifecycleState, why: str, also: list[Durable]) -> LifecycleState:

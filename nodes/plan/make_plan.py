@@ -47,7 +47,7 @@ def _read(reply: ModelReply, state: PlanState) -> dict[str, Any]:
     if reply.finish_reason == "length":
         raise UnreadableReply("The plan was truncated at its length limit: write a shorter one.")
     refuse_quotation(reply.text, (outcome["result"] for outcome in state["outcomes"]))
-    draft = read_object(reply.text)
+    draft = read_object(reply.text, "steps")
     if not isinstance(draft.get("steps"), list) or not draft["steps"]:
         raise UnreadableReply('The plan needs "steps": a list with at least one step.')
     return draft

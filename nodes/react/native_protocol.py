@@ -5,12 +5,21 @@ The messages before the state only grow, so that a prompt begins as the one befo
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
 from pydantic import TypeAdapter, ValidationError
 
-from segue.core.decision import ActionType, Decision, RequestedCall, StepStatusUpdate, check_storable, read_steps
+from segue.core.decision import (
+    ActionType,
+    Decision,
+    RequestedCall,
+    StepStatusUpdate,
+    call_name,
+    check_storable,
+    read_steps,
+)
 from segue.core.errors import UnreadableReply
 from segue.core.models import ModelReply, ModelRequest, RawCall
 from segue.core.tools import Tool
@@ -96,19 +105,21 @@ def read(reply: ModelReply, state: ReactState, work: NodeContext) -> Decision:
     """Tool calls are CALL_TOOL, the control tools PLAN and REMEND, text beside calls the thought, mere text ANSWER.
 
     Raises:
-        UnreadableReply: the reply is empty or truncated, or a call's arguments are not a JSON object; nothing is run.
+        UnreadableReply: the reply is empty or truncated, a call has no name, or its arguments are not a JSON object;
+            nothing is run.
     """
     if reply.finish_reason == "length":
         raise UnreadableReply("The reply was truncated at its length limit and nothing was run: write a shorter one.")
-    if not reply.tool_calls:
+    calls = [replace(call, name=call_name(call.name)) for call in reply.tool_calls]
+    if not calls:
         if not reply.text.strip():
             raise UnreadableReply("The reply is empty: call a tool, or answer.")
         return Decision(action_type=ActionType.ANSWER, answer=reply.text)
-    control = [call for call in reply.tool_calls if call.name in CONTROL_TOOLS]
+    control = [call for call in calls if call.name in CONTROL_TOOLS]
     if not control:
-        requested = tuple(_requested(call) for call in reply.tool_calls)
+        requested = tuple(_requested(call) for call in calls)
         return Decision(thought=reply.text, action_type=ActionType.CALL_TOOL, tool_calls=requested)
-    if len(reply.tool_calls) > 1:
+    if len(calls) > 1:
         raise UnreadableReply("Call {name} alone: nothing of this reply was run.", name=control[0].name)
     return _control(reply.text, control[0])
 
@@ -166,7 +177,7 @@ def _updates(given: object) -> tuple[StepStatusUpdate, ...]:
 def _repairs(given: object) -> tuple[RequestedCall, ...]:
     if not isinstance(given, list) or not all(_is_call(item) for item in given):
         raise UnreadableReply("The tool_calls of remend need the form {form}.", form='[{"name", "arguments": {…}}]')
-    found = [(item["name"], item.get("arguments") or {}) for item in given]
+    found = [(call_name(item["name"]), item.get("arguments") or {}) for item in given]
     return tuple(
         RequestedCall(name=name, arguments=_arguments(RawCall("", name, a)) if isinstance(a, str) else a)
         for name, a in found

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from segue.core.decision import ActionType, Decision, RequestedCall, StepStatusUpdate, decode, read_object, read_steps
 from segue.core.errors import UnreadableReply
 from segue.core.plan import Status
+from segue.core.thoughts import MARKS
 from tests import fakes
 from tests.cases import cases
 
@@ -127,6 +128,54 @@ def test_an_object_that_goes_on_after_its_end_is_unreadable() -> None:
 )
 def test_braces_before_the_object_are_passed_over(before: str) -> None:
     assert decode(before + ANSWER).answer == "42"
+
+
+DRAFT = fakes.call_tool(("refund", {"order_id": 99}))
+MARKED = {
+    **{opening: (opening, closings[-1]) for opening, closings in MARKS.items()},
+    "in capitals": ("<THINK>", "</THINK>"),
+    "channels": (
+        "<|start|>assistant<|channel|>analysis<|message|>",
+        "<|end|><|start|>assistant<|channel|>final<|message|>",
+    ),
+    "channels without tokens": ("analysis", "assistantfinal"),
+    "a lone closing mark": ("", "[/THINK]"),
+}
+
+
+@cases("opening, closing", MARKED.values())
+def test_what_is_inside_thoughts_is_never_the_decision(opening: str, closing: str) -> None:
+    thought = f"{opening}I could {DRAFT} but no.{closing}"
+    assert decode(f"{thought}{ANSWER}").answer == "42"
+    if opening not in ("", "analysis"):
+        assert decode(f"Well. {thought}\n{ANSWER}").answer == decode(f"{ANSWER}\n{thought}").answer == "42"
+    for only in (thought, thought.removesuffix(closing) if opening else thought):
+        with pytest.raises(UnreadableReply):
+            decode(only)
+
+
+def test_a_mark_inside_the_json_is_text() -> None:
+    assert decode(fakes.answer("write <think> and </think>", thought="[THINK]")).answer == "write <think> and </think>"
+
+
+@cases("between", ["\nNo, better:\n", "", "\n```json\n"])
+def test_of_two_different_decisions_none_is_taken(between: str) -> None:
+    for text in (DRAFT + between + ANSWER, ANSWER + between + DRAFT, DRAFT + between + ANSWER[:-3]):
+        with pytest.raises(UnreadableReply, match="two different"):
+            decode(text)
+
+
+def test_a_repeated_decision_counts_once() -> None:
+    again = fakes.call_tool(("refund", {"order_id": 99}), thought="in other words")
+    assert len(decode(f"{DRAFT}\n{DRAFT} {again}").tool_calls) == 1
+    assert len(decode(f"{DRAFT}\n{DRAFT[:-9]}").tool_calls) == 1
+
+
+@cases("name", ["", "  ", "a\x00b", "a\nb", "x" * 300])
+def test_a_call_whose_name_no_tool_can_have_is_unreadable(name: str) -> None:
+    for kind in ("CALL_TOOL", "REMEND"):
+        with pytest.raises(UnreadableReply, match="nothing was run"):
+            decode(nested(kind, {"diagnosis": "d", "tool_calls": [{"name": name, "arguments": {}}]}))
 
 
 @given(st.integers(min_value=1, max_value=len(ANSWER) - 1))

@@ -157,6 +157,56 @@ async def test_endpoints_number_their_calls_as_they_like(frames: list[Any]) -> N
     assert log.streamed == ["+f", "+g"]
 
 
+ONE, TWO = '{"a": 1}', '{"a": 2}'
+TWICE = (("add", ONE), ("add", TWO))
+PIECES: dict[str, tuple[list[Any], tuple[tuple[str, str], ...]]] = {
+    "index 0, no ids": ([call(None, "add", ONE, index=0), call(None, "add", TWO, index=0)], TWICE),
+    "no index, no ids": ([call(None, "add", ONE), call(None, "add", TWO)], TWICE),
+    "the arguments on their own": (
+        [call(None, name, part, index=0) for part in (ONE, TWO) for name, part in (("add", ""), (None, part))],
+        TWICE,
+    ),
+    "interleaved by id": (
+        [call("x", "add", ""), call("y", "add", ""), call("x", None, ONE), call("y", None, TWO)],
+        TWICE,
+    ),
+    "interleaved under one index": (
+        [
+            *(call(each, "add", "", index=0) for each in "xy"),
+            *(call(each, None, part, index=0) for each, part in zip("xy", (ONE, TWO), strict=True)),
+        ],
+        TWICE,
+    ),
+    "one id for two": ([call("x", "add", ONE, index=0), call("x", "add", TWO, index=1)], TWICE),
+    "another index for each piece": (
+        [call("x", "add", '{"a"', index=0), call("x", None, ": 1}", index=1)],
+        (("add", ONE),),
+    ),
+    "sent twice": ([call("x", "add", ONE, index=0), call("x", "add", ONE, index=0)], (("add", ONE),)),
+    "a name in pieces": ([call("x", "a", ""), call(None, "dd", ""), call(None, None, ONE)], (("add", ONE),)),
+    "a name in every piece": (
+        [call("x", "add", '{"a"'), call("x", "add", ": 1"), call(None, "add", "}")],
+        (("add", ONE),),
+    ),
+    "a name that grows": ([call("x", "a", "", index=0), call("x", "add", ONE, index=0)], (("add", ONE),)),
+    "arguments before the name": (
+        [call(None, None, '{"a"', index=0), call("x", "add", ": 1}", index=0)],
+        (("add", ONE),),
+    ),
+    "a brace in a text": (
+        [call(None, "add", '{"a": "}\\', index=0), call(None, "add", '" {"}', index=0)],
+        (("add", '{"a": "}\\" {"}'),),
+    ),
+    "two ids for one": ([call("x", "add", "", index=0), call("y", None, ONE, index=0)], (("add", ""), ("", ONE))),
+}  # fmt: skip
+
+
+@cases("frames, calls", PIECES.values())
+async def test_the_pieces_of_calls_come_in_any_form(frames: list[Any], calls: tuple[tuple[str, str], ...]) -> None:
+    log = await ask([Frames([*frames, choice("tool_calls")])], NATIVE)
+    assert tuple((made.name, made.arguments) for made in log.reply.tool_calls) == calls
+
+
 async def test_a_call_without_an_id_gets_one() -> None:
     frames = [call(None, "f", "{}", index=0), call("", "g", "{}", index=1), choice("tool_calls")]
     first, second = (await ask([Frames(frames)], NATIVE)).reply.tool_calls

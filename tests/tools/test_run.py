@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import signal
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import CancelledError as PoolCancelled
@@ -164,6 +166,8 @@ class Stop(BaseException):
         (TimeoutError("the server is slow"), "TimeoutError: the server is slow"),
         (StopIteration(3), "RuntimeError: coroutine raised StopIteration"),
         (SystemExit(2), "SystemExit: 2"),
+        (KeyboardInterrupt("stop"), "KeyboardInterrupt: stop"),
+        (GeneratorExit("x"), "GeneratorExit: x"),
         (Stop("now"), "Stop: now"),
         (PoolCancelled(), "CancelledError"),
         (UnknownAgent("x", ["y"]), "UnknownAgent: There is no agent 'x'; use one of: y."),
@@ -179,13 +183,45 @@ async def test_an_error_is_told_with_its_stack(error: BaseException, said: str) 
     assert len(result["stack"]) <= STACK_CHARS
 
 
-@cases("error", [StopIteration(3), SystemExit(2), Stop("now"), asyncio.CancelledError("mine")])
-async def test_an_asynchronous_tool_may_raise_anything_too(error: BaseException) -> None:
+STOPS = [
+    StopIteration(3), SystemExit(2), KeyboardInterrupt(), GeneratorExit(), Stop("now"), asyncio.CancelledError("mine"),
+]  # fmt: skip
+
+
+@cases("error", STOPS)
+@cases("where", ["tool", "task", "group", "executor"])
+async def test_an_asynchronous_tool_and_its_tasks_may_raise_anything_too(error: BaseException, where: str) -> None:
+    async def stop() -> None:
+        raise type(error)(*error.args)
+
     async def fail() -> None:
-        raise error
+        if where == "task":
+            await asyncio.create_task(stop())
+        if where == "group":
+            async with asyncio.TaskGroup() as group:
+                group.create_task(stop())
+        if where == "executor" and not isinstance(error, StopIteration):
+            await asyncio.get_running_loop().run_in_executor(None, raises(error))
+        await stop()
 
     result = await result_of(fail)
-    assert result["error"].startswith(("RuntimeError: ", "Stop: now", "fail cancelled itself."))
+    names = ("RuntimeError: ", "Stop: now", "ExceptionGroup: ", "BaseExceptionGroup: ", "fail cancelled itself.")
+    assert result["error"].startswith((f"{type(error).__name__}: ", *names))
+
+
+async def test_a_task_that_a_tool_leaves_behind_does_not_end_the_process() -> None:
+    left: list[asyncio.Task[None]] = []
+
+    async def stop() -> None:
+        sys.exit(3)
+
+    async def leave() -> str:
+        left.append(asyncio.create_task(stop()))
+        return "left"
+
+    assert await result_of(leave) == {"success": "left"}
+    with pytest.raises(RuntimeError, match=r"sys\.exit\(3\)"):
+        await left[0]
 
 
 async def test_a_synchronous_tool_that_raises_cancellation_is_no_stop() -> None:
@@ -201,10 +237,18 @@ async def test_langgraphs_signals_pass_and_leave_the_call_under_way(error: Excep
         assert await ledger.is_running()
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), BaseExceptionGroup("group", [KeyboardInterrupt()])])
-def test_ctrl_c_in_a_tool_passes(error: BaseException) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        asyncio.run(run(raises(error)))
+def test_a_persons_ctrl_c_during_a_tool_passes() -> None:
+    """Where asyncio does not listen to it, Python raises it in whatever runs."""
+
+    async def press() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    loop = asyncio.new_event_loop()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(run(press))
+    finally:
+        loop.close()
 
 
 def deep(levels: int) -> None:

@@ -34,10 +34,7 @@ class FunctionTool(BaseTool):
         return self.function(values)
 
     async def _arun(self, /, **values: Any) -> Any:
-        try:
-            return await self.function(values)
-        except SystemExit as error:  # asyncio would end the whole process
-            raise RuntimeError(f"the tool called sys.exit({error.code!r})") from error
+        return await self.function(values)
 
 
 class _Schema(GenerateJsonSchema):

@@ -31,6 +31,7 @@ from ..bound_tool import (
     has_running_thread,
 )
 from .json_values import json_value
+from .stops import guard_tasks, is_ctrl_c
 
 STACK_CHARS = 2_000
 """Characters of a stack trace that are kept; its end says most."""
@@ -41,7 +42,7 @@ MESSAGE_CHARS = 10_000
 
 _TOOLS = Path(__file__).parents[1]
 _MACHINERY = (
-    *(str(_TOOLS / f"{name}.py") for name in ("bound_tool", "calls/run")),
+    *(str(_TOOLS / f"{name}.py") for name in ("bound_tool", "calls/run", "calls/stops")),
     *(str(_TOOLS / "adapters" / f"{name}.py") for name in ("functions", "langchain")),
     *(os.path.dirname(inspect.getfile(package)) + os.sep for package in (asyncio, langchain_core)),
 )
@@ -166,7 +167,9 @@ def argument_error(tool: Tool | None, arguments: Mapping[str, Any]) -> str:
         tool.check(arguments)
     except BadArguments as error:
         return _sentence(str(error))
-    except Exception as error:  # noqa: BLE001 - a tool's own validator may raise anything
+    except BaseException as error:  # noqa: BLE001 - a tool's own validator may raise anything
+        for signal in _signals(error):
+            raise signal from None
         return _sentence(failure(error)["error"])
     return ""
 
@@ -195,6 +198,7 @@ async def _attempt(
 ) -> CallResult:
     """Run the tool in a task of its own, so that its cancellations and timeouts are distinguished from ours."""
     seconds = tool.timeout or execution.timeout
+    guard_tasks(asyncio.get_running_loop())
     running = asyncio.create_task(_outcome(execution, call, read), name=f"tool {tool.name}")
     _calls.add(running)
     running.add_done_callback(_forget)
@@ -207,7 +211,12 @@ async def _attempt(
         return await _timed_out(tool, running, seconds, execution.language)
     if running.cancelled():
         return CallResult.failed(phrase("call_cancelled", execution.language, tool=tool.name))
-    return running.result()
+    return _ended(running)
+
+
+def _ended(running: "asyncio.Task[CallResult]") -> CallResult:
+    error = running.exception()
+    return running.result() if error is None else _failed(error)
 
 
 async def _outcome(
@@ -220,7 +229,7 @@ async def _outcome(
         if isinstance(value, ToolMessage) and value.status == "error":
             return CallResult.failed(_sentence(value.text))
         return CallResult.done(read(value))
-    except (GraphBubbleUp, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
+    except (GraphBubbleUp, asyncio.CancelledError):
         raise
     except UnknownOutcome as error:
         return unknown_outcome("call_stopped_unknown", language, tool=name, why=_sentence(str(error)))
@@ -229,10 +238,14 @@ async def _outcome(
     except BadArguments as error:
         return CallResult.failed(_sentence(phrase("call_misfit", language, tool=name, why=str(error))))
     except BaseException as error:  # noqa: BLE001 - the one seam: a tool may raise anything, and the task continues
-        for signal in _signals(error):
-            raise signal from None
-        report = failure(error)
-        return CallResult.failed(_sentence(ran + report["error"]), _sentence(report["stack"]))
+        return _failed(error, ran)
+
+
+def _failed(error: BaseException, ran: str = "") -> CallResult:
+    for signal in _signals(error):
+        raise signal from None
+    report = failure(error)
+    return CallResult.failed(_sentence(ran + report["error"]), _sentence(report["stack"]))
 
 
 def _waiting(wait: Wait, execution: Execution) -> CallResult:
@@ -247,8 +260,8 @@ def _sentence(text: str) -> str:
 
 
 def _signals(error: BaseException) -> Iterator[BaseException]:
-    """LangGraph's own signals and Ctrl-C, which pass, also out of a task group."""
-    if isinstance(error, GraphBubbleUp | KeyboardInterrupt):
+    """LangGraph's own signals and a person's Ctrl-C, which pass, also out of a task group."""
+    if isinstance(error, GraphBubbleUp) or is_ctrl_c(error):
         yield error
     elif isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
@@ -258,7 +271,7 @@ def _signals(error: BaseException) -> Iterator[BaseException]:
 async def _timed_out(tool: Tool, running: "asyncio.Task[CallResult]", seconds: float, language: str) -> CallResult:
     await _stop(running, abandoned=True)
     if running.done() and not running.cancelled():
-        ended = running.result()
+        ended = _ended(running)
         if ended.success or ended.status is CallStatus.UNKNOWN:
             return ended  # it finished when it was cancelled, or says what it left
     limit = f"{seconds:g}"

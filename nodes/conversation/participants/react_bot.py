@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from segue.core.conversation import BotOutput, BotOutputType, Conversation, Role, Utterance, as_text, without_end
+from segue.core.decision import call_name, check_storable
 from segue.core.errors import UnreadableReply
 from segue.core.participants import Setting
 from segue.prompts.load import agent_prompt, render
@@ -111,7 +112,7 @@ def _output(block: dict[str, str]) -> BotOutput:
         return BotOutput(
             action_type=BotOutputType.ACTION,
             thought=thought,
-            action=action.removeprefix(_PREFIX),
+            action=call_name(action.removeprefix(_PREFIX)),
             action_input=_arguments(block.get("actioninput")),
         )
     if response := without_end(block.get("response", "")).strip():
@@ -126,6 +127,7 @@ def _arguments(text: str | None) -> dict[str, Any]:
         )
     try:
         value = json.loads(text, parse_constant=_refuse)
+        check_storable(value)
     except (ValueError, RecursionError) as error:
         raise UnreadableReply("The Action Input is not valid JSON ({error}).", error=error) from error
     if not isinstance(value, dict):

@@ -150,7 +150,7 @@ def _read_reply(text: str) -> tuple[int, Any]:
     Raises:
         UnreadableReply.
     """
-    form = read_object(text)
+    form = read_object(text, "status_code")
     code = form.get("status_code")
     if not isinstance(code, int) or not 100 <= code <= 599:
         raise UnreadableReply("The status_code is not an HTTP status code.")

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from .errors import UnreadableReply
 from .plan import Status, Step, lines_of, numbered_line
+from .thoughts import CLOSING, EMPTY, LEAKED, OPENING, closing_of
 
 
 class ActionType(StrEnum):
@@ -110,6 +111,10 @@ def _shown(step: Step) -> dict[str, Any]:
 _FENCE = "```"
 _OPENING_FENCE = re.compile(rf"\s*{_FENCE}[\w-]*\s*")
 _OPENING = re.compile(r'\{(?=\s*["}])')
+_NEXT = re.compile(
+    rf'(?P<object>\{{(?=\s*["}}]))|(?P<opening>{OPENING.pattern})|(?P<closing>{CLOSING.pattern})', re.IGNORECASE
+)
+"""What means something in the text around the objects of a reply."""
 _BRACE = re.compile(r"[{}]")
 _GOES_ON = re.compile(r'\s*,\s*"[^"]*"\s*:')
 _DECODER = json.JSONDecoder(strict=False)
@@ -122,45 +127,101 @@ def holds_object(text: str) -> bool:
     return bool(_OPENING.search(text))
 
 
-def read_object(text: str) -> dict[str, Any]:
+def read_object(text: str, *keys: str) -> dict[str, Any]:
     """The first JSON object in a reply.
 
     Raises:
         UnreadableReply: as `find_object`.
     """
-    return find_object(text)[0]
+    return find_object(text, *keys)[0]
 
 
-def find_object(text: str) -> tuple[dict[str, Any], str]:
-    """The first JSON object in a reply and its text; code fences and prose are passed over, braces in the prose too.
+def find_object(text: str, *keys: str) -> tuple[dict[str, Any], str]:
+    """The first JSON object in a reply and its text; thoughts, code fences and prose are passed over.
+
+    With `keys`, those of what the reply decides, another object that has one of them may only repeat the first one.
 
     Raises:
-        UnreadableReply: there is no object, it is cut or broken, or it continues after its last brace.
+        UnreadableReply: there is no object, it is cut or broken, it continues after its last brace, or the reply
+            decides two different things.
     """
-    start, empty, broken, refusal = 0, False, 0, None
-    while broken < _MOST_BROKEN and (opening := _OPENING.search(text, start)):
+    start, broken, begun = 0, 0, _Objects(keys)
+    if LEAKED.match(text) and not CLOSING.search(text):
+        raise UnreadableReply("The reply is only a thought: write the decision behind it.")
+    while broken < _MOST_BROKEN and (mark := _NEXT.search(text, start)):
+        if mark["closing"]:
+            begun, start = _Objects(keys), mark.end()
+        elif mark["opening"]:
+            closing = closing_of(mark[0]).search(text, mark.end())
+            start = closing.end() if closing else len(text)
+            if empty := EMPTY.match(text, start):
+                start = empty.end()
+        elif (end := begun.add(text, mark.start())) is None:
+            start, broken = _end_of_braces(text, mark.start()), broken + 1
+        else:
+            start = end
+    return begun.first(text)
+
+
+class _Objects:
+    """The JSON objects of a reply so far."""
+
+    def __init__(self, keys: Collection[str]) -> None:
+        self._keys = keys
+        self._first: tuple[dict[str, Any], str] | None = None
+        self._refusal: UnreadableReply | None = None
+        self._is_empty = False
+        self._is_ambiguous = False
+
+    def add(self, text: str, start: int) -> int | None:
+        """Read the object that begins at a place; return where it ends, None where it is broken."""
         try:
-            found, start = _DECODER.raw_decode(text, opening.start())
+            found, end = _DECODER.raw_decode(text, start)
             check_storable(found)
         except (ValueError, RecursionError) as error:
-            begins = text[opening.start() : opening.start() + 200]
-            refusal = refusal or UnreadableReply(
-                "The reply's JSON cannot be read ({error}): {begins!r}.", error=error, begins=begins
-            )
-            start, broken = _end_of_braces(text, opening.start()), broken + 1
-            continue
-        if _GOES_ON.match(text, start):
-            after = text[start : start + 100]
+            self._add_broken(text[start:], error)
+            return None
+        if self._first is None and _GOES_ON.match(text, end):
+            after = text[end : end + 100]
             raise UnreadableReply(
                 "The reply's JSON goes on after its last brace, check the braces: {after!r}.", after=after
             )
-        if found:
-            assert isinstance(found, dict)
-            return found, text[opening.start() : start]
-        empty = True
-    if empty:
-        return {}, ""
-    raise refusal or UnreadableReply("The reply holds no JSON object: {text!r}.", text=text.strip()[:200])
+        if found and self._first is None:
+            self._first = found, text[start:end]
+        elif found and not found.keys().isdisjoint(self._keys):
+            self._is_ambiguous |= _decided(found) != _decided(self._known)
+        self._is_empty |= not found
+        return end
+
+    def _add_broken(self, text: str, error: Exception) -> None:
+        if self._first is None:
+            self._refusal = self._refusal or UnreadableReply(
+                "The reply's JSON cannot be read ({error}): {begins!r}.", error=error, begins=text[:200]
+            )
+        elif not self._first[1].startswith(text.rstrip()):  # a repeat may be cut
+            self._is_ambiguous |= any(f'"{key}"' in text for key in self._keys)
+
+    @property
+    def _known(self) -> dict[str, Any]:
+        return self._first[0] if self._first else {}
+
+    def first(self, text: str) -> tuple[dict[str, Any], str]:
+        """The first object that says something, with its text."""
+        if self._is_ambiguous and not self._known.keys().isdisjoint(self._keys):
+            raise UnreadableReply(
+                "The reply decides two different things, so nothing was run: write one JSON object, and nothing else."
+            )
+        if self._first:
+            return self._first
+        if self._is_empty:
+            return {}, ""
+        raise self._refusal or UnreadableReply("The reply holds no JSON object: {text!r}.", text=text.strip()[:200])
+
+
+def _decided(envelope: Mapping[str, Any]) -> str:
+    """What an object decides, whatever it says of that."""
+    kept = {name: value for name, value in envelope.items() if name not in ("observe", "thought")}
+    return json.dumps(kept, sort_keys=True)
 
 
 def _end_of_braces(text: str, start: int) -> int:
@@ -200,7 +261,7 @@ def decode(text: str) -> Decision:
     Raises:
         UnreadableReply: saying what is wrong, so that the model can correct it.
     """
-    envelope = read_object(text)
+    envelope = read_object(text, "action")
     action = envelope.get("action")
     if not isinstance(action, dict):
         raise UnreadableReply('The reply has no "action" object.')
@@ -302,19 +363,39 @@ def _call(item: Any) -> RequestedCall:
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise UnreadableReply("Each tool call needs the form {form}.", form=_CALL)
     arguments = function.get("arguments")
+    name = call_name(function["name"])
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments or "{}")
             check_storable(arguments)
         except (ValueError, RecursionError) as error:
             raise UnreadableReply(
-                "The arguments of {name} are not valid JSON: {error}.", name=function["name"], error=error
+                "The arguments of {name} are not valid JSON: {error}.", name=name, error=error
             ) from error
     if arguments is None:
         arguments = {}
     if not isinstance(arguments, dict):
-        raise UnreadableReply("The arguments of {name} are not a JSON object.", name=function["name"])
-    return RequestedCall(name=function["name"], arguments=arguments)
+        raise UnreadableReply("The arguments of {name} are not a JSON object.", name=name)
+    return RequestedCall(name=name, arguments=arguments)
+
+
+MOST_NAME_CHARS = 256
+
+
+def call_name(given: str) -> str:
+    """The name of a call, as the ledger can hold it.
+
+    Raises:
+        UnreadableReply: there is none, or it cannot be the name of a tool.
+    """
+    name = given.strip()
+    if not name:
+        raise UnreadableReply("A tool call of the reply has no name, so nothing was run: name the tool.")
+    if len(name) > MOST_NAME_CHARS or not name.isprintable():
+        raise UnreadableReply(
+            "A tool call of the reply has a name that no tool can have, so nothing was run: {name!r}.", name=name[:100]
+        )
+    return name
 
 
 def read_steps(given: Any) -> tuple[Step, ...]:

@@ -77,7 +77,7 @@ class ChatObject:
             ) from error
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
-        growing = GrowingReply()
+        growing = GrowingReply.to(request)
         async with aclosing(self._messages(request)) as messages:
             async for message in messages:
                 _add(growing, message)
@@ -102,8 +102,7 @@ def _add(growing: GrowingReply, message: "AIMessage") -> None:
     """Add a message, or a chunk of one, to the reply."""
     growing.add_reasoning(_reasoning(message))
     growing.add_text(str(message.text))
-    for index, call in _calls(message):
-        growing.add_call(index, call["id"] or "", call["name"] or "", _as_text(call["args"]))
+    _add_calls(growing, message)
     usage = _counted(message.usage_metadata)
     growing.usage = {**growing.usage, **{name: growing.usage.get(name, 0) + count for name, count in usage.items()}}
     growing.finish_reason = _finish_reason(message.response_metadata) or growing.finish_reason
@@ -116,18 +115,25 @@ def _reasoning(message: "AIMessage") -> str:
 
 
 def _as_text(arguments: object) -> str:
-    if arguments is None:
-        return ""
-    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    """Arguments as the text that is read again; what JSON cannot hold stays a text that is no JSON."""
+    if arguments is None or isinstance(arguments, str):
+        return arguments or ""
+    try:
+        return json.dumps(arguments, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"({error})"
 
 
-def _calls(message: "AIMessage") -> list[tuple[object, Any]]:
-    """A message's calls with their index; only chunks, and calls that LangChain could not parse, hold the raw text."""
+def _add_calls(growing: GrowingReply, message: "AIMessage") -> None:
+    """Add a message's calls; only chunks, and calls that LangChain could not parse, hold the raw text."""
     from langchain_core.messages import AIMessageChunk
 
     if isinstance(message, AIMessageChunk):
-        return [(chunk.get("index"), chunk) for chunk in message.tool_call_chunks]
-    return list(enumerate([*message.tool_calls, *message.invalid_tool_calls]))
+        for piece in message.tool_call_chunks:
+            growing.add_call(piece.get("index"), piece["id"] or "", piece["name"] or "", _as_text(piece["args"]))
+        return
+    for call in (*message.tool_calls, *message.invalid_tool_calls):
+        growing.add_whole_call(call["id"] or "", call["name"] or "", _as_text(call["args"]))
 
 
 def _finish_reason(metadata: Mapping[str, Any]) -> str:
@@ -136,4 +142,6 @@ def _finish_reason(metadata: Mapping[str, Any]) -> str:
 
 
 def _counted(usage: Mapping[str, Any] | None) -> dict[str, int]:
-    return {"input": usage["input_tokens"], "output": usage["output_tokens"]} if usage else {}
+    if not usage:
+        return {}
+    return {name: max(0, int(usage.get(f"{name}_tokens") or 0)) for name in ("input", "output")}

@@ -212,7 +212,7 @@ class LocalModel:
     ) -> AsyncGenerator[ModelPiece, None]:
         """Stream one completion; the engine stops at its next token once there is no listener."""
         pieces: asyncio.Queue[str | None] = asyncio.Queue()
-        growing = GrowingReply()
+        growing = GrowingReply(structured=schema is not None)
         loop, left = asyncio.get_running_loop(), threading.Event()
 
         def on_text(text: str) -> bool:

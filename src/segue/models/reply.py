@@ -1,61 +1,81 @@
-"""A model's reply while it arrives: text, function calls, and the reasoning between `<think>` and `</think>`."""
+"""A model's reply while it arrives: text, function calls, and the thoughts between their marks."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Self
 from uuid import uuid4
 
-from ..core.models import CallDelta, Hidden, ModelPiece, ModelReply, RawCall, ReasoningDelta, TextDelta, Withdrawn
+from ..core.models import (
+    CallDelta,
+    Hidden,
+    ModelPiece,
+    ModelReply,
+    ModelRequest,
+    RawCall,
+    ReasoningDelta,
+    TextDelta,
+    Withdrawn,
+)
+from ..core.thoughts import CLOSING, CLOSINGS, EMPTY, EMPTY_MARKS, LONGEST, MARKS, OPENING, begun_mark, closing_of
 
-OPENING, CLOSING = "<think>", "</think>"
 _OBJECT = re.compile(r"\s*\{")
+_BEGINNINGS = (*MARKS, *EMPTY_MARKS)
 
 
 class ThinkTags:
     """Separates the thoughts with which a reply begins from its text, while it arrives.
 
-    Some chat templates put the opening tag into the prompt, so that the reply has the closing one alone. Where that is
-    known, the reply begins as a thought (`opened`); else what was returned as text becomes one (`withdrawn`).
+    Some chat templates put the opening mark into the prompt, so that the reply has the closing one alone. Where that is
+    known, the reply begins as a thought (`opened`); else what was returned as text becomes one (`withdrawn`). In a
+    `structured` reply, a thought may also stand between words before the JSON.
     """
 
-    def __init__(self, opened: bool = False) -> None:
+    def __init__(self, opened: bool = False, structured: bool = False) -> None:
         self._opened = opened
+        self._prose = structured
+        """Whether a thought may still begin in the text."""
+        self._closing = CLOSING
+        self._closings: Collection[str] = CLOSINGS
         self._state: Literal["begin", "thought", "between", "text"] = "begin"
         self._blank: list[str] = []
         """Spaces before what is buffered, while it is open what begins there."""
         self._buffer = ""
+        self._held = 0
+        """Characters of the buffer that are in `_untagged` already."""
         self._untagged = ""
-        """What arrived before any tag."""
+        """What arrived before any mark."""
         self._searched = 0
-        """How far it was searched for an opening tag."""
+        """How far it was searched for an opening mark."""
         self._tagged = False
         """Whether there is one in it."""
         self.withdrawn = False
         self.lone = False
-        """Whether a closing tag came without an opening one."""
+        """Whether a closing mark came without an opening one."""
 
     @property
     def unclosed(self) -> str:
-        """The text of a reply that was taken for a thought and had no tag at all."""
+        """The text of a reply that was taken for a thought and had no mark at all."""
         return self._untagged if self._opened and self._state == "thought" else ""
 
     def feed(self, piece: str) -> tuple[str, str]:
         """Return what the piece adds to the thoughts, and to the text."""
         self._buffer += piece
-        thoughts = ""
+        thoughts = text = ""
         while True:
             if self._state == "thought":
                 thoughts += self._take_thought()
                 if self._state == "thought":
-                    return thoughts, ""
-            elif self._state == "text":
-                if not self._take_lone_thought():
-                    text, self._buffer = self._buffer, ""
                     return thoughts, text
-                thoughts += self._untagged
+            elif self._state == "text":
+                if self._take_lone_thought():
+                    thoughts, text = thoughts + self._untagged, ""
+                    continue
+                text += self._take_text()
+                if self._state == "text":
+                    return thoughts, text
             elif not self._begin():
-                return thoughts, ""
+                return thoughts, text
 
     def close(self) -> tuple[str, str]:
         """Return what was held back, now that nothing follows."""
@@ -67,14 +87,18 @@ class ThinkTags:
     def _begin(self) -> bool:
         """Distinguish a thought from a text, or return False until that is possible."""
         begun = self._buffer.lstrip()
+        while empty := EMPTY.match(begun):
+            begun = begun[empty.end() :]
+            self._spaces()
+            self._buffer = begun
         if not begun:
             self._blank.append(self._buffer)
             self._buffer = ""
             return False
-        if begun.startswith(OPENING):
+        if opening := OPENING.match(begun):
             self._spaces()
-            self._state, self._opened, self._buffer = "thought", False, begun.removeprefix(OPENING)
-        elif OPENING.startswith(begun):
+            self._open(opening[0], begun[opening.end() :])
+        elif len(begun) < LONGEST and any(mark.startswith(begun.lower()) for mark in _BEGINNINGS):
             return False
         elif self._state == "between":
             self._spaces()
@@ -84,40 +108,61 @@ class ThinkTags:
             self._state = "thought" if self._opened and not begun.startswith("{") else "text"
         return True
 
+    def _open(self, mark: str, rest: str) -> None:
+        self._state, self._opened, self._buffer, self._held = "thought", False, rest, 0
+        self._closing, self._closings = closing_of(mark), MARKS[mark.lower()]
+
     def _spaces(self) -> str:
         blank, self._blank = "".join(self._blank), []
         return blank
 
     def _take_thought(self) -> str:
-        """Take the thought up to its end, or up to what may be the beginning of the closing tag."""
-        thought, closing, rest = self._buffer.partition(CLOSING)
+        """Take the thought up to its end, or up to what may be the beginning of the closing mark."""
+        closing = self._closing.search(self._buffer)
         if closing:
-            self._state, self._buffer = "between", rest
+            thought, self._buffer = self._buffer[: closing.start()], self._buffer[closing.end() :]
+            self._state = "between"
             self.lone |= self._opened
             return thought
-        most = min(len(thought), len(CLOSING) - 1)
-        kept = next((n for n in range(most, 0, -1) if thought.endswith(CLOSING[:n])), 0)
-        end = len(thought) - kept
-        self._buffer = thought[end:]
-        self._untagged += thought[:end]
-        return thought[:end]
+        end = len(self._buffer) - begun_mark(self._buffer, self._closings)
+        thought, self._buffer = self._buffer[:end], self._buffer[end:]
+        self._untagged += thought
+        return thought
+
+    def _take_text(self) -> str:
+        """Take the text; of prose before JSON up to a thought, or up to what may be the beginning of one."""
+        end = len(self._buffer)
+        if self._prose:
+            opening = OPENING.search(self._buffer)
+            self._prose = "{" not in self._buffer[: opening.start() if opening else None]
+            if self._prose and opening:
+                text = self._buffer[: opening.start()]
+                self._open(opening[0], self._buffer[opening.end() :])
+                return text
+            if self._prose:
+                end -= begun_mark(self._buffer, MARKS)
+        text, self._buffer = self._buffer[:end], self._buffer[end:]
+        self._held = len(self._buffer)
+        return text
 
     def _take_lone_thought(self) -> bool:
-        """Whether a text turns out to be a thought; a closing tag in code, JSON or after a thought is just text."""
+        """Whether a text turns out to be a thought; a closing mark in code, JSON or after a thought is just text."""
         if self.lone:
             return False
-        since = max(0, len(self._untagged) - len(CLOSING))
-        self._untagged += self._buffer
-        end = self._untagged.find(CLOSING, since)
-        if end < 0:
+        since = max(0, len(self._untagged) - LONGEST)
+        self._untagged += self._buffer[self._held :]
+        self._held = len(self._buffer)
+        closing = CLOSING.search(self._untagged, since)
+        if closing is None:
             return False
-        self._tagged = self._tagged or self._untagged.find(OPENING, self._searched, end) >= 0
-        self._searched = max(0, end - len(OPENING) + 1)
+        end = closing.start()
+        self._tagged = self._tagged or OPENING.search(self._untagged, self._searched, end) is not None
+        self._searched = max(0, end - LONGEST + 1)
         inside = _OBJECT.match(self._untagged) and not self._untagged.endswith(("\n", "}"), 0, end)
         if self._tagged or inside or self._untagged.endswith("`", 0, end):
             return False
-        before, rest = self._untagged[:end], self._untagged[end + len(CLOSING) :]
-        self._state, self._untagged, self._buffer = "between", before, rest
+        before, rest = self._untagged[:end], self._untagged[closing.end() :]
+        self._state, self._untagged, self._buffer, self._held = "between", before, rest, 0
         self.lone = self.withdrawn = True
         return True
 
@@ -161,26 +206,61 @@ def _storable(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
+_BRACES = re.compile(r'\\.|["{}]', re.DOTALL)
+
+
 @dataclass
 class _Call:
     id: str
     name: str = ""
     arguments: TextPieces = field(default_factory=TextPieces)
+    is_repeated: bool = False
+    """Whether its name came again after its arguments were complete."""
+    _depth: int = 0
+    _quoted: bool = False
+    _escape: str = ""
+
+    is_complete: bool = False
+    """Whether the object that its arguments are has ended."""
+
+    def add_arguments(self, piece: str) -> None:
+        """Append a piece, and see whether the object that began is closed."""
+        self.arguments.add(piece)
+        text = self._escape + piece
+        ends = len(text) - len(text.rstrip("\\"))
+        self._escape = "\\" if ends % 2 else ""
+        for sign in _BRACES.findall(text):
+            if sign == '"':
+                self._quoted = not self._quoted
+            elif not self._quoted and sign in "{}":
+                self._depth += 1 if sign == "{" else -1
+                self.is_complete = self._depth == 0
 
 
 class GrowingReply:
-    """A reply that is put together piece by piece."""
+    """A reply that is put together piece by piece.
 
-    def __init__(self, opened: bool = False) -> None:
+    `structured`: it should be JSON. `tools` are the names of those that the model may call.
+    """
+
+    def __init__(self, opened: bool = False, *, structured: bool = False, tools: Collection[str] = ()) -> None:
         self._text = TextPieces()
         self._reasoning = TextPieces()
-        self._tags = ThinkTags(opened)
+        self._tags = ThinkTags(opened, structured)
+        self._tools = tools
         self._calls: list[_Call] = []
         self._call_at: dict[object, _Call] = {}
+        self._call_of: dict[str, _Call] = {}
         self._pending: list[ModelPiece] = []
         self._chars = 0
         self.finish_reason = ""
         self.usage: dict[str, int] = {}
+
+    @classmethod
+    def to(cls, request: ModelRequest, opened: bool = False) -> Self:
+        """The reply to a request."""
+        names = [str(tool["function"]["name"]) for tool in request.tools] if request.native else []
+        return cls(opened, structured=request.schema is not None, tools=names)
 
     def add_text(self, piece: str) -> None:
         """Add a piece of the text; thoughts that it begins with are reasoning."""
@@ -215,20 +295,62 @@ class GrowingReply:
     def add_call(self, index: object, call_id: str, name: str, arguments: str) -> None:
         """Add a piece of a function call.
 
-        A piece without index belongs to the last call. Another id makes another call, even under an index that is
-        taken: there are endpoints that give every call the index 0.
+        It belongs to the call at its index, else to the one with its id, else to the last one. There are endpoints that
+        give every call the index 0, or no index, or no id; so a piece with another id begins another call, and one with
+        a name does so after complete arguments. A name may come in pieces, or again with each piece.
         """
-        self.add_hidden(len(call_id) + len(name) + len(arguments))
-        call = self._call_at.get(index) if index is not None else self._calls[-1] if self._calls else None
-        if call is None or (call_id and call.id and call_id != call.id):
-            call = _Call(call_id)
-            self._calls.append(call)
+        call = self._call_for(index, call_id)
+        if call is not None and call.is_complete and call.id and call_id and arguments == call.arguments.text:
+            return  # it was sent again
+        if call is not None and self._begins_another(call, call_id, name, arguments):
+            call, name = None, name or call.name
+        if call is None:
+            call = self._new_call(call_id)
+        if index is not None:
             self._call_at[index] = call
-        call.id = call.id or call_id
-        call.arguments.add(arguments)
+        if call_id:
+            call.id = call.id or call_id
+            self._call_of[call_id] = call
+        self._extend(call, name, arguments)
+
+    def add_whole_call(self, call_id: str, name: str, arguments: str) -> None:
+        """Add a function call that arrives in one piece."""
+        self._extend(self._new_call(call_id), name, arguments)
+
+    def _new_call(self, call_id: str) -> _Call:
+        self._calls.append(_Call(call_id))
+        return self._calls[-1]
+
+    def _extend(self, call: _Call, name: str, arguments: str) -> None:
+        self.add_hidden(len(call.id) + len(name) + len(arguments))
+        call.is_repeated |= bool(name) and call.is_complete
+        call.add_arguments(arguments)
         if name and not call.name:
-            call.name = name
             self._pending.append(CallDelta(name))
+        call.name = self._joined(call.name, name)
+
+    def _call_for(self, index: object, call_id: str) -> _Call | None:
+        """The call that a piece may belong to."""
+        named = self._call_of.get(call_id) if call_id else None
+        call = self._call_at.get(index) if index is not None else named or (self._calls[-1] if self._calls else None)
+        if call is None or (call_id and call.id and call.id != call_id):
+            return named
+        return call
+
+    def _begins_another(self, call: _Call, call_id: str, name: str, arguments: str) -> bool:
+        """Whether a piece that may belong to a call begins one of its own."""
+        if call.is_complete and arguments.lstrip().startswith("{"):
+            return bool(name) or call.is_repeated
+        known = name in self._tools and call.name in self._tools
+        return known and name != call.name and not (call_id and call_id == call.id)
+
+    def _joined(self, name: str, piece: str) -> str:
+        """A name with a further piece, unless the piece is the name again."""
+        if not piece or piece == name:
+            return name or piece
+        if name in self._tools and name + piece not in self._tools:
+            return name
+        return piece if piece.startswith(name) else name + piece
 
     @property
     def pending(self) -> Sequence[ModelPiece]:
@@ -247,10 +369,14 @@ class GrowingReply:
             self._add("", self._tags.unclosed)
         return ModelReply(
             text=self._text.text,
-            finish_reason=self.finish_reason,
+            finish_reason=_storable(self.finish_reason),
             usage=self.usage,
             tool_calls=tuple(
-                RawCall(id=call.id or f"call_{uuid4().hex}", name=_storable(call.name), arguments=call.arguments.text)
+                RawCall(
+                    id=_storable(call.id) or f"call_{uuid4().hex}",
+                    name=_storable(call.name).strip(),
+                    arguments=call.arguments.text,
+                )
                 for call in self._calls
             ),
         )

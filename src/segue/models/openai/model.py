@@ -18,6 +18,7 @@ from ...core.errors import ModelError, ModelRefused, ModelUnreachable
 from ...core.json_schema import plain_specs
 from ...core.models import ModelPiece, ModelRequest, Retry
 from ..chat_object import messages_with_parts
+from ..reply import GrowingReply
 from .faults import ATTEMPTS, MAX_RETRY_AFTER, AttemptFailed, Fault, Redactor, RetryPolicy
 from .transport import Transport
 
@@ -221,7 +222,8 @@ class OpenAIModel:
             await self._policy.sleep(seconds)
 
     async def _attempt(self, request: ModelRequest, capabilities: Capabilities) -> AsyncGenerator[ModelPiece, None]:
-        transport = Transport(self._completions, self._policy, self._redact, self._streaming, capabilities.opened)
+        growing = GrowingReply.to(request, capabilities.opened)
+        transport = Transport(self._completions, self._policy, self._redact, self._streaming, growing)
         chunks = self._bound(request, capabilities, transport).astream(messages_for(request, capabilities))
         try:
             async for _ in chunks:

@@ -23,7 +23,7 @@ from .faults import (
     timeout_fault,
     too_long,
 )
-from .wire_format import Choice, Completion, Message, ToolCall, read_completion
+from .wire_format import Choice, Completion, Function, Message, ToolCall, read_completion
 
 _REPHRASE = "rephrase the message, or choose another model"
 _BROKEN_OFF = Fault(Clause("did not finish its reply"))
@@ -33,9 +33,9 @@ _NOT_ASCII = Clause("the key or a header is not ASCII")
 class ReplyReader:
     """One attempt's reply."""
 
-    def __init__(self, redact: Redactor, opened: bool = False) -> None:
+    def __init__(self, redact: Redactor, growing: GrowingReply) -> None:
         self._redact = redact
-        self._reply = GrowingReply(opened)
+        self._reply = growing
         self._refusal: list[str] = []
         self._begun = False
 
@@ -73,14 +73,17 @@ class ReplyReader:
         if message.refusal:
             self._refusal.append(message.refusal)
             self._reply.add_hidden(len(message.refusal))
-        calls = [self._call(call, place if whole else call.index) for place, call in enumerate(message.tool_calls)]
+        calls = [self._call(call, whole) for call in message.tool_calls]
         return any([*calls, text, message.refusal, reasoning])
 
-    def _call(self, call: ToolCall, index: int | None) -> bool:
-        function = call.function
-        if function is None or not (call.id or function.name or function.arguments):
+    def _call(self, call: ToolCall, whole: bool) -> bool:
+        function = call.function or Function()
+        if whole:
+            self._reply.add_whole_call(call.id, function.name, function.arguments)
+        elif call.function is None or not (call.id or function.name or function.arguments):
             return False
-        self._reply.add_call(index, call.id, function.name, function.arguments)
+        else:
+            self._reply.add_call(call.index, call.id, function.name, function.arguments)
         return True
 
     @property
@@ -138,7 +141,7 @@ class Transport:
     """
 
     def __init__(
-        self, completions: Any, policy: RetryPolicy, redact: Redactor, streaming: bool, opened: bool = False
+        self, completions: Any, policy: RetryPolicy, redact: Redactor, streaming: bool, growing: GrowingReply
     ) -> None:
         self._completions = completions
         self._policy = policy
@@ -147,7 +150,7 @@ class Transport:
         self._seconds = policy.read_timeout if streaming else policy.reply_timeout
         self._deadline = 0.0
         self._response: Any = None
-        self.reader = ReplyReader(redact, opened)
+        self.reader = ReplyReader(redact, growing)
 
     @property
     def with_raw_response(self) -> Self:
