@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from markdown_it import MarkdownIt
 from playwright.sync_api import Locator, Page, Route, expect
 
 from .conftest import Visit
@@ -465,6 +466,25 @@ def test_a_conversation_is_exported_and_files_are_dropped_anywhere_in_it(offline
     expect(chip).to_be_visible()
     chip.click()
     expect(chip).to_have_count(0)
+
+
+ACTIVE = "![dot](http://elsewhere.example/x.png) [go](javascript:alert(1)) <img src=x> [page](https://there.example)"
+
+
+def test_an_exported_conversation_loads_nothing_and_runs_nothing(service: Service, visit: Visit) -> None:
+    page = visit(service)
+    said = f"{uuid4().hex[:8]} {ACTIVE}"
+    code = f"```html\n{ACTIVE}\n```"
+    say(page, f"{said}\n\n{code}\n\n{ACTIVE}", mode="Direct")
+    expect(page.get_by_role("button", name="Copy the answer")).to_be_visible()
+    page.get_by_role("button", name=f"Actions for {said[:8]}").click()
+    with page.expect_download() as download:
+        page.get_by_role("menuitem", name="Export as Markdown").click()
+    text = Path(download.value.path()).read_text(encoding="utf-8")
+    assert text.count(code) == 2
+    shown = MarkdownIt("commonmark").render(text.replace(code, ""))
+    assert "<img" not in shown and "elsewhere.example" in shown
+    assert {*re.findall('href="([^"]*)"', shown)} == {"https://there.example"}
 
 
 def test_a_message_is_edited_and_answered_again_in_one_conversation(service: Service, visit: Visit) -> None:
