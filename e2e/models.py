@@ -28,7 +28,7 @@ model = "openai:scripted"
 base_url = "{base_url}"
 api_key = "unused"
 mode = "react"
-tools = ["shop_tools:refund", "shop_tools:lookup"]
+tools = ["shop_tools:refund", "shop_tools:send_letter", "shop_tools:lookup"]
 """
 TOOLS = '''
 import segue
@@ -38,6 +38,12 @@ import segue
 def refund(order_id: int, amount: float) -> str:
     """Pay money back."""
     return f"refunded {amount} for order {order_id}"
+
+
+@segue.tool(needs_approval=True)
+def send_letter(text: str, to: str) -> str:
+    """Send a letter."""
+    return f"sent to {to}"
 
 
 @segue.tool(read_only=True)
@@ -63,11 +69,9 @@ class Model:
         said = "\n".join(str(message["content"]) for message in request["messages"])
         if "## Branches" in said:
             knows = '"success": "blue"' in said
-            return Text(
-                choose("final_answer", answer="It is blue.")
-                if knows
-                else choose("ask_user", question=QUESTION, choices=["blue", "red"])
-            )
+            if knows:
+                return Text(choose("final_answer", answer="It is blue."))
+            return self._in_time(choose("ask_user", question=QUESTION, choices=["blue", "red"]), said)
         if "CALL_TOOL" in said:
             return self._decide(said)
         message = str(request["messages"][-1]["content"])
@@ -94,11 +98,19 @@ class Model:
             calls = [("refund", {**arguments, "order_id": each}) for each in asked]
             call = call_tool(*calls, thought="The customer wants money back.")
             ended = refunded or "too much" in said
-            return Text(answer(f"Done: {refunded[0] if refunded else 'nothing was paid'}.") if ended else call)
-        if "please wait" in said and not looked_up:
-            half = len(call) // 2
-            return Gate(call[:half], call[half:], self.go)
-        return Text(answer("Sent, **as advised**." if "gift wrap" in said else "Sent.") if looked_up else call)
+            if not ended:
+                return self._in_time(call, said)
+            return Text(answer(f"Done: {refunded[0] if refunded else 'nothing was paid'}."))
+        if "please write" in said:
+            call = call_tool(("send_letter", {"text": "\n".join(f"Line {n}" for n in range(200)), "to": "ann"}))
+        if looked_up:
+            return Text(answer("Sent, **as advised**." if "gift wrap" in said else "Sent."))
+        return self._in_time(call, said)
+
+    def _in_time(self, text: str, said: str) -> Item:
+        """The text, the second half of it after `go` where the person asks to wait."""
+        half = len(text) // 2
+        return Gate(text[:half], text[half:], self.go) if "please wait" in said else Text(text)
 
 
 @dataclass(frozen=True)

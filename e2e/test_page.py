@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from markdown_it import MarkdownIt
 from playwright.sync_api import Locator, Page, Route, expect
 
 from .conftest import Visit
@@ -234,9 +235,11 @@ def test_a_killed_service_is_waited_for(tmp_path: Path, model: Model, visit: Vis
 
 
 def press(page: Page, card: Locator, key: str) -> None:
-    """Press a key once the card takes keys."""
-    expect(card).to_be_focused()
+    """Go to the card with the Tab key, and press a key once it takes keys."""
+    expect(card).to_be_visible()
     page.wait_for_timeout(600)
+    while not card.evaluate("card => card === document.activeElement"):
+        page.keyboard.press("Shift+Tab")
     page.keyboard.press(key)
 
 
@@ -245,10 +248,10 @@ def test_a_call_is_edited_rejected_and_allowed_for_good(service: Service, visit:
     say(page, "please refund 17", agent="shop")
     card = page.get_by_role("region", name="Approve this call?")
     expect(card.locator(".arguments")).to_have_text("order_id17amount20.5")
-    expect(card).to_be_focused()
     page.reload()
     page.get_by_role("button", name="Inbox, 1 waiting").click()
     page.get_by_role("button", name=re.compile("Approval of refund")).click()
+    expect(card).to_be_focused()
     press(page, card, "e")
     amount = card.get_by_label("amount")
     amount.fill("much")
@@ -308,26 +311,124 @@ def test_a_large_number_is_shown_and_sent_as_it_is(service: Service, visit: Visi
     expect(page.locator(".answer")).to_have_text("Done: refunded 5.0 for order 9007199254740993.")
 
 
-_PRESS_AT_ONCE = """
-let last;
-new MutationObserver(() => {
-  const card = document.querySelector(".ask");
-  if (!card || card === last) return;
-  last = card;
-  setTimeout(() => document.dispatchEvent(new KeyboardEvent("keydown", { key: "a" })), 100);
-}).observe(document.body, { childList: true, subtree: true });
-"""
+PARAGRAPH = "are there any other orders? ere you refund it, read the rest: a rare error earns a rear row. "
+
+
+def test_a_card_that_appears_while_a_person_writes_takes_no_focus_and_no_letter(
+    service: Service, model: Model, visit: Visit
+) -> None:
+    """A paragraph is typed before, while and after a call asks; it is kept, and the call waits for a click."""
+    page = visit(service)
+    say(page, "please wait, then please refund 61", agent="shop")
+    field = page.get_by_role("textbox", name="Add something to the running task")
+    field.press_sequentially(PARAGRAPH)
+    model.go.set()
+    card = page.get_by_role("region", name="Approve this call?")
+    while not card.is_visible():
+        page.keyboard.type("are ")
+    page.keyboard.type(PARAGRAPH)
+    page.wait_for_timeout(600)
+    page.keyboard.type(PARAGRAPH)
+    page.keyboard.press("Enter")
+    written = page.locator(".composer textarea")
+    expect(written).to_be_focused()
+    assert re.fullmatch(f"({re.escape(PARAGRAPH)})(are )*({re.escape(PARAGRAPH)}){{2}}", written.input_value())
+    expect(page.locator(".composer").get_by_role("status")).to_have_text("Approve or reject the call first")
+    task_id = task_of(page, service)
+    assert service.task(task_id)["status"] == "waiting"
+    page.locator("body").evaluate("() => document.activeElement.blur()")
+    page.keyboard.type(PARAGRAPH)  # nothing has the focus
+    card.get_by_role("button", name="Edit").focus()
+    page.keyboard.type("a")  # a button of the card has it
+    expect(card.get_by_role("button", name="Approve")).to_be_visible()
+    assert service.task(task_id)["status"] == "waiting"
+    card.get_by_role("button", name="Approve").click()
+    expect(page.locator(".answer")).to_have_text("Done: refunded 20.5 for order 61.")
+    assert PARAGRAPH in written.input_value()
+
+
+def test_a_question_that_comes_while_a_person_writes_is_not_answered_with_it(
+    service: Service, model: Model, visit: Visit
+) -> None:
+    page = visit(service)
+    say(page, "1. please wait\n2. paint", mode="Controller")
+    page.get_by_role("textbox", name="Add something to the running task").fill("use less")
+    model.go.set()
+    expect(page.get_by_text(QUESTION)).to_be_visible()
+    field = page.locator(".composer textarea")
+    expect(field).to_be_focused()
+    field.press("Enter")
+    note = page.locator(".composer").get_by_role("status")
+    expect(note).to_contain_text("The agent has asked a question meanwhile.")
+    expect(field).to_have_value("use less")
+    field.fill("")
+    field.fill("blue")
+    field.press("Enter")
+    expect(page.locator(".answered dd").first).to_have_text("blue")
+
+
+def test_a_decision_is_shown_as_taken_once_the_service_took_it(service: Service, visit: Visit) -> None:
+    """One that cannot be sent is kept on its card, which is still usable."""
+    page = visit(service)
+    say(page, "please refund 71", agent="shop")
+    card = page.get_by_role("region", name="Approve this call?")
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/answer", hold)
+    card.get_by_role("button", name="Edit").click()
+    card.get_by_label("amount").fill("7")
+    with page.expect_request("**/answer"):
+        card.get_by_label("amount").press("Enter")
+    expect(card).to_contain_text("Approve with changes · being sent")
+    held[0].abort()
+    expect(card.get_by_role("alert")).to_have_text("The decision was not sent. Send it again, or change it.")
+    expect(page.get_by_text("Approved")).to_have_count(0)
+    assert service.task(task_of(page, service))["status"] == "waiting"
+    page.unroute_all()
+    card.get_by_role("button", name="Send the decision").click()
+    expect(page.locator(".answered")).to_contain_text("Approved with changes")
+    expect(page.locator(".answer")).to_have_text("Done: refunded 7.0 for order 71.")
+
+
+def test_a_long_argument_is_scrolled_by_the_keyboard(service: Service, visit: Visit) -> None:
+    page = visit(service)
+    say(page, "please write", agent="shop")
+    card = page.get_by_role("region", name="Approve this call?")
+    long, short = card.locator("dd").first, card.locator("dd").last
+    expect(long).to_have_attribute("tabindex", "0")
+    assert short.get_attribute("tabindex") is None
+    long.focus()
+    page.keyboard.press("End")
+    wait_until(lambda: long.evaluate("box => box.scrollTop + box.clientHeight > box.scrollHeight - 4"))
+    page.keyboard.type("a")
+    expect(card.get_by_role("button", name="Approve")).to_be_visible()
+
+
+def test_a_key_is_asked_for_once_a_person_has_left_the_field(keyed: Service, visit: Visit) -> None:
+    page = visit(keyed)
+    give_key(page, KEY)
+    field = page.locator(".composer textarea")
+    field.press_sequentially("a sentence ")
+    page.route("**/api/**", lambda route: route.fulfill(status=401, json={"error": {"message": "no"}}))
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    expect(page.get_by_text("The service requires an API key.")).to_be_visible()
+    page.keyboard.type("that goes on")
+    expect(field).to_be_focused()
+    expect(field).to_have_value("a sentence that goes on")
+    page.get_by_role("searchbox").click()
+    expect(page.get_by_role("dialog", name="This service requires an API key")).to_be_visible()
 
 
 def test_a_key_approves_no_call_that_was_not_seen(service: Service, visit: Visit) -> None:
-    """One that is pressed as the card appears, or held since the card before."""
+    """One that is held since the card before."""
     page = visit(service)
-    page.evaluate(_PRESS_AT_ONCE)
     say(page, "one by one: please refund 51, please refund 52", agent="shop")
     card = page.get_by_role("region", name="Approve this call?")
     expect(card.locator(".arguments")).to_have_text("order_id51amount20.5")
-    page.wait_for_timeout(600)
-    page.keyboard.press("Shift+A")
+    press(page, card, "Shift+A")
     page.keyboard.down("a")
     for _ in range(40):
         page.wait_for_timeout(50)
@@ -365,6 +466,25 @@ def test_a_conversation_is_exported_and_files_are_dropped_anywhere_in_it(offline
     expect(chip).to_be_visible()
     chip.click()
     expect(chip).to_have_count(0)
+
+
+ACTIVE = "![dot](http://elsewhere.example/x.png) [go](javascript:alert(1)) <img src=x> [page](https://there.example)"
+
+
+def test_an_exported_conversation_loads_nothing_and_runs_nothing(service: Service, visit: Visit) -> None:
+    page = visit(service)
+    said = f"{uuid4().hex[:8]} {ACTIVE}"
+    code = f"```html\n{ACTIVE}\n```"
+    say(page, f"{said}\n\n{code}\n\n{ACTIVE}", mode="Direct")
+    expect(page.get_by_role("button", name="Copy the answer")).to_be_visible()
+    page.get_by_role("button", name=f"Actions for {said[:8]}").click()
+    with page.expect_download() as download:
+        page.get_by_role("menuitem", name="Export as Markdown").click()
+    text = Path(download.value.path()).read_text(encoding="utf-8")
+    assert text.count(code) == 2
+    shown = MarkdownIt("commonmark").render(text.replace(code, ""))
+    assert "<img" not in shown and "elsewhere.example" in shown
+    assert {*re.findall('href="([^"]*)"', shown)} == {"https://there.example"}
 
 
 def test_a_message_is_edited_and_answered_again_in_one_conversation(service: Service, visit: Visit) -> None:

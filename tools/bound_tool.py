@@ -22,6 +22,7 @@ from langchain_core.tools.base import _DirectlyInjectedToolArg
 from pydantic import ValidationError
 
 from segue.core.approval import ApprovalTerms
+from segue.core.bounds import MOST_SECONDS
 from segue.core.errors import ConfigurationError, UnknownOption
 from segue.core.moments import Moment, local_zone, moment_of, zone_named
 from segue.core.provenance import Hiding, Policy, SourceKind
@@ -200,9 +201,11 @@ class Marks:
             raise ConfigurationError(
                 'A tool\'s hidden is {hidden}: use True, False or "summary".', hidden=repr(self.hidden)
             )
-        if self.timeout is not None and not self.timeout > 0:
+        if self.timeout is not None and not 0 < self.timeout <= MOST_SECONDS:
             raise ConfigurationError(
-                "A tool's timeout is {timeout}: give it seconds above zero, or None.", timeout=self.timeout
+                "A tool's timeout is {timeout}: give it seconds above zero and up to {most}, or None.",
+                timeout=self.timeout,
+                most=f"{MOST_SECONDS:,.0f}",
             )
 
     @property

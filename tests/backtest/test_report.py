@@ -15,6 +15,7 @@ from segue.backtest.conclusion import Change, conclusion
 from segue.backtest.report import write_report
 from segue.core.agents import Agent
 from tests.fakes import ScriptedChatModel, answer
+from tests.hostile_markdown import HOSTILE, check_inert
 from tests.loopback import LoopbackServer, Text
 
 NONE = Sides(then=None, now=None)
@@ -46,6 +47,18 @@ def test_the_files_show_effects_side_by_side(tmp_path: Path, language: str, word
         assert re.search(r"(stand-in|替代结果).*1", found[kind]) and "refunded &lt;71" in found[kind]
         assert found[kind].index(MADE.conclusion(language)) < found[kind].index(words)
     assert "<b>message" not in found[".html"] + found[".md"]
+
+
+def test_what_models_and_tools_wrote_is_text_in_a_report(tmp_path: Path) -> None:
+    hostile = replace(
+        CHANGED,
+        message=HOSTILE,
+        difference=Difference("call", HOSTILE, HOSTILE, 2),
+        effects=Effects(changed=[{"name": "refund", "then": {"to": HOSTILE}, "now": {"to": [HOSTILE]}}]),
+        stand_ins=[{"name": "refund", "arguments": {"to": HOSTILE}, "result": HOSTILE}],
+    )
+    files = write_report(replace(MADE, tasks=[hostile]), tmp_path)
+    check_inert(next(file for file in files if file.suffix == ".md").read_text("utf-8"))
 
 
 def test_a_report_says_which_models_read_no_prompt(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ import socket
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from segue.chaos.world import Change, Comparison
 from segue.core.errors import ConfigurationError
 from segue.tools.adapters.functions import bind_function
 from tests.cases import cases
+from tests.hostile_markdown import HOSTILE, check_inert
 
 
 @tool
@@ -147,6 +149,14 @@ def test_what_two_undisturbed_runs_have_differently_is_left_out_but_not_their_na
     other = {"rows": [{"order": 1, "nonce": 3, "of": "elsewhere"}]}
     assert comparison.items(rows[0], "n1") == comparison.items(rows[1], "n2") != Counter()
     assert comparison.items(other, "n1") != comparison.items(rows[0], "n1")
+
+
+def test_what_a_tool_wrote_is_text_in_a_report(tmp_path: Path) -> None:
+    line = {"moment": "run", "at": 1.0, "label": HOSTILE, "said": HOSTILE}
+    change = Change(((HOSTILE, HOSTILE, 1),), ((HOSTILE, HOSTILE, 2),))
+    finding = replace(found("not_idempotent"), tool=HOSTILE, change=change, trace=(line,))
+    files = write_report(Hunted(1, [finding], failed={HOSTILE: HOSTILE}), tmp_path)
+    check_inert(next(file for file in files if file.suffix == ".md").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

@@ -11,6 +11,7 @@ import pytest
 
 import segue
 from segue.core.errors import ConfigurationError, TaskError
+from segue.core.records import Session
 from segue.core.timeline import Place, Retention
 from segue.runtime.history.retention import Pruning
 from segue.runtime.run import config_of
@@ -167,6 +168,20 @@ async def test_a_policy_prunes_in_the_background(tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
     with closing(sqlite3.connect(tmp_path / "segue.db")) as file:
         assert file.execute("SELECT share_id FROM shares").fetchall() == [(kept.share_id,)]
+
+
+async def test_a_session_without_a_message_is_nothing_to_prune_and_nothing_to_warn_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with segue.open(tmp_path / "segue.db") as app:
+        await app.sessions.create(Session("empty"))
+        await app.ask("echo hello", session_id="used")
+        assert (await app.prune("100d"))["sessions"] == 0
+        assert (await app.prune(1))["sessions"] == 1
+        assert await app.prune(1, session_id="empty") == {"snapshots": 0, "sessions": 0, "busy": ()}
+        with pytest.raises(TaskError, match="nowhere"):
+            await app.prune(1, session_id="nowhere")
+    assert not caplog.records
 
 
 async def test_why_the_background_cannot_prune_is_logged(caplog: pytest.LogCaptureFixture) -> None:

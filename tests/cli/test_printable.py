@@ -1,8 +1,13 @@
 """Nothing that comes from outside can steer the terminal."""
 
+import re
+
 import pytest
 from rich.cells import cell_len
 
+from segue.cli.dialog.approval import print_question
+from segue.cli.views.consoles import output, print_error
+from segue.cli.views.lines import thought_text
 from segue.cli.views.sanitize import (
     arguments_line,
     from_shell,
@@ -12,6 +17,8 @@ from segue.cli.views.sanitize import (
     result_line,
     visible,
 )
+from segue.cli.views.tables import print_history, print_utterance
+from segue.core.conversation import Role, Utterance
 
 
 def test_control_characters_are_taken_out_and_lines_stay() -> None:
@@ -48,6 +55,26 @@ def test_a_result_is_its_summary_its_text_its_json_or_its_error() -> None:
     assert result_line({"success": [1, 2]}) == "[1, 2]"
     assert result_line({"success": None}) == "null"
     assert result_line({"error": "no\nroom"}) == "no room"
+
+
+def test_a_message_with_line_breaks_forges_no_line_of_a_view(capsys: pytest.CaptureFixture[str]) -> None:
+    forged = "Hello.\n\nyou: refund 17\r  → refund(order=17)\n    refunded\n3f9a2b1c  session s  agent shop"
+    messages = [{"role": role, "content": forged} for role in ("user", "assistant")]
+    wide, narrow = output(), output()
+    narrow.width, narrow._force_terminal = 40, True
+    print_history(wide, messages, "en")
+    print_utterance(wide, Utterance(index=0, turn=1, role=Role.USER, text=forged))
+    print_question(wide, {"kind": "question", "question": forged, "choices": [forged]}, "en")
+    calls = [{"index": 0, "name": forged, "arguments": {forged: forged}, "refused": forged}]
+    print_question(wide, {"kind": "approval", "calls": calls, "problem": forged}, "en")
+    wide.print(thought_text(forged))
+    print_error(forged)
+    print_history(narrow, messages, "en")
+    shown = capsys.readouterr()
+    assert shown.out.count("refunded") == 13
+    for line in shown.out.splitlines():
+        assert not re.match(r" {0,5}(\x1b\S*m)?(you: refund|→ refund|refunded|3f9a2b1c)", line), line
+    assert "\n  you: refund 17" in shown.err
 
 
 def test_line_breaks_of_markdown_are_kept_outside_of_code() -> None:

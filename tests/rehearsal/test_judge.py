@@ -14,6 +14,7 @@ from segue.cli.main import app
 from segue.core.conversation import Conversation, ConversationConfig, Ending, EndReason, Role, Utterance, config_of
 from segue.rehearsal import write_log
 from segue.rehearsal.batch import batch_of, log_file
+from tests.hostile_markdown import HOSTILE, check_inert
 from tests.loopback import LoopbackServer, Text
 
 
@@ -44,7 +45,8 @@ def test_a_judge_reads_the_transcript_and_is_asked_once_about_each_conversation(
 ) -> None:
     batch(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
-    with LoopbackServer([Text("Hm."), verdict(False), verdict(True, party="none", turn=0)]) as server:
+    rejected = verdict(False, reason=f"The customer left without an answer. {HOSTILE}")
+    with LoopbackServer([Text("Hm."), rejected, verdict(True, party="none", turn=0)]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         first = CliRunner().invoke(app, ["report", str(tmp_path), "--judge", "openai:m"])
         page = (tmp_path / "report.html").read_text(encoding="utf-8")
@@ -57,15 +59,15 @@ def test_a_judge_reads_the_transcript_and_is_asked_once_about_each_conversation(
     assert "cannot be read" in json.dumps(server.requests[1].body["messages"][-1])
     made = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert [row["success"] for row in made["conversations"]] == [False, True]
-    assert made["conversations"][0]["fault"]["reason"] == "The customer left without an answer."
+    assert made["conversations"][0]["fault"]["reason"].startswith("The customer left without an answer.")
     assert made["summary"]["by_judge"]["value"] == 0.5
     assert made["summary"]["by_rule"] is None
     assert re.search(r'<p class="BOT cited" id="conversation-001">.*Good morning', page)
     assert 'href="logs/conversation-001.jsonl"' in page and page.count("<details>") == 1
     assert "失败归因" in again.stdout
-    assert "| [conversation-001](logs/conversation-001.jsonl) | 智能体 | 1 |" in (tmp_path / "report.md").read_text(
-        "utf-8"
-    )
+    report = (tmp_path / "report.md").read_text("utf-8")
+    assert "| [conversation-001](logs/conversation-001.jsonl) | 智能体 | 1 |" in report
+    check_inert(report)
 
 
 def test_the_offline_planner_cannot_judge(tmp_path: Path) -> None:

@@ -182,6 +182,7 @@ def test_a_chat_message_is_the_goal_of_a_user_whom_a_model_plays(client: httpx.C
         ({"bot_model": "local:/etc/passwd"}, "does not load model files"),
         ({"conversation_turn_limit": 201}, "allows at most 200"),
         ({"api_timeout": 1e9}, "allows at most 300"),
+        ({"session_length": 10**30}, "session_length: must be at most 1000000000"),
         ({"bot": "x"}, ".bot: unknown field"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 
 from segue.server.app import PAGE
 
-FIRST_LOAD_BYTES = 160_000
+FIRST_LOAD_BYTES = 164_000
 LISTED = re.compile(r"^\| `(\S+)` \|.*\| `([0-9a-f]{64})` \|$", re.MULTILINE)
 TEXT = re.compile(r'^  "([\w.]+)":\s*"(.*)",?$', re.MULTILINE)
 IMPORT = re.compile(r'^(?:import|export)\b[^;]*?from "(\.[^"]+)";', re.MULTILINE)

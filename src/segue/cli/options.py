@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from ..core.bounds import MOST_SECONDS
 from .settings import DEFAULT_DATABASE, Settings
 
 Mode = Annotated[str, typer.Option("--mode", help="auto, direct, react, plan, …: see `segue modes`.")]
@@ -81,7 +82,13 @@ Last = Annotated[bool, typer.Option("--last", help="The most recent task, instea
 LastSession = Annotated[bool, typer.Option("--last", help="The most recent session, instead of a SESSION.")]
 Wait = Annotated[
     float,
-    typer.Option("--wait", min=0, metavar="SECONDS", help="Wait up to this many seconds if the session is busy."),
+    typer.Option(
+        "--wait",
+        min=0,
+        max=MOST_SECONDS,
+        metavar="SECONDS",
+        help="Wait up to this many seconds if the session is busy.",
+    ),
 ]
 Steer = Annotated[
     bool, typer.Option("--steer", help="Add the message to the session's unfinished task, and resume it.")

@@ -11,7 +11,7 @@
 - Who is told what becomes of tasks: `notifications`, `deadlines`
 - Where values come from: `provenance`, `value_forms`, `call_terms`, `allow_rules`, `disclosure`
 - Who acts, and the log of it: `actor`, `audit`
-- Settings of the agents file: `agents_file`, `quotas`
+- Settings of the agents file: `agents_file`, `quotas`, `bounds`
 - Graphs with a configuration of their own: `flows`, `lifecycle`, `conversation`, `participants`
 - Prompts: `prompt_size`, `json_schema`
 - Errors: `errors`, `clause`

@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from .allow_rules import AllowRule
+from .bounds import LEAST_SEED, MOST_COUNT, MOST_SECONDS, MOST_SEED
 from .errors import ConfigurationError, UnknownField
 from .provenance import Hiding, Policy
 
@@ -63,25 +64,25 @@ class Budget(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    tool_calls: int = Field(default=100, ge=0)
+    tool_calls: int = Field(default=100, ge=0, le=MOST_COUNT)
     """Tool calls per task."""
-    parallel_calls: int = Field(default=4, ge=1)
+    parallel_calls: int = Field(default=4, ge=1, le=MOST_COUNT)
     """Read-only calls that run at once; the others of their batch or wave follow, in order."""
-    seconds: float = Field(default=1800, gt=0)
+    seconds: float = Field(default=1800, gt=0, le=MOST_SECONDS)
     """Wall-clock time of a task."""
-    prompt_tokens: int = Field(default=24_000, ge=500)
+    prompt_tokens: int = Field(default=24_000, ge=500, le=MOST_COUNT)
     """Tokens of one model call's prompt."""
-    tool_seconds: float = Field(default=30, gt=0)
+    tool_seconds: float = Field(default=30, gt=0, le=MOST_SECONDS)
     """Wall-clock time of one tool call, where the tool sets none."""
-    message_bytes: int = Field(default=32 * 1024, gt=0)
+    message_bytes: int = Field(default=32 * 1024, gt=0, le=MOST_COUNT)
     """UTF-8 bytes of a message."""
-    reply_chars: int = Field(default=32_000, ge=100)
+    reply_chars: int = Field(default=32_000, ge=100, le=MOST_COUNT)
     """Characters of one reply of the model, including the arguments of its calls; a longer one is truncated."""
-    reasoning_chars: int = Field(default=128_000, ge=100)
+    reasoning_chars: int = Field(default=128_000, ge=100, le=MOST_COUNT)
     """Characters of reasoning in one reply; with more, it is truncated."""
-    result_chars: int = Field(default=4_000, ge=100)
+    result_chars: int = Field(default=4_000, ge=100, le=MOST_COUNT)
     """Characters of one tool result in a prompt."""
-    file_tokens: int = Field(default=12_000, ge=0)
+    file_tokens: int = Field(default=12_000, ge=0, le=MOST_COUNT)
     """Tokens of the files in a prompt, the newest first; what does not fit is truncated, or only named."""
 
 
@@ -147,7 +148,7 @@ class McpServer(BaseModel):
     """Sent with each request to the url."""
     oauth: OAuth = OAuth()
     """For a url that requires a login: see `segue mcp login`."""
-    timeout: float | None = Field(default=None, gt=0)
+    timeout: float | None = Field(default=None, gt=0, le=MOST_SECONDS)
     """Seconds of one call, instead of the agent's `tool_seconds`; and of connecting, instead of 30."""
     tools: Items[str] | None = None
     """The tools to use; by default all."""
@@ -182,7 +183,7 @@ class RemoteAgent(BaseModel):
     """Sent with each request, such as a key."""
     description: str = ""
     """Its description for the model, instead of the card's description and skills."""
-    timeout: float | None = Field(default=None, gt=0)
+    timeout: float | None = Field(default=None, gt=0, le=MOST_SECONDS)
     """Seconds of one call, instead of the agent's `tool_seconds`; and of one request, instead of 60."""
     read_only: bool = False
     """It changes nothing, so calls may run in parallel."""
@@ -219,9 +220,9 @@ class Agent(BaseModel):
     """The API key of its endpoint; by default OPENAI_API_KEY."""
     temperature: float | None = None
     """Sent with each request, if set."""
-    seed: int | None = None
+    seed: int | None = Field(default=None, ge=LEAST_SEED, le=MOST_SEED)
     """Sent with each request, if set."""
-    max_tokens: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1, le=MOST_COUNT)
     """Maximum tokens of one reply; sent to OpenAI's own endpoint as `max_completion_tokens`."""
     reasoning_effort: str | None = None
     """How long a reasoning model thinks: a value of the endpoint, such as `low` or `high`."""
@@ -229,7 +230,9 @@ class Agent(BaseModel):
     """Additional fields of each request's body."""
     streaming: bool = True
     """Request streaming; turn it off for endpoints that cannot stream."""
-    read_timeout: float = Field(default=60, gt=0, validation_alias=AliasChoices("read_timeout", "silence"))
+    read_timeout: float = Field(
+        default=60, gt=0, le=MOST_SECONDS, validation_alias=AliasChoices("read_timeout", "silence")
+    )
     """Seconds that the endpoint may take for the first piece of its reply, and from one to the next.
 
     Its former name, `silence`, is accepted as well.
@@ -272,7 +275,7 @@ class Agent(BaseModel):
     """How `auto` picks a mode if no rule decides: `model` asks the model; by default SEGUE_AUTO, or `rules`."""
     language: Literal["zh", "en"] | None = None
     """The language of its prompts and answers; by default the user's."""
-    max_iteration: int = Field(default=30, ge=1)
+    max_iteration: int = Field(default=30, ge=1, le=MOST_COUNT)
     """Rounds of a task."""
     budget: Budget = Budget()
     """Limits of its tasks."""

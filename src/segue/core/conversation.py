@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from .agents import Items
+from .bounds import LEAST_SEED, MOST_COUNT, MOST_SECONDS, MOST_SEED
 from .errors import ConfigurationError, listed
 from .records import Json
 
@@ -77,17 +78,17 @@ class ConversationConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    conversation_turn_limit: int = Field(default=USER_LIMIT, ge=1)
+    conversation_turn_limit: int = Field(default=USER_LIMIT, ge=1, le=MOST_COUNT)
     """Turns of the user, each of which is answered."""
     user_mode: str = "dummy_user"
     """dummy_user, input_user, scripted_user, llm_profile, llm_oow, rule_user, or your own as module:attribute."""
     bot_mode: str = "dummy_bot"
     """dummy_bot, input_bot, react_bot, workflow_bot, rule_bot, segue:MODE, or your own as module:attribute."""
-    bot_action_limit: int = Field(default=ACTION_LIMIT, ge=0)
+    bot_action_limit: int = Field(default=ACTION_LIMIT, ge=0, le=MOST_COUNT)
     """Calls that the bot may make in one turn."""
     api_mode: str = "dummy_api"
     """dummy_api, tools, llm, request, backend, or your own as module:attribute."""
-    retry_limit: int = Field(default=RETRY_LIMIT, ge=1)
+    retry_limit: int = Field(default=RETRY_LIMIT, ge=1, le=MOST_COUNT)
     """Attempts of a model at one utterance that can be read."""
 
     user_agent: str = ""
@@ -120,22 +121,22 @@ class ConversationConfig(BaseModel):
     """APIs of one's own: {name, description, parameters, url?, method?}."""
     allowed_hosts: Items[str] = ()
     """Hosts that the `request` API may call, as `host` or `host:port`."""
-    api_timeout: float = Field(default=30.0, gt=0)
+    api_timeout: float = Field(default=30.0, gt=0, le=MOST_SECONDS)
     """Seconds of one call."""
 
     approvals: Literal["approve", "reject", "ask"] = "approve"
     """Who decides about calls of tools that need approval where the user is no person: `ask` waits for an answer."""
     controllers: Items[str] = ()
     """The referee's optional controllers, by name."""
-    api_duplication_limit: int = Field(default=2, ge=1)
+    api_duplication_limit: int = Field(default=2, ge=1, le=MOST_COUNT)
     """Equal calls that `api_duplication` allows."""
-    session_length: int = Field(default=0, ge=0)
+    session_length: int = Field(default=0, ge=0, le=MOST_COUNT)
     """Characters of the transcript after which `session_length` ends the conversation; 0: no limit."""
     default_response: str = ""
     """What the bot says once its calls of a turn are used up; empty: a sentence in the conversation's language."""
     out_of_workflow: float = Field(default=0.1, ge=0, le=1)
     """The probability of an utterance outside the workflow, for `llm_oow`."""
-    seed: int | None = None
+    seed: int | None = Field(default=None, ge=LEAST_SEED, le=MOST_SEED)
     """Makes what is random reproducible; models are sent it."""
     language: Literal["", "zh", "en"] = ""
     """That of all texts; empty: the agent's, else that of goal, persona and script, else of the first message."""

@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from .agents import Items
 from .agents_file import load_table
 from .approval import MOST_APPROVALS
+from .bounds import MOST_SECONDS
 from .errors import ConfigurationError
 from .timeline import Retention
 
@@ -32,7 +33,7 @@ def _seconds(given: Any) -> Any:
     return seconds
 
 
-Time = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
+Time = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=MOST_SECONDS)]
 """Seconds, or a text such as 4h."""
 
 

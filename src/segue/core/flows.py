@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from .agents import Items, load_attribute, read_file
+from .bounds import MOST_COUNT
 from .errors import ConfigurationError
 
 FlowStatus = Literal["finished", "unfinished"]
@@ -186,7 +187,7 @@ class MemoryReadingConfig(_Frozen):
 
     files: Items[str] | None = None
     """Names in the caller's `memory_files`, or else of memory files; None: the caller's and the flow's own."""
-    tokens: int | None = Field(default=None, ge=50)
+    tokens: int | None = Field(default=None, ge=50, le=MOST_COUNT)
     """The most that is shown; None: a quarter of the agent's `prompt_tokens`."""
 
 
@@ -231,7 +232,7 @@ class FlowConfig(_Frozen):
 
     name: str = Field(default="flow", pattern=r"^[\w.-]+$", max_length=64)
     description: str = ""
-    max_round: int | None = Field(default=30, ge=1)
+    max_round: int | None = Field(default=30, ge=1, le=MOST_COUNT)
     """The most rounds; None: as many as the agent's budget allows. In a file, 0 stands for None."""
     subflows_config: SubflowsConfig = Field(default_factory=SubflowsConfig)
     topology: Items[Subflow] = DEFAULT_TOPOLOGY

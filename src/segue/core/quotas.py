@@ -7,6 +7,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from .agents_file import load_table
+from .bounds import MOST_COUNT
 from .clause import Clause
 from .errors import InvalidMessage, TaskError, TooManyTasks
 
@@ -29,16 +30,16 @@ class Quotas(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    tasks_per_user: int | None = Field(default=None, ge=1)
+    tasks_per_user: int | None = Field(default=None, ge=1, le=MOST_COUNT)
     """Tasks of a user that run at once; others wait."""
-    tasks_per_tenant: int | None = Field(default=None, ge=1)
+    tasks_per_tenant: int | None = Field(default=None, ge=1, le=MOST_COUNT)
     """Tasks of a tenant that run at once; others wait."""
-    queued_per_user: int | None = Field(default=None, ge=0)
+    queued_per_user: int | None = Field(default=None, ge=0, le=MOST_COUNT)
     """Tasks of a user that may wait; another message is refused."""
-    queued_per_tenant: int | None = Field(default=None, ge=0)
+    queued_per_tenant: int | None = Field(default=None, ge=0, le=MOST_COUNT)
     """Tasks of a tenant that may wait; another message is refused."""
 
-    schedules_per_tenant: int | None = Field(default=1000, ge=0)
+    schedules_per_tenant: int | None = Field(default=1000, ge=0, le=MOST_COUNT)
     """Active schedules of a tenant in the database; another one is refused."""
 
     @property

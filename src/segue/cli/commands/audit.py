@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ...core.bounds import MOST_COUNT
 from .. import options
 from ..exits import FAILED
 from ..lookup import ask
@@ -21,7 +22,7 @@ def audit(
     user: Annotated[str, typer.Option("--user", help="Only entries of this user's tasks.")] = "",
     actor: Annotated[str, typer.Option("--actor", help="Only entries of this actor: terminal, python, key:NAME.")] = "",
     action: Annotated[str, typer.Option("--action", help="Only this action, such as approved or deleted.")] = "",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="The maximum number of entries.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=MOST_COUNT, help="The maximum number of entries.")] = 50,
     head: Annotated[bool, typer.Option("--head", help="Print the log's head: keep it outside the database.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare the database with the log.")] = False,
     expect: Annotated[

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from ...core.bounds import LEAST_SEED, MOST_COUNT, MOST_SEED
 from .. import options
 from ..exits import FAILED, report_errors
 from ..lookup import ask
@@ -22,8 +23,10 @@ Sessions = Annotated[
     list[str] | None, typer.Argument(metavar="[SESSION]...", help="The sessions; by default all: see `segue sessions`.")
 ]
 Since = Annotated[str, typer.Option("--since", metavar="AGE", help="Only tasks of the last 7d, 12h, 30m or 2w.")]
-Sample = Annotated[int | None, typer.Option("--sample", min=1, metavar="N", help="Use N random sessions.")]
-Seed = Annotated[int, typer.Option("--seed", help="The random seed of --sample.")]
+Sample = Annotated[
+    int | None, typer.Option("--sample", min=1, max=MOST_COUNT, metavar="N", help="Use N random sessions.")
+]
+Seed = Annotated[int, typer.Option("--seed", min=LEAST_SEED, max=MOST_SEED, help="The random seed of --sample.")]
 Model = Annotated[
     str,
     typer.Option(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ...core.bounds import MOST_COUNT
 from .. import options
 from ..exits import FAILED, PAUSED, report_errors
 from ..hunts import prepared
@@ -53,7 +54,11 @@ Budget = Annotated[
 Jobs = Annotated[
     int | None,
     typer.Option(
-        "--jobs", min=1, metavar="N", help="Parallel runs, if the world takes a namespace; by default one per core."
+        "--jobs",
+        min=1,
+        max=MOST_COUNT,
+        metavar="N",
+        help="Parallel runs, if the world takes a namespace; by default one per core.",
     ),
 ]
 Refused = Annotated[

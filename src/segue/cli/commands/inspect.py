@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ...core.bounds import MOST_COUNT
 from ...core.environment import need_extra
 from ...core.errors import MissingExtra, SegueError, UnknownThread, listed
 from ...core.task_status import ACTIVE
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def sessions(
-    limit: Annotated[int, typer.Option(min=1, help="The maximum number of sessions.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=MOST_COUNT, help="The maximum number of sessions.")] = 50,
     bots: Annotated[
         bool, typer.Option("--bots", help="Also list sessions of bots in simulated conversations.")
     ] = False,
@@ -72,7 +73,7 @@ async def list_sessions(
 def tasks(
     agent: options.OfAgent = "",
     session: options.OfSession = "",
-    limit: Annotated[int, typer.Option(min=1, help="The maximum number of tasks.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=MOST_COUNT, help="The maximum number of tasks.")] = 50,
     agents: options.MoreAgents = "",
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,

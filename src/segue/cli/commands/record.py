@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ...core.bounds import MOST_COUNT
 from ...core.errors import ConfigurationError
 from .. import options
 from ..exits import FAILED, WAITING, report_errors
 from ..lookup import find_session, for_session, named
 from ..settings import DEFAULT_DATABASE, Settings, replay_command
 from ..views.consoles import print_note
-from ..views.sanitize import printable
+from ..views.sanitize import indented, printable
 
 if TYPE_CHECKING:
     from ...rehearsal.cassette import Cassette, LiveTurn, Replay
@@ -39,6 +40,7 @@ From = Annotated[
     typer.Option(
         "--from",
         min=1,
+        max=MOST_COUNT,
         metavar="TURN",
         help="Continue live from this turn on: the model is called, and REAL TOOLS RUN from the first call that "
         "was not recorded.",
@@ -154,8 +156,8 @@ def _print_turn(settings: Settings, cassette: "Cassette", turn: "LiveTurn") -> N
     recorded = cassette.turns[turn.number - 1]
     then, now = recorded.answer or recorded.failure, turn.answer or turn.status
     same = settings.say("replay_same") if now == then else settings.say("replay_now", answer=now)
-    lines = [f"\n{turn.number}. {recorded.message}", settings.say("replay_then", answer=then), same]
-    typer.echo(printable("\n".join(lines)))
+    lines = [f"{turn.number}. {recorded.message}", settings.say("replay_then", answer=then), same]
+    typer.echo("\n" + "\n".join(map(indented, lines)))
 
 
 def _counts(cassette: "Cassette") -> dict[str, int]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ...core.bounds import MOST_COUNT
 from .. import options
 from ..exits import FAILED, USAGE, report_errors, sentence_of
 from ..lookup import ask, find_session, for_session, for_snapshot, named
@@ -34,7 +35,9 @@ Undo = Annotated[bool, typer.Option("--undo", help="First undo the calls after t
 def timeline(
     session: options.AnySession = None,
     last: options.LastSession = False,
-    limit: Annotated[int, typer.Option(min=1, help="The maximum number of snapshots, newest first.")] = 100,
+    limit: Annotated[
+        int, typer.Option(min=1, max=MOST_COUNT, help="The maximum number of snapshots, newest first.")
+    ] = 100,
     agents: options.TaskAgents = "",
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,

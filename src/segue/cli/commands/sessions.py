@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ...core.bounds import MOST_COUNT
 from .. import options
 from ..exits import FAILED, USAGE, report_errors, sentence_of
 from ..lookup import ask
@@ -106,7 +107,8 @@ def copy(source: Source, target: Target, sessions: Sessions = None, as_json: opt
 def prune(
     keep: Annotated[str, typer.Option("--keep", metavar="AGE", help="Keep snapshots newer than this: 30d, 12h.")] = "",
     newest: Annotated[
-        int | None, typer.Option("--last", min=1, metavar="N", help="Keep the N newest snapshots of each session.")
+        int | None,
+        typer.Option("--last", min=1, max=MOST_COUNT, metavar="N", help="Keep the N newest snapshots of each session."),
     ] = None,
     session: Annotated[str, typer.Option("--session", help="Only this session.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report what would be removed.")] = False,

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ...core.bounds import MOST_COUNT
 from .. import options
 from ..exits import FAILED, PAUSED, WAITING, report_errors
 from ..settings import DEFAULT_DATABASE, Settings, simulate_command
 from ..views.consoles import output, print_error, print_hints, print_note, read_line, stderr_console
+from ..views.sanitize import flat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +43,8 @@ Bot = Annotated[
 ]
 Api = Annotated[str | None, typer.Option("--api", help=f"dummy_api, tools, llm, request, backend, {_OWN}.")]
 Turns = Annotated[
-    int | None, typer.Option("--turns", min=1, metavar="N", help="The maximum number of user turns; default 20.")
+    int | None,
+    typer.Option("--turns", min=1, max=MOST_COUNT, metavar="N", help="The maximum number of user turns; default 20."),
 ]
 Agent = Annotated[str | None, typer.Option("--agent", help="The agent that is the bot: see `segue agents`.")]
 UserModel = Annotated[str | None, typer.Option("--user-model", help="The simulated user's model, such as openai:NAME.")]
@@ -58,7 +61,9 @@ Workflow = Annotated[
 Scenario = Annotated[str | None, typer.Option("--scenario", help="One of the workflow's scenarios; by default all.")]
 Number = Annotated[
     int | None,
-    typer.Option("--n", min=1, metavar="N", help="Run N conversations, with the workflow's scenarios in turn."),
+    typer.Option(
+        "--n", min=1, max=MOST_COUNT, metavar="N", help="Run N conversations, with the workflow's scenarios in turn."
+    ),
 ]
 Workers = Annotated[
     int | None, typer.Option("--workers", min=1, max=64, help="Processes for --n, each with a database; default 1.")
@@ -351,7 +356,8 @@ def _print_comparison(comparison: "Comparison", language: str) -> None:
 
     typer.echo(f"\n{comparison.conclusion(language)}")
     for change in comparison.worse:
-        typer.echo(f"{report_text('worse', language)}: {change.conversation_id}: {change.why(language)}")
+        why = flat(change.why(language))
+        typer.echo(f"{report_text('worse', language)}: {change.conversation_id}: {why}")
     for change in comparison.better:
         typer.echo(f"{report_text('better', language)}: {change.conversation_id}")
 

@@ -13,7 +13,7 @@ from ..exits import report_errors
 from ..lookup import LATEST, ask, find_task, for_task, named
 from ..settings import DEFAULT_DATABASE, SHORT, Settings, task_command
 from ..views.consoles import output, write_json
-from ..views.sanitize import printable
+from ..views.sanitize import flat, indented, printable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -198,11 +198,11 @@ def _print_waiting(console: "Console", task: "WaitingTask", settings: Settings) 
     from ..views.tables import message_text, when
 
     language, question = settings.language_for(task.message), task.json()
-    about = f"  {word('session', language)} {task.thread_id}  {word('agent', language)} {task.agent_id}"
-    title = Text.assemble((task.task_id[:SHORT], "bold"), (f"{printable(about)}  {when(task.since)}", "dim"))
-    print_prose(console, title.append(f"\n{message_text(task.message, language, 120)}"))
+    about = f"{word('session', language)} {task.thread_id}  {word('agent', language)} {task.agent_id}"
+    title = Text.assemble((task.task_id[:SHORT], "bold"), (f"  {flat(about)}  {when(task.since)}", "dim"))
+    print_prose(console, title.append(f"\n  {message_text(task.message, language, 120)}"))
     if task.kind:
         print_question(console, question, language)
     for line in answer_hints(settings, task.task_id, question) if task.kind else [task.problem]:
-        console.print(Text(printable(line), style="dim"), soft_wrap=True)
+        console.print(Text(indented(line), style="dim"), soft_wrap=True)
     console.print()

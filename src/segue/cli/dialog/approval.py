@@ -24,7 +24,7 @@ from ...core.spend import SPEND
 from ...prompts.catalogue import sentence
 from ...prompts.words import word
 from ..views.consoles import discard_typed, print_prose, read_line
-from ..views.sanitize import json_line, visible
+from ..views.sanitize import INDENT, json_line, visible
 from ..views.sources import flow_line, origin_line
 from .verdicts import Answer, Call, Verdict, arguments_of
 
@@ -44,16 +44,16 @@ def print_question(console: Console, question: Question, language: str) -> None:
     console.print()
     console.print(_heading(question, language), soft_wrap=True)
     if question["kind"] in ("question", INTERRUPT, SPEND, WAIT):
-        print_prose(console, Text(f"  {visible(question['question'])}"))
+        print_prose(console, Text(f"  {_further(visible(question['question']))}"))
         for choice in question.get("choices", ()):
-            print_prose(console, Text(f"  - {visible(choice)}"))
+            print_prose(console, Text(f"  - {_further(visible(choice))}"))
     for call in question.get("calls", ()):
         console.print(Text.assemble("  ", _title(call)), soft_wrap=True)
         if not call["arguments"]:
             console.print(Text(f"    {sentence('no_arguments', language)}", style="dim"), soft_wrap=True)
         for name, value in call["arguments"].items():
-            shown = _value(value, language).replace("\n", "\n      ")
-            line = Text.assemble("    ", (f"{visible(name)}: ", "dim"), shown)
+            shown = _further(f"{visible(name)}: ")
+            line = Text.assemble("    ", (shown, "dim"), _further(_value(value, language)))
             if origin := origin_line(call, name, language):
                 line.append("  ").append(origin)
             console.print(line, soft_wrap=True)
@@ -84,7 +84,7 @@ def _heading(question: Question, language: str) -> Text:
     name = ("asked_one" if n == 1 else "asked") if n else "asked_question"
     heading = Text(sentence(name, language, n=n), style="bold yellow")
     problem = question.get("problem")
-    return Text.assemble((f"{visible(problem)}\n", "red"), heading) if problem else heading
+    return Text.assemble((f"{_further(visible(problem))}\n", "red"), heading) if problem else heading
 
 
 def _warnings(call: Call, language: str) -> list[Text]:
@@ -92,14 +92,19 @@ def _warnings(call: Call, language: str) -> list[Text]:
     reason = call.get("reason")
     found = [Text(sentence(f"asked_{reason}", language), style="yellow")] if reason in DOUBTS else []
     if refused := call.get("refused"):
-        found.append(Text(visible(refused), style="red"))
+        found.append(Text(_further(visible(refused)), style="red"))
     if call.get("unknown_outcome"):
         found.append(Text(sentence("asked_unknown", language), style="bold yellow"))
     return found
 
 
 def _title(call: Call) -> Text:
-    return Text.assemble((f"{call['index']} ", "dim"), (visible(str(call["name"])), "bold"))
+    return Text.assemble((f"{call['index']} ", "dim"), (_further(visible(str(call["name"]))), "bold"))
+
+
+def _further(text: str) -> str:
+    """The text with its further lines indented, so that none passes for another question or call."""
+    return text.replace("\n", "\n" + " " * INDENT)
 
 
 def _value(value: Any, language: str) -> str:

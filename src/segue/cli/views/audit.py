@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ...core.audit import AuditEntry, AuditReport, Kind
-from .sanitize import one_line, printable
+from .sanitize import flat, one_line
 from .tables import Column, print_table
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ def print_entries(console: Console, entries: Iterable[AuditEntry], settings: "Se
         {
             "position": Text(str(entry.position)),
             "when": Text(datetime.fromtimestamp(entry.moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")),
-            "actor": Text(printable(entry.actor)),
-            "action": Text(printable(entry.action)),
-            "session": Text(printable(entry.thread_id)),
-            "task": Text(printable(entry.task_id[:8])),
-            "user": Text(printable(entry.user_id)),
+            "actor": Text(flat(entry.actor)),
+            "action": Text(flat(entry.action)),
+            "session": Text(flat(entry.thread_id)),
+            "task": Text(flat(entry.task_id[:8])),
+            "user": Text(flat(entry.user_id)),
             "details": Text(one_line(_details(entry), 120)),
         }
         for entry in entries
@@ -68,9 +68,9 @@ def print_report(console: Console, report: AuditReport, settings: "Settings") ->
     if report.head is None:
         return console.print(say("audit_none"), soft_wrap=True)
     for finding in report.findings:
-        row = printable(finding.row) or say("audit_some_row")
-        session = printable(finding.thread_id)
-        place = say("audit_place", session=session, task=printable(finding.task_id) or "–") if session else ""
+        row = flat(finding.row) or say("audit_some_row")
+        session = flat(finding.thread_id)
+        place = say("audit_place", session=session, task=flat(finding.task_id) or "–") if session else ""
         line = say("audit_finding", kind=say(_KINDS[finding.kind]), table=finding.table, row=row, place=place)
         console.print(Text(line.strip(), style="red"), soft_wrap=True)
     if report.unsealed:

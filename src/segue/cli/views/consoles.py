@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
-from .sanitize import from_shell, printable
+from .sanitize import INDENT, from_shell, indented, printable
 
 PIPED_WIDTH = 400
 """Columns where no terminal sets a width: nothing is wrapped or cut then."""
@@ -129,20 +131,30 @@ def print_prose(console: Console, text: RenderableType) -> None:
     console.print(text, soft_wrap=not console.is_terminal)
 
 
+def print_said(console: Console, label: str, text: RenderableType, style: str = "") -> None:
+    """Print what was said after a label; each further line is indented, also where a terminal breaks one."""
+    if not isinstance(text, str):
+        console.print(Text(label, style=style), Padding(text, (0, 0, 1, INDENT)), sep="\n")
+        return
+    body, indent = Text(printable(text)), max(INDENT, cell_len(label))
+    lines = body.wrap(console, max(console.width - indent, 20)) if console.is_terminal else body.split(allow_blank=True)
+    console.print(Text(label, style=style) + Text("\n" + " " * indent, style=style).join(lines), soft_wrap=True)
+
+
 def print_error(sentence: str, *hints: str) -> None:
     """Write a sentence to standard error in red, and hints below it."""
-    _write(Text(printable(sentence), style="red"), hints)
+    _write(Text(indented(sentence, 2), style="red"), hints)
 
 
 def print_note(sentence: str, *hints: str) -> None:
     """Write to standard error what is no failure, and hints below it."""
-    _write(Text(printable(sentence), style="yellow"), hints)
+    _write(Text(indented(sentence, 2), style="yellow"), hints)
 
 
 def print_hints(*hints: str) -> None:
     """Write to standard error what can be done next."""
     for hint in hints:
-        stderr_console().print(Text(printable(hint)), soft_wrap=True)
+        stderr_console().print(Text(indented(hint, 2)), soft_wrap=True)
 
 
 def _write(sentence: Text, hints: tuple[str, ...]) -> None:

@@ -35,7 +35,7 @@ from ...prompts.words import colon, label, word
 from ...runtime.projection import PlanItem, Projection
 from ...runtime.reply_stream import Approved, Part
 from .consoles import print_prose
-from .sanitize import arguments_line, one_line, printable, result_line
+from .sanitize import arguments_line, flat, indented, one_line, printable, result_line
 from .sources import origin_line
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def banner_text(lines: Iterable[str]) -> Text:
 
 
 def thought_text(text: str) -> Text:
-    return Text(printable(text).strip(), style="dim italic")
+    return Text(indented(printable(text).strip()), style="dim italic")
 
 
 def call_line(event: ToolCall, signs: Symbols) -> Text:
@@ -306,7 +306,7 @@ def status_line(task: "Task", seconds: float, language: str) -> Text:
     if tools := reasoning.get("tools_used"):
         parts.append(f"{word('tools', language)} {', '.join(tools)}")
     parts += usage_parts(usage, language)
-    return Text(printable(" · ".join([*parts, sentence("took", language, seconds=f"{seconds:.1f}")])), style="dim")
+    return Text(flat(" · ".join([*parts, sentence("took", language, seconds=f"{seconds:.1f}")])), style="dim")
 
 
 def usage_parts(usage: Mapping[str, Any], language: str) -> list[str]:

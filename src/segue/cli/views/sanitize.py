@@ -26,6 +26,8 @@ _JOINING = re.compile("[\u0600-\u0dff\u0f00-\u0fff\u1000-\u109f\u1780-\u18af\u19
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 """What Python counts as printable, and nobody sees."""
 _SHOWN = "\n\u3000"
+INDENT = 6
+"""Columns before a text's further lines: more than before any line of a view."""
 _MARKUP = re.compile(r"\*\*|^#+ ", re.MULTILINE)
 _FENCE = re.compile(r"^\s*(```|~~~)")
 
@@ -52,9 +54,19 @@ def _is_emoji(char: str) -> bool:
     return bool(char) and (unicodedata.category(char) == "So" or "\U0001f3fb" <= char <= "\U0001f3ff")
 
 
+def indented(text: object, by: int = INDENT) -> str:
+    """The text with its further lines indented, so that none passes for a line of the view."""
+    return printable(text).replace("\n", "\n" + " " * by)
+
+
+def flat(text: object) -> str:
+    """The text on one line."""
+    return " ".join(printable(text).split())
+
+
 def one_line(text: object, most: int = 100) -> str:
     """The text on one line, at most that many columns wide."""
-    line = " ".join(printable(text).split())
+    line = flat(text)
     return line if cell_len(line) <= most else f"{set_cell_size(line, most - 1).rstrip()}…"
 
 

@@ -17,11 +17,11 @@ from rich.text import Text
 from ...core.conversation import PREFIXES, Role, Utterance, spoken
 from ...core.origin import FORK_MARK
 from ...prompts.catalogue import sentence
-from ...prompts.words import word
+from ...prompts.words import label, word
 from ..settings import SHORT, task_command
-from .consoles import print_prose
+from .consoles import print_prose, print_said
 from .lines import STYLES
-from .sanitize import arguments_line, markdown_text, one_line, printable
+from .sanitize import arguments_line, flat, indented, markdown_text, one_line, printable
 
 if TYPE_CHECKING:
     from ...core.agents import Agent
@@ -158,7 +158,7 @@ def print_sessions(
     language = settings.ui_language
     cells = (
         {
-            "session": Text(printable(row.thread_id)),
+            "session": Text(flat(row.thread_id)),
             "turns": Text(str(row.turns)),
             "status": status_text(row.status, language, interrupted=row.thread_id in interrupted),
             "last used": Text(when(row.updated_at)),
@@ -175,9 +175,9 @@ def print_hits(console: Console, hits: Sequence["Hit"], settings: "Settings") ->
     language = settings.ui_language
     cells = (
         {
-            "session": Text(printable(hit.thread_id)),
+            "session": Text(flat(hit.thread_id)),
             "started": Text(when(hit.created_at)),
-            "message": Text(printable(hit.snippet)),
+            "message": Text(flat(hit.snippet)),
         }
         for hit in hits
     )
@@ -196,9 +196,9 @@ def print_tasks(console: Console, rows: Sequence["Task"], interrupted: Collectio
         {
             "task": Text(row.task_id[:shortest]),
             "status": status_text(row.status, language, interrupted=row.task_id in interrupted),
-            "session": Text(printable(row.thread_id)),
-            "agent": Text(printable(row.agent_id)),
-            "mode": Text(printable(_mode(row))),
+            "session": Text(flat(row.thread_id)),
+            "agent": Text(flat(row.agent_id)),
+            "mode": Text(flat(_mode(row))),
             "started": Text(when(row.created_at)),
             "message": Text(message_text(row.message, language, MESSAGE_WIDTH)),
         }
@@ -234,7 +234,7 @@ def print_agents(console: Console, agents: Iterable["Agent"], language: str, ser
             "agent": Text(one_line(agent.agent_id)),
             "mode": Text(one_line(agent.mode)),
             "model": Text(one_line(sentence("environment_model", language) if agent.model is None else agent.model)),
-            "tools": Text(printable(_tool_names(agent, served) or word("none", language))),
+            "tools": Text(flat(_tool_names(agent, served) or word("none", language))),
             "description": Text(one_line(agent.description, DESCRIPTION)),
         }
         for agent in agents
@@ -278,9 +278,9 @@ def tool_description(tool: "Tool") -> str:
 def print_permissions(console: Console, rows: Iterable["Permission"], language: str) -> None:
     cells = (
         {
-            "session": Text(printable(row.thread_id)),
-            "agent": Text(printable(row.agent_id)),
-            "tool": Text(printable(row.tool)),
+            "session": Text(flat(row.thread_id)),
+            "agent": Text(flat(row.agent_id)),
+            "tool": Text(flat(row.tool)),
             "allowed in": Text(_scope(row, language)),
             "since": Text(when(row.granted_at)),
         }
@@ -303,7 +303,7 @@ def print_notifications(console: Console, rows: Iterable["Notification"], langua
             "what": Text(word(row.kind, language)),
             "attempts": Text(str(row.attempts)),
             "next": Text(word("dead", language) if row.due is None else when(row.due)),
-            "error": Text(printable(row.error or "–")),
+            "error": Text(flat(row.error or "–")),
         }
         for row in rows
     )
@@ -350,7 +350,7 @@ def print_preferences(console: Console, found: Mapping[str, Any], language: str)
     print_prose(console, Text(sentence("default_mode" if mode else "no_default_mode", language, mode=printable(mode))))
     cells = (
         {
-            "mode": Text(printable(used["mode"])),
+            "mode": Text(flat(used["mode"])),
             "rating": Text("" if used["rating"] is None else str(used["rating"])),
             "message": Text(message_text(used["query"], language, MESSAGE_WIDTH)),
         }
@@ -362,7 +362,7 @@ def print_preferences(console: Console, found: Mapping[str, Any], language: str)
 def print_memory_files(console: Console, rows: Sequence[Mapping[str, Any]], language: str) -> None:
     cells = (
         {
-            "file": Text(printable(row["name"])),
+            "file": Text(flat(row["name"])),
             "entries": Text(str(row["entries"])),
             "tasks": Text(str(len(row["tasks"]))),
             "bytes": Text(str(row["bytes"])),
@@ -373,7 +373,7 @@ def print_memory_files(console: Console, rows: Sequence[Mapping[str, Any]], lang
     print_table(console, language, FILE_COLUMNS, cells, "no_memory")
     for row in rows:
         if row["error"]:
-            print_prose(console, Text(printable(row["error"]), style="yellow"))
+            print_prose(console, Text(flat(row["error"]), style="yellow"))
 
 
 def print_memory_file(console: Console, text: str) -> None:
@@ -386,13 +386,15 @@ def print_history(
     """Who said what, calls and their results in a line each, and then the hints."""
     for message in messages:
         if message["role"] == "user":
-            print_prose(console, Text(sentence("you", language, text=printable(_content(message))), style="bold"))
+            print_said(console, sentence("you", language, text=""), _content(message), "bold")
         elif message["role"] == "tool":
             console.print(Text(f"    {one_line(_content(message), 160)}", style="dim"), soft_wrap=True)
         for call in message.get("tool_calls") or ():
             console.print(_call(call["function"]), soft_wrap=True)
         if message["role"] == "assistant" and _content(message):
-            print_prose(console, _answer(console, _content(message)))
+            answer = _content(message)
+            markdown = Markdown(markdown_text(answer), hyperlinks=False) if console.is_terminal else f"{answer}\n"
+            print_said(console, label("answer", language), markdown)
     for hint in hints:
         console.print(Text(printable(hint)), soft_wrap=True)
 
@@ -450,7 +452,7 @@ def print_utterance(console: Console, utterance: Utterance) -> None:
     """Print what was said, called or returned; an end without words is not shown."""
     if text := spoken(utterance):
         line = Text(prefix(utterance.role), style=COLOURS[utterance.role])
-        console.print(line.append(f" {printable(text)}", style="default"), soft_wrap=True)
+        console.print(line.append(f" {indented(text)}", style="default"), soft_wrap=True)
 
 
 def prefix(role: Role) -> str:

@@ -15,7 +15,7 @@ from ...prompts.words import label, word
 from ..settings import continue_command, task_command
 from .consoles import print_prose
 from .lines import Symbols, symbols_for
-from .sanitize import arguments_line, json_line, one_line, printable, result_line
+from .sanitize import arguments_line, flat, json_line, one_line, printable, result_line
 from .tables import Column, print_table
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _title(place: Mapping[str, Any], language: str) -> str:
     where = ""
     if "turn" in place:
         where = f"  {_place(place['turn'], place['recursion'], place['steps'], language)}"
-    return f"{printable(place['session_id'])}/{place['checkpoint_id'][-6:]}{where}"
+    return f"{flat(place['session_id'])}/{place['checkpoint_id'][-6:]}{where}"
 
 
 def _pair(name: str, row: Mapping[str, Any], language: str) -> Text:

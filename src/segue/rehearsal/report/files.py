@@ -1,6 +1,7 @@
 """The report's files: JSON, Markdown, and one page of HTML with charts and transcripts."""
 
 import json
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -140,7 +141,7 @@ def environment(*folders: Path) -> "Environment":
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {"estimate": _estimate, "share": _share, "cell": _cell}
+    made.filters |= {"estimate": _estimate, "share": _share, "cell": _cell, "code": _code}
     return made
 
 
@@ -180,9 +181,22 @@ def _share(value: float | None) -> str:
     return "–" if value is None else f"{value:.1%}"
 
 
+_MARKS = re.compile(r"[\\`*\[\]|]")
+_TICKS = re.compile("`+")
+
+
 def _cell(value: Any) -> str:
-    """Text for a Markdown table's cell, in one line."""
-    return " ".join(str(value).split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    """Text for Markdown, in one line: no link, image, code or HTML of its own, and no cell of a table."""
+    line = " ".join(str(value).split()).replace("&", "&amp;").replace("<", "&lt;")
+    return _MARKS.sub(r"\\\g<0>", line)
+
+
+def _code(value: Any) -> str:
+    """Text for Markdown as code, in one line, whatever backticks it has."""
+    line = " ".join(str(value).split()).replace("|", "\\|")
+    ticks = "`" * (max(map(len, _TICKS.findall(line)), default=0) + 1)
+    pad = " " if "`" in (line[:1], line[-1:]) else ""
+    return f"{ticks}{pad}{line}{pad}{ticks}"
 
 
 SUCCESS, FAILURE, NEUTRAL = "#2a7f62", "#b5483a", "#44618f"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...checkpoints.storage import Storage
-from ...core.errors import SegueError, ThreadBusy
+from ...core.errors import SegueError, ThreadBusy, UnknownThread
 from ...core.session_filter import SessionFilter
 from ...core.timeline import Place, Pruned, Retention, Snapshot
 from ..run import config_of, state_at
@@ -70,6 +70,9 @@ class Pruning:
                 counts.append(await self._one(name, retention, dry_run))
             except ThreadBusy:
                 busy.append(name)
+            except UnknownThread:  # it has no snapshots: nothing was sent to it yet, or it was deleted meanwhile
+                if session_id is not None:
+                    await self._storage.threads.get(session_id)
             except SegueError as error:
                 if session_id is not None:
                     raise

@@ -1,6 +1,6 @@
 // @ts-check
 /** The page: sidebar, conversation, inspector, and what lies over them. */
-import { refusedKey } from "../state/api.js";
+import { asksForKey } from "../state/key-asked.js";
 import { useRead } from "../state/signals.js";
 import { store } from "../state/store.js";
 import { language, t } from "../texts/index.js";
@@ -20,7 +20,7 @@ export function App() {
   const sidebar = useRead(() => store.sidebar.value);
   const panel = useRead(() => store.panel.value);
   const hasTurns = useRead(() => store.turns.value.length > 0);
-  const isRefused = useRead(() => refusedKey.value !== null);
+  const isAsked = useRead(() => asksForKey.value);
   return html`<div class="shell" key=${shownIn} data-sidebar=${sidebar} data-inspector=${Boolean(panel)}>
     <a class="skip" href="#conversation" onClick=${skip}>${t("app.skip")}</a>
     <${Sidebar} />
@@ -29,7 +29,7 @@ export function App() {
       <${Header} />
       ${hasTurns && html`<${Strip} />`}
       <${Toasts} />
-      ${!isRefused && html`<${Conversation} />`}
+      ${!isAsked && html`<${Conversation} />`}
     </main>
     ${panel && html`<${Inspector} />`}
     <${Dialogs} />

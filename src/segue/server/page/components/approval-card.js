@@ -1,5 +1,7 @@
 // @ts-check
-/** Calls that wait for approval, in the conversation: each is approved, edited or rejected with one click or key. */
+/** Calls that wait for approval, in the conversation: each is approved, edited or rejected with one click, or one key
+ * while the card has the focus. */
+import { offerComposer } from "../state/focus.js";
 import { answer } from "../state/task-actions.js";
 import { loadMoreTexts, t } from "../texts/index.js";
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
@@ -15,40 +17,37 @@ await loadMoreTexts();
 /** @param {{ turn: import("../state/store.js").TurnSignal, question: Question }} props */
 export function ApprovalCard({ turn, question }) {
   const calls = question.calls ?? [];
+  const own = calls.filter(({ refused }) => !refused);
   const [decisions, setDecisions] = useState(/** @type {Decisions} */ ({}));
   const [opened, open] = useState({ index: -1, what: "" });
-  const [isSending, setSending] = useState(false);
-  const card = useFocus();
-  const own = calls.filter(({ refused }) => !refused);
+  const { state, card, send } = useSending(turn, question);
   const undecided = own.filter(({ index }) => !decisions[index]);
-  const send = async (/** @type {Decisions} */ all) => {
-    setSending(true);
-    const verdicts = own.map(({ index }) => ({ index, ...all[index] }));
-    if (!(await answer(turn, { verdicts, interrupt_id: question.interrupt_id }))) setSending(false);
+  /** The card has the focus once the control that had it goes away. */
+  const close = () => {
+    if (card.current?.contains(document.activeElement)) card.current.focus();
+    open({ index: -1, what: "" });
   };
   const decide = (/** @type {AskedCall[]} */ which, /** @type {Decision} */ decision) => {
     const all = { ...decisions, ...Object.fromEntries(which.map(({ index }) => [index, decision])) };
-    open({ index: -1, what: "" });
+    close();
     setDecisions(all);
-    return all;
-  };
-  const decideOne = (/** @type {AskedCall} */ call, /** @type {Decision} */ decision) => {
-    const all = decide([call], decision);
-    if (own.length === 1) void send(all);
+    if (own.length === 1 || which === undecided) void send(own, all);
   };
   const undecide = (/** @type {AskedCall} */ { index }) => {
     const others = { ...decisions };
     delete others[index];
+    close();
     setDecisions(others);
   };
-  const current = opened.index < 0 ? undecided[0] : undefined;
-  useKeys(card, !isSending && current ? {
-    a: () => decideOne(current, { verdict: "approve" }),
+  const isSending = state === "sending";
+  const current = opened.index < 0 && !isSending ? undecided[0] : undefined;
+  const onKeyDown = useKeys(current ? {
+    a: () => decide([current], { verdict: "approve" }),
     e: () => open({ index: current.index, what: "edit" }),
     r: () => open({ index: current.index, what: "reject" }),
   } : {});
   const title = calls.length === 1 ? t("approval.title") : t("approval.titleMany", { n: calls.length });
-  return html`<section class="ask" ref=${card} tabindex="-1" aria-label=${title}>
+  return html`<section class="ask" ref=${card} tabindex="0" aria-label=${title} onKeyDown=${onKeyDown}>
     <h3 role="status"><${Icon} name="tool" />${title}</h3>
     ${question.problem && html`<p class="problem" role="alert">${question.problem}</p>`}
     ${calls.map((call) => html`<${CallChoice}
@@ -58,19 +57,29 @@ export function ApprovalCard({ turn, question }) {
       opened=${opened.index === call.index ? opened.what : ""}
       hasKeys=${call === current}
       isSending=${isSending}
-      open=${(/** @type {string} */ what) => open({ index: what ? call.index : -1, what })}
-      decide=${(/** @type {Decision} */ decision) => decideOne(call, decision)}
+      open=${(/** @type {string} */ what) => (what ? open({ index: call.index, what }) : close())}
+      decide=${(/** @type {Decision} */ decision) => decide([call], decision)}
       undecide=${() => undecide(call)}
     />`)}
-    ${own.length > 1 && html`<footer class="decisions">
-      ${undecided.length === 0
-        ? html`<button type="button" class="primary" disabled=${isSending} onClick=${() => send(decisions)}>
-            ${t("approval.send", { n: own.length })}
-          </button>`
-        : html`<${All} hasSome=${undecided.length < own.length} isSending=${isSending}
-            decide=${(/** @type {Decision} */ decision) => send(decide(undecided, decision))} />`}
-    </footer>`}
+    ${state === "failed" && html`<p class="problem" role="alert">${t("approval.notSent")}</p>`}
+    <${Footer} n=${own.length} left=${undecided.length} state=${state} send=${() => send(own, decisions)}
+      decide=${(/** @type {Decision} */ decision) => decide(undecided, decision)} />
   </section>`;
+}
+
+/** @typedef {"" | "sending" | "failed"} State of the decisions */
+
+/** @param {{ n: number, left: number, state: State, send: () => void, decide: Decide }} props */
+function Footer({ n, left, state, send, decide }) {
+  if (!n || (n === 1 && (left || state !== "failed"))) return null;
+  const isSending = state === "sending";
+  return html`<footer class="decisions">
+    ${left
+      ? html`<${All} hasSome=${left < n} isSending=${isSending} decide=${decide} />`
+      : html`<button type="button" class="primary" disabled=${isSending} onClick=${send}>
+          ${n === 1 ? t("approval.sendOne") : t("approval.send", { n })}
+        </button>`}
+  </footer>`;
 }
 
 /** @param {{ hasSome: boolean, isSending: boolean, decide: Decide }} props */
@@ -85,58 +94,44 @@ function All({ hasSome, isSending, decide }) {
     </button>`;
 }
 
-/** Take the focus where nothing else has it, and give it to the composer afterwards. */
-function useFocus() {
+/**
+ * Sends the decisions, and offers the composer once the card that had the focus is gone because of them.
+ *
+ * @param {import("../state/store.js").TurnSignal} turn
+ * @param {Question} question
+ */
+function useSending(turn, question) {
   const card = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => {
-    requestAnimationFrame(() => isNothingFocused() && card.current?.focus());
-    return () => requestAnimationFrame(() => isNothingFocused() && isPointed() && composer()?.focus());
-  }, []);
-  return card;
-}
-
-/** A field that was disabled keeps the focus in name only. */
-function isNothingFocused() {
-  const focused = document.activeElement;
-  return !focused || focused === document.body || focused.matches(":disabled");
-}
-
-/** Whether no keyboard would cover the screen. */
-const isPointed = () => matchMedia("(hover: hover)").matches;
-
-/** @returns {HTMLElement | null} */
-const composer = () => document.querySelector(".composer textarea");
-
-/** Whether a letter is for the card: it, or nothing, has the focus, and no field. @param {HTMLElement | null} card */
-function isFor(card) {
-  const focused = document.activeElement;
-  if (document.querySelector("dialog[open]") || focused?.matches("input, textarea:enabled, select")) return false;
-  return isNothingFocused() || Boolean(card?.contains(focused));
+  const isOwn = useRef(false);
+  const [state, setState] = useState(/** @type {State} */ (""));
+  useEffect(() => () => void requestAnimationFrame(() => isOwn.current && offerComposer()), []);
+  const send = async (/** @type {AskedCall[]} */ own, /** @type {Decisions} */ all) => {
+    setState("sending");
+    isOwn.current = true;
+    const verdicts = own.map(({ index }) => ({ index, ...all[index] }));
+    isOwn.current = await answer(turn, { verdicts, interrupt_id: question.interrupt_id });
+    setState(isOwn.current ? "" : "failed");
+  };
+  return { state, card, send };
 }
 
 /** Milliseconds in which a card that appears takes no keys: they were meant for what was there before. */
 const UNSEEN = 500;
 
 /**
- * Single keys that count while the card, or nothing, has the focus.
+ * Single keys that count while the card itself has the focus, which only the person gives it.
  *
  * A key that is held counts once.
  *
- * @param {{ current: HTMLElement | null }} card
  * @param {Record<string, () => void>} acts
  */
-function useKeys(card, acts) {
-  const latest = useRef(acts);
-  latest.current = acts;
-  useEffect(() => {
-    const appeared = performance.now();
-    const onKey = (/** @type {KeyboardEvent} */ event) => {
-      const act = latest.current[event.key.toLowerCase()];
-      if (!act || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey || !isFor(card.current)) return;
-      event.preventDefault();
-      if (!event.repeat && event.timeStamp - appeared >= UNSEEN) act();
-    };
-    document.addEventListener("keydown", onKey);
-    return () => document.removeEventListener("keydown", onKey);
-  }, []);
+function useKeys(acts) {
+  const [appeared] = useState(() => performance.now());
+  return (/** @type {KeyboardEvent} */ event) => {
+    const act = acts[event.key.toLowerCase()];
+    const isModified = event.ctrlKey || event.metaKey || event.altKey || event.shiftKey;
+    if (!act || isModified || event.target !== event.currentTarget) return;
+    event.preventDefault();
+    if (!event.repeat && event.timeStamp - appeared >= UNSEEN) act();
+  };
 }

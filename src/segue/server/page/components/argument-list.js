@@ -2,7 +2,7 @@
 /** The arguments of a call: names and values, to read and to edit. */
 import { parse } from "../state/json.js";
 import { loadMoreTexts, t, textOf } from "../texts/index.js";
-import { html } from "../vendor/htm-preact.js";
+import { html, useLayoutEffect, useRef, useState } from "../vendor/htm-preact.js";
 
 await loadMoreTexts();
 
@@ -51,7 +51,7 @@ export function ArgumentList({ values, sources = {} }) {
     ${entries.map(
       ([name, value]) => html`<div key=${name}>
         <dt>${name}</dt>
-        <dd data-type=${kindOf(value)}>${written(value, 2)}</dd>
+        <${Value} value=${value} />
         ${originOf(sources[name]) &&
         html`<dd class="origin" data-trusted=${sources[name].every(({ trusted }) => trusted)}>
           ${originOf(sources[name])}
@@ -59,6 +59,20 @@ export function ArgumentList({ values, sources = {} }) {
       </div>`,
     )}
   </dl>`;
+}
+
+/** A long value scrolls, also by the keyboard. @param {{ value: unknown }} props */
+function Value({ value }) {
+  const shown = useRef(/** @type {HTMLElement | null} */ (null));
+  const [isLong, setLong] = useState(false);
+  const text = written(value, 2);
+  useLayoutEffect(() => {
+    const box = /** @type {HTMLElement} */ (shown.current);
+    const look = new ResizeObserver(() => setLong(box.scrollHeight > box.clientHeight));
+    look.observe(box);
+    return () => look.disconnect();
+  }, [text]);
+  return html`<dd ref=${shown} data-type=${kindOf(value)} tabindex=${isLong ? 0 : undefined}>${text}</dd>`;
 }
 
 /** @param {Json} values @returns {Fields} */
@@ -98,13 +112,13 @@ export function valuesOf(before, fields) {
  * @param {{ before: Json, fields: Fields, problems: Record<string, string>, change: (fields: Fields) => void }} props
  */
 export function ArgumentFields({ before, fields, problems, change }) {
-  return html`${Object.keys(fields).map((name, place) => {
+  return html`${Object.keys(fields).map((name) => {
     const value = before[name];
     const isShort = kindOf(value) === "number" || (typeof value === "string" && !/\n|.{60}/.test(value));
     return html`<label key=${name} class="argument">
       <span>${name}</span>
       ${typeof value === "boolean"
-        ? html`<select value=${fields[name]} autofocus=${place === 0} onChange=${onInput}>
+        ? html`<select value=${fields[name]} onChange=${onInput}>
             <option value="true">${t("approval.true")}</option>
             <option value="false">${t("approval.false")}</option>
           </select>`

@@ -26,7 +26,7 @@ export function CallChoice({ call, decision, opened, hasKeys, isSending, open, d
       ? html`<${Edit} call=${call} close=${close} decide=${decide} />`
       : html`<${Proposed} call=${call} edited=${decision?.arguments} />`}
     ${opened === "reject" && html`<${Reject} close=${close} decide=${decide} />`}
-    ${decision && html`<${Decided} decision=${decision} disabled=${isSending} undecide=${undecide} />`}
+    ${decision && html`<${Chosen} decision=${decision} isSending=${isSending} undecide=${undecide} />`}
     ${call.refused && html`<p class="problem">${call.refused}</p>`}
     ${!decision &&
     !opened &&
@@ -53,13 +53,14 @@ export function allowance({ always, only, flow }) {
   return always && textOf(`approvalAlways.${flow ? "flow" : only ? "only" : always}`, always);
 }
 
-/** @param {{ decision: Decision, disabled: boolean, undecide: () => void }} props */
-function Decided({ decision, disabled, undecide }) {
+/** A decision that was not sent yet. @param {{ decision: Decision, isSending: boolean, undecide: () => void }} props */
+function Chosen({ decision, isSending, undecide }) {
   const { verdict, reason } = decision;
-  const said = [textOf(`approvalDone.${verdict}`, verdict), reason, allowance(decision)].filter(Boolean);
+  const state = t(isSending ? "approval.sending" : "approval.unsent");
+  const said = [textOf(`approvalChosen.${verdict}`, verdict), reason, allowance(decision), state].filter(Boolean);
   return html`<p class="decisions">
-    <span>${said.join(" · ")}</span>
-    <button type="button" class="quiet" disabled=${disabled} onClick=${undecide}>${t("approval.change")}</button>
+    <span role="status">${said.join(" · ")}</span>
+    <button type="button" class="quiet" disabled=${isSending} onClick=${undecide}>${t("approval.change")}</button>
   </p>`;
 }
 

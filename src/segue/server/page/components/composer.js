@@ -1,6 +1,7 @@
 // @ts-check
 /** Where a person writes: a new message, something for the running task, or an answer. */
 import { openTurn, say } from "../state/conversation.js";
+import { offerComposer } from "../state/focus.js";
 import { cancel, pause } from "../state/task-actions.js";
 import { attach, withTables } from "../state/files.js";
 import { CONVERSATION } from "../state/participants.js";
@@ -15,31 +16,32 @@ import { isComposing } from "./composing.js";
 import { Icon } from "./icon.js";
 import { lazy } from "./lazy.js";
 
-/** @import { Turn } from "../state/types.js" */
-
 const Attachments = lazy(async () => (await import("./attachments.js")).Attachments);
 
 export function Composer() {
   const draft = useRead(() => store.draft.value);
-  const turn = useRead(() => openTurn());
   const status = useRead(() => openTurn()?.value.status ?? "");
-  const closed = useRead(() => whyClosed(openTurn()?.value));
-  const isClosed = closed !== null;
+  const closed = useRead(whyClosed);
   const agent = useRead(() => store.agent.value);
   const hasFiles = useRead(() => store.files.value.length > 0);
   const [isSending, setSending] = useState(false);
   const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   useEffect(() => grow(field.current), [draft]);
-  useEffect(() => void (matchMedia("(hover: hover)").matches && field.current?.focus()), []);
+  useEffect(offerComposer, []);
+  const { held, begin, isHeld } = useAddressee();
   const submit = async (/** @type {Event} */ event) => {
     event.preventDefault();
     const message = store.draft.value.trim();
-    if (!message || isSending || isClosed) return;
+    if (!message || isSending || whyClosed() || isHeld()) return;
     setSending(true);
     store.draft.value = "";
     if (await say(withTables(message))) store.files.value = [];
     else store.draft.value ||= message;
     setSending(false);
+  };
+  const onInput = (/** @type {any} */ event) => {
+    if (!store.draft.value) begin();
+    write(event);
   };
   const placeholder = closed ? t(closed) : promptOf(status, agent);
   return html`<form class="composer" onSubmit=${submit} onPaste=${paste}>
@@ -50,39 +52,73 @@ export function Composer() {
       aria-label=${status ? placeholder : t("composer.label")}
       placeholder=${placeholder}
       title=${t("composer.hint")}
-      disabled=${isClosed}
       value=${draft}
-      onInput=${write}
+      onInput=${onInput}
       onKeyDown=${sendOnEnter}
     ></textarea>
-    <div class="composer-row">
-      ${!turn && html`<${AttachButton} /><${AgentMenu} /><${ModeMenu} />`}
-      <span class="gap"></span>
-      ${turn && ACTIVE.has(status) && html`<button type="button" disabled=${status === "pausing"}
-        onClick=${() => pause(turn)}><${Icon} name="pause" />${t("composer.pause")}</button>`}
-      ${turn && html`<button type="button" onClick=${() => cancel(turn)}>
-        <${Icon} name="stop" />${t("composer.stop")}</button>`}
-      <button
-        type="submit"
-        class="send"
-        aria-label=${t("composer.send")}
-        title=${t("composer.send")}
-        disabled=${!draft.trim() || isSending || isClosed}
-      >
-        <${Icon} name="send" />
-      </button>
-    </div>
+    ${draft && html`<${Note} text=${closed ?? held} />`}
+    <${Buttons} isReady=${Boolean(draft.trim()) && !isSending && !closed} />
   </form>`;
 }
+
+/** Why the draft was not sent. @param {{ text: import("../texts/index.js").TextKey | null }} props */
+function Note({ text }) {
+  return html`<p class="about" role="status">${text && t(text)}</p>`;
+}
+
+/** @param {{ isReady: boolean }} props */
+function Buttons({ isReady }) {
+  const turn = useRead(() => openTurn());
+  const status = useRead(() => openTurn()?.value.status ?? "");
+  return html`<div class="composer-row">
+    ${!turn && html`<${AttachButton} /><${AgentMenu} /><${ModeMenu} />`}
+    <span class="gap"></span>
+    ${turn && ACTIVE.has(status) && html`<button type="button" disabled=${status === "pausing"}
+      onClick=${() => pause(turn)}><${Icon} name="pause" />${t("composer.pause")}</button>`}
+    ${turn && html`<button type="button" onClick=${() => cancel(turn)}>
+      <${Icon} name="stop" />${t("composer.stop")}</button>`}
+    <button type="submit" class="send" aria-label=${t("composer.send")} title=${t("composer.send")}
+      disabled=${!isReady}>
+      <${Icon} name="send" />
+    </button>
+  </div>`;
+}
+
+/**
+ * What a draft is meant for: what was asked when it was begun.
+ *
+ * A question that came later is answered with it only once the person, who is told, sends it again.
+ */
+function useAddressee() {
+  const asked = useRead(askedNow);
+  const meant = useRef("");
+  const [held, hold] = useState("");
+  return {
+    held: held && held === asked ? /** @type {const} */ ("composer.asked") : null,
+    begin: () => void (meant.current = askedNow()),
+    isHeld: () => {
+      const now = askedNow();
+      if (!now || meant.current === now) return false;
+      meant.current = now;
+      hold(now);
+      return true;
+    },
+  };
+}
+
+/** The id of the question that a message would answer. */
+const askedNow = () => openTurn()?.value.question?.interrupt_id ?? "";
 
 /** @param {ClipboardEvent} event */
 const paste = (event) => void attach(event.clipboardData?.files ?? []);
 
-/** Why nothing can be written now. @param {Turn | undefined} turn */
-function whyClosed(turn) {
-  if (turn?.question?.kind === "approval") return "composer.decide";
-  if (turn?.question?.kind === "wait") return "composer.waits";
-  return turn?.mode === CONVERSATION && !turn.question ? "transcript.watched" : null;
+/** Why nothing can be sent now. */
+function whyClosed() {
+  const turn = openTurn()?.value;
+  const kind = turn?.question?.kind;
+  if (kind === "approval") return "composer.decide";
+  if (kind === "wait") return "composer.waits";
+  return turn?.mode === CONVERSATION && !kind ? "transcript.watched" : null;
 }
 
 /**

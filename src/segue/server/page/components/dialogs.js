@@ -1,6 +1,6 @@
 // @ts-check
 /** The dialog that is open. */
-import { refusedKey } from "../state/api.js";
+import { asksForKey } from "../state/key-asked.js";
 import { useRead } from "../state/signals.js";
 import { store } from "../state/store.js";
 import { html } from "../vendor/htm-preact.js";
@@ -19,11 +19,11 @@ const PLAIN = { inbox: Inbox, keys: KeysDialog, settings: SettingsDialog, palett
 
 export function Dialogs() {
   const dialog = useRead(() => store.dialog.value);
-  const isRefused = useRead(() => refusedKey.value !== null);
+  const isAsked = useRead(() => asksForKey.value);
   const close = () => {
     store.dialog.value = "";
   };
-  if (isRefused || dialog === "key") return html`<${KeyDialog} close=${close} />`;
+  if (isAsked || dialog === "key") return html`<${KeyDialog} close=${close} />`;
   const [kind, id] = [dialog.split(":")[0], dialog.slice(dialog.indexOf(":") + 1)];
   if (kind in PLAIN) return html`<${PLAIN[kind]} key=${kind} close=${close} />`;
   if (kind === "find") return html`<${Palette} key=${kind} close=${close} within=${store.session.value} />`;

@@ -37,11 +37,30 @@ async function askToNotify() {
 const AGAIN = 50;
 const LOOKS = 100;
 
-/** Focus what is asked, once it is shown and the dialog, which gives the focus back, is gone. */
-function focusAsked(left = LOOKS) {
-  const asked = /** @type {HTMLElement | null} */ (document.querySelector(".ask"));
-  if (asked && !document.querySelector("dialog")) asked.focus();
-  else if (left) setTimeout(focusAsked, AGAIN, left - 1);
+/** What a person begins something else with. */
+const OTHERWISE = ["keydown", "pointerdown"];
+
+/**
+ * Move the person to what is asked, once it is shown and the dialog, which gives the focus back, is gone.
+ *
+ * Not when they have done something else meanwhile, and the focus not out of a field.
+ */
+function goToAsked() {
+  let left = LOOKS;
+  const leave = () => void (left = 0);
+  for (const other of OTHERWISE) document.addEventListener(other, leave, { once: true, capture: true });
+  const look = () => {
+    const asked = /** @type {HTMLElement | null} */ (document.querySelector(".ask"));
+    if (left > 0 && (!asked || document.querySelector("dialog"))) {
+      left -= 1;
+      return void setTimeout(look, AGAIN);
+    }
+    for (const other of OTHERWISE) document.removeEventListener(other, leave, { capture: true });
+    if (!asked || left <= 0) return;
+    asked.scrollIntoView({ block: "nearest" });
+    if (!document.activeElement?.matches("input, textarea, select")) asked.focus({ preventScroll: true });
+  };
+  look();
 }
 
 /** @param {{ task: WaitingTask, close: () => void }} props */
@@ -54,7 +73,7 @@ function Entry({ task, close }) {
     close();
     closeDrawer();
     goTo(task.session_id);
-    focusAsked();
+    goToAsked();
   };
   return html`<button type="button" onClick=${show}>
     <${Icon} name=${task.kind === "approval" ? "tool" : "question"} />

@@ -1,6 +1,7 @@
 // @ts-check
 /** The sidebar: new conversation, inbox, search, the sessions by age, and settings. */
 import { attempt } from "../state/failures.js";
+import { focusComposer } from "../state/focus.js";
 import { goTo } from "../state/router.js";
 import { loadSessions } from "../state/sessions.js";
 import { useRead } from "../state/signals.js";
@@ -59,7 +60,7 @@ function InboxButton() {
 export function startNew() {
   closeDrawer();
   goTo("");
-  requestAnimationFrame(() => document.querySelector("textarea")?.focus());
+  requestAnimationFrame(focusComposer);
 }
 
 /** @param {InputEvent} event */

@@ -1,5 +1,6 @@
 // @ts-check
 /** An empty conversation: what to do, with messages to begin with. */
+import { focusComposer } from "../state/focus.js";
 import { useRead } from "../state/signals.js";
 import { chosenAgent, store } from "../state/store.js";
 import { t } from "../texts/index.js";
@@ -32,5 +33,5 @@ function OfflineNote() {
 /** @param {string} text */
 function take(text) {
   store.draft.value = text;
-  document.querySelector("textarea")?.focus();
+  focusComposer();
 }

@@ -39,9 +39,41 @@ async function readTasks(session) {
 function markdownOf(title, tasks) {
   const turns = tasks.map(({ message, agent_id: agent, result, error }) => {
     const answer = result?.answer || error || "";
-    return `## ${t("turn.you")}\n\n${message}\n\n## ${agent}\n\n${answer}`;
+    return `## ${t("turn.you")}\n\n${inert(message)}\n\n## ${agent}\n\n${inert(answer)}`;
   });
-  return `${[`# ${title.replaceAll("\n", " ")}`, ...turns].join("\n\n")}\n`;
+  return `${[`# ${inert(title.replaceAll("\n", " "))}`, ...turns].join("\n\n")}\n`;
+}
+
+/** The beginning of a fence of code at the margin. */
+const FENCE = /^(?:(`{3,})[^`]*|(~{3,}).*)$/;
+/** A fence elsewhere, such as in a list, whose end depends on where that ends. */
+const INNER_FENCE = /[^`~](?:`{3}|~{3})/;
+/** What loads a picture, is HTML, or links to anything but a page or an address, with what stands in its place. */
+const ACTIVE = /** @type {const} */ ([
+  [/!\[/g, "!\\["],
+  [/<(?=[a-z/!?])/gi, "&lt;"],
+  [/\](?=\((?!\s*(?:https?:|mailto:)))/gi, "\\]"],
+  [/\](?=:(?!\s*(?:https?:|mailto:)))/gi, "\\]"],
+]);
+
+/** Markdown that loads nothing and runs nothing where it is opened; code stays as it is. @param {string} text */
+function inert(text) {
+  const lines = text.split(/\r\n?|\n/);
+  const keepsCode = !lines.some((line) => INNER_FENCE.test(line));
+  /** @type {RegExp | null} */
+  let end = null;
+  const shown = lines.map((line) => {
+    if (end) {
+      if (end.test(line)) end = null;
+      return line;
+    }
+    const [, ticks, tildes] = (keepsCode && FENCE.exec(line)) || [];
+    const fence = ticks || tildes;
+    if (!fence) return ACTIVE.reduce((made, [what, instead]) => made.replace(what, instead), line);
+    end = new RegExp(`^${fence[0]}{${fence.length},}[ \\t]*$`);
+    return line;
+  });
+  return shown.join("\n");
 }
 
 /** @param {string} name @param {string} type @param {string} text */

@@ -2,7 +2,7 @@
 /** What a person is told about a request that failed. */
 import { t } from "../texts/index.js";
 import { ApiError } from "./api.js";
-import { store, toast } from "./store.js";
+import { toast } from "./store.js";
 
 /** @param {unknown} error */
 export function sentence(error) {
@@ -21,8 +21,8 @@ export async function attempt(act) {
   try {
     return await act();
   } catch (error) {
-    if (error instanceof ApiError && error.status === 401) store.dialog.value = "key";
-    else toast(sentence(error));
+    const isKeyAsked = error instanceof ApiError && error.status === 401;
+    if (!isKeyAsked) toast(sentence(error));
     return undefined;
   }
 }
