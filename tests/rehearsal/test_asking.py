@@ -31,6 +31,7 @@ def pay(to: str = "Nobody", amount: int = 1) -> str:
     return "paid"
 
 
+OPERATOR = segue.ApprovalSettings(auto_approve_conversations=True)
 PAY = [call_tool(("pay", {"to": "Ann"})), answer("Done.")]
 
 
@@ -51,7 +52,7 @@ async def test_the_configuration_decides_where_the_user_is_no_person(
     tmp_path: Path, approvals: str, status: int, made: list[tuple[str, int]], controller: str
 ) -> None:
     ran.clear()
-    async with segue.open(tmp_path / "segue.db", agents=[bot(PAY)]) as app:
+    async with segue.open(tmp_path / "segue.db", agents=[bot(PAY)], approvals=OPERATOR) as app:
         conversation = await converse(app, config(approvals=approvals), conversation_id="talk")
         (task,) = await app.tasks(session_id="talk.bot")
         (result,) = [e["data"]["result"] for e in await app.events(task["task_id"]) if e["type"] == "tool_result"]
@@ -108,9 +109,9 @@ async def test_the_user_answers_the_question_of_a_flow_which_goes_on(tmp_path: P
         choose("final_answer", answer="Paid."), plan_json("g", ["bye"]), choose("final_answer", answer="Bye."),
     ]  # fmt: skip
     desk = FlowConfig(name="till")
-    talk = config(bot_mode="segue:till", script=["Pay Ann.", "Three.", "Thanks."])
+    talk = config(bot_mode="segue:till", script=["Pay Ann.", "Three.", "Thanks."], approvals="approve")
     path, limited = tmp_path / "segue.db", talk.model_copy(update={"conversation_turn_limit": 5})
-    async with segue.open(path, agents=[bot(script)], modes={"till": desk}) as app:
+    async with segue.open(path, agents=[bot(script)], modes={"till": desk}, approvals=OPERATOR) as app:
         conversation = await converse(app, limited, conversation_id="talk")
         tasks = await app.tasks(session_id="talk.bot")
     said = [u.text for u in conversation.utterances if u.text]
@@ -157,8 +158,8 @@ async def test_a_pause_stops_the_bot_at_its_next_boundary_and_the_turn_goes_on(t
     ran.clear()
     model = HeldModel([plan(["pay"]), *PAY])
     agent = Agent(agent_id="desk", model=model, tools=(pay,))
-    async with segue.open(tmp_path / "segue.db", agents=[agent]) as app:
-        talk = asyncio.create_task(converse(app, config(), conversation_id="talk"))
+    async with segue.open(tmp_path / "segue.db", agents=[agent], approvals=OPERATOR) as app:
+        talk = asyncio.create_task(converse(app, config(approvals="approve"), conversation_id="talk"))
         await until(partial(app.tasks, session_id="talk.bot"))
         (task,) = await app.tasks(session_id="talk")
         await app.pause(task["task_id"])
