@@ -103,6 +103,12 @@ def _usable(agent: Agent, tools: Mapping[str, Tool], settings: ApprovalSettings)
     return under_policies(agent, tools, settings)
 
 
+def _strictness(tool: Tool) -> tuple[bool, bool, int, bool]:
+    """How much it takes to approve a call of the tool."""
+    terms = tool.terms
+    return tool.needs_approval, bool(terms.approvers), terms.approvals, terms.not_by_asker
+
+
 class Registry(Mapping[str, Agent]):
     """Agents by id, and what is built from them once; the first one registered is the default."""
 
@@ -267,7 +273,7 @@ class Registry(Mapping[str, Agent]):
     def tools_named(self, names: Sequence[str], agent: Agent, mode: str) -> Mapping[str, Tool]:
         """Tools that a conversation names, each under the policies of its bot's agent, else of another one that has it.
 
-        Of several others one that has a person approve its calls comes first.
+        Of several others the strictest about approval counts.
 
         Raises:
             UnknownTool.
@@ -282,7 +288,7 @@ class Registry(Mapping[str, Agent]):
         for other in self._agents.values():
             with suppress(SegueError):  # one whose tools cannot be had here
                 theirs += [each for name, each in self.tools_for(other).items() if name == tool.name]
-        return next((each for each in theirs if each.needs_approval), theirs[-1])
+        return max(theirs, key=_strictness)
 
     @property
     def auto_approves(self) -> bool:

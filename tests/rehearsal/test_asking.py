@@ -13,9 +13,13 @@ from pydantic import PrivateAttr
 import segue
 from segue import App, tool
 from segue.core.agents import Agent
+from segue.core.context import RunContext
 from segue.core.conversation import BotOutput, BotOutputType, Conversation, ConversationConfig
-from segue.core.errors import TaskError
+from segue.core.errors import ConfigurationError, TaskError
 from segue.core.flows import FlowConfig
+from segue.nodes.conversation.roles import api_of
+from segue.nodes.shared.context import NodeContext
+from segue.registry import services_of
 from segue.rehearsal import converse
 from segue.rehearsal.segue_bot import attach
 from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan, plan_json
@@ -59,6 +63,37 @@ async def test_the_configuration_decides_where_the_user_is_no_person(
     (called,) = conversation.results
     assert (called.status_code, called.approval, called.controller, ran) == (status, approvals, controller, made)
     assert result.get("rejected", False) is (approvals == "reject")
+
+
+async def test_a_real_tool_runs_unasked_only_where_the_operator_allows_it(tmp_path: Path) -> None:
+    ran.clear()
+    guarded = Agent(agent_id="guard", tools=(pay,), approvers={"pay": ("finance",)})
+    async with segue.open(tmp_path / "asks.db", agents=[bot(PAY), guarded]) as app:
+        waits = await converse(app, config(), conversation_id="talk")
+        question = await app.question(waits.task_id)
+        assert (question["kind"], [call["name"] for call in question["calls"]], ran) == ("approval", ["pay"], [])
+        with pytest.raises(ConfigurationError, match="auto_approve_conversations = true"):
+            await converse(app, config(approvals="approve"), conversation_id="other")
+        named = config(tools=[f"{__name__}:pay"], bot_agent="travel", bot_mode="dummy_bot")
+        work = NodeContext(services_of(app.agents, lambda _: None), RunContext(), app.agents["travel"])
+        offered: Any = api_of(Conversation(conversation_id="", config=named, language="en"), work)
+        assert offered.tools["pay"].terms.approvers == ("finance",)
+    async with segue.open(tmp_path / "allows.db", agents=[bot(PAY)], approvals=OPERATOR, audit=True) as app:
+        done = await converse(app, config(approvals="approve"), conversation_id="talk")
+        events = [event for event in await app.events(done.task_id) if event["type"] == "call_permitted"]
+        (entry,) = await app.audit.list(action="permitted")
+    assert (ran, [event["data"]["scope"] for event in events]) == ([("Ann", 1)], ["operator"])
+    assert (entry.actor, entry.details["tool"]) == ("operator", "pay")
+
+
+async def test_a_conversation_waits_for_the_session_of_its_bot_which_a_killed_process_had(tmp_path: Path) -> None:
+    ran.clear()
+    async with segue.open(tmp_path / "segue.db", agents=[bot(PAY)]) as app:
+        waits = await converse(app, config(), conversation_id="talk")
+        await app._storage.leases.acquire("talk.bot", "elsewhere:1:gone", place=None, ttl=1.0)
+        await app.answer(waits.task_id, "approve")
+        done = await converse(app, ConversationConfig(), conversation_id="talk")
+    assert (ran, done.ending is not None) == ([("Ann", 1)], True)
 
 
 @pytest.mark.parametrize(("changed", "paid"), [({"to": "Ann", "amount": 2}, ("Ann", 2)), ({}, ("Nobody", 1))])
