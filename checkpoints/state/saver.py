@@ -24,11 +24,14 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 from langgraph.runtime import get_runtime
 
+from segue.core.actor import OPERATOR
+from segue.core.audit import Act
 from segue.core.errors import DamagedCheckpoint, DatabaseUnavailable
-from segue.core.events import Event, PermissionGranted, from_dict
+from segue.core.events import CallPermitted, Event, PermissionGranted, from_dict
 from segue.core.task_status import TaskStatus
 
 from ..ports import Connection, Database, Failed, Place, Row
+from ..tables.audit import record
 from ..tables.event_log import put_event
 from ..tables.leases import check_fence
 from ..tables.preferences import grant
@@ -474,4 +477,9 @@ def _insert(
     for event in stored:  # the audit log is locked after the tasks, as everywhere
         if event["type"] == PermissionGranted.type:
             grant(connection, thread_id, event)
+        if event["type"] == CallPermitted.type and event["data"]["scope"] == OPERATOR:
+            act = Act(
+                "permitted", {"tool": event["data"]["name"], "by": "approvals.auto_approve_conversations"}, OPERATOR
+            )
+            record(connection, act, thread_id, event["task_id"], opens=True)
     return stored

@@ -18,7 +18,7 @@ from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.hidden_results import as_seen, is_to_call
 from ..shared.references import references
 from .participants.apis import BAD_REQUEST, refused
-from .roles import agent_of, api_of, controllers_of
+from .roles import PERSON, agent_of, api_of, controllers_of, permission_of
 from .state import ConversationState, announced, conversation_of, with_participant_state
 
 REFUSED = 409
@@ -27,8 +27,6 @@ REJECTED = 403
 """The status code of a call that was not approved, or that its agent must not make."""
 FAILED = 500
 """The status code of a call that failed."""
-PERSON = "input_user"
-"""The user that is a person."""
 APPROVAL = "approval"
 """Takes the API's place in the transcript where a call was rejected."""
 
@@ -136,7 +134,8 @@ def _runner(participant: RunsTools, conversation: Conversation, work: NodeContex
         conversation.task_id,
         conversation.language,
         {"task_id": conversation.task_id},
-        verdict="" if config.approvals == "ask" or config.user_mode == PERSON else config.approvals,
+        permission=permission_of(config, work),
+        rejects=config.approvals == "reject" and config.user_mode != PERSON,
         hides=not config.has_agent,  # it has a session of its own, which hides them
     )
 

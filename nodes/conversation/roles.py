@@ -1,9 +1,9 @@
 """Participants and controllers of a run, built from the names in its configuration."""
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any, TypeVar
 
+from segue.core.actor import OPERATOR
 from segue.core.agents import Agent
 from segue.core.conversation import Conversation, ConversationConfig, EndReason, Role, transcript
 from segue.core.errors import ConfigurationError
@@ -24,7 +24,6 @@ from segue.core.participants import (
 )
 from segue.core.tools import Tool
 from segue.prompts.catalogue import phrase
-from segue.tools.builtin import BUILTIN as BUILTIN_TOOLS
 
 from ..shared.context import NodeContext
 from .participants.apis import HttpAPI, ToolsAPI, offered
@@ -35,6 +34,8 @@ from .participants.simulated import OutOfWorkflowUser, SimulatedAPI, SimulatedUs
 Made = TypeVar("Made")
 AGENT_BOT = "segue"
 """The name of the bot that is an agent of Segue's; its argument is a mode."""
+PERSON = "input_user"
+"""The user that is a person, who is asked about every call that needs approval."""
 SIMULATED_USER = Agent(agent_id="simulated_user", description="The user of a rehearsal")
 SIMULATED_API = Agent(agent_id="simulated_api", description="The API of a rehearsal")
 
@@ -174,6 +175,21 @@ def check_participants(conversation: Conversation, work: NodeContext) -> None:
     user_of(conversation, work)
     bot_of(conversation, work)
     controllers_of(conversation, work)
+    config = conversation.config
+    wanted = config.approvals == "approve" and config.user_mode != PERSON
+    if wanted and not work.services.agents.auto_approves and isinstance(api_of(conversation, work), RunsTools):
+        raise ConfigurationError(
+            'approvals = "approve" would run the tools of the API {api} without asking: use "ask" or "reject", or a '
+            "simulated API. To allow it, set auto_approve_conversations = true in the [approvals] table of the agents "
+            "file.",
+            api=config.api_mode,
+        )
+
+
+def permission_of(config: ConversationConfig, work: NodeContext) -> str:
+    """The scope of the permission that calls run under without a question; empty where a person is asked."""
+    approves = config.approvals == "approve" and config.user_mode != PERSON
+    return OPERATOR if approves and work.services.agents.auto_approves else ""
 
 
 def _built(
@@ -209,16 +225,12 @@ def _setting(
 
 def _tools(config: ConversationConfig, work: NodeContext) -> Mapping[str, Tool]:
     """The tools that are named, or else those of the bot's agent in its mode."""
-    if config.tools:
-        _restrictions(work).check_tools(config.tools)
-        return _resolved(tuple(config.tools))
     bot, _, mode = config.bot_mode.partition(":")
-    return work.services.agents.tools_in(agent_of(Role.BOT, config, work), mode if bot == AGENT_BOT else "")
-
-
-@lru_cache(maxsize=16)
-def _resolved(names: tuple[str, ...]) -> Mapping[str, Tool]:
-    return BUILTIN_TOOLS.resolve(names)
+    agents, about = work.services.agents, (agent_of(Role.BOT, config, work), mode if bot == AGENT_BOT else "")
+    if not config.tools:
+        return agents.tools_in(*about)
+    _restrictions(work).check_tools(config.tools)
+    return agents.tools_named(config.tools, *about)
 
 
 def agent_of(role: Role, config: ConversationConfig, work: NodeContext) -> Agent:

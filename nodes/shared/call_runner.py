@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from langgraph.config import get_config
 
@@ -87,8 +87,9 @@ class CallRunner:
     `ids` are what each of its events carries. `refuse` gives the result of a call that must not run; it is not asked
     about either. `planned`: a plan that was made before untrusted text was read has the call. `memory` is what was read
     of memory files. `shown` names further fields of a call that a question shows. `own` names the tools of the graph,
-    which read its state: they run here, whatever the executor. `verdict` decides in place of a person, approve or
-    reject; empty: a person is asked. Without `hides`, who made the calls hides their results themselves.
+    which read its state: they run here, whatever the executor. `permission` is the scope of one that all
+    calls have; with `rejects` none that needs approval runs. Without `hides`, who made the calls hides their results
+    themselves.
     """
 
     work: NodeContext
@@ -101,7 +102,8 @@ class CallRunner:
     memory: str = ""
     shown: Sequence[str] = ()
     own: Collection[str] = ()
-    verdict: Literal["", "approve", "reject"] = ""
+    permission: str = ""
+    rejects: bool = False
     hides: bool = True
 
     async def prepare(self, calls: Sequence[PendingCall]) -> tuple[list[PendingCall], list[Durable], bool]:
@@ -126,7 +128,7 @@ class CallRunner:
         if nobody was asked.
         """
         calls = await self._assessed(await self._with_values(calls))
-        grants = () if self.verdict else await self._grants(calls)
+        grants = () if self.rejects else await self._grants(calls)
         permitted = await self._permitted(calls, grants)
         waiting = [
             call
@@ -135,8 +137,8 @@ class CallRunner:
         ]
         if not waiting:
             return [*calls], []
-        if self.verdict:
-            verdicts = {call["index"]: Verdict(index=call["index"], verdict=self.verdict) for call in waiting}
+        if self.rejects:
+            verdicts = {call["index"]: Verdict(index=call["index"], verdict="reject") for call in waiting}
             return [self._decided(call, verdicts) for call in calls], []
         unknown = await self._unknown()
         questions = [self._question(call, unknown) for call in waiting]
@@ -369,6 +371,8 @@ class CallRunner:
 
         A call like one that may have taken effect already is asked about anyway.
         """
+        if self.permission:
+            return {place: self.permission for place, call in enumerate(calls) if self.undecided(call)}
         if not grants:
             return {}
         unknown = await self._unknown()

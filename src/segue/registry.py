@@ -5,6 +5,7 @@ import json
 import os
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from copy import copy
 from typing import Any
 
@@ -99,6 +100,12 @@ def _usable(agent: Agent, tools: Mapping[str, Tool], settings: ApprovalSettings)
             most=f"{agent.budget.prompt_tokens:,}",
         )
     return under_policies(agent, tools, settings)
+
+
+def _strictness(tool: Tool) -> tuple[bool, bool, int, bool]:
+    """How much it takes to approve a call of the tool."""
+    terms = tool.terms
+    return tool.needs_approval, bool(terms.approvers), terms.approvals, terms.not_by_asker
 
 
 class Registry(Mapping[str, Agent]):
@@ -273,6 +280,31 @@ class Registry(Mapping[str, Agent]):
         """Every tool that the agent's tasks in a mode may call: its own, and those of a flow and of its branches."""
         own = self.tools_for(agent)
         return {**own, **self._tools_of_flow(self.flows[mode])} if mode in self.flows else own
+
+    def tools_named(self, names: Sequence[str], agent: Agent, mode: str) -> Mapping[str, Tool]:
+        """Tools that a conversation names, each under the policies of its bot's agent, else of another one that has it.
+
+        Of several others the strictest about approval counts.
+
+        Raises:
+            UnknownTool.
+        """
+        found = under_policies(Agent(agent_id=agent.agent_id), BUILTIN.resolve(names), self.approvals)
+        own = self.tools_in(agent, mode)
+        return {name: own[name] if name in own else self._tool_of_others(tool) for name, tool in found.items()}
+
+    def _tool_of_others(self, tool: Tool) -> Tool:
+        """The tool as an agent has it; as it is where none does."""
+        theirs = [tool]
+        for other in self._agents.values():
+            with suppress(SegueError):  # one whose tools cannot be had here
+                theirs += [each for name, each in self.tools_for(other).items() if name == tool.name]
+        return max(theirs, key=_strictness)
+
+    @property
+    def auto_approves(self) -> bool:
+        """Whether conversations may approve calls of tools by their configuration."""
+        return self.approvals.auto_approve_conversations
 
     def _tools_of_flow(self, flow: FlowConfig) -> dict[str, Tool]:
         controller, executor = flow.subflows_config.controller, flow.subflows_config.executor

@@ -13,9 +13,13 @@ from pydantic import PrivateAttr
 import segue
 from segue import App, tool
 from segue.core.agents import Agent
+from segue.core.context import RunContext
 from segue.core.conversation import BotOutput, BotOutputType, Conversation, ConversationConfig
-from segue.core.errors import TaskError
+from segue.core.errors import ConfigurationError, TaskError
 from segue.core.flows import FlowConfig
+from segue.nodes.conversation.roles import api_of
+from segue.nodes.shared.context import NodeContext
+from segue.registry import services_of
 from segue.rehearsal import converse
 from segue.rehearsal.segue_bot import attach
 from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan, plan_json
@@ -31,6 +35,7 @@ def pay(to: str = "Nobody", amount: int = 1) -> str:
     return "paid"
 
 
+OPERATOR = segue.ApprovalSettings(auto_approve_conversations=True)
 PAY = [call_tool(("pay", {"to": "Ann"})), answer("Done.")]
 
 
@@ -51,13 +56,44 @@ async def test_the_configuration_decides_where_the_user_is_no_person(
     tmp_path: Path, approvals: str, status: int, made: list[tuple[str, int]], controller: str
 ) -> None:
     ran.clear()
-    async with segue.open(tmp_path / "segue.db", agents=[bot(PAY)]) as app:
+    async with segue.open(tmp_path / "segue.db", agents=[bot(PAY)], approvals=OPERATOR) as app:
         conversation = await converse(app, config(approvals=approvals), conversation_id="talk")
         (task,) = await app.tasks(session_id="talk.bot")
         (result,) = [e["data"]["result"] for e in await app.events(task["task_id"]) if e["type"] == "tool_result"]
     (called,) = conversation.results
     assert (called.status_code, called.approval, called.controller, ran) == (status, approvals, controller, made)
     assert result.get("rejected", False) is (approvals == "reject")
+
+
+async def test_a_real_tool_runs_unasked_only_where_the_operator_allows_it(tmp_path: Path) -> None:
+    ran.clear()
+    guarded = Agent(agent_id="guard", tools=(pay,), approvers={"pay": ("finance",)})
+    async with segue.open(tmp_path / "asks.db", agents=[bot(PAY), guarded]) as app:
+        waits = await converse(app, config(), conversation_id="talk")
+        question = await app.question(waits.task_id)
+        assert (question["kind"], [call["name"] for call in question["calls"]], ran) == ("approval", ["pay"], [])
+        with pytest.raises(ConfigurationError, match="auto_approve_conversations = true"):
+            await converse(app, config(approvals="approve"), conversation_id="other")
+        named = config(tools=[f"{__name__}:pay"], bot_agent="travel", bot_mode="dummy_bot")
+        work = NodeContext(services_of(app.agents, lambda _: None), RunContext(), app.agents["travel"])
+        offered: Any = api_of(Conversation(conversation_id="", config=named, language="en"), work)
+        assert offered.tools["pay"].terms.approvers == ("finance",)
+    async with segue.open(tmp_path / "allows.db", agents=[bot(PAY)], approvals=OPERATOR, audit=True) as app:
+        done = await converse(app, config(approvals="approve"), conversation_id="talk")
+        events = [event for event in await app.events(done.task_id) if event["type"] == "call_permitted"]
+        (entry,) = await app.audit.list(action="permitted")
+    assert (ran, [event["data"]["scope"] for event in events]) == ([("Ann", 1)], ["operator"])
+    assert (entry.actor, entry.details["tool"]) == ("operator", "pay")
+
+
+async def test_a_conversation_waits_for_the_session_of_its_bot_which_a_killed_process_had(tmp_path: Path) -> None:
+    ran.clear()
+    async with segue.open(tmp_path / "segue.db", agents=[bot(PAY)]) as app:
+        waits = await converse(app, config(), conversation_id="talk")
+        await app._storage.leases.acquire("talk.bot", "elsewhere:1:gone", place=None, ttl=1.0)
+        await app.answer(waits.task_id, "approve")
+        done = await converse(app, ConversationConfig(), conversation_id="talk")
+    assert (ran, done.ending is not None) == ([("Ann", 1)], True)
 
 
 @pytest.mark.parametrize(("changed", "paid"), [({"to": "Ann", "amount": 2}, ("Ann", 2)), ({}, ("Nobody", 1))])
@@ -108,9 +144,9 @@ async def test_the_user_answers_the_question_of_a_flow_which_goes_on(tmp_path: P
         choose("final_answer", answer="Paid."), plan_json("g", ["bye"]), choose("final_answer", answer="Bye."),
     ]  # fmt: skip
     desk = FlowConfig(name="till")
-    talk = config(bot_mode="segue:till", script=["Pay Ann.", "Three.", "Thanks."])
+    talk = config(bot_mode="segue:till", script=["Pay Ann.", "Three.", "Thanks."], approvals="approve")
     path, limited = tmp_path / "segue.db", talk.model_copy(update={"conversation_turn_limit": 5})
-    async with segue.open(path, agents=[bot(script)], modes={"till": desk}) as app:
+    async with segue.open(path, agents=[bot(script)], modes={"till": desk}, approvals=OPERATOR) as app:
         conversation = await converse(app, limited, conversation_id="talk")
         tasks = await app.tasks(session_id="talk.bot")
     said = [u.text for u in conversation.utterances if u.text]
@@ -157,8 +193,8 @@ async def test_a_pause_stops_the_bot_at_its_next_boundary_and_the_turn_goes_on(t
     ran.clear()
     model = HeldModel([plan(["pay"]), *PAY])
     agent = Agent(agent_id="desk", model=model, tools=(pay,))
-    async with segue.open(tmp_path / "segue.db", agents=[agent]) as app:
-        talk = asyncio.create_task(converse(app, config(), conversation_id="talk"))
+    async with segue.open(tmp_path / "segue.db", agents=[agent], approvals=OPERATOR) as app:
+        talk = asyncio.create_task(converse(app, config(approvals="approve"), conversation_id="talk"))
         await until(partial(app.tasks, session_id="talk.bot"))
         (task,) = await app.tasks(session_id="talk")
         await app.pause(task["task_id"])

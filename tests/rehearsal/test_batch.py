@@ -1,5 +1,6 @@
 """A batch of conversations: killed half-way, continued, reproduced, reported and compared."""
 
+import asyncio
 import json
 import os
 import re
@@ -17,10 +18,11 @@ from typer.testing import CliRunner
 
 pytest.importorskip("matplotlib")
 
-from segue.cli.main import app
+import segue
+from segue.cli.main import app as cli
 from segue.core.errors import ConfigurationError
 from segue.rehearsal import ConversationConfig, read_log
-from segue.rehearsal.batch import Manifest, batch_of, open_batch
+from segue.rehearsal.batch import Counting, Manifest, batch_of, check, open_batch
 from segue.rehearsal.worker import work
 from segue.rehearsal.workflows.loader import workflow_file
 from tests.cli.process import Begun, begin
@@ -48,7 +50,7 @@ def logs(out: Path) -> dict[str, list[dict[str, Any]]]:
 
 def report(out: Path, *options: str) -> tuple[dict[str, Any], Any]:
     """The report of a batch, and how the command ended."""
-    ran = CliRunner().invoke(app, ["report", str(out), *options])
+    ran = CliRunner().invoke(cli, ["report", str(out), *options])
     return json.loads((out / "report.json").read_text(encoding="utf-8")), ran
 
 
@@ -146,6 +148,34 @@ async def test_a_worker_knows_the_flows_of_the_agents_file(tmp_path: Path) -> No
     open_batch(tmp_path / "out", batch_of(config, n=1, agents=str(agents)))
     await work(tmp_path / "out", 1, StringIO())
     assert read_log(tmp_path / "out/logs/conversation-001.jsonl").ending
+
+
+async def test_the_calls_of_a_batch_count_in_the_database_whose_limits_they_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    config = ConversationConfig(
+        user_mode="scripted_user", script=("Hello",), bot_mode="react_bot", bot_model="openai:x"
+    )
+    open_batch(tmp_path / "out", batch_of(config, n=1))
+    reports, shared = StringIO(), str(tmp_path / "segue.db")
+    await work(tmp_path / "out", 1, reports, counting=Counting(shared, limits={"per_day_tokens": 5}))
+    last = json.loads(reports.getvalue().splitlines()[-1])
+    assert last["status"] == "failed" and "5 tokens" in last["error"]
+    async with segue.open(shared, spend={"per_day_tokens": 5}) as app:
+        (limit,) = (await app.tasks.usage_report(1)).limits
+    assert (limit.limit_name, limit.limit) == ("per_day_tokens", 5)
+
+
+def test_nobody_is_asked_in_a_batch(tmp_path: Path) -> None:
+    agents = tmp_path / "agents.toml"
+    agents.write_text(
+        '[[agent]]\nagent_id = "desk"\ntools = ["clock"]\napprove = {current_time = "always"}\n', encoding="utf-8"
+    )
+    config = ConversationConfig(user_mode="scripted_user", script=("Hello",), bot_agent="desk", api_mode="tools")
+    with pytest.raises(ConfigurationError, match="in a batch, but the tools current_time need approval"):
+        asyncio.run(check(batch_of(config, n=1, agents=str(agents))))
+    asyncio.run(check(batch_of(config.model_copy(update={"approvals": "reject"}), n=1, agents=str(agents))))
 
 
 def failing(setting: object) -> NoReturn:

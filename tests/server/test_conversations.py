@@ -88,6 +88,20 @@ def test_a_person_is_the_user_and_ends_it(client: httpx.Client) -> None:
     assert said(talk) == [("USER", "apples"), ("BOT", "Heard apples."), ("USER", "")]
 
 
+def test_no_configuration_runs_a_real_tool_unasked(client: httpx.Client) -> None:
+    config = {"script": ["please refund"], **SCRIPTED}
+    talk = settled(client, started(client, **config))
+    assert (talk["status"], talk["question"]["kind"]) == ("waiting", "approval")
+    assert talk["task_id"] in [each["task_id"] for each in client.get("/api/waiting").json()["items"]]
+    approving = {**config, "approvals": "approve"}
+    for path, body in (
+        ("/api/conversations", approving),
+        ("/api/chat", {"mode": "conversation", "message": json.dumps(approving), "session_id": "approving"}),
+    ):
+        refused = client.post(path, json=body)
+        assert refused.status_code == 422 and "auto_approve_conversations" in refused.text, path
+
+
 @pytest.mark.parametrize(("verdict", "status"), [("approve", 200), ("reject", 403)])
 def test_an_approval_is_asked_for_and_decided(client: httpx.Client, verdict: str, status: int) -> None:
     talk = settled(client, started(client, script=["please refund"], approvals="ask", **SCRIPTED))

@@ -14,6 +14,8 @@ KEY: Final = "key"
 """The API key of a request; its name follows, as in `key:ann@acme`."""
 HTTP: Final = "http"
 """A request to a service without keys."""
+OPERATOR: Final = "operator"
+"""Who wrote the agents file, or what takes its place."""
 SEGUE: Final = "segue"
 """Nobody: a task went on by itself."""
 

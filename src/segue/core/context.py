@@ -166,6 +166,13 @@ class Agents(Protocol):
 
     def tools_in(self, agent: Agent, mode: str) -> Mapping[str, Tool]: ...
 
+    def tools_named(self, names: Sequence[str], agent: Agent, mode: str) -> Mapping[str, Tool]: ...
+
+    @property
+    def auto_approves(self) -> bool:
+        """Whether the configuration of a conversation may approve calls of tools."""
+        ...
+
     def accepted(self, agent: Agent, override: str = "") -> Collection[str]: ...
 
 

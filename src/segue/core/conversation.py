@@ -124,8 +124,9 @@ class ConversationConfig(BaseModel):
     api_timeout: float = Field(default=30.0, gt=0, le=MOST_SECONDS)
     """Seconds of one call."""
 
-    approvals: Literal["approve", "reject", "ask"] = "approve"
-    """Who decides about calls of tools that need approval where the user is no person: `ask` waits for an answer."""
+    approvals: Literal["approve", "reject", "ask"] = "ask"
+    """What becomes of calls that need approval where the user is no person: `ask` waits for an answer, `approve` needs
+    `auto_approve_conversations` in the agents file."""
     controllers: Items[str] = ()
     """The referee's optional controllers, by name."""
     api_duplication_limit: int = Field(default=2, ge=1, le=MOST_COUNT)

@@ -51,6 +51,8 @@ class ApprovalSettings(BaseModel):
     """How many different people must approve a call; None: one."""
     not_by_asker: bool = False
     """People cannot approve the calls of tasks that they asked for."""
+    auto_approve_conversations: bool = False
+    """Conversations and rehearsals with `approvals = "approve"` may run tools that need approval without a question."""
     remind_after: Time | None = None
     """When the receivers that were notified of it are reminded: seconds, or a text such as `4h`."""
     escalate_after: Time | None = None

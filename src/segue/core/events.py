@@ -162,6 +162,7 @@ class CallPermitted(BaseEvent):
 
     `task`, `session`: its tool is always allowed there. `plan`: it is in a plan made before untrusted text was read.
     `sources`: a person's message asks for it, and its values are theirs or trusted. `rule`: the agent's rules allow it.
+    `operator`: the agents file lets the conversation approve it.
     """
 
     type: Literal["call_permitted"] = "call_permitted"

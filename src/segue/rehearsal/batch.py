@@ -4,29 +4,32 @@ import asyncio
 import json
 import random
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from filelock import FileLock, Timeout
 
 from ..app import App
+from ..checkpoints.open import open_storage
 from ..core.agents import load_agents, load_modes
+from ..core.audit import AuditSettings, load_audit
 from ..core.conversation import ConversationConfig, config_of
-from ..core.errors import ConfigurationError
+from ..core.deadlines import load_deadlines
+from ..core.errors import ConfigurationError, listed
 from ..core.flows import load_flows
 from ..core.records import Json
-from ..core.spend import load_spend
+from ..core.spend import load_spend, spend_limits
 from ..entry import open as open_app
 from ..prompts.catalogue import phrase
 from ..prompts.language import Language
 from .log import read_log
-from .simulate import check_config
+from .simulate import asked_tools, check_config
 from .text_file import check_writable, replace_text
 from .workflows.loader import files_of, load_scenarios
 from .workflows.participants import with_workflow
@@ -231,13 +234,33 @@ class BatchResult:
     errors: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Counting:
+    """Where a batch's model calls count towards limits of spending.
+
+    `database` is the path or URL of a database; empty: that of the batch's first worker. `tenant` is the prefix of the
+    tenant whose calls they are. `limits` are `SpendLimits` as JSON; None: those of the agents file.
+    """
+
+    database: str = ""
+    tenant: str = ""
+    limits: Json | None = None
+
+
+HERE: Final = Counting()
+"""In the batch's own databases."""
+
+
 async def rehearse(
     folder: Path,
     manifest: Manifest,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     language: Language = "en",
+    counting: Counting = HERE,
 ) -> BatchResult:
     """Hold the conversations of a batch that have not ended yet; `language` is that of errors.
+
+    Limits of the agents file's [spend] hold for all workers together.
 
     Each worker has a process and a database. After a crash of this process or a worker the same call continues:
     finished conversations and turns are not repeated.
@@ -250,7 +273,7 @@ async def rehearse(
     await check(manifest)
     try:
         with _lock(folder).acquire(timeout=0):
-            return await _run_workers(folder, open_batch(folder, manifest), on_progress, language)
+            return await _run_workers(folder, open_batch(folder, manifest), on_progress, language, counting)
     except Timeout:
         raise ConfigurationError(
             "Another process is working on the batch in {folder}: wait for it to end.", folder=folder
@@ -263,7 +286,11 @@ def _lock(folder: Path) -> FileLock:
 
 
 async def _run_workers(
-    folder: Path, manifest: Manifest, on_progress: Callable[[Progress], None], language: Language
+    folder: Path,
+    manifest: Manifest,
+    on_progress: Callable[[Progress], None],
+    language: Language,
+    counting: Counting,
 ) -> BatchResult:
     todo = unfinished(folder, manifest)
     finished, errors = manifest.n - len(todo), list[str]()
@@ -278,23 +305,33 @@ async def _run_workers(
     note(Progress("", "begun"))
     async with asyncio.TaskGroup() as group:
         for worker in sorted({planned.worker for planned in todo}):
-            group.create_task(_watch(folder, worker, language, note, errors))
+            group.create_task(_watch(folder, worker, language, counting, note, errors))
     return BatchResult(manifest.n, manifest.n - len(unfinished(folder, manifest)), tuple(errors))
 
 
 async def _watch(
-    folder: Path, worker: int, language: Language, on_progress: Callable[[Progress], None], errors: list[str]
+    folder: Path,
+    worker: int,
+    language: Language,
+    counting: Counting,
+    on_progress: Callable[[Progress], None],
+    errors: list[str],
 ) -> None:
-    """Start a worker and pass on what it says; its standard input stays open as long as this process lives."""
+    """Start a worker and pass on what it says; its standard input stays open as long as this process lives.
+
+    Its first line says where calls count: the URL of a database may hold a password.
+    """
     command = (sys.executable, "-m", "segue.rehearsal.worker", str(folder), str(worker), language)
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
     )
+    assert process.stdin
     assert process.stdout
     assert process.stderr
     stderr = asyncio.create_task(process.stderr.read())
     try:
+        process.stdin.write(json.dumps(asdict(counting)).encode() + b"\n")
         async for line in process.stdout:
             on_progress(_read(line))
         if await process.wait():
@@ -326,17 +363,44 @@ def check_with(app: App, manifest: Manifest) -> None:
     """Refuse a batch that names what an app does not have, or what its restrictions do not allow.
 
     Raises:
-        ConfigurationError, UnknownAgent, UnknownTool.
+        ConfigurationError, UnknownAgent, UnknownTool: also where a person would have to approve calls.
     """
     first = {planned.scenario: planned.config for planned in manifest.conversations()}
     for config in first.values():
         check_config(app, config)
+        if asked := asked_tools(app, config):
+            raise ConfigurationError(
+                "Nobody can be asked in a batch, but the tools {tools} need approval: use a simulated API or "
+                'approvals = "reject". To run them, set approvals = "approve", and auto_approve_conversations = true '
+                "in the [approvals] table of the agents file.",
+                tools=listed(asked),
+            )
 
 
-def opened(manifest: Manifest, path: str | Path) -> AbstractAsyncContextManager[App]:
-    """An app with the batch's agents; modules are looked for in this folder and beside the agents file."""
+@asynccontextmanager
+async def opened(
+    manifest: Manifest, path: str | Path, counting: Counting | None = None, batch: str = ""
+) -> AsyncIterator[App]:
+    """An app with the batch's agents; modules are looked for in this folder and beside the agents file.
+
+    The calls of the `batch` count where `counting` says, and in the app's own database without it.
+    """
     folders = [Path.cwd(), *([Path(manifest.agents).parent] if manifest.agents else ())]
     sys.path.extend(str(folder) for folder in folders if str(folder) not in sys.path)
-    agents = load_agents(manifest.agents) if manifest.agents else []
-    modes = {**load_modes(manifest.agents), **load_flows(manifest.agents)} if manifest.agents else {}
-    return open_app(path, agents=agents, modes=modes, spend=load_spend(manifest.agents) if manifest.agents else None)
+    settings: dict[str, Any] = {}
+    if file := manifest.agents:
+        settings = {"agents": load_agents(file), "modes": {**load_modes(file), **load_flows(file)}}
+        audit = load_audit(file)  # of several databases: their heads cannot go to one file
+        settings |= {"audit": audit and AuditSettings(enabled=audit.enabled), "approvals": load_deadlines(file)}
+        settings["spend"] = load_spend(file)
+    if counting and counting.limits is not None:
+        settings["spend"] = spend_limits(counting.limits)
+    async with AsyncExitStack() as closing:
+        elsewhere = None
+        if counting and settings.get("spend"):
+            elsewhere = await open_storage(counting.database)
+            closing.push_async_callback(elsewhere.close)
+        app = await closing.enter_async_context(open_app(path, **settings))
+        if counting and elsewhere:
+            app.tasks.count_in(elsewhere.spend, counting.tenant, batch)
+        yield app

@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import StructuredTool
@@ -16,7 +16,7 @@ from ..app import App
 from ..core.agents import Agent
 from ..core.calls import CallResult, CallStatus, Execution
 from ..core.conversation import MODE, BotOutput, BotOutputType, Conversation, Role, as_text, bot_session
-from ..core.errors import ConfigurationError, TaskError, UnknownMode
+from ..core.errors import ConfigurationError, TaskError, ThreadBusy, UnknownMode
 from ..core.participants import Setting
 from ..core.question import API_CALL, PAUSE, WAIT
 from ..core.records import Json, Task
@@ -25,12 +25,16 @@ from ..core.task_status import ENDED, OPEN, TaskStatus
 from ..core.tools import Tool
 from ..nodes.conversation.roles import AGENT_BOT
 from ..runtime.control import Started
+from ..runtime.lease_holder import TTL
 from ..runtime.relay import POLL_SECONDS, Observer
 from ..runtime.start import Request
 from ..tools.bound_tool import BoundTool, Marks
 from ..tools.calls.run import missing
 
 T = TypeVar("T")
+
+FREE_SECONDS = 2 * TTL
+"""Seconds to wait for the bot's session: of a process that was killed its lease stays for a while."""
 
 
 class SegueBot:
@@ -53,12 +57,15 @@ class SegueBot:
         result = await _outside(self._next(conversation, asked))
         while result["status"] == TaskStatus.WAITING:
             question = result.get("question") or await self._app.question(result["task_id"])
+            if question["kind"] == SPEND and "question" not in result:  # there may be room meanwhile
+                result = await _outside(self._resume(result["task_id"], wait=FREE_SECONDS))
+                continue
             if question["kind"] == SPEND:
                 interrupt({name: value for name, value in question.items() if name != "interrupt_id"})
                 result = await _outside(self._resume(result["task_id"]))
                 continue
             if question["kind"] == WAIT:
-                interrupt({"kind": PAUSE})
+                _suspend()
             if question["kind"] != API_CALL:
                 question_ref = {"turn": conversation.turn, "task_id": result["task_id"], "id": question["interrupt_id"]}
                 text = str(question.get("question", ""))
@@ -68,7 +75,7 @@ class SegueBot:
                 return _action(call)
             result = await _outside(self._submit_result(result["task_id"], question, known))
         if result["status"] == TaskStatus.PAUSED:
-            interrupt({"kind": PAUSE})
+            _suspend()
         return BotOutput(
             action_type=BotOutputType.RESPONSE,
             text=result["answer"],
@@ -113,6 +120,7 @@ class SegueBot:
             model=self._setting.model,
             language=conversation.language,
             origin="conversation",
+            wait=FREE_SECONDS,
         )
         return await self._result(await self._app.tasks.start(request))
 
@@ -126,23 +134,30 @@ class SegueBot:
         return await self._continue(task)
 
     async def _continue(self, task: Json) -> Json:
-        """The result of a task that began before, perhaps in another process."""
+        """The result of a task that began before, perhaps in another process, whose run of it is waited for."""
         task_id = task["task_id"]
-        if started := self._app.tasks.started(task_id):
-            return await self._result(started)
-        if task["status"] == TaskStatus.WAITING:
-            return {"status": task["status"], "task_id": task_id}
-        if task["result"]:
-            return {**task["result"], "status": task["status"], "task_id": task_id}
-        return await self._resume(task_id)
+        while True:
+            if started := self._app.tasks.started(task_id):
+                return await self._result(started)
+            if task["status"] == TaskStatus.WAITING:
+                return {"status": task["status"], "task_id": task_id}
+            if task["result"]:
+                return {**task["result"], "status": task["status"], "task_id": task_id}
+            try:
+                return await self._resume(task_id)
+            except ThreadBusy:
+                if self._setting.services.pausing():
+                    return {"status": TaskStatus.PAUSED, "task_id": task_id}
+                await asyncio.sleep(POLL_SECONDS)
+                task = await self._app.task(task_id)
 
-    async def _resume(self, task_id: str) -> Json:
-        return await self._result(await self._app.tasks.resume(task_id))
+    async def _resume(self, task_id: str, wait: float = 0.0) -> Json:
+        return await self._result(await self._app.tasks.resume_with(task_id, None, wait))
 
     async def _submit_result(self, task_id: str, question: Json, result: Json) -> Json:
         """The outcome of the task after the result of its call."""
         answer = {"interrupt_id": question["interrupt_id"], "value": result}
-        return await self._result(await self._app.tasks.resume_with(task_id, answer))
+        return await self._result(await self._app.tasks.resume_with(task_id, answer, FREE_SECONDS))
 
     async def _result(self, started: Started) -> Json:
         """The outcome of a run; it is paused at its next boundary where a pause of the conversation is requested."""
@@ -275,6 +290,12 @@ class ConversationExecutor:
             return CallResult.done(given["data"])
         status = CallStatus.REJECTED if given["rejected"] else CallStatus.FAILED
         return CallResult(status=status, error=as_text(given["data"]))
+
+
+def _suspend() -> NoReturn:
+    """Have the conversation wait until it is resumed; an answer to an earlier question resumes nothing."""
+    while True:
+        interrupt({"kind": PAUSE})
 
 
 def _said(conversation: Conversation) -> str:

@@ -8,11 +8,13 @@ from ..core.conversation import MODE, Conversation, ConversationConfig, Role, Ut
 from ..core.errors import ConfigurationError, ThreadExists, UnknownThread
 from ..core.events import Event, Uttered
 from ..core.origin import MessageOrigin
+from ..core.participants import RunsTools
 from ..core.question import WAIT
 from ..core.records import Json, RequestKey, Task
+from ..core.spend import SPEND
 from ..core.task_status import ENDED, TaskStatus
 from ..nodes.conversation.init import read_config, with_language
-from ..nodes.conversation.roles import check_participants
+from ..nodes.conversation.roles import api_of, check_participants
 from ..nodes.shared.context import NodeContext
 from ..prompts.language import language_of
 from ..registry import services_of
@@ -49,7 +51,7 @@ async def converse(
         ThreadBusy, and what `App.start` raises.
     """
     session_id, seen = conversation_id or Ids().thread(), 0
-    task, run = await _begun(app, with_workflow(config), session_id)
+    task, run = await _begun(app, with_workflow(config), session_id, asks=person is not None)
     while True:
         async for event in app.follow(task.task_id, seen):
             seen = max(seen, event.seq)
@@ -65,8 +67,8 @@ async def converse(
     return await load_conversation(app, session_id)
 
 
-async def _begun(app: App, config: ConversationConfig, session_id: str) -> Started:
-    """The conversation's task, and its run unless it ended or waits."""
+async def _begun(app: App, config: ConversationConfig, session_id: str, *, asks: bool) -> Started:
+    """The conversation's task, and its run unless it ended or waits; where nobody `asks`, a limit may have room now."""
     attach(app)
     task = await app.tasks.newest(session_id)
     if task is None:
@@ -84,7 +86,9 @@ async def _begun(app: App, config: ConversationConfig, session_id: str) -> Start
     await app.tasks.end_wait(task.task_id)
     if running := app.tasks.started(task.task_id):
         return running
-    over = task.result or task.status in (*ENDED, TaskStatus.WAITING)
+    over = task.result or task.status in ENDED
+    if not over and task.status == TaskStatus.WAITING:
+        over = asks or (await app.question(task.task_id))["kind"] != SPEND
     return (task, None) if over else await app.tasks.resume(task.task_id)
 
 
@@ -137,9 +141,25 @@ def check_config(app: App, config: ConversationConfig) -> None:
         ConfigurationError, UnknownAgent.
     """
     attach(app)
+    check_participants(*_new(app, config))
+
+
+def asked_tools(app: App, config: ConversationConfig) -> list[str]:
+    """The tools of a conversation's API that a person may have to approve calls of.
+
+    Raises:
+        ConfigurationError, UnknownAgent.
+    """
+    api = api_of(*_new(app, config))
+    asks = isinstance(api, RunsTools) and config.approvals == "ask"
+    return [name for name, tool in api.tools.items() if tool.needs_approval] if asks else []
+
+
+def _new(app: App, config: ConversationConfig) -> tuple[Conversation, NodeContext]:
+    """A conversation that has not begun, and what its participants are built with."""
     agent = app.agents.agent(config.bot_agent)
     work = NodeContext(services_of(app.agents, lambda _: None), RunContext(), agent)
-    check_participants(Conversation(conversation_id="", config=config, language=config.language or "en"), work)
+    return Conversation(conversation_id="", config=config, language=config.language or "en"), work
 
 
 async def _check_new(app: App, session_id: str) -> None:

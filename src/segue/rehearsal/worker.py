@@ -9,15 +9,17 @@ import json
 import os
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
 from ..app import App
 from ..core.conversation import Conversation
 from ..core.errors import SegueError
+from ..core.task_status import TaskStatus
 from ..prompts.errors import render, sentence_of
 from ..prompts.language import Language, language_named
-from .batch import Manifest, Planned, is_finished, log_file, opened
+from .batch import HERE, Counting, Manifest, Planned, is_finished, log_file, opened
 from .log import write_log
 from .simulate import converse
 
@@ -27,11 +29,18 @@ def database(folder: Path, worker: int) -> Path:
     return folder / f"worker-{worker}.db"
 
 
-async def work(folder: Path, worker: int, reports: TextIO, language: Language = "en") -> None:
-    """Hold the worker's conversations that have not ended; one that fails leaves the others alone."""
+async def work(
+    folder: Path, worker: int, reports: TextIO, language: Language = "en", counting: Counting = HERE
+) -> None:
+    """Hold the worker's conversations that have not ended; one that fails leaves the others alone.
+
+    Calls count where `counting` says, of which the default is the first worker's database.
+    """
+    if not counting.database:
+        counting = replace(counting, database=str(database(folder, 1)))
     manifest = Manifest.read(folder)
     mine = [planned for planned in manifest.conversations() if planned.worker == worker]
-    async with opened(manifest, database(folder, worker)) as app:
+    async with opened(manifest, database(folder, worker), counting, _name_of(folder)) as app:
         for planned in mine:
             if is_finished(folder, planned):
                 continue
@@ -46,11 +55,19 @@ async def work(folder: Path, worker: int, reports: TextIO, language: Language = 
             _report(reports, planned, "failed" if why else "finished", why)
 
 
+def _name_of(folder: Path) -> str:
+    return folder.absolute().name
+
+
 async def _why(app: App, conversation: Conversation) -> str:
     """Why a conversation has not ended; empty if it has."""
     if conversation.ending:
         return ""
     task = await app.tasks.get(conversation.task_id)
+    if task.status == TaskStatus.WAITING:
+        question = await app.question(task.task_id)
+        names = ", ".join(call["name"] for call in question.get("calls", ()))
+        return str(question.get("question") or f"it waits for {question['kind']} {names}".strip())
     return task.error or f"its task is {task.status}"
 
 
@@ -75,11 +92,12 @@ def _only_reports() -> TextIO:
 
 def main() -> None:
     """Work until the conversations are done, or the process that started this one is gone."""
+    counting = Counting(**json.loads(sys.stdin.readline() or "{}"))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     folder, worker, language = sys.argv[1:]
     chosen = language_named(language) or "en"
     try:
-        asyncio.run(work(Path(folder), int(worker), _only_reports(), chosen))
+        asyncio.run(work(Path(folder), int(worker), _only_reports(), chosen, counting))
     except SegueError as error:
         sys.exit(render(error, chosen))
 

@@ -4,6 +4,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,12 +51,28 @@ class SpendControl:
         by_tenant = self._limits.by_tenant
         has_tenants = bool(self._limits.tenants) or any(environ.get(name) for name in _KEYS)
         self._by_tenant = has_tenants if by_tenant is None else by_tenant
+        self._tenant = self._batch = ""
+
+    def counting_in(self, table: Spend, tenant: str, batch: str) -> "SpendControl":
+        """The limits over what is used of another database, for the sessions of a batch of its tenant's.
+
+        Other processes count there, too. Usage stays an estimate there, as the tasks are stored elsewhere.
+        """
+        control = copy(self)
+        control._table, control._tenant, control._batch = table, tenant, batch
+        return control
 
     def of(self, thread_id: str, user_id: str, saver: FencedSaver | None = None) -> "RunSpending | None":
         """The limits of a thread's calls; None where there are none. The `saver` stores the steps of those of a run."""
         if self._limits.is_empty:
             return None
+        if self._batch:
+            thread_id, user_id, saver = self._counted(thread_id), f"{self._tenant}{user_id}", None
         return RunSpending(self._table, self._limits, self.tenant_of(thread_id), thread_id, user_id, saver)
+
+    def _counted(self, thread_id: str) -> str:
+        """The name under which a thread's calls are counted."""
+        return f"{self._tenant}{self._batch}.{thread_id}" if self._batch else thread_id
 
     def tenant_of(self, thread_id: str) -> str:
         """The tenant that a thread belongs to, or whose prefix it is; empty where all count together."""
@@ -68,7 +85,7 @@ class SpendControl:
         Raises:
             ConfigurationError: a limit is in US dollars, and the price of the model is not known.
         """
-        if self._limits.of_tenant(self.tenant_of(thread_id)).in_dollars and model.is_language_model:
+        if self._limits.of_tenant(self.tenant_of(self._counted(thread_id))).in_dollars and model.is_language_model:
             await dollars(agent, model, {"input": 1, "output": 1})
 
     async def raise_limit(self, raised: Raised, remote: bool) -> None:

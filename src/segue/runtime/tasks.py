@@ -9,6 +9,7 @@ from datetime import tzinfo
 from typing import Any
 
 from ..checkpoints.storage import Storage
+from ..checkpoints.tables.spend import Spend
 from ..core.errors import KeyUsed, StorageError, TaskError
 from ..core.events import ASKING, Event
 from ..core.question import ANSWER_FORMS, API_CALL, CLIENT_CALLS, WAIT
@@ -366,9 +367,12 @@ class Tasks:
         about = {"answer": answer, "interrupt_id": interrupt_id, "key": key, "reply_options": reply_options}
         return await self._control.resume(task_id, model=model, remote=remote, **about)
 
-    async def resume_with(self, task_id: str, checked: Json) -> Started:
-        """Continue a task, with an answer in the form that is stored: {"interrupt_id", "value"}."""
-        return await self._control.resume_with(task_id, checked)
+    async def resume_with(self, task_id: str, checked: Json | None, wait: float = 0.0) -> Started:
+        """Continue a task, with an answer in the form that is stored, if one is given: {"interrupt_id", "value"}.
+
+        `wait` is how many seconds to wait for its session.
+        """
+        return await self._control.resume_with(task_id, checked, wait=wait)
 
     async def resume_and_follow(
         self, task_id: str, *, model: str = "", answer: Any = None, interrupt_id: str = ""
@@ -394,6 +398,10 @@ class Tasks:
     async def runs_elsewhere(self, task_id: str) -> bool:
         """Whether another process runs a task that is not finished, or a worker will."""
         return await self._stream.runs_elsewhere(task_id)
+
+    def count_in(self, table: Spend, tenant: str, batch: str) -> None:
+        """Count what model calls use in another database, as those of a batch of a tenant: see `SpendControl.of`."""
+        self._runner.spend = self._runner.spend.counting_in(table, tenant, batch)
 
     # Workers and the database.
 

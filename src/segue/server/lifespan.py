@@ -223,7 +223,7 @@ def serving(
             attach(app)
             _restrict(app, settings)
             await app.schedules.keep(load_schedules(agents_file) if agents_file else ())
-            service = application.state.service = Service(app, settings, Metrics(app))
+            service = application.state.service = Service(app, settings, Metrics(app), str(database))
             _log_model(service.default_model)
             auto_resume = AutoResume(service)
             ids = await auto_resume.find(paused=True) if settings.resume else []

@@ -49,6 +49,8 @@ class Service:
     app: App
     settings: ServerSettings
     metrics: Metrics
+    database: str = ""
+    """The path or URL of the app's database."""
     drained: "asyncio.Task[None] | None" = None
     """The task that stops the service, once it was asked to."""
     streams: "set[asyncio.Task[Any]]" = field(default_factory=set)

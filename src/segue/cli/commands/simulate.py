@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ...app import App
     from ...core.conversation import Conversation, ConversationConfig, Utterance
     from ...core.records import Json
-    from ...prompts.language import Language
     from ...rehearsal.batch import BatchResult, Manifest, Progress
     from ...rehearsal.report.summary import Comparison, Report
 
@@ -277,7 +276,7 @@ async def _asked(app: "App", session: str, question: "Json") -> "str | Json | No
 def run_batch(settings: Settings, folder: Path, manifest: "Manifest") -> int:
     """Hold the conversations of a batch that have not ended, and return the exit code."""
     try:
-        result = asyncio.run(_rehearse(folder, manifest, settings.ui_language))
+        result = asyncio.run(_rehearse(folder, manifest, settings))
     except KeyboardInterrupt:
         print_note(settings.say("batch_stopped"))
         return PAUSED
@@ -290,10 +289,10 @@ def run_batch(settings: Settings, folder: Path, manifest: "Manifest") -> int:
     return 0
 
 
-async def _rehearse(folder: Path, manifest: "Manifest", language: "Language") -> "BatchResult":
+async def _rehearse(folder: Path, manifest: "Manifest", settings: Settings) -> "BatchResult":
     from rich import progress as bars
 
-    from ...rehearsal.batch import rehearse
+    from ...rehearsal.batch import Counting, rehearse
 
     columns = (
         bars.BarColumn(),
@@ -307,7 +306,7 @@ async def _rehearse(folder: Path, manifest: "Manifest", language: "Language") ->
         def show(report: "Progress") -> None:
             progress.update(bar, completed=report.finished, total=report.total, description=report.conversation_id)
 
-        return await rehearse(folder, manifest, show, language)
+        return await rehearse(folder, manifest, show, settings.ui_language, Counting(settings.database))
 
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a batch: see `segue simulate --out`.")]

@@ -19,6 +19,7 @@ from ...rehearsal import read_log
 from ...rehearsal.batch import (
     FILE,
     BatchResult,
+    Counting,
     Manifest,
     batch_of,
     check,
@@ -37,6 +38,7 @@ from ..log_config import logger
 from ..readers.conversations import Configuration
 from ..runs import unreadable
 from ..service import Service
+from ..tenants import Tenant
 from ..views import Page
 from .dependencies import CONFLICT, ServiceDep, TenantDep, routes
 
@@ -119,9 +121,12 @@ def _workflows() -> list[Json]:
 
 
 @router.post("/api/rehearsals", status_code=202, response_model=BatchView, responses=CONFLICT)
-async def start_rehearsal(body: RehearsalRequest, service: ServiceDep, _: TenantDep, request: Request) -> JsonResponse:
+async def start_rehearsal(
+    body: RehearsalRequest, service: ServiceDep, tenant: TenantDep, request: Request
+) -> JsonResponse:
     """Run a batch in the background; the same request continues one that was stopped.
 
+    Its model calls count towards the tenant's limits of spending.
     `GET /api/rehearsals/{name}` says how far it is.
     """
     service.refuse_while_draining()
@@ -129,21 +134,36 @@ async def start_rehearsal(body: RehearsalRequest, service: ServiceDep, _: Tenant
     if root is None:
         raise ConfigurationError("This service keeps no rehearsals: set SEGUE_REHEARSALS to a folder.")
     manifest = await _checked(body, service.app)
-    folder = root / body.name
-    prepare = partial(_open, folder, manifest, language_of(request.scope))
+    counting, folder = _counting(service, tenant), root / body.name
+    prepare = partial(_open, folder, manifest, language_of(request.scope), counting)
     running = await service.rehearsals.begin(folder, prepare)
     if running and running != folder:
         raise Problem(409, "RehearsalRuns", batch=running.name)
     return JsonResponse(await asyncio.to_thread(_batch, service, folder, _SHOWN), 202)
 
 
-def _open(folder: Path, manifest: Manifest, language: Language) -> Coroutine[Any, Any, BatchResult]:
+def _counting(service: Service, tenant: Tenant) -> Counting:
+    """Where a batch's calls count: in the service's database.
+
+    Raises:
+        ConfigurationError: there are limits, and no other process can open it.
+    """
+    limits = service.app.agents.spend
+    if limits and service.database == ":memory:":
+        raise ConfigurationError(
+            "Rehearsals count towards the limits of [spend], which needs a database file: start the service with --db "
+            "FILE."
+        )
+    return Counting(service.database, tenant.prefix, limits and limits.model_dump(mode="json"))
+
+
+def _open(folder: Path, manifest: Manifest, language: Language, counting: Counting) -> Coroutine[Any, Any, BatchResult]:
     """Begin a batch in a folder of its own, or continue the one that is there; returns what is left of it to run."""
     if (folder / FILE).is_file() and _manifest(folder).differences(manifest):
         raise Problem(409, "RehearsalExists", batch=folder.name)
     folder.mkdir(parents=True, exist_ok=True)
     open_batch(folder, manifest)
-    return _rehearse(folder, manifest, language)
+    return _rehearse(folder, manifest, language, counting)
 
 
 async def _checked(body: RehearsalRequest, app: App) -> Manifest:
@@ -167,9 +187,9 @@ def _manifest_of(body: RehearsalRequest, agents_file: str) -> Manifest:
     return replace(manifest, scenarios=tuple(body.scenarios)) if body.scenarios else manifest
 
 
-async def _rehearse(folder: Path, manifest: Manifest, language: Language) -> BatchResult:
+async def _rehearse(folder: Path, manifest: Manifest, language: Language, counting: Counting) -> BatchResult:
     """Hold what is left of a batch, and write its report."""
-    result = await rehearse(folder, manifest, language=language)
+    result = await rehearse(folder, manifest, language=language, counting=counting)
     try:
         await asyncio.to_thread(_write_report, folder, language)
     except MissingExtra as error:
