@@ -34,7 +34,7 @@ _LIST = """
     ORDER BY is_active DESC, coalesce(due, 0), schedule_id
 """
 _DELETE = "DELETE FROM schedules WHERE schedule_id = ?"
-_OPTIONS = "SELECT schedule_id, options FROM schedules"
+_OPTIONS = "SELECT * FROM schedules"
 _ACTIVE = """
     SELECT count(*) AS active FROM schedules WHERE is_active = 1 AND CASE WHEN :prefix = ''
         THEN schedule_id NOT LIKE '%:%' ELSE substr(schedule_id, 1, length(:prefix)) = :prefix END
