@@ -343,8 +343,8 @@ def _reopen(
     status = (_S.WAITING if waits else _S.PAUSED).value
     requested = "cancel" if blocked else None if waits else "pause"
     events = [json.loads(each["event"]) for each in connection.execute(_EVENTS, (task_id,)).fetchall()]
-    steered = sum(event["type"] == Steered.type for event in events)
-    notes = row["notes"] if scope.whole else json.dumps(json.loads(row["notes"])[:steered])
+    added = [event["data"]["message"] for event in events if event["type"] == Steered.type]
+    notes = row["notes"] if scope.whole else json.dumps(added)
     (copied,) = connection.fetched(_TASK, (task_id,))
     about = {"task": task_id, "status": status, "requested": requested, "notes": notes}
     about["asked_by"] = with_asker(row, by)

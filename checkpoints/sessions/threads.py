@@ -28,6 +28,7 @@ from ..tables.leases import check_fence
 from ..tables.request_keys import add_key
 from ..tables.schedules import delete_of_thread
 from ..tables.search import remove_thread
+from ..tables.thread_list import name_thread
 from .export import IMPORTED, WholeThread, export, read_import, read_thread, store_import, store_thread, threads_of
 from .fork import fork, refuse_taken
 from .snapshots import Checkpoint, find, find_place, following, nodes_run, snapshot, snapshots
@@ -222,8 +223,8 @@ class Threads:
         """Whether the thread began from a document."""
         return bool(await self._database.read(lambda connection: connection.fetched(_IMPORTED, (thread_id,))))
 
-    async def create(self, session: Session, *, key: RequestKey | None = None) -> None:
-        """Store a thread without a task, and that the idempotency key began it.
+    async def create(self, session: Session, *, title: str = "", key: RequestKey | None = None) -> None:
+        """Store a thread without a task, its title, and that the idempotency key began it.
 
         Raises:
             ThreadExists, ThreadBusy, KeyUsed: nothing was stored.
@@ -235,6 +236,8 @@ class Threads:
             add_key(connection, key, session.thread_id)
             refuse_taken(connection, session.thread_id)
             connection.execute(_PUT, _row(session))
+            if title:
+                name_thread(connection, session.thread_id, title)
             record(connection, act, session.thread_id, chosen=True)
 
         await self._database.write(store)

@@ -184,6 +184,11 @@ class FencedSaver(BaseCheckpointSaver[str]):
         row = hold.running if (hold := self._holds.get(thread_id)) else None
         return row is not None and (row["task_id"], row["notes"]) == (task_id, "[]")
 
+    def forget_notes(self, thread_id: str) -> None:
+        """From now on it is not known whether the task of a thread has notes, until its next checkpoint is saved."""
+        if hold := self._holds.get(thread_id):
+            hold.running = None
+
     def count_call(self, thread_id: str, call_id: str) -> Failed:
         """Count a model call in the step of the node that runs now on a thread that is held, which stores what it used.
 

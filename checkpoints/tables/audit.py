@@ -9,7 +9,7 @@ from typing import Any, Final
 from segue.core.actor import SEGUE
 from segue.core.audit import BEGUN, SHORT, Act, AuditEntry, AuditHead, Seal, entry_digest, row_digest
 from segue.core.quotas import Owner
-from segue.core.records import Json, Task, from_row
+from segue.core.records import Json, Task, readable
 from segue.core.spend import KINDS, Scope
 from segue.core.task_status import ACTIVE, TaskStatus
 
@@ -22,7 +22,8 @@ SEALED: str = "sealed"
 """The action of entries for what was stored before the log was begun."""
 
 _IS_KEPT = "SELECT 1 FROM audit LIMIT 1"
-_HEAD = "SELECT position, digest FROM audit ORDER BY position DESC LIMIT 1"
+# In SQLite a damaged position may be no number: it sorts after every number, and is left out.
+_HEAD = f"SELECT position, digest FROM audit WHERE position < {2**62} ORDER BY position DESC LIMIT 1"
 _INSERT = """
     INSERT INTO audit (
         position, moment, actor, action, thread_id, task_id, user_id, details, seals, previous, digest
@@ -215,7 +216,7 @@ def _append(connection: Connection, act: Act, thread_id: str, task_id: str, seal
         "user_id": str(task[0]["user_id"]) if task else "",
         "details": json.dumps(act.details, sort_keys=True),
         "seals": json.dumps(seals, separators=(",", ":")),
-        "previous": head["digest"] if head else "",
+        "previous": str(head["digest"] or "") if head else "",
     }
     connection.execute(_INSERT, {**entry, "digest": entry_digest(entry)})
 
@@ -277,4 +278,4 @@ class Audit:
         about = {"prefix": prefix, "thread_id": thread_id, "user_id": user_id, "actor": actor, "action": action}
         values = {**about, "before": before, "limit": limit}
         rows = await self._database.read(lambda connection: connection.fetched(_LIST, values))
-        return [from_row(AuditEntry, row) for row in rows]
+        return readable(AuditEntry, rows)

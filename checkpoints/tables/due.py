@@ -28,7 +28,10 @@ class DueMoments:
         self._database = database
 
     async def next(self, kinds: Collection[DueKind]) -> dict[DueKind, float]:
-        """Return when something of each kind is due next; a kind of which nothing is has none."""
+        """Return when something of each kind is due next; a kind of which nothing is has none.
+
+        A moment that cannot be read is left out.
+        """
         statement = " UNION ALL ".join(_NEXT[kind] for kind in kinds)
         rows = await self._database.read(lambda connection: connection.fetched(statement)) if kinds else []
-        return {row["kind"]: float(row["due"]) for row in rows if row["due"] is not None}
+        return {row["kind"]: float(row["due"]) for row in rows if isinstance(row["due"], int | float)}

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from segue.core.errors import DatabaseDamaged
 from segue.core.notifications import Notification
-from segue.core.records import Json, Task, from_row
+from segue.core.records import Json, Task, from_row, readable
 
 from ..ports import ALL, Connection, Database, Row
 
@@ -122,7 +122,7 @@ class Outbox:
         page = {"limit": ALL if limit < 0 else limit, "before": before}
         values: Mapping[str, Any] = {"state": state, "prefix": prefix, "now": self._clock(), **page}
         rows = await self._database.read(lambda connection: connection.fetched(_LIST, values))
-        return [from_row(Notification, row) for row in rows]
+        return readable(Notification, rows)
 
     async def replay(self, notification_id: str | None, prefix: str = "") -> int:
         """Make one due now, with all its attempts before it, or all that are dead; returns how many."""

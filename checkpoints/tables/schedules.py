@@ -1,6 +1,5 @@
 """The schedules of a database, of which each run begins a task once."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +7,7 @@ from segue.core.actor import SEGUE, actor
 from segue.core.audit import Act
 from segue.core.errors import UnknownSchedule
 from segue.core.quotas import Owner, Quotas
-from segue.core.records import Json, from_row, read, to_row
+from segue.core.records import Json, from_row, read, readable, to_row
 from segue.core.schedules import RunTaken, Schedule, ScheduledRun
 
 from ..ports import Connection, Database
@@ -35,7 +34,7 @@ _LIST = """
     ORDER BY is_active DESC, coalesce(due, 0), schedule_id
 """
 _DELETE = "DELETE FROM schedules WHERE schedule_id = ?"
-_OPTIONS = "SELECT schedule_id, options FROM schedules"
+_OPTIONS = "SELECT * FROM schedules"
 _ACTIVE = """
     SELECT count(*) AS active FROM schedules WHERE is_active = 1 AND CASE WHEN :prefix = ''
         THEN schedule_id NOT LIKE '%:%' ELSE substr(schedule_id, 1, length(:prefix)) = :prefix END
@@ -105,9 +104,9 @@ class Schedules:
         return from_row(Schedule, rows[0])
 
     async def list(self, prefix: str = "") -> Sequence[Schedule]:
-        """Return the schedules whose ids begin so, those that run next first."""
+        """Return the schedules whose ids begin so, those that run next first, without those that cannot be read."""
         rows = await self._database.read(lambda connection: connection.fetched(_LIST, {"prefix": prefix}))
-        return [from_row(Schedule, row) for row in rows]
+        return readable(Schedule, rows)
 
     async def change(self, schedule: Schedule, quotas: Quotas) -> None:
         """Store whether a schedule is active, its next run and its problem.
@@ -139,7 +138,7 @@ class Schedules:
     async def due(self, now: float) -> Sequence[Schedule]:
         """Return the active schedules that are due, the longest first, without those that cannot be read."""
         rows = await self._database.read(lambda connection: connection.fetched(_DUE, (now,)))
-        return [Schedule(**values) for values, faults in (read(Schedule, row) for row in rows) if not faults]
+        return readable(Schedule, rows)
 
     async def unfinished_runs(self) -> set[str]:
         """Return the ids of the runs that have not come to an end, without those that wait or that somebody stopped."""
@@ -181,7 +180,7 @@ def _record_run(connection: Connection, action: str, run: ScheduledRun) -> None:
 def delete_of_thread(connection: Connection, thread_id: str, by: str) -> None:
     """Delete, in the transaction that deletes a session, the schedules whose runs continue it; `by` is who does."""
     for row in connection.fetched(_OPTIONS):
-        if json.loads(row["options"]).get("session_id") == thread_id:
+        if (read(Schedule, row)[0].get("options") or {}).get("session_id") == thread_id:
             _delete(connection, row["schedule_id"], by)
 
 

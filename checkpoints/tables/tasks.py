@@ -1,5 +1,6 @@
 """The tasks of a database: one for each message, with its status and result."""
 
+import json
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -9,12 +10,12 @@ from typing import Any
 from segue.core.actor import SEGUE
 from segue.core.audit import Act
 from segue.core.errors import AmbiguousTask, TaskError, TaskPinned, UnknownTask
-from segue.core.events import Event, StateChanged
+from segue.core.events import Event, NotesMoved, NotesTaken, StateChanged, Steered
 from segue.core.notifications import Receivers, body_of, new_id
 from segue.core.quotas import Quotas
 from segue.core.records import Json, NewTask, RequestKey, StatusTally, Task, damaged, from_row, read, to_row
 from segue.core.schedules import ScheduledRun
-from segue.core.task_status import ACTIVE, ENDED, OPEN, TaskStatus, next_status
+from segue.core.task_status import ACTIVE, OPEN, TaskStatus, next_status
 from segue.core.usage_report import TaskUsage
 
 from ..ports import ALL, Connection, Database, Row, sql_list
@@ -56,6 +57,11 @@ _UPDATE = """
     WHERE task_id = :task_id
     RETURNING *
 """
+_ADDITIONS = f"""
+    SELECT seq, event FROM events WHERE task_id = ?
+        AND (event LIKE '%"type":"{Steered.type}"%' OR event LIKE '%"type":"{NotesTaken.type}"%') ORDER BY seq
+"""
+_REKEY = "UPDATE request_keys SET task_id = :next, seq = 0 WHERE task_id = :task_id AND seq = :before"
 _EXPIRED = "UPDATE tasks SET error = :sentence WHERE task_id = :task_id RETURNING *"
 _NUMBERED = "SELECT task_id FROM tasks WHERE thread_id = ? ORDER BY position"
 _SINCE = """
@@ -183,9 +189,7 @@ class Tasks:
             add_key(connection, key, new.thread_id, new.task_id)
             if quotas and quotas.limit_queues:
                 check_queue(connection, new, quotas)
-            connection.notify(new.task_id, new.thread_id)
-            row: Row = connection.execute(_INSERT, values).fetchone()
-            index_task(connection, row)
+            row = _insert(connection, values)
             if release:
                 release_lease(connection, new.thread_id, fence)
             if run:
@@ -222,13 +226,16 @@ class Tasks:
         key: RequestKey | None = None,
         act: Act | None = None,
         taken: int | None = None,
+        next_id: str = "",
         **changes: Any,
     ) -> Moved:
         """Change a task and store its events and the idempotency key that asked for it, in one transaction.
 
         The event of a new status comes first, then `events`. `changes` are columns of `_UPDATE`; what is not named
         stays, but an error and a wait go with the next status. `release` ends the lease of `fence` with it, `taken` is
-        the position of the event that it takes. The audit log has `act`, or that it stopped or went on by itself.
+        the position of the event that it takes. The audit log has `act`, or that it stopped or went on by itself. With
+        `next_id` the graph has ended: what was added to the task since its agent looked last becomes a pending task of
+        that id, and an event says so.
 
         Raises:
             UnknownTask, IllegalTransition: there is none, or it cannot go there from where it is.
@@ -247,13 +254,19 @@ class Tasks:
             moved = [] if new == old.status else [StateChanged(task_id=task_id, old=str(old.status), new=str(new))]
             kept = {} if status is None else dict.fromkeys(("error", "due", "awaited", "decisions"))
             early = exchange_events(connection, task_id, changes.get("awaited"), taken, self._clock())
-            row = self._store(connection, before, {**vars(old), **kept, **changes, **early, "status": str(new)})
+            late = _begin_next(connection, old, next_id, self._clock()) if next_id and old.notes else None
+            notes = old.notes[: late.count] if late else old.notes
+            changed = {**vars(old), **kept, **changes, **early, "notes": notes, "status": str(new)}
+            row = self._store(connection, before, changed)
             if "result" in changes:
                 share_result(connection, task_id, row["result"])
             if status is not None and new not in ACTIVE:
                 mark_due(connection, task_id, row["updated_at"])
             connection.notify(task_id, old.thread_id)
-            stored = [insert_event(connection, old.thread_id, event) for event in (*moved, *announced)]
+            stored = [
+                insert_event(connection, old.thread_id, event)
+                for event in (*moved, *announced, *([late] if late else []))
+            ]
             if release:
                 release_lease(connection, old.thread_id, fence)
             return self._noted(connection, act, old, from_row(Task, row), announced), stored
@@ -287,7 +300,7 @@ class Tasks:
         def add(connection: Connection) -> Moved:
             before = _locked(connection, task_id)
             task = from_row(Task, before)
-            if task.status in ENDED:
+            if task.status not in OPEN:
                 raise TaskError("Task {task_id} is {status}: send a new message.", task_id=task_id, status=task.status)
             add_key(connection, key, task.thread_id, task_id)
             asked_by = [*dict.fromkeys([*task.asked_by, act.actor])]
@@ -474,6 +487,34 @@ def _check_change(connection: Connection, old: Task, fence: int | None, changes:
     stays_pinned = old.on_upgrade == "pin" == changes.get("on_upgrade", "pin")
     if stays_pinned and changes.get("agent_version", old.agent_version) != old.agent_version:
         raise TaskPinned(old.task_id, old.agent_id, old.agent_version)
+
+
+def _insert(connection: Connection, values: Json) -> Row:
+    """Store a pending task, and let it be found."""
+    connection.notify(values["task_id"], values["thread_id"])
+    row: Row = connection.execute(_INSERT, values).fetchone()
+    index_task(connection, row)
+    return row
+
+
+def _begin_next(connection: Connection, ended: Task, next_id: str, now: float) -> NotesMoved | None:
+    """Make a task of the messages that the agent of an ended one does not know; None where it knows them all.
+
+    Their idempotency keys stand for it, too.
+    """
+    events = [(row["seq"], json.loads(row["event"])) for row in connection.fetched(_ADDITIONS, (ended.task_id,))]
+    known = max((event["data"]["count"] for _, event in events if event["type"] == NotesTaken.type), default=0)
+    late = ended.notes[known:]
+    if not late:
+        return None
+    new = {name: getattr(ended, name) for name in _BEGINNING}
+    new |= {"task_id": next_id, "message": "\n\n".join(late), "attachments": [], "bot_session": None}
+    _insert(connection, {**to_row(NewTask, new), "now": now})
+    added = [seq for seq, event in events if event["type"] == Steered.type]
+    for seq in added[known:]:
+        if seq > 1:  # before the first event stands what began the task
+            connection.execute(_REKEY, {"next": next_id, "task_id": ended.task_id, "before": seq - 1})
+    return NotesMoved(task_id=ended.task_id, count=known, next_task_id=next_id)
 
 
 def _of(statuses: Collection[TaskStatus] | None) -> str:

@@ -114,9 +114,14 @@ class ThreadList:
         def name(connection: Connection) -> None:
             if not connection.fetched(_IS_THREAD, values):
                 raise UnknownThread(thread_id)
-            connection.execute(_NAME if title else _UNNAME, values)
+            name_thread(connection, thread_id, title)
 
         await self._database.write(name)
+
+
+def name_thread(connection: Connection, thread_id: str, title: str) -> None:
+    """Give a thread a title, in the transaction of what else is stored; an empty one takes it back."""
+    connection.execute(_NAME if title else _UNNAME, {"thread_id": thread_id, "title": title})
 
 
 def _values(which: SessionFilter) -> dict[str, object]:

@@ -12,11 +12,12 @@ import pytest
 import segue
 from segue.checkpoints.tables.audit import record
 from segue.core.actor import SEGUE, acting
+from segue.core.agents import Agent
 from segue.core.audit import Act, AuditHead, Finding, differences
 from segue.core.errors import ConfigurationError
 from segue.core.records import Session
 from segue.runtime.audit_log import read_anchor
-from tests.fakes import answer
+from tests.fakes import ScriptedChatModel, answer
 
 from .worlds import World, note_up_to, world
 
@@ -101,6 +102,19 @@ async def test_who_pauses_steers_and_cancels_is_told(here: World) -> None:
         ("terminal", "cancelled"),
     ]
     assert await found(here) == []
+
+
+@pytest.mark.parametrize("change", ["position = 'x'", "details = '{'", "moment = 'x'"])
+async def test_an_entry_that_is_damaged_is_found_and_stops_no_write(tmp_path: Path, change: str) -> None:
+    file = tmp_path / "segue.db"
+    agent = Agent(agent_id="a", model=ScriptedChatModel(["one", "two"]), mode="direct")
+    async with segue.open(file, agents=[agent]) as app:
+        await app.audit.begin()
+        await app.ask("first", session_id="s", agent="a")
+        with closing(sqlite3.connect(file)) as connection, connection:
+            connection.execute(f"UPDATE audit SET {change} WHERE position = (SELECT max(position) FROM audit)")
+        await app.ask("second", session_id="s", agent="a")
+        assert len([entry for entry in await app.audit.list() if entry.action == "done"]) >= 1
 
 
 async def test_without_a_log_nothing_is_stored(address: str) -> None:

@@ -13,10 +13,12 @@ from typing import Any
 
 import segue
 from segue import Agent, App
+from segue.chaos.traps import append_line
 from segue.core.agents import McpServer
 from segue.core.errors import SegueError, TaskError
 from segue.core.events import Event
 from segue.core.flows import FlowConfig
+from segue.runtime.start import Request
 
 from . import clock, controls
 from .deciding import Deciding
@@ -38,6 +40,8 @@ DESK = FlowConfig.model_validate(
     }
 )
 """The flow of a mode of its own: a branch that is an agent, and one that is a flow."""
+ACCEPTED = "accepted.jsonl"
+"""The messages that were accepted while a tool ran: from then on they must not get lost."""
 SECONDS = 30.0
 """A task that runs has paused by then."""
 
@@ -94,7 +98,7 @@ def carry_on(given: Mapping[str, Any]) -> None:
         report["error"] = {"type": type(error).__name__, "message": str(error)}
     report |= {"seconds": time.monotonic() - began, "written": traps.written, "models": traps.models}
     report["entries"] = traps.entries
-    report["steers"] = talk.steers
+    report["steers"], report["added"] = talk.steers, talk.added
     write(folder / "out.json", report)
 
 
@@ -116,6 +120,8 @@ class _Talk:
         self.history: dict[str, Any] = {}
         self.steers: list[int] = []
         """The number of the first write of each steer."""
+        self.added: list[str] = []
+        """The labels of the calls during which a message was accepted."""
 
     async def go_on(self) -> None:
         agent = agent_over(self._folder, self._traps, self._scenario, self._linger)
@@ -148,7 +154,7 @@ class _Talk:
         elif status == "waiting":
             answer = {"verdicts": [verdict(call) for call in (await app.question(known))["calls"]]}
             doing = app.answer_and_follow(known, answer) if watched else app.answer(known, answer)
-        elif turn.note and await _is_due(app, row, turn.note):
+        elif turn.note and not self._was_accepted(turn.note) and await _is_due(app, row, turn.note):
             doing = await self._steer(app, row, turn.note)
         else:
             listed = [other["task_id"] for other in await app.resumable()]
@@ -200,13 +206,23 @@ class _Talk:
         return pause
 
     async def _linger(self, label: str) -> None:
-        """Before this tool returns, have its task pause where a note is to be added."""
+        """Before this tool returns, add what is to be added, unless it was accepted before."""
         await a_moment(label)
-        row = (await _rows(self._app))[-1]
         for note in (turn.note for turn in self._scenario.turns if turn.note and turn.note.after == label):
-            if note.text not in row["notes"]:
-                with suppress(SegueError):  # where that cannot be stored, the task pauses all the same
-                    await self._app.pause(row["task_id"])
+            if self._was_accepted(note) or note.text in (await _rows(self._app))[-1]["notes"]:
+                continue
+            self.steers.append(len(self._traps.written) + 1)
+            with suppress(SegueError):  # where it cannot be stored, it is sent again later
+                await self._app.tasks.accept(Request(note.text, session_id=SESSION, agent=AGENT, steer=True))
+                append_line(self._folder / ACCEPTED, {"text": note.text})
+                self.added.append(label)
+                self._traps.reach(f"added:{label}")
+
+    def _was_accepted(self, note: Note) -> bool:
+        """Whether a message was accepted by this process or an earlier one: nobody sends it again."""
+        file = self._folder / ACCEPTED
+        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        return any(json.loads(line)["text"] == note.text for line in lines)
 
 
 def agent_over(folder: Path, traps: Traps, scenario: Any, linger: Linger = a_moment) -> Agent:

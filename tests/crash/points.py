@@ -17,6 +17,7 @@ BEFORE_EFFECT, AFTER_EFFECT = "before the effect", "after the effect"
 IN_MODEL = "while the model is asked"
 AFTER_MEMORY = "after an entry of a memory file"
 IN_STEER = "while a message is added to a task"
+AFTER_ADDED = "after a message was accepted, while a tool runs"
 
 OUTCOME = "the ledger's outcome"
 _AROUND = {"outcome": OUTCOME, "step": "a step's writes and events", "checkpoint": "a checkpoint"}
@@ -34,6 +35,7 @@ KINDS = (
     *(f"{moment} {what}" for what in _AROUND.values() for moment in ("before", "in", "after")),
     *_SIMPLE.values(),
     IN_STEER,
+    AFTER_ADDED,
     IN_MODEL,
     AFTER_MEMORY,
     RANDOM,
@@ -137,6 +139,7 @@ def all_places(said: Mapping[str, Any], labels: Sequence[str]) -> dict[str, list
         AFTER_EFFECT: [f"tool:{label}:after" for label in labels],
         **places(written),
         IN_STEER: [*in_steers(written, said["steers"])],
+        AFTER_ADDED: [f"added:{label}" for label in said["added"]],
         IN_MODEL: [f"model:{number}" for number in range(1, said["models"] + 1)],
         AFTER_MEMORY: [f"memory:{number}" for number in range(1, said["entries"] + 1)],
     }

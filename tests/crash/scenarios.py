@@ -20,7 +20,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Note:
-    """What a person adds: the task is paused while the value `after` is put, then steered with the text."""
+    """What a person adds: the text, while the value `after` is put."""
 
     text: str
     after: str

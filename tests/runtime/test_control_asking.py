@@ -1,6 +1,7 @@
 """A person is asked before a call, and adds to a task that stands: through the app, over several openings."""
 
 import asyncio
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from segue import tool
 from segue.app import App
 from segue.core.agents import Agent
 from segue.core.errors import TaskError
+from segue.runtime.start import Request
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
 
@@ -70,6 +72,69 @@ async def test_a_message_joins_a_paused_task(database: Path) -> None:
         said = [m["content"] for m in await app.history("s") if m["role"] == "user"]
         assert said == ["first", "and cheap, please"]
         assert len(await app.tasks()) == 1
+
+
+async def test_what_is_added_while_a_tool_runs_is_stored_at_once_and_survives_the_process(tmp_path: Path) -> None:
+    gate, entered, file = asyncio.Event(), asyncio.Event(), tmp_path / "segue.db"
+
+    async def slow() -> str:
+        """Take a while."""
+        entered.set()
+        await gate.wait()
+        return "slow"
+
+    till, seen = Till(), list[str]()
+    till.tools = (slow,)  # type: ignore[assignment]
+
+    def look(messages: list[Any]) -> str:
+        seen.append(str(messages[0].content))
+        return answer("both")
+
+    async with segue.open(file) as app:
+        register(app, till, [call_tool(("slow", {}))])
+        row = await app.start("first", session_id="s", agent="a")
+        await entered.wait()
+        for line in ("and cheap", "and fast"):
+            await app.tasks.accept(Request(line, session_id="s", agent="a", steer=True))
+        copy = _copied(file)  # what a kill leaves while the tool runs
+        app.stop_now(row["task_id"])
+    gate.set()
+    async with segue.open(copy) as app:
+        register(app, till, [look])
+        assert (await app.task(row["task_id"]))["notes"] == ["and cheap", "and fast"]
+        await app._runner.leases.expire("s", await app._runner.leases.last_owner("s"))
+        await app.resume(row["task_id"])
+        said = [m["content"] for m in await app.history("s") if m["role"] == "user"]
+        assert (seen, said) == (["first\nand cheap\nand fast"], ["first", "and cheap", "and fast"])
+
+
+async def test_what_comes_too_late_for_the_answer_begins_the_next_task(database: Path) -> None:
+    async with segue.open(database) as app:
+
+        def decide(_: Any) -> str:
+            for task_id in [*app._runner._runs]:
+                app._runner._pause_run(task_id)  # before the answer is written
+            return answer("one")
+
+        app.register(Agent(agent_id="a", model=ScriptedChatModel([decide, answer("two")]), mode="react"))
+        row = await app.start("first", session_id="s", agent="a")
+        async for _ in app.follow(row["task_id"]):
+            pass
+        for _ in range(2):
+            result = await app.ask("more", session_id="s", agent="a", steer=True, idempotency_key="k")
+            later, earlier = await app.tasks()
+            assert (result.task_id, result["answer"], later["message"]) == (later["task_id"], "two", "more")
+            assert (earlier["notes"], earlier["result"]["answer"]) == ([], "one")
+        said = [m["content"] for m in await app.history("s") if m["role"] == "user"]
+        assert said == ["first", "more"]
+
+
+def _copied(file: Path) -> Path:
+    """A database as it is now, with its log."""
+    copy = file.with_name("killed.db")
+    for end in ("", "-wal"):
+        shutil.copy(f"{file}{end}", f"{copy}{end}")
+    return copy
 
 
 async def test_steering_a_session_without_a_task_is_an_ordinary_message(database: Path) -> None:

@@ -121,14 +121,19 @@ async def test_a_schedule_that_cannot_run_here_keeps_no_other_from_it(tmp_path: 
     async with open_app(file, clock, answer("yes")) as app:
         lost = await app.start("lost", every="0 0 * * *", agent="a")
         damaged = await app.start("damaged", every="0 0 * * *", agent="a")
+        wrong = await app.start("wrong", every="0 0 * * *", agent="a")
         await app.start("fine", every="1 0 * * *", agent="a")
         change = "UPDATE schedules SET {} WHERE schedule_id = ?"
         with closing(sqlite3.connect(file)) as connection, connection:
             connection.execute(change.format("timezone = 'Nowhere'"), (lost["schedule_id"],))
             connection.execute(change.format("options = '{'"), (damaged["schedule_id"],))
+            connection.execute(change.format("every = 'often'"), (wrong["schedule_id"],))
         clock.now += DAY
         await app.schedules.run_due()
         assert [task.message for task in await ended(app, 1)] == ["fine"]
+        assert "'often'" in str((await app.schedules.get(wrong["schedule_id"])).problem)
+        assert len(await app.schedules.list()) == 3
+        await app.delete((await ended(app, 1))[0].thread_id)
         assert "no time zone 'Nowhere'" in str((await app.schedules.get(lost["schedule_id"])).problem)
 
 

@@ -1,7 +1,9 @@
 """Idempotency keys over HTTP: the same request twice does one thing, also at once and across a restart."""
 
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +119,20 @@ def test_a_fork_an_edit_an_import_and_a_session_are_made_once(client: httpx.Clie
         assert len(sessions(client)) + len(branches[1:]) == number + 2
         other = post(client, path, {**body, "session_id": "other"}, key)
         assert (other.status_code, other.json()["error"]["type"]) == (409, "KeyUsed")
+
+
+def test_a_session_has_its_title_or_is_not_there(tmp_path: Path, held: Held) -> None:
+    file = tmp_path / "segue.db"
+    with serve(file, held) as served, served.client() as client:
+        with closing(sqlite3.connect(file)) as connection, connection:
+            connection.execute("CREATE TRIGGER t BEFORE INSERT ON titles BEGIN SELECT RAISE(ABORT, 'no'); END")
+        body = {"title": "Rome in May", "agent_id": "a"}
+        assert post(client, "/api/sessions", body).status_code >= 500
+        with closing(sqlite3.connect(file)) as connection, connection:
+            connection.execute("DROP TRIGGER t")
+        assert sessions(client) == []
+        for _ in range(2):
+            assert post(client, "/api/sessions", body).json()["title"] == "Rome in May"
 
 
 def test_a_steering_message_that_comes_again_is_added_once(client: httpx.Client, held: Held) -> None:

@@ -121,6 +121,15 @@ class NotesTaken(BaseEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
+class NotesMoved(BaseEvent):
+    """The messages after the first `count` came too late for the answer: they began the task `next_task_id`."""
+
+    type: Literal["notes_moved"] = "notes_moved"
+    count: int
+    next_task_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ApprovalRequested(BaseEvent):
     """Calls wait for a person before any of their batch runs: [{"index", "name", "arguments", …}]."""
 
@@ -448,6 +457,7 @@ RoundEvent = (
     | PlanUpdate
     | StepUpdate
     | NotesTaken
+    | NotesMoved
     | ApprovalGiven
     | PermissionGranted
     | CallPermitted

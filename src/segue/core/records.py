@@ -1,8 +1,9 @@
 """Records of what storage keeps: tasks, calls, events and snapshots, and the codec for their rows and JSON forms."""
 
 import json
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 from zlib import crc32
@@ -27,6 +28,8 @@ from .row_validators import (
     valid_values,
 )
 from .task_status import ENDED, TaskStatus
+
+logger = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 R = TypeVar("R", bound="Record")
@@ -472,6 +475,17 @@ def from_row(kind: type[R], row: Row) -> R:
     if faults:
         raise damaged(kind, values, faults)
     return kind(**values)
+
+
+def readable(kind: type[R], rows: Iterable[Row]) -> list[R]:
+    """Read rows of many owners: one that cannot be read is logged, and keeps nobody from the others."""
+    found: list[R] = []
+    for row in rows:
+        try:
+            found.append(from_row(kind, row))
+        except StorageError as error:
+            logger.error("A damaged row is skipped: %s", error)
+    return found
 
 
 def to_row(kind: type, values: Mapping[str, Any]) -> Json:

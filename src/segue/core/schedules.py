@@ -150,8 +150,15 @@ def step_of(schedule: Schedule, now: float, unfinished: bool, is_own: bool, read
 
 
 def following(every: str, timezone: str, after: float) -> float | None:
-    """The first moment of a cron expression after another moment, None where there is none."""
-    moment = next(CronSim(every, datetime.fromtimestamp(after, zone_named(timezone))), None)
+    """The first moment of a cron expression after another moment, None where there is none.
+
+    Raises:
+        InvalidMessage: it is no cron expression, or there is no such zone.
+    """
+    try:
+        moment = next(CronSim(every, datetime.fromtimestamp(after, zone_named(timezone))), None)
+    except CronSimError as error:
+        raise _not_cron(every, str(error)) from error
     return moment.timestamp() if moment else None
 
 
@@ -182,10 +189,7 @@ def timing(options: ScheduleOptions, now: float) -> dict[str, Any]:
 
 
 def _first(every: str, timezone: str, now: float) -> float:
-    try:
-        due = following(every, timezone, now) if len(every.split()) == len(_FIELDS) else None
-    except CronSimError as error:
-        raise _not_cron(every, str(error)) from error
+    due = following(every, timezone, now) if len(every.split()) == len(_FIELDS) else None
     if due is None:
         raise _not_cron(every, "no moment fits" if len(every.split()) == len(_FIELDS) else "it has other fields")
     return due

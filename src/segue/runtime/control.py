@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -21,12 +21,12 @@ from ..core.errors import (
     TaskPinned,
     ThreadBusy,
 )
-from ..core.events import Paused, Resumed
+from ..core.events import NotesTaken, Paused, Resumed
 from ..core.records import Json, KnownRequest, OnUpgrade, RequestKey, Task
 from ..core.reply_options import ReplyOptions
 from ..core.result import Result
 from ..core.spend import SPEND, Raised, read_limit
-from ..core.task_status import ACTIVE, ENDED, TaskStatus
+from ..core.task_status import ACTIVE, ENDED, OPEN, TaskStatus
 from ..graphs.chat import MODES
 from ..nodes.chat.select_mode import AUTO
 from ..nodes.shared.approval import check_tools
@@ -93,6 +93,23 @@ class Control:
         """A task that runs in this process, with its run."""
         run = self._runner.run_of(task_id)
         return (run.row, run.task) if run and run.task else None
+
+    async def taker(self, row: Task, run: "asyncio.Task[Json] | None") -> Started:
+        """The task that takes up the last message that was added to this one: itself, or the one after it.
+
+        Its agent knows the message now, or it stopped before that.
+        """
+        if not row.notes:
+            return row, run
+        async with aclosing(self.stream.follow(row.task_id, streams=False)) as events:
+            async for event in events:
+                if isinstance(event, NotesTaken) and event.count >= len(row.notes):
+                    return row, run
+        row = await self._runner.tasks.get(row.task_id)
+        latest = None if row.status in OPEN else await self._runner.tasks.latest_of(row.thread_id)
+        if latest and latest.task_id != row.task_id:
+            return self.started(latest.task_id) or (latest, None)
+        return row, run
 
     async def once(self, key: RequestKey | None, begin: Callable[[], Awaitable[Started]]) -> Started:
         """Do what a request asks for, unless it was done before under its idempotency key."""

@@ -22,6 +22,7 @@ from ..core.events import (
     Lifecycle,
     ModelCalled,
     ModeSelected,
+    NotesMoved,
     NotesTaken,
     Observe,
     PermissionGranted,
@@ -389,6 +390,11 @@ class Projection:
     def _(self, event: NotesTaken) -> None:
         self._round(event)
         self.notes_taken.append(event)
+
+    @fold.register
+    def _(self, event: NotesMoved) -> None:
+        self._append(event)
+        del self.steered[event.count :]
 
     @fold.register
     def _(self, event: Recovered) -> None:

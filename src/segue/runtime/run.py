@@ -23,7 +23,7 @@ from ..core.agents import Agent, Budget
 from ..core.attachments import naming
 from ..core.calls import HIDDEN
 from ..core.errors import DamagedCheckpoint, InvalidAnswer, SegueError
-from ..core.events import ApprovalRequested, Durable, Event, PauseReason, QuestionAsked, WaitStarted
+from ..core.events import ApprovalRequested, Durable, Event, NotesMoved, PauseReason, QuestionAsked, WaitStarted
 from ..core.question import API_CALL, CLIENT_CALLS, PAUSE, WAIT, read_answer, read_question, read_results
 from ..core.records import Call, Json, Task
 from ..core.spend import USD
@@ -63,12 +63,16 @@ class Run:
     """Its stored events from the first one on, without a gap, and not more than `MOST_PUBLISHED`."""
     streamed: dict[tuple[str, str], int] = field(default_factory=dict)
     """Characters that were streamed, by the type of the event and by the model call."""
+    next_id: str = ""
+    """The task that begins after it with what was added too late."""
 
     def note(self, event: Event) -> None:
         """Note an event that was stored."""
         self.stored = max(self.stored, event.seq)
         if event.seq == len(self.published) + 1 <= MOST_PUBLISHED:
             self.published.append(event)
+        if isinstance(event, NotesMoved):
+            self.next_id = event.next_task_id
 
     def published_after(self, number: int) -> Sequence[Event] | None:
         """All stored events after that number, for who comes later; None where only the log has them."""

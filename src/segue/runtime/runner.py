@@ -130,10 +130,12 @@ class Runner:
                 observer.stopped(moved)
         return moved
 
-    async def add_note(self, row: Task, text: str, event: Event, key: RequestKey | None = None) -> None:
-        """Add a text that steers a task, under its idempotency key if it has one, and publish its event."""
-        _, stored = await self.tasks.add_note(row.task_id, text, event, key)
+    async def add_note(self, row: Task, text: str, event: Event, key: RequestKey | None = None) -> Task:
+        """Add a text that steers an open task, under its idempotency key if it has one, and publish its event."""
+        added, stored = await self.tasks.add_note(row.task_id, text, event, key)
+        self.saver.forget_notes(row.thread_id)
         self._publish(stored)
+        return added
 
     def _pause_run(self, task_id: str) -> None:
         if run := self.run_of(task_id):
@@ -184,18 +186,23 @@ class Runner:
         def begin(row: Task) -> asyncio.Task[Json]:
             nonlocal begun
             begun = True
-            run = self._runs[row.task_id] = Run(row, fence, self.capacity.reserve(Owner.of(thread_id, row.user_id)))
-            run.task = asyncio.create_task(self._run(run), name=f"task {row.task_id}")
-            run.task.add_done_callback(retrieve_error)
-            if self._watching is None or self._watching.done():
-                self._watching = asyncio.create_task(self._watch(), name="watch")
-            return run.task
+            return self._begin(row, fence)
 
         try:
             yield begin
         finally:
             if not begun and self.leases.keeps(thread_id, fence):
                 await self._release(thread_id, fence)
+
+    def _begin(self, row: Task, fence: int) -> asyncio.Task[Json]:
+        """Begin a task whose thread's lease is held."""
+        slot = self.capacity.reserve(Owner.of(row.thread_id, row.user_id))
+        run = self._runs[row.task_id] = Run(row, fence, slot)
+        run.task = asyncio.create_task(self._run(run), name=f"task {row.task_id}")
+        run.task.add_done_callback(retrieve_error)
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch(), name="watch")
+        return run.task
 
     def check_loop(self) -> None:
         """Raise ConfigurationError where the app runs tasks in another event loop."""
@@ -256,11 +263,20 @@ class Runner:
             try:
                 if run.abandoned:
                     self.forget(thread_id)
-                else:
+                elif not (run.next_id and await self._begin_next(run)):
                     await self._release(thread_id, fence)
             finally:
                 del self._runs[run.row.task_id]
                 self.hub.end(run.row.task_id)
+
+    async def _begin_next(self, run: Run) -> bool:
+        """Begin the task of what was added too late, under the same lease; one that cannot be begun is resumable."""
+        if self.for_others:
+            return False  # a worker takes it as any other
+        with suppress(SegueError):
+            self._begin(await self.tasks.get(run.next_id), run.fence)
+            return True
+        return False
 
     async def _execute(self, run: Run) -> Json:
         """Run the graph to its end or to a boundary, and store the outcome."""
@@ -310,7 +326,7 @@ class Runner:
         status = TaskStatus.DONE if result.get("success") else TaskStatus.ERROR
         if result.get("mode") == WITHOUT_STEPS:
             await self.saver.drop_inside(row.thread_id, WITHOUT_STEPS)
-        await self.move(row, status, result=result, error=result.get("error"))
+        await self.move(row, status, result=result, error=result.get("error"), next_id=self._registry.ids.task())
         return result
 
     async def _pause(self, run: Run, reason: str) -> Json:

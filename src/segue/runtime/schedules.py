@@ -238,6 +238,9 @@ class Schedules:
             logger.warning("Schedule %s was not started: %s", schedule.schedule_id, error)
             self._put_off.put_off(schedule.schedule_id, now + RETRY_SECONDS)
             await self._table.report(run, render(error, _language(schedule)))
+        except Exception:
+            logger.exception("Schedule %s was not started", schedule.schedule_id)
+            self._put_off.put_off(schedule.schedule_id, now + RETRY_SECONDS)
 
     async def _start(self, schedule: Schedule, run: ScheduledRun) -> None:
         options = {**schedule.options, "session_id": schedule.session_of_run()}

@@ -49,6 +49,10 @@ EVERY = SessionFilter()
 _SESSION = re.compile(r"^[\w.:@-]{1,128}$")
 
 
+def _one_line(title: str) -> str:
+    return " ".join(title.split())
+
+
 def check_session(name: str) -> None:
     """Refuse a session's name that could not be written in a command or an address.
 
@@ -155,14 +159,14 @@ class Sessions:
         """
         return await self._storage.sessions.snapshots(session_id, limit, before)
 
-    async def create(self, session: Session, key: RequestKey | None = None) -> None:
-        """Store a session without a message.
+    async def create(self, session: Session, key: RequestKey | None = None, title: str = "") -> None:
+        """Store a session without a message, with its title.
 
         Raises:
             InvalidMessage, ThreadExists, ThreadBusy, KeyUsed: nothing was stored.
         """
         check_session(session.thread_id)
-        await self._storage.sessions.create(session, key=key)
+        await self._storage.sessions.create(session, title=_one_line(title), key=key)
 
     async def choose(self, session: Session) -> None:
         """Store what a session's messages use that name no agent or model.
@@ -283,7 +287,7 @@ class Sessions:
             UnknownThread.
         """
         for each in await self._conversation(session_id):
-            await self._storage.threads.name(each, " ".join(title.split()))
+            await self._storage.threads.name(each, _one_line(title))
 
     async def branches(self, session_id: str) -> Sequence[Branch]:
         """The branches of the session's conversation, the first one at the beginning; empty where it has none."""

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -10,7 +9,6 @@ from hashlib import sha256
 from typing import Any, Self, TypedDict, TypeVar
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.types import StateSnapshot
 from pydantic import BaseModel
 
 from ..checkpoints.storage import Beginning, Storage
@@ -35,7 +33,7 @@ from ..core.reply_options import ReplyOptions
 from ..core.result import Result
 from ..core.schedules import ScheduledRun
 from ..core.spend import Reached, Reservation
-from ..core.task_status import ACTIVE, ENDED, OPEN, TaskStatus
+from ..core.task_status import ACTIVE, OPEN, TaskStatus
 from ..core.usage import Usage, add_usages, usage_of
 from ..nodes.conversation.init import read_config
 from ..nodes.shared.extraction import extract
@@ -229,7 +227,16 @@ class Starter:
         return agent
 
     async def start(self, request: Request, unlisted: str = "") -> Started:
-        """Store a message as a task and run it in the background; `unlisted` is a mode that no message may ask for."""
+        """Store a message as a task and run it in the background; `unlisted` is a mode that no message may ask for.
+
+        A message that steers a task is stored with it at once; this returns when its agent knows it, or when another
+        task begins with it.
+        """
+        row, run = await self.accept(request, unlisted)
+        return await self.control.taker(row, run) if request.steer else (row, run)
+
+    async def accept(self, request: Request, unlisted: str = "") -> Started:
+        """As `start`, but returns as soon as the message is stored."""
         return await self.control.once(request.key, lambda: self._start(request, unlisted))
 
     async def _start(self, request: Request, unlisted: str) -> Started:
@@ -385,8 +392,10 @@ class Starter:
     async def _steered(self, thread_id: str, request: Request) -> Started | None:
         """Add the message to the session's unfinished task, and continue it; None where it becomes a new task.
 
+        It is stored with the task at once, whatever that does now.
+
         Raises:
-            TaskError: the task waits for an answer.
+            TaskError: the task waits for an answer, or is a conversation.
             KeyUsed: the idempotency key stands for a task already.
         """
         row = await self._runner.tasks.latest_of(thread_id)
@@ -396,38 +405,31 @@ class Starter:
             raise InvalidMessage(
                 "Files cannot be added to an unfinished task: wait for its answer, or cancel it, then send them again."
             )
-        row = await self._paused(row)
-        if row.status in ENDED:
-            return None
-        if await self._is_answering(row):
-            await self.control.result(*await self.control.resume(row.task_id, wait=STOP_SECONDS))
-            return None
+        if row.mode == MODE:
+            raise TaskUnfinished(thread_id, row.task_id, row.status)
         await self.control.check_resumable(row, None)
         steered = Steered(task_id=row.task_id, message=request.message)
         try:
-            await self._runner.add_note(row, request.message, steered, request.key)
-        except KeyUsed:  # the same request came twice at once: this one has only paused the task again
-            await self.control.resume(row.task_id, wait=STOP_SECONDS)
+            row = await self._runner.add_note(row, request.message, steered, request.key)
+        except KeyUsed:
             raise
+        except TaskError:  # it has just ended
+            return None
+        return await self._continued(row)
+
+    async def _continued(self, row: Task) -> Started:
+        """A task that was steered: it runs on, or continues unless a person is asked meanwhile."""
+        while row.requested == "pause" and row.status in ACTIVE and await self._runs(row):
+            await asyncio.sleep(POLL_SECONDS)
+            row = await self._runner.tasks.get(row.task_id)
+        if row.status not in OPEN or row.status == TaskStatus.WAITING:
+            return row, None
+        if row.status in ACTIVE and await self._runs(row):
+            return self.control.started(row.task_id) or (row, None)
         return await self.control.resume(row.task_id, wait=STOP_SECONDS)
 
-    async def _paused(self, row: Task) -> Task:
-        """The task once it does not run any more."""
-        while row.status in ACTIVE:
-            with suppress(TaskError):  # it may just have ended
-                await self.control.pause(row.task_id)
-            if await self._stream.runs_elsewhere(row.task_id):
-                await asyncio.sleep(POLL_SECONDS)
-            row = await self._runner.tasks.get(row.task_id)
-        return row
-
-    async def _is_answering(self, row: Task) -> bool:
-        """Whether the machine has decided on its answer, so that nothing can be added any more."""
-        config = thread_config(row.thread_id)
-        state = await state_at(self._runner.graph, config, subgraphs=True)
-        while state.tasks and isinstance(inner := state.tasks[0].state, StateSnapshot) and inner.tasks:
-            state = inner
-        return state.next == ("FINISH",) or (state.next == ("ANSWER",) and "decision" in state.values)
+    async def _runs(self, row: Task) -> bool:
+        return self._runner.run_of(row.task_id) is not None or await self._stream.runs_elsewhere(row.task_id)
 
 
 def _refuse_bot_session(request: Request, beginning: Beginning) -> None:

@@ -347,6 +347,14 @@ class Tasks:
         """
         return await self._starter.start(request, unlisted)
 
+    async def accept(self, request: Request) -> Task:
+        """As `start`, but returns as soon as the message is stored, also with a task that runs."""
+        return (await self._starter.accept(request))[0]
+
+    async def taker(self, task: Task) -> Task:
+        """The task that takes up the last message that was added to this one, once it is known: this or the next."""
+        return (await self._control.taker(task, None))[0]
+
     async def resume(
         self,
         task_id: str,

@@ -50,6 +50,9 @@ class Waits(Observer):
         except SegueError as error:
             logger.warning("Task %s does not continue: %s", task_id, error)
             self._put_off.put_off(task_id, now + RETRY_SECONDS)
+        except Exception:
+            logger.exception("Task %s does not continue", task_id)
+            self._put_off.put_off(task_id, now + RETRY_SECONDS)
 
     async def _end(self, task_id: str, question: Json, now: float) -> None:
         until, name = question["until"], question["event"]

@@ -174,7 +174,7 @@ class Worker:
             if run := await self._takeover.take(task_id):
                 logger.info("Task %s runs here.", task_id)
                 await asyncio.wait([run])
-        except DatabaseUnavailable as error:
+        except SegueError as error:  # also of a damaged row: the others go on
             logger.warning("Task %s is not taken: %s", task_id, error)
 
     async def _report(self) -> None:

@@ -41,7 +41,7 @@ LIFECYCLE = "lifecycle"
 PATIENCE = 0.5
 """Seconds after which a message is reported as waiting."""
 TAKEOVER_SECONDS = 2.0
-"""Seconds that whoever steers a task from elsewhere may need to take it up, once it is paused."""
+"""Seconds that whoever paused a task from elsewhere may need to resume it."""
 POLL_SECONDS = 0.1
 
 
@@ -72,8 +72,8 @@ class Conversation:
     """What shows the task that is talked about."""
     seconds: float = 0.0
     """How long it was worked on, without the time that a person was asked."""
-    steering: "asyncio.Future[Task] | None" = None
-    """Adds what was typed last to the task."""
+    accepting: "asyncio.Future[Task] | None" = None
+    """Stores what was typed last with the task."""
     cancelling: "asyncio.Future[None] | None" = None
     following: Task | None = None
     """The task of a line that was typed too late to steer the one before it."""
@@ -91,6 +91,9 @@ class Conversation:
             print_error(self.settings.say("not_sent"), self._resend_command(message, steer))
             return Turn(PAUSED)
         seen = known.events if known and known.task.task_id == task.task_id else []
+        if seen:
+            self.accepting = asyncio.get_running_loop().create_future()
+            self.accepting.set_result(task)
         self._begin(task, seen)
         after = max((event.seq for event in seen), default=0)
         return await self._show_turn(task.task_id, self.app.follow(task.task_id, after))
@@ -160,8 +163,7 @@ class Conversation:
             self._shown().show(last)
 
     async def _start(self, message: str, steer: bool, files: Sequence[str] = ()) -> Task:
-        task, _ = await self.app.tasks.start(Request.of(message, self._options(steer, files)))
-        return task
+        return await self.app.tasks.accept(Request.of(message, self._options(steer, files)))
 
     def _options(self, steer: bool, files: Sequence[str] = ()) -> MessageOptions:
         return {
@@ -224,11 +226,7 @@ class Conversation:
                 async for event in self._with_steering(task_id, events):
                     view.show(event)
                     interrupts.stop_answer()
-                    if (
-                        isinstance(event, StateChanged)
-                        and event.new == "pausing"
-                        and not (interrupts.count or self.steering)
-                    ):
+                    if isinstance(event, StateChanged) and event.new == "pausing" and not interrupts.count:
                         view.notice(self.settings.say("pausing_requested"))
                     paused = isinstance(event, Paused) or (paused and isinstance(event, StateChanged))
                 task = (
@@ -264,7 +262,7 @@ class Conversation:
             self.cancelling = asyncio.ensure_future(self._cancelled(task_id))
         elif not is_command(line) or (command == "/steer" and text):
             text = text.strip() if command == "/steer" else line
-            self.steering = asyncio.ensure_future(self._steered(text, self.steering))
+            self.accepting = asyncio.ensure_future(self._accepted(text, self.accepting))
         else:
             self._shown().notice(self.settings.say("while_running"))
 
@@ -274,9 +272,12 @@ class Conversation:
         except SegueError as error:
             self._shown().notice(sentence_of(error, self.settings))
 
-    async def _steered(self, line: str, former: "asyncio.Future[Task] | None") -> Task:
+    async def _accepted(self, line: str, former: "asyncio.Future[Task] | None") -> Task:
         if former:
-            await former
+            try:
+                await former
+            except SegueError as error:
+                self._shown().notice(sentence_of(error, self.settings))
         return await self._start(line, True)
 
     async def _with_steering(self, task_id: str, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
@@ -286,16 +287,16 @@ class Conversation:
             async for event in events:
                 seq = max(seq, event.seq)
                 yield event
-            steering, self.steering = self.steering, None
-            if steering is None:
+            accepting, self.accepting = self.accepting, None
+            if accepting is None:
                 return
             try:
-                task = await steering
+                task = await self.app.tasks.taker(await accepting)
             except SegueError as error:
                 self._shown().notice(sentence_of(error, self.settings))
                 return
             events = self.app.follow(task_id, seq)
-            if task.task_id != task_id:  # this one was resumed to its end, for the line comes after its answer
+            if task.task_id != task_id:  # the line came too late for this one
                 self.following = task
                 async for event in events:
                     yield event

@@ -26,6 +26,7 @@ from ...core.events import (
     Fallback,
     FlowEnd,
     ModeSelected,
+    NotesMoved,
     Observe,
     Paused,
     PlanUpdate,
@@ -251,6 +252,10 @@ class _Drawing:
     @_line.register
     def _(self, what: Steered) -> Text:
         return lines.steered_line(what, self._language, MOST)
+
+    @_line.register
+    def _(self, what: NotesMoved) -> Text:
+        return Text(label("what came too late began task", self._language) + what.next_task_id, style="yellow")
 
     @_line.register
     def _(self, what: ApprovalRequested) -> Text:

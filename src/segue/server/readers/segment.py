@@ -9,6 +9,7 @@ from ...core.events import (
     ASKING,
     ApprovalRequested,
     Event,
+    NotesMoved,
     QuestionAsked,
     StateChanged,
     Steered,
@@ -51,8 +52,9 @@ class Segment:
     @cached_property
     def _ended(self) -> tuple[Sequence[Event], Event | None]:
         events: list[Event] = []
+        late = late_messages(self.log)
         for event in self.log[self.start :]:
-            if isinstance(event, Steered) and event.seq > self.start + 1:
+            if isinstance(event, Steered) and event.seq > self.start + 1 and event.seq not in late:
                 return events, event
             events.append(event)
             if isinstance(event, ASKING):
@@ -133,6 +135,13 @@ class Segment:
         return [{**call, "id": named(call["index"])} for call in before.calls]
 
 
+def late_messages(log: Sequence[Event]) -> set[int]:
+    """The numbers of the events of messages that came too late for the task: another begins with them."""
+    known = next((event.count for event in log if isinstance(event, NotesMoved)), None)
+    added = [event.seq for event in log if isinstance(event, Steered)]
+    return set() if known is None else {*added[known:]}
+
+
 def response_id(task_id: str, start: int) -> str:
     """The id of a response: the task's, and where in it the response begins."""
     return f"resp_{task_id}_{start}" if start else f"resp_{task_id}"
@@ -186,7 +195,7 @@ def _begins(log: Sequence[Event], start: int) -> bool:
         return False
     if isinstance(log[start - 1], ASKING):
         return _continues(log, start)
-    return start < len(log) and isinstance(log[start], Steered)
+    return start < len(log) and isinstance(log[start], Steered) and log[start].seq not in late_messages(log)
 
 
 def _continues(log: Sequence[Event], seq: int) -> bool:

@@ -121,8 +121,7 @@ async def create(body: NewSession, service: ServiceDep, tenant: TenantDep, key: 
     new, made = await service.new_session(tenant, body.session_id, key)
     if not made:
         session = _chosen(service, Session(new, created_at=time.time()), body)
-        await service.once(key, service.app.sessions.create(session, key))
-        await service.app.rename(new, body.title or "")
+        await service.once(key, service.app.sessions.create(session, key, body.title or ""))
     return JsonResponse(await _view(service, tenant, new), 201)
 
 

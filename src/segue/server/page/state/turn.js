@@ -135,6 +135,10 @@ const FOLDS = {
     entries: [...turn.entries, entryOf(turn, { note: message })],
     pending: without(turn.pending, message),
   }),
+  notes_moved: (turn, { count }) => {
+    const late = turn.entries.filter(({ note }) => note).slice(count);
+    return { ...turn, entries: turn.entries.filter((entry) => !late.includes(entry)) };
+  },
   ...EXCHANGES,
   thought: (turn, { text }) => withThought(turn, text),
   tool_call: (turn, frame) => ({ ...turn, calls: withCall(turn.calls, frame, null) }),
