@@ -146,6 +146,8 @@ class TurnAgents:
         self.agent = registry.agent
         self.tools_for = registry.tools_for
         self.tools_in = registry.tools_in
+        self.tools_named = registry.tools_named
+        self.auto_approves = registry.auto_approves
 
     def accepted(self, agent: Agent, override: str = "") -> Any:
         return ("image", "pdf") if self._tape else self._registry.accepted(agent, override)

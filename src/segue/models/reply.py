@@ -303,7 +303,7 @@ class GrowingReply:
         if call is not None and call.is_complete and call.id and call_id and arguments == call.arguments.text:
             return  # it was sent again
         if call is not None and self._begins_another(call, call_id, name, arguments):
-            call, name = None, name or call.name
+            name, call = name or call.name, None
         if call is None:
             call = self._new_call(call_id)
         if index is not None:

@@ -151,8 +151,9 @@ def asked_tools(app: App, config: ConversationConfig) -> list[str]:
         ConfigurationError, UnknownAgent.
     """
     api = api_of(*_new(app, config))
-    asks = isinstance(api, RunsTools) and config.approvals == "ask"
-    return [name for name, tool in api.tools.items() if tool.needs_approval] if asks else []
+    if not isinstance(api, RunsTools) or config.approvals != "ask":
+        return []
+    return [name for name, tool in api.tools.items() if tool.needs_approval]
 
 
 def _new(app: App, config: ConversationConfig) -> tuple[Conversation, NodeContext]:

@@ -154,7 +154,7 @@ def _counting(service: Service, tenant: Tenant) -> Counting:
             "Rehearsals count towards the limits of [spend], which needs a database file: start the service with --db "
             "FILE."
         )
-    return Counting(service.database, tenant.prefix, limits and limits.model_dump(mode="json"))
+    return Counting(service.database, tenant.prefix, limits.model_dump(mode="json") if limits else None)
 
 
 def _open(folder: Path, manifest: Manifest, language: Language, counting: Counting) -> Coroutine[Any, Any, BatchResult]:
