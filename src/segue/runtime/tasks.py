@@ -261,13 +261,22 @@ class Tasks:
         """
         if isinstance(continued, str):
             continued = await self._storage.requests.last_seq(task.task_id, continued)
-        asked = [event.seq for event in await self.events(task.task_id, continued) if isinstance(event, ASKING)]
+        asked = [event for event in await self.events(task.task_id, continued) if isinstance(event, ASKING)]
         if interrupt_id == question["interrupt_id"] or (not interrupt_id and len(asked) <= 1):
             return None
-        before = asked[-1] - 1 if asked else continued
+        return await self.ask_again(task, key, continued)
+
+    async def ask_again(self, task: Task, key: RequestKey, continued: int = 0) -> int:
+        """Answer a request with the question that a task waits with, as `before_question`; `key` then stands for that."""
+        before = await self.before_question(task, continued)
         with suppress(KeyUsed):  # the same message came twice at once
             await self._storage.requests.add(key, task.thread_id, task.task_id, before)
         return before
+
+    async def before_question(self, task: Task, continued: int = 0) -> int:
+        """The number of the event before the question that a task waits with; `continued` is that of an earlier one."""
+        asked = [event.seq for event in await self.events(task.task_id, continued) if isinstance(event, ASKING)]
+        return asked[-1] - 1 if asked else continued
 
     # Events.
 

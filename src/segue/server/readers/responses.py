@@ -366,7 +366,7 @@ class ResponseTasks:
         Raises:
             Problem: there is no such call, or it is not the previous response's, or the conversation's.
         """
-        said = Conversation.of([item.message for item in self._last_items], "", "")
+        said = Conversation.of([item.message for item in self._last_items])
         task = await task_of_results(self.service, self.tenant, said.results)
         elsewhere = previous and previous.task_id != task.task_id
         if elsewhere or (self.body.session_id and await self._session() != task.thread_id):
@@ -391,7 +391,7 @@ class ResponseTasks:
         """What is new."""
         messages = [item.message for item in items if item.type == "message"]
         messages = await with_contents(self.service, self.tenant, messages)
-        return Conversation.of(messages or [ChatMessage(role="assistant")], "", "")
+        return Conversation.of(messages or [ChatMessage(role="assistant")])
 
     async def _session(self) -> str:
         """The stored name of the conversation; a new one where none is named."""
