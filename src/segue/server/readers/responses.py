@@ -25,7 +25,7 @@ from .client_tools import finish, resume_with_results, submit_results, task_of_r
 from .continuation import Attempts, Conversation, fork_after, is_awaited, rejoin
 from .messages import ChatMessage, ContentPart, FileData, ImagePart, refuse_files, with_contents
 from .reply_options import Effort, FunctionSpec, Ignored, JsonSchema, OfAgent, ReplyFields, Tokens, Verbosity
-from .segment import Segment, last_segment, own_segment, response_id, segment_of
+from .segment import Segment, approval_id, last_segment, own_segment, response_id, segment_of
 
 Metadata = Annotated[
     dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]],
@@ -249,6 +249,8 @@ class ConversationChange(RequestBody):
 
 _ITEM = re.compile(r"(?:msg|rs|mcp|fc)_([^_]+)_(\d{1,15})_\d+")
 _APPROVAL = re.compile(r"mcpr_([^_]+)_([^_]+)_(\d{1,9})")
+_KEYS = "response:"
+"""What the idempotency keys of requests begin with that name none."""
 _NEW = ("message", "mcp_approval_response", "function_call_output")
 
 
@@ -271,7 +273,7 @@ class ResponseTasks:
         if asked:
             known = await self.service.known(asked)
             return known or await self._begin(replace(asked, about=about))
-        attempts = Attempts(self.service, self.tenant.stored(f"response:{digest}:"))
+        attempts = Attempts(self.service, self.tenant.stored(f"{_KEYS}{digest}:"))
         last = await attempts.last()
         count = attempts.number(last) + 1
         if last and last.task_id:
@@ -290,7 +292,7 @@ class ResponseTasks:
         """Begin or continue a task.
 
         A response to an earlier one continues in a fork where its session continued meanwhile. What is sent to a task
-        that waits is the answer, what is sent to one that is unfinished steers it.
+        that waits is the answer, if the client has the question; what is sent to one that is unfinished steers it.
 
         Raises:
             Problem: an earlier response cannot be continued, or is not there.
@@ -342,7 +344,8 @@ class ResponseTasks:
             return None, [item for item in items if item.type in _NEW]  # what was not stored comes along
         if self.body.previous_response_id and not segment.is_stored:
             raise not_found("unstored_response", named)
-        return (await last_segment(self.service, segment.row) if decided else segment), new
+        is_approval = bool(decided or (known and _APPROVAL.fullmatch(items[known[-1]].id or "")))
+        return (await last_segment(self.service, segment.row) if is_approval else segment), new
 
     @property
     def _items(self) -> Sequence[InputItem]:
@@ -405,19 +408,35 @@ class ResponseTasks:
     async def _send(
         self, said: Conversation, thread_id: str, latest: Task | None, key: RequestKey, asked: ReplyOptions
     ) -> Begun:
-        """Send a message to a session; to a task that waits it is the answer, whatever its instructions."""
+        """Send a message to a session; to a task that waits it is the answer, whatever its instructions.
+
+        A text decides about calls only where the client sends their approval requests back. Else they are sent again.
+        """
         files = [*said.files.values()]
         if latest and latest.status == "waiting":
             refuse_files(files)
-            question = await self.service.app.question(latest.task_id)
+            question, tasks = await self.service.app.question(latest.task_id), self.service.app.tasks
             if CLIENT_CALLS in question:
                 return await submit_results(self.service, self.tenant, latest, {}, said.message, key, asked)
+            if question["kind"] == "approval":
+                if not self._sends_requests(latest, question):
+                    return latest, await tasks.ask_again(latest, key)
+            elif self.body.session_id:
+                keys = self.tenant.stored(_KEYS)
+                if (before := await tasks.before_unseen_question(latest, question, key, keys)) is not None:
+                    return latest, before
             answer = answer_of(question, said.message)
             return await self.service.answer(self.tenant, latest, question, answer, key, asked)
         options = {"session_id": thread_id, "steer": latest is not None, "files": files, **self.options}
         options |= {"reply_options": asked, "origin": "responses"}
         message = said.message if said.results else said.first_message
         return await self.service.start(self.tenant, message, key, **options)
+
+    def _sends_requests(self, task: Task, question: Json) -> bool:
+        """Whether the approval requests of a question are the last of what the client sends back of the agent's."""
+        sent = [item.id for item in self._items[: len(self._items) - len(self._last_items)]]
+        asked = {approval_id(task.task_id, question["interrupt_id"], call["index"]) for call in question["calls"]}
+        return bool(sent) and sent[-1] in asked and asked.issubset(sent)
 
     async def _decide(self, previous: Segment, decisions: Sequence[InputItem], key: RequestKey) -> Begun:
         """Give a task the verdicts on its calls.

@@ -186,7 +186,7 @@ def _begins(log: Sequence[Event], start: int) -> bool:
         return False
     if isinstance(log[start - 1], ASKING):
         return _continues(log, start)
-    return start < len(log) and isinstance(log[start], Steered)
+    return start < len(log) and isinstance(log[start], (Steered, *ASKING))
 
 
 def _continues(log: Sequence[Event], seq: int) -> bool:
