@@ -242,11 +242,14 @@ def test_two_persons_of_a_tenant_have_tasks_of_their_own(held: Held, database: P
     keys = {name: f"key-of-{name}-0123456789" for name in ("ann", "bob")}
     settings = ServerSettings(keys=parse_keys(hash_keys(",".join(f"{name}@shop:{key}" for name, key in keys.items()))))
     messages: Messages = []
-    with Served(database, settings, agents=[held.agent("a", reply, tools=(refund,))]) as served:
-        with stock(served, keys["ann"]) as ann, stock(served, keys["bob"]) as bob:
-            notice = say(ann, messages, "please refund")
-            assert say(bob, [*messages], "ok") == notice and refunds(served) == []
-            assert say(ann, messages, "ok") == "Settled, 好的." and refunds(served) == [5]
+    with (
+        Served(database, settings, agents=[held.agent("a", reply, tools=(refund,))]) as served,
+        stock(served, keys["ann"]) as ann,
+        stock(served, keys["bob"]) as bob,
+    ):
+        notice = say(ann, messages, "please refund")
+        assert say(bob, [*messages], "ok") == notice and refunds(served) == []
+        assert say(ann, messages, "ok") == "Settled, 好的." and refunds(served) == [5]
 
 
 def test_a_client_that_leaves_stops_nothing_and_joins_again(client: openai.OpenAI, served: Served, held: Held) -> None:

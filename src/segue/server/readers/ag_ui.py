@@ -269,16 +269,8 @@ async def begin(service: Service, tenant: Tenant, agent: str, run: RunInput, ask
         return await _resume(service, tenant, latest, run.resume, key)
     question = await app.question(latest.task_id) if latest and latest.status == "waiting" else {}
     heard = await _heard(service, tenant, thread_id, last, attempts) if last else None
-    if latest and question and (not last or heard or (last.role == "user" and CLIENT_CALLS not in question)):
-        if heard and heard[0].task_id == latest.task_id:
-            return heard
-        return latest, await app.tasks.before_question(latest)
-    if heard:
-        return heard
-    if last is None:
-        if latest and latest.status in OPEN:
-            return latest, await app.tasks.last_event(latest.task_id)
-        raise InvalidMessage("The last message is not the user's: send the user's message last, or resume.")
+    if last is None or heard or (question and last.role == "user" and CLIENT_CALLS not in question):
+        return await _show(service, latest, question, heard)
     if last.role == "tool" and latest is None:
         raise InvalidMessage(NO_RUN)
     if latest and (question or last.role == "tool"):
@@ -337,6 +329,22 @@ async def _heard(
     if task.thread_id != thread_id or task.status in (TaskStatus.ERROR, TaskStatus.CANCELLED):
         return None
     return task, seq
+
+
+async def _show(service: Service, latest: Task | None, question: Mapping[str, Any], heard: Begun | None) -> Begun:
+    """The thread's newest task, to which nothing is sent, or that of the message that was `heard` before.
+
+    Raises:
+        InvalidMessage: neither has anything to show.
+    """
+    tasks = service.app.tasks
+    if heard and (not latest or not question or heard[0].task_id == latest.task_id):
+        return heard
+    if latest and question:
+        return latest, await tasks.before_question(latest)
+    if latest and latest.status in OPEN:
+        return latest, await tasks.last_event(latest.task_id)
+    raise InvalidMessage("The last message is not the user's: send the user's message last, or resume.")
 
 
 async def _answer(

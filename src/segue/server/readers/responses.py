@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from ...core.context import Ids
 from ...core.errors import InvalidAnswer
-from ...core.question import CLIENT_CALLS
+from ...core.question import CLIENT_CALLS, TEXTUAL
 from ...core.records import Json, RequestKey, Task
 from ...core.reply_options import AnswerFormat, ReplyOptions
 from ...core.task_status import ENDED, OPEN
@@ -249,8 +249,6 @@ class ConversationChange(RequestBody):
 
 _ITEM = re.compile(r"(?:msg|rs|mcp|fc)_([^_]+)_(\d{1,15})_\d+")
 _APPROVAL = re.compile(r"mcpr_([^_]+)_([^_]+)_(\d{1,9})")
-_KEYS = "response:"
-"""What the idempotency keys of requests begin with that name none."""
 _NEW = ("message", "mcp_approval_response", "function_call_output")
 
 
@@ -273,7 +271,7 @@ class ResponseTasks:
         if asked:
             known = await self.service.known(asked)
             return known or await self._begin(replace(asked, about=about))
-        attempts = Attempts(self.service, self.tenant.stored(f"{_KEYS}{digest}:"))
+        attempts = Attempts(self.service, self.tenant.stored(f"response:{digest}:"))
         last = await attempts.last()
         count = attempts.number(last) + 1
         if last and last.task_id:
@@ -410,21 +408,16 @@ class ResponseTasks:
     ) -> Begun:
         """Send a message to a session; to a task that waits it is the answer, whatever its instructions.
 
-        A text decides about calls only where the client sends their approval requests back. Else they are sent again.
+        A text decides only what the client names. Else what is asked is sent again.
         """
         files = [*said.files.values()]
         if latest and latest.status == "waiting":
             refuse_files(files)
-            question, tasks = await self.service.app.question(latest.task_id), self.service.app.tasks
+            question = await self.service.app.question(latest.task_id)
             if CLIENT_CALLS in question:
                 return await submit_results(self.service, self.tenant, latest, {}, said.message, key, asked)
-            if question["kind"] == "approval":
-                if not self._sends_requests(latest, question):
-                    return latest, await tasks.ask_again(latest, key)
-            elif self.body.session_id:
-                keys = self.tenant.stored(_KEYS)
-                if (before := await tasks.before_unseen_question(latest, question, key, keys)) is not None:
-                    return latest, before
+            if question["kind"] not in TEXTUAL and not self._names(latest, question):
+                return latest, await self.service.app.tasks.ask_again(latest, key)
             answer = answer_of(question, said.message)
             return await self.service.answer(self.tenant, latest, question, answer, key, asked)
         options = {"session_id": thread_id, "steer": latest is not None, "files": files, **self.options}
@@ -432,8 +425,10 @@ class ResponseTasks:
         message = said.message if said.results else said.first_message
         return await self.service.start(self.tenant, message, key, **options)
 
-    def _sends_requests(self, task: Task, question: Json) -> bool:
-        """Whether the approval requests of a question are the last of what the client sends back of the agent's."""
+    def _names(self, task: Task, question: Json) -> bool:
+        """Whether the client names a question: by its response; calls by sending their approval requests back last."""
+        if question["kind"] != "approval":
+            return self.body.session_id is None
         sent = [item.id for item in self._items[: len(self._items) - len(self._last_items)]]
         asked = {approval_id(task.task_id, question["interrupt_id"], call["index"]) for call in question["calls"]}
         return bool(sent) and sent[-1] in asked and asked.issubset(sent)

@@ -25,7 +25,18 @@ from ..service import Service
 from ..stream import EventStream
 from ..tenants import Tenant
 from .chat import task_headers
-from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, Retries, ServiceDep, SessionId, TenantDep, Unset, UserName, routes
+from .dependencies import (
+    CONFLICT,
+    MODEL_DOWN,
+    KeyDep,
+    Retries,
+    ServiceDep,
+    SessionId,
+    TenantDep,
+    Unset,
+    UserName,
+    routes,
+)
 from .openai import Deleted, ItemList, agent_and_mode, item_list
 
 router = routes("openai")
