@@ -256,8 +256,8 @@ class Tasks:
 
         A message answers the question if it names it by `interrupt_id`, or names none and its sender was shown no
         other: since its request before, which continued the task after its event `continued`, no other was asked; a
-        text is the prefix of the keys of its requests, without which it has seen none. For a message that does not, `key` is stored, so that the
-        sender's next message is an answer.
+        text is the prefix of the keys of its requests, without which it was shown none. For a message that does not,
+        `key` is stored, so that the sender's next message is an answer.
         """
         if interrupt_id == question["interrupt_id"]:
             return None
