@@ -66,7 +66,8 @@ def reply_notice(question: Mapping[str, Any], language: Language) -> str:
 
 def ask_again(question: Mapping[str, Any], session_id: str, language: Language) -> str:
     """The question, and how another call answers it."""
-    return f"{reply_notice(question, language)} {_text('call_again', language, session_id=session_id)}"
+    named = {"session_id": session_id, "interrupt_id": question["interrupt_id"]}
+    return f"{reply_notice(question, language)} {_text('call_again', language, **named)}"
 
 
 def stop_notice(status: str, language: Language, *, resumed: bool = False) -> str:

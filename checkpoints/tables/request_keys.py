@@ -24,7 +24,7 @@ _LAST = """
     ORDER BY length(key) DESC, key DESC LIMIT :limit
 """
 _LAST_SEQ = """
-    SELECT coalesce(max(seq), 0) AS seq FROM request_keys
+    SELECT max(seq) AS seq FROM request_keys
     WHERE task_id = :task_id AND substr(key, 1, length(:prefix)) = :prefix
 """
 _UNSTORED = f"""
@@ -84,11 +84,11 @@ class RequestKeys:
         about = {"first": f"{prefix}0", "after": f"{prefix}:", "limit": limit}  # a colon follows the digits
         return await self._all(_LAST, about)
 
-    async def last_seq(self, task_id: str, prefix: str) -> int:
-        """Return the event after which a task was last continued by a request whose key has this prefix, or 0."""
+    async def last_seq(self, task_id: str, prefix: str) -> int | None:
+        """Return the event after which a task was last continued by a request whose key has this prefix."""
         about = {"task_id": task_id, "prefix": prefix}
         rows = await self._database.read(lambda connection: connection.fetched(_LAST_SEQ, about))
-        return int(rows[0]["seq"])
+        return None if rows[0]["seq"] is None else int(rows[0]["seq"])
 
     async def add(self, key: RequestKey, thread_id: str, task_id: str, seq: int) -> None:
         """Store that a request was answered with what a task did after its event `seq`.

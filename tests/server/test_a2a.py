@@ -42,7 +42,7 @@ from tests.fakes import ScriptedChatModel
 from tests.polling import wait_until
 from tests.receivers import HttpReceiver
 
-from .serving import ALPHA, BETA, KEYS, Held, Json, Served
+from .serving import ALPHA, BETA, KEYS, Held, Json, Served, chat
 from .shop import refund, reply
 
 BINDINGS = ("JSONRPC", "HTTP+JSON")
@@ -259,6 +259,17 @@ async def test_an_answer_approves_only_what_its_client_was_shown(served: Served,
             (*_, last) = await sent(client, named)
             assert last.status_update.status.state == state
         assert amounts(asked) == [5, 500]
+
+
+async def test_a_message_approves_nothing_that_its_person_was_not_shown(served: Served) -> None:
+    """The page began the task: to the A2A client that only knows its id, the first message shows the question."""
+    with served.client(headers=ALPHA) as http:
+        began = await asyncio.to_thread(chat, http, "please refund", agent_id="shop", session_id="elsewhere")
+    task = Task(id=began[-1]["task_id"], context_id="elsewhere")
+    async with opened(served.url) as client:
+        shown = await send(client, "yes", "unseen", task)
+        assert shown.status.state == WAITS and "refund(amount=5)" in get_message_text(shown.status.message)
+        assert (await send(client, "yes", "seen", task)).status.state == DONE
 
 
 async def test_a_client_that_approves_each_call_is_asked_once_for_each(served: Served) -> None:

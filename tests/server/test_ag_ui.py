@@ -172,12 +172,10 @@ def test_an_approval_is_an_interrupt(client: httpx.Client, payload: Any, status:
     assert (closed.status_code, closed.json()["error"]["type"]) == (409, "QuestionClosed")
 
 
-def test_a_question_is_answered_in_resume_or_by_the_next_message(client: httpx.Client) -> None:
-    for thread, payload in (("t", {"answer": "blue"}), ("u", None)):
-        events = run(client, body("paint it", f"{thread}1", thread, forwarded_props={"mode": "controller"}))
-        assert events[-1]["outcome"]["interrupts"][0]["message"] == "Which colour?"
-        following = resumed(events, "t2", payload) if payload else body("blue", "u2", thread)
-        assert text(run(client, following)) == "It is blue."
+def test_a_question_is_answered_in_resume(client: httpx.Client) -> None:
+    events = run(client, body("paint it", "r1", forwarded_props={"mode": "controller"}))
+    assert events[-1]["outcome"]["interrupts"][0]["message"] == "Which colour?"
+    assert text(run(client, resumed(events, "r2", {"answer": "blue"}))) == "It is blue."
 
 
 def test_a_paused_run_is_resumed(client: httpx.Client, served: Served, held: Held) -> None:
@@ -269,18 +267,64 @@ def test_what_the_front_end_brings_of_its_call(
     assert what in call["outcome"]["success"]
 
 
-def test_a_message_approves_only_what_its_client_was_shown(client: httpx.Client) -> None:
-    def asked(events: list[Json]) -> list[str]:
-        return [each["message"] for each in events[-1]["outcome"]["interrupts"]]
+@pytest.mark.parametrize(
+    "reload",
+    [
+        lambda asked: {"messages": asked["messages"]},
+        lambda asked: {
+            "messages": [*asked["messages"], {"id": "r1:call", "role": "assistant", "content": "I refund."}]
+        },
+        lambda asked: {"messages": []},
+        lambda asked: {"messages": body("yes", "r2")["messages"]},
+        lambda asked: {"messages": [*asked["messages"], *body("no", "r2")["messages"]]},
+    ],
+    ids=["reload", "reload-with-reply", "reload-without-messages", "yes", "no"],
+)
+def test_a_run_without_resume_shows_the_question_again(client: httpx.Client, reload: Any) -> None:
+    """A page that is loaded again sends what it has under another run id, which decides nothing."""
+    asked = body("please refund", "r1")
+    first = run(client, asked)
+    again = run(client, {**asked, "runId": "r2", **reload(asked)})
+    assert again[-1]["outcome"] == first[-1]["outcome"]
+    task_id = first[-1]["result"]["task_id"]
+    said = [each["content"] for each in client.get("/api/sessions/t/history").json()["items"] if each["role"] == "user"]
+    assert (again[-1]["result"]["task_id"], said) == (task_id, ["please refund"])
+    assert text(run(client, resumed(again, "r3", {"approved": True}))) == "Settled, 好的."
+    assert [call["arguments"] for call in client.get(f"/api/tasks/{task_id}").json()["calls"]] == [{"amount": 5}]
 
+
+def test_a_message_that_comes_again_is_no_new_input(client: httpx.Client, held: Held) -> None:
+    held.go.set()
+    first = run(client, body("please hold", "r1"))
+    same = {**body("please hold", "r1"), "runId": "r2"}
+    assert run(client, same)[-1]["result"] == first[-1]["result"] and held.effects == ["one"]
+    (asked, *_) = next(event for event in run(client, body("hi", "r3")) if event["type"] == "MESSAGES_SNAPSHOT")[
+        "messages"
+    ]
+    given = run(client, {**same, "runId": "r4", "messages": [asked]})
+    assert given[-1]["result"] == first[-1]["result"] and held.effects == ["one"]
+    edited = {**same, "runId": "r5", "messages": [{**same["messages"][0], "content": "apples"}]}
+    assert run(client, edited)[-1]["result"] != first[-1]["result"]
+
+
+def test_a_call_of_the_front_end_that_waits_is_announced_again(client: httpx.Client) -> None:
+    asked = body("please show", "r1", tools=[SHOW])
+    first, again = run(client, asked), run(client, {**asked, "runId": "r2"})
+    assert again[-1]["outcome"] == first[-1]["outcome"] and "TOOL_CALL_START" in types(again)
+    assert text(run(client, result_of(again, "r3", "shown the cart"))) == "Settled, 好的."
+
+
+def test_a_decision_is_about_the_question_that_its_client_was_shown(client: httpx.Client) -> None:
     first = run(client, body("refund twice", "r1"))
     task_id = client.get("/api/waiting").json()["items"][0]["task_id"]
     client.post(f"/api/tasks/{task_id}/answer", json={"verdicts": "approve"}).raise_for_status()  # a colleague
     wait_until(lambda: "500" in client.get("/api/waiting").text)
-    late = run(client, body("yes", "r2"))
-    assert (asked(first), asked(late)) == (["Approve refund(amount=5)?"], ["Approve refund(amount=500)?"])
+    late = client.post("/ag-ui/shop", json=resumed(first, "r2", {"approved": True}))
+    assert (late.status_code, late.json()["error"]["type"]) == (409, "QuestionClosed")
     assert len(client.get(f"/api/tasks/{task_id}").json()["calls"]) == 1
-    assert text(run(client, body("yes", "r3"))) == "Settled, 好的."
+    shown = run(client, {**body("refund twice", "r1"), "runId": "r3"})
+    assert shown[-1]["outcome"]["interrupts"][0]["message"] == "Approve refund(amount=500)?"
+    assert text(run(client, resumed(shown, "r4", {"approved": True}))) == "Settled, 好的."
 
 
 def test_the_result_of_a_tool_approves_nothing(client: httpx.Client) -> None:

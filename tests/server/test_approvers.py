@@ -124,11 +124,11 @@ def test_an_openai_client_without_the_role_is_refused(client: httpx.Client) -> N
         asked = asker.chat.completions.create(model="a", messages=messages).choices[0].message.content
     messages += [{"role": "assistant", "content": asked}, {"role": "user", "content": "approve"}]
     with (
-        openai.OpenAI(base_url=served, api_key=KEYS["eve"], max_retries=0) as eve,
+        openai.OpenAI(base_url=served, api_key=KEYS["max"], max_retries=0) as asker,
         pytest.raises(openai.PermissionDeniedError, match="needs the role finance"),
     ):
-        eve.chat.completions.create(model="a", messages=messages)
+        asker.chat.completions.create(model="a", messages=messages)
     with openai.OpenAI(base_url=served, api_key=KEYS["ann"], max_retries=0) as ann:
         told = ann.chat.completions.create(model="a", messages=messages).choices[0].message.content
-    assert told is not None and "Approved by ann; one more person must approve." in told
+    assert told is not None and "Approved by ann" not in told, "a conversation belongs to the person who began it"
     assert paid == []

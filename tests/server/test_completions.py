@@ -14,6 +14,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from segue import Agent
 from segue.prompts.protocols import stop_notice
 from segue.server.lifespan import drain
+from segue.server.tenants import hash_keys, parse_keys
 from tests.fakes import ScriptedChatModel, call_tool
 from tests.polling import wait_until
 
@@ -62,6 +63,13 @@ def say(client: openai.OpenAI, messages: Messages, text: str, **options: Any) ->
 def sessions(served: Served) -> list[str]:
     with served.client() as http:
         return sorted(row["session_id"] for row in http.get("/api/sessions").json()["items"])
+
+
+def refunds(served: Served) -> list[int]:
+    """The amounts of the refunds that were carried out, in any session."""
+    tasks = served.do(served.service.app.tasks.list())
+    traces = [served.do(served.service.app.trace(task.task_id)) for task in tasks]
+    return [call["arguments"]["amount"] for trace in traces for call in trace["calls"]]
 
 
 def test_agents_and_their_modes_are_models(client: openai.OpenAI) -> None:
@@ -134,7 +142,7 @@ def test_an_answer_that_is_asked_for_again_and_an_edited_message_fork(client: op
 @pytest.mark.parametrize("number", ["0x", "3000000000"])
 def test_no_client_names_an_attempt_of_the_service(client: openai.OpenAI, number: str) -> None:
     """What a client calls its request has no part in how others are recognised."""
-    asked = json.dumps(["", "a", [["user", "apples"]]])
+    asked = json.dumps(["", ["", "default", "a", ""], [["user", "apples"]]])
     named = f"completion:{hashlib.sha256(asked.encode()).hexdigest()}#{number}"
     messages: Messages = []
     say(client, messages, "apples", extra_headers={"Idempotency-Key": named})
@@ -194,7 +202,54 @@ def test_a_question_is_answered_by_the_next_message(client: openai.OpenAI) -> No
     assert asked.choices[0].message.content == "Which colour?"
     assert asked.model_extra and asked.model_extra["segue"]["status"] == "waiting"
     messages += [{"role": "assistant", "content": "Which colour?"}, {"role": "user", "content": "blue"}]
-    assert client.chat.completions.create(model="a", messages=messages).choices[0].message.content == "It is blue."
+    told = client.chat.completions.create(model="a:controller", messages=messages)
+    assert told.choices[0].message.content == "It is blue."
+
+
+@pytest.mark.parametrize("stopped", ["", "I ref", "Approve refund(amount=4)?"])
+def test_a_reply_decides_only_where_the_question_is_the_message_before_it(
+    client: openai.OpenAI, served: Served, stopped: str
+) -> None:
+    """The client stopped reading before the question, or shows another one: it is asked, whatever the reply says."""
+    messages: Messages = []
+    notice = say(client, messages, "please refund")
+    shown: Messages = [messages[0], {"role": "assistant", "content": stopped}]
+    assert say(client, shown, "ok") == notice and refunds(served) == []
+    assert say(client, [*shown[:2], {"role": "assistant", "content": f"\n{notice} "}], "ok") == "Settled, 好的."
+    assert refunds(served) == [5]
+
+
+@pytest.mark.parametrize(
+    ("model", "headers"),
+    [("a", {"X-OpenWebUI-User-Id": "bob"}), ("a:react", {}), ("a:react", {"X-OpenWebUI-Chat-Id": "c"})],
+)
+def test_another_user_or_mode_neither_joins_nor_decides(
+    client: openai.OpenAI, served: Served, model: str, headers: dict[str, str]
+) -> None:
+    ann, other = {**headers, "X-OpenWebUI-User-Id": "ann"}, {"X-OpenWebUI-User-Id": "ann", **headers}
+    messages: Messages = []
+    say(client, messages, "please refund", extra_headers=ann)
+    retry = {**other, "X-Stainless-Retry-Count": "1"}
+    for sent in ([*messages, {"role": "user", "content": "ok"}], messages[:1]):
+        begun = client.chat.completions.create(model=model, messages=sent, extra_headers=retry)
+        assert begun.model_extra and begun.model_extra["segue"]["status"] == "waiting"
+    assert refunds(served) == [] and len(sessions(served)) == 3
+    assert say(client, messages, "ok", extra_headers=ann) == "Settled, 好的."
+    assert refunds(served) == [5]
+
+
+def test_two_persons_of_a_tenant_have_tasks_of_their_own(held: Held, database: Path) -> None:
+    keys = {name: f"key-of-{name}-0123456789" for name in ("ann", "bob")}
+    settings = ServerSettings(keys=parse_keys(hash_keys(",".join(f"{name}@shop:{key}" for name, key in keys.items()))))
+    messages: Messages = []
+    with (
+        Served(database, settings, agents=[held.agent("a", reply, tools=(refund,))]) as served,
+        stock(served, keys["ann"]) as ann,
+        stock(served, keys["bob"]) as bob,
+    ):
+        notice = say(ann, messages, "please refund")
+        assert say(bob, [*messages], "ok") == notice and refunds(served) == []
+        assert say(ann, messages, "ok") == "Settled, 好的." and refunds(served) == [5]
 
 
 def test_a_client_that_leaves_stops_nothing_and_joins_again(client: openai.OpenAI, served: Served, held: Held) -> None:

@@ -161,6 +161,14 @@ def test_chat_starts_one_and_answers_the_one_that_waits(client: httpx.Client) ->
     assert "conversation_end" in types(over) and ending(over)["status"] == "done"
 
 
+def test_a_chat_message_decides_nothing_in_a_conversation(client: httpx.Client) -> None:
+    talk = settled(client, started(client, script=["please refund"], approvals="ask", **SCRIPTED))
+    told = chat(client, "ok", mode="conversation", session_id=talk["session_id"])
+    assert ending(told)["question"]["calls"] == talk["question"]["calls"]
+    assert ending(told)["status"] == "waiting"
+    assert answered(client, talk, verdicts="approve")["status"] == "done"
+
+
 def test_the_tokens_of_a_conversation_are_its_transcript(client: httpx.Client) -> None:
     heard = chat(client, json.dumps({"script": ["apples", "pears"], **SCRIPTED}), mode="conversation")
     written = "".join(form["content"] for form in heard if form["type"] == "token")

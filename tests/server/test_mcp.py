@@ -115,15 +115,18 @@ async def test_one_that_cannot_is_told_what_to_send(app: App, mode: str) -> None
         waiting = await client.call_tool("shop", {"message": "please refund", "session_id": "s"})
         assert waiting.structured_content["status"] == "waiting"
         assert said(waiting).startswith("Approve refund(amount=5)?") and "session_id 's'" in said(waiting)
-        done = await client.call_tool("shop", {"message": "yes", "session_id": "s"})
+        named = waiting.structured_content["interrupt_id"]
+        assert f"interrupt_id '{named}'" in said(waiting)
+        again = await client.call_tool("shop", {"message": "yes", "session_id": "s"})
+        assert said(again) == said(waiting), "whoever names the session only may not have seen the question"
+        done = await client.call_tool("shop", {"message": "yes", "session_id": "s", "interrupt_id": named})
     assert said(done) == "Settled, 好的."
     assert done.structured_content["task_id"] == waiting.structured_content["task_id"]
 
 
-@pytest.mark.parametrize("naming", [False, True])
-async def test_an_answer_approves_only_what_its_client_was_shown(app: App, naming: bool) -> None:
+async def test_an_answer_approves_only_what_its_client_was_shown(app: App) -> None:
     async def say(message: str, shown: Any = None) -> Any:
-        named = {"interrupt_id": shown.structured_content["interrupt_id"]} if naming and shown else {}
+        named = {"interrupt_id": shown.structured_content["interrupt_id"]} if shown else {}
         return await client.call_tool("shop", {"message": message, "session_id": "s", **named})
 
     async def amounts() -> list[int]:
@@ -141,10 +144,11 @@ async def test_an_answer_approves_only_what_its_client_was_shown(app: App, namin
 
 
 async def test_a_client_that_approves_each_call_is_asked_once_for_each(app: App) -> None:
+    answers: list[Any] = []
     async with Client(AgentServer(app).server) as client:
-        answers = [
-            await client.call_tool("shop", {"message": m, "session_id": "s"}) for m in ("refund twice", "yes", "yes")
-        ]
+        for message in ("refund twice", "yes", "yes"):
+            named = {"interrupt_id": answers[-1].structured_content["interrupt_id"]} if answers else {}
+            answers.append(await client.call_tool("shop", {"message": message, "session_id": "s", **named}))
     assert [said(each).split("?")[0] for each in answers] == [
         "Approve refund(amount=5)", "Approve refund(amount=500)", "Settled, 好的.",
     ]  # fmt: skip
@@ -184,6 +188,7 @@ async def test_over_http_a_conversation_survives_a_restart_and_tenants_are_apart
         async with opened(served.url, ALPHA) as client:
             waiting = await client.call_tool("shop", {"message": "please refund", "session_id": "s"})
             assert waiting.structured_content["status"] == "waiting"
+            named = waiting.structured_content["interrupt_id"]
     with Served(database, settings, agents=[shop()]) as served:
         async with opened(served.url, BETA, elicitation_callback=Person(verdict="approve")) as client:
             other = await client.call_tool("shop", {"message": "apples", "session_id": "s"})
@@ -193,7 +198,7 @@ async def test_over_http_a_conversation_survives_a_restart_and_tenants_are_apart
             )
             assert stolen.is_error and "There is no task" in said(stolen) and "`segue" not in said(stolen)
         async with opened(served.url, ALPHA) as client:
-            done = await client.call_tool("shop", {"message": "approve", "session_id": "s"})
+            done = await client.call_tool("shop", {"message": "approve", "session_id": "s", "interrupt_id": named})
             assert (said(done), done.structured_content["session_id"]) == ("Settled, 好的.", "s")
         async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
             assert (await http.post(f"{served.url}/mcp", json={})).status_code == 401
@@ -211,7 +216,7 @@ async def test_over_http_an_error_names_nothing_of_the_tenant_or_the_command_lin
 
 
 async def test_a_key_in_the_meta_data_names_no_request_of_another_protocol(database: Path) -> None:
-    asked = json.dumps(["", "shop", [["user", "pears"]]])
+    asked = json.dumps(["", ["", "default", "shop", ""], [["user", "pears"]]])
     named = f"completion:{sha256(asked.encode()).hexdigest()}#0"
     body = {"model": "shop", "messages": [{"role": "user", "content": "pears"}]}
     with Served(database, agents=[shop()]) as served:
@@ -223,9 +228,9 @@ async def test_a_key_in_the_meta_data_names_no_request_of_another_protocol(datab
 
 
 async def test_an_answer_that_comes_again_is_given_once(app: App) -> None:
-    once = {"message": "yes", "session_id": "s"}
     async with Client(AgentServer(app).server) as client:
         waiting = await client.call_tool("shop", {"message": "please refund", "session_id": "s"})
+        once = {"message": "yes", "session_id": "s", "interrupt_id": waiting.structured_content["interrupt_id"]}
         results = [await client.call_tool("shop", once, meta={"idempotencyKey": "k"}) for _ in range(2)]
         other = await client.call_tool("shop", {**once, "message": "no"}, meta={"idempotencyKey": "k"})
     assert [said(result) for result in results] == ["Settled, 好的."] * 2

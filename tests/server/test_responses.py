@@ -221,7 +221,24 @@ def test_an_approval_is_an_item_and_so_is_the_decision(
 
 def test_a_message_approves_whatever_its_instructions(client: openai.OpenAI) -> None:
     asked = client.responses.create(model="a", input="please refund")
-    done = client.responses.create(model="a", input="approve", instructions="Be brief.", previous_response_id=asked.id)
+    said: Any = [*asked.output, {"role": "user", "content": "approve"}]
+    done = client.responses.create(model="a", input=said, instructions="Be brief.")
+    assert [item.output for item in done.output if item.type == "mcp_call"] == ["refunded 5"]
+
+
+@pytest.mark.parametrize("named", ["previous_response_id", "conversation"])
+def test_a_text_approves_nothing_that_is_not_sent_back(client: openai.OpenAI, served: Served, named: str) -> None:
+    """Who knows a response or a conversation by its name may not have read it to its end."""
+    talk = client.conversations.create()
+    asked = client.responses.create(model="a", input="please refund", conversation=talk.id)
+    about: Any = {named: asked.id if named == "previous_response_id" else talk.id}
+    again = client.responses.create(model="a", input="ok", **about)
+    assert kinds(again) == ["mcp_approval_request"] and again.output[-1] == asked.output[-1]
+    assert served.do(served.service.app.trace(again.id[5:41]))["calls"] == []
+    assert client.responses.retrieve(again.id).output == again.output
+    assert client.responses.input_items.list(again.id).data == []
+    said: Any = [*again.output, {"role": "user", "content": "ok"}]
+    done = client.responses.create(model="a", input=said)
     assert [item.output for item in done.output if item.type == "mcp_call"] == ["refunded 5"]
 
 

@@ -30,6 +30,8 @@ PAUSE = "pause"
 """The kind of interrupt that is no question: a node stops, since a pause was requested."""
 INTERRUPT = "interrupt"
 """The kind of interrupt of a graph of one's own, whose value may be anything."""
+TEXTUAL = frozenset({"question", "utterance"})
+"""The kinds of question whose answer is only read, by a model: any text is one."""
 KINDS = {*ANSWER_FORMS, API_CALL, WAIT}
 FORM = 'a text, {"answer": "…"}, or {"manual_finish": true} to end the task'
 

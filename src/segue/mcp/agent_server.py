@@ -94,7 +94,7 @@ class Call(BaseModel):
     """The session to continue; a new one without it."""
     mode: str | None = Field(default=None, max_length=64)
     interrupt_id: str | None = Field(default=None, max_length=64)
-    """The question that the message answers."""
+    """The question that the message answers; a message without it is asked the question again."""
 
 
 class Answered(BaseModel):
@@ -158,7 +158,7 @@ class AgentServer:
         }
         schema["properties"]["interrupt_id"] = {
             "type": "string",
-            "description": "The question that the message answers, as the result named it.",
+            "description": "The question that the message answers, as the result named it; needed for an answer.",
         }
         return Tool(
             name=agent.agent_id,
@@ -282,10 +282,9 @@ class AgentServer:
             return await self._app.tasks.get(known.task_id), known.seq
         latest = await self._app.tasks.newest(thread_id)
         if latest and latest.status == TaskStatus.WAITING:
-            question, named = await self._app.question(latest.task_id), call.interrupt_id or ""
-            before = await self._app.tasks.before_unseen_question(latest, question, key, prefix + _KEYS, named)
-            if before is not None:
-                return latest, before
+            question = await self._app.question(latest.task_id)
+            if call.interrupt_id != question["interrupt_id"]:
+                return latest, await self._app.tasks.ask_again(latest, key)
             return await self._resume(ctx, latest, question, answer_of(question, call.message), key)
         with self._admit(ctx, thread_id):
             request = Request(

@@ -257,18 +257,31 @@ class Tasks:
 
         A message answers the question if it names it by `interrupt_id`, or names none and its sender was shown no
         other: since its request before, which continued the task after its event `continued`, no other was asked; a
-        text is the prefix of the keys of its requests. For a message that does not, `key` is stored, so that the
-        sender's next message is an answer.
+        text is the prefix of the keys of its requests, without which it was shown none. For a message that does not,
+        `key` is stored, so that the sender's next message is an answer.
         """
-        if isinstance(continued, str):
-            continued = await self._storage.requests.last_seq(task.task_id, continued)
-        asked = [event.seq for event in await self.events(task.task_id, continued) if isinstance(event, ASKING)]
-        if interrupt_id == question["interrupt_id"] or (not interrupt_id and len(asked) <= 1):
+        if interrupt_id == question["interrupt_id"]:
             return None
-        before = asked[-1] - 1 if asked else continued
+        since = (
+            await self._storage.requests.last_seq(task.task_id, continued) if isinstance(continued, str) else continued
+        )
+        if since is not None and not interrupt_id:
+            asked = [event for event in await self.events(task.task_id, since) if isinstance(event, ASKING)]
+            if len(asked) <= 1:
+                return None
+        return await self.ask_again(task, key, since or 0)
+
+    async def ask_again(self, task: Task, key: RequestKey, continued: int = 0) -> int:
+        """Let a request have the question that a task waits with, as `before_question`; `key` stands for that."""
+        before = await self.before_question(task, continued)
         with suppress(KeyUsed):  # the same message came twice at once
             await self._storage.requests.add(key, task.thread_id, task.task_id, before)
         return before
+
+    async def before_question(self, task: Task, continued: int = 0) -> int:
+        """The number of the event before the question that a task waits with; `continued` is that of an earlier one."""
+        asked = [event.seq for event in await self.events(task.task_id, continued) if isinstance(event, ASKING)]
+        return asked[-1] - 1 if asked else continued
 
     # Events.
 

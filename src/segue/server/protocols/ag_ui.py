@@ -61,7 +61,7 @@ from ...runtime.reply_stream import (
     ReplyStream,
     RoundOpened,
 )
-from ..readers.ag_ui import PAUSED, RunInput, interrupt_ids
+from ..readers.ag_ui import PAUSED, USER, RunInput, interrupt_ids
 from ..readers.client_tools import waiting_calls
 from ..service import Service
 from ..stream import events_of, with_error_frames
@@ -98,7 +98,7 @@ class ClientThread:
         if continues and not self._run.has_history:
             lacking.append(_asked(self._row))
         if lacking:
-            self._before = [*lacking, *({**said, "id": f"{self._run.prefix}user"} for said in self._before)]
+            self._before = [*lacking, *self._before]
         if lacking or len(self._run.known) < len(self._run.messages):
             yield from self._snapshot()
 
@@ -142,7 +142,7 @@ class ClientThread:
 
 
 def _asked(task: Task) -> Json:
-    return {"id": f"{task.task_id}:user", "role": "user", "content": task.message}
+    return {"id": f"{task.task_id}:{USER}", "role": "user", "content": task.message}
 
 
 def _turn(task: Task) -> list[Json]:

@@ -88,7 +88,7 @@ async def begin(service: Service, tenant: Tenant, agent: str, message: Message, 
 async def _key(service: Service, tenant: Tenant, agent: str, message: Message, *, joins: bool) -> RequestKey:
     """The message as an idempotency key; clients may use an id again for another message."""
     digest = sha256(message.SerializeToString(deterministic=True)).hexdigest()
-    named = tenant.stored(f"{_KEYS}{agent}/{digest}")
+    named = f"{_keys_of(tenant)}{agent}/{digest}"
     if message.context_id or message.task_id:
         return RequestKey(named, digest)
     attempts = Attempts(service, f"{named}#")
@@ -100,12 +100,17 @@ async def _key(service: Service, tenant: Tenant, agent: str, message: Message, *
     return RequestKey(attempts.key(number), digest)
 
 
+def _keys_of(tenant: Tenant) -> str:
+    """What the idempotency keys of a person's messages begin with."""
+    return tenant.stored(f"{_KEYS}{tenant.person}/")
+
+
 async def _continue(service: Service, tenant: Tenant, row: Task, message: Message, key: RequestKey) -> Begun:
     if row.status in ENDED or row.status == TaskStatus.ERROR:
         raise UnsupportedOperationError("The task has ended: send the message without a taskId, in the same context.")
     if row.status == TaskStatus.WAITING:
         refuse_files(_files(message))
-        question, keys = await service.app.question(row.task_id), tenant.stored(_KEYS)
+        question, keys = await service.app.question(row.task_id), _keys_of(tenant)
         named = str(dict(message.metadata).get("interrupt_id", ""))
         if (before := await service.app.tasks.before_unseen_question(row, question, key, keys, named)) is not None:
             return row, before

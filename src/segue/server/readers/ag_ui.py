@@ -16,15 +16,16 @@ from ...core.errors import InvalidAnswer, InvalidMessage
 from ...core.question import CLIENT_CALLS
 from ...core.records import RequestKey, Task
 from ...core.reply_options import AnswerFormat, ReplyOptions
-from ...core.task_status import ENDED
+from ...core.task_status import ENDED, OPEN, TaskStatus
 from ...prompts.language import Language
-from ...prompts.protocols import answer_of, client_result, declined
+from ...prompts.protocols import client_result, declined
 from ...runtime.message_files import fingerprint
-from ..errors import not_found
+from ..errors import Problem, not_found
 from ..request_body import LONGEST, NAME, Items
 from ..service import Begun, Service
 from ..tenants import Tenant
 from .client_tools import asked_calls, submit_results
+from .continuation import Attempts
 from .messages import File, file_of, image_of, refuse_files
 from .reply_options import SchemaForm
 
@@ -201,6 +202,11 @@ class RunInput(BaseModel):
         return next((each for each in reversed(self.known) if each.role in ("user", "tool")), None)
 
     @property
+    def newest(self) -> RunMessage | None:
+        """The last message, if the client itself made it."""
+        return self.latest if self.known and self.latest is self.known[-1] else None
+
+    @property
     def reply_options(self) -> ReplyOptions:
         """What is asked of the reply: the system messages, and the form of the answer."""
         schema = self.forwarded_props.response_schema if self.forwarded_props else None
@@ -231,10 +237,15 @@ CALL = "#"
 NO_RUN = "Nothing can be resumed: this thread has no run."
 _KEYS = "run:"
 """What the idempotency keys of runs begin with."""
+USER = "user"
+"""Ends the id of a message that a snapshot gives to a client, after the id of its task."""
 
 
 async def begin(service: Service, tenant: Tenant, agent: str, run: RunInput, asked: RequestKey | None) -> Begun:
     """The task of a run; the same run again joins it, as does one with the key that the client `asked` with.
+
+    Only `resume` answers a question. A run without it, or with a message that came before, shows the question again; of
+    a task that does not wait it joins the one that the message began.
 
     Raises:
         InvalidMessage: the last message is not the user's, and nothing is resumed; or a file has no content.
@@ -247,20 +258,24 @@ async def begin(service: Service, tenant: Tenant, agent: str, run: RunInput, ask
     key = RequestKey(named, sha256(content.encode()).hexdigest())
     if known := await service.known(asked) or await service.known(key):
         return known
+    latest, last = await app.tasks.newest(thread_id), run.newest
+    attempts = _attempts(service, tenant, agent, run)
+    if last and last.id:
+        key = replace(key, also=RequestKey(attempts.key(attempts.number(await attempts.last()) + 1), ""))
     key = replace(asked, also=key) if asked else key
-    latest = await app.tasks.newest(thread_id)
     if run.resume:
         if latest is None:
             raise InvalidMessage(NO_RUN)
         return await _resume(service, tenant, latest, run.resume, key)
-    last = run.latest
-    if last is None or last is not run.known[-1]:
-        raise InvalidMessage("The last message is not the user's: send the user's message last, or resume.")
+    question = await app.question(latest.task_id) if latest and latest.status == "waiting" else {}
+    heard = await _heard(service, tenant, thread_id, last, attempts) if last else None
+    if last is None or heard or (question and last.role == "user" and CLIENT_CALLS not in question):
+        return await _show(service, latest, question, heard)
     if last.role == "tool" and latest is None:
         raise InvalidMessage(NO_RUN)
-    if latest and (latest.status == "waiting" or last.role == "tool"):
+    if latest and (question or last.role == "tool"):
         refuse_files(last.files)
-        return await _answer(service, tenant, latest, run.known, key)
+        return await _answer(service, tenant, latest, question, run.known, key)
     message, files = last.text, last.files
     if latest is None or latest.status in ENDED:
         files += run.context_file
@@ -291,19 +306,63 @@ def _content(agent: str, run: RunInput) -> str:
     return json.dumps([agent, said, about], default=repr)
 
 
+def _attempts(service: Service, tenant: Tenant, agent: str, run: RunInput) -> Attempts:
+    """The runs that brought the last message, which its id and its content name."""
+    last, mode = run.latest, run.forwarded_props.mode if run.forwarded_props else None
+    content = (last.id, last.role, last.text, *map(fingerprint, last.files)) if last else ()
+    digest = sha256(json.dumps([agent, mode, content]).encode()).hexdigest()
+    return Attempts(service, tenant.stored(f"message:{run.thread_id}/{digest}#"))
+
+
+async def _heard(
+    service: Service, tenant: Tenant, thread_id: str, message: RunMessage, attempts: Attempts
+) -> Begun | None:
+    """What a message began or continued when it came before; None where it is new, or that failed or was cancelled."""
+    if known := await attempts.last() if message.id else None:
+        task_id, seq = known.task_id, known.seq
+    else:  # it may be from a snapshot, which names it by its task
+        task_id, seq = message.id.removesuffix(f":{USER}"), 0
+    try:
+        task = await service.own_task(tenant, task_id)
+    except Problem:
+        return None
+    if task.thread_id != thread_id or task.status in (TaskStatus.ERROR, TaskStatus.CANCELLED):
+        return None
+    return task, seq
+
+
+async def _show(service: Service, latest: Task | None, question: Mapping[str, Any], heard: Begun | None) -> Begun:
+    """The thread's newest task, to which nothing is sent, or that of the message that was `heard` before.
+
+    Raises:
+        InvalidMessage: neither has anything to show.
+    """
+    tasks = service.app.tasks
+    if heard and (not latest or not question or heard[0].task_id == latest.task_id):
+        return heard
+    if latest and question:
+        return latest, await tasks.before_question(latest)
+    if latest and latest.status in OPEN:
+        return latest, await tasks.last_event(latest.task_id)
+    raise InvalidMessage("The last message is not the user's: send the user's message last, or resume.")
+
+
 async def _answer(
-    service: Service, tenant: Tenant, task: Task, messages: Sequence[RunMessage], key: RequestKey
+    service: Service,
+    tenant: Tenant,
+    task: Task,
+    question: Mapping[str, Any],
+    messages: Sequence[RunMessage],
+    key: RequestKey,
 ) -> Begun:
-    """Answer with the last message; to calls of the front end it is a result, or goes along with those."""
+    """Bring results of calls of the front end, or a message of the user in place of those.
+
+    Raises:
+        InvalidMessage: the task waits for a person.
+    """
     last = messages[-1]
-    question = await service.app.question(task.task_id) if task.status == "waiting" else {}
     if question and CLIENT_CALLS not in question:
-        if last.role == "tool":
-            raise InvalidMessage("This thread is waiting for a person, not for a tool's result: answer it, or resume.")
-        keys = tenant.stored(_KEYS)
-        if (before := await service.app.tasks.before_unseen_question(task, question, key, keys)) is not None:
-            return task, before
-        return await service.answer(tenant, task, question, answer_of(question, last.text), key)
+        raise InvalidMessage("This thread is waiting for a person, not for a tool's result: resume it.")
     waiting = {call["id"] for call in question.get(CLIENT_CALLS, ())}
     if last.role == "tool" and last.tool_call_id not in waiting:
         if last.tool_call_id not in await asked_calls(service, task.task_id):

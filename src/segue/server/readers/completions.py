@@ -15,7 +15,7 @@ from ...core.question import CLIENT_CALLS
 from ...core.records import Json, RequestKey, Task
 from ...core.reply_options import AnswerFormat, ReplyOptions
 from ...core.task_status import ACTIVE, ENDED, TaskStatus
-from ...prompts.protocols import answer_of
+from ...prompts.protocols import answer_of, reply_notice
 from ..request_body import Items, Texts
 from ..service import Begun, Service
 from ..tenants import Tenant
@@ -120,7 +120,8 @@ class CompletionTasks:
 
         The same request again joins its task while the client may not have its answer; otherwise the message is
         a new attempt, in a fork. A message after an earlier answer starts a fork there. A message to a task that waits
-        for a person is the answer; results continue the task that made their calls. `asked` is the client's own key.
+        for a person is the answer if the message before it is the question; otherwise the question is sent again.
+        Results continue the task that made their calls. `asked` is the client's own key.
 
         Raises:
             Those of `App.start` and `App.resume`.
@@ -150,14 +151,19 @@ class CompletionTasks:
             return await self._start(message, files, await fork_after(self._service, self._tenant, before), key)
         if before.status == TaskStatus.WAITING:
             refuse_files(files)
-            return await self._answer(before, after, message, key)
+            return await self._answer(conversation, before, after, key)
         return await self._start(message, files, before.thread_id, key, steer=True)
 
-    async def _answer(self, task: Task, after: int, message: str, key: RequestKey) -> Begun:
-        """Answer the question of a task that the request before continued after its event `after`."""
-        question = await self._app.question(task.task_id)
+    async def _answer(self, conversation: Conversation, task: Task, after: int, key: RequestKey) -> Begun:
+        """Answer the question of a task that the request before continued after its event `after`.
+
+        A question that the conversation does not show, or that came since the one it shows, is sent instead.
+        """
+        message, question = conversation.message, await self._app.question(task.task_id)
         if CLIENT_CALLS in question:
             return await submit_results(self._service, self._tenant, task, {}, message, key, self._reply_options)
+        if not conversation.shows(reply_notice(question, task.reply_language)):
+            return task, await self._app.tasks.ask_again(task, key, after)
         if (before := await self._app.tasks.before_unseen_question(task, question, key, after)) is not None:
             return task, before
         answer = answer_of(question, message)
@@ -199,9 +205,15 @@ class CompletionTasks:
         for attempt in await attempts.newest():
             task = await self._app.tasks.get(attempt.task_id)
             newest = newest or (task, attempt.seq)
-            if ((task.result or {}).get("answer") or "").strip() == shown:
+            if ((task.result or {}).get("answer") or "").strip() == shown or await self._asks(task, conversation):
                 return task, attempt.seq
         return newest
+
+    async def _asks(self, task: Task, conversation: Conversation) -> bool:
+        """Whether a task waits with the question that a conversation ends with."""
+        if task.status != TaskStatus.WAITING:
+            return False
+        return conversation.shows(reply_notice(await self._app.question(task.task_id), task.reply_language))
 
     async def _start(
         self, message: str, files: Sequence[File], thread_id: str, key: RequestKey | None, steer: bool = False

@@ -29,7 +29,8 @@ class Conversation:
 
     name: str
     """The session that the client names; empty if none."""
-    agent: str
+    parties: Sequence[str]
+    """Who talks with whom: the person of the key, the user, the agent and the mode."""
     said: Said
     instructions: Sequence[str]
     """The texts of its system messages."""
@@ -37,7 +38,7 @@ class Conversation:
     """By digest."""
 
     @classmethod
-    def of(cls, messages: Sequence[ChatMessage], name: str, agent: str) -> Self:
+    def of(cls, messages: Sequence[ChatMessage], name: str = "", parties: Sequence[str] = ()) -> Self:
         """The conversation of a request's messages.
 
         Raises:
@@ -50,7 +51,7 @@ class Conversation:
         said = tuple((each.role, each.text, *_calls_of(each), *files) for each, files in spoken)
         system = [each.text for each in messages if each.role in ("system", "developer")]
         files = {digest: file for _, found in spoken for digest, file in found.items()}
-        return cls(name, agent, said, system, files)
+        return cls(name, parties, said, system, files)
 
     @property
     def message(self) -> str:
@@ -86,6 +87,10 @@ class Conversation:
         """The answer before the new message, as the client shows it."""
         return "\n\n".join(said[1] for said in self.earlier[len(self.asked_before) :])
 
+    def shows(self, question: str) -> bool:
+        """Whether the answer before the new message ends with a question as it was sent, whatever its white space."""
+        return " ".join(self.last_answer.split()).endswith(" ".join(question.split()))
+
     def key(self, said: Said) -> str:
         """What the idempotency keys of requests with these messages begin with."""
         return f"completion:{self._digest(said)}#"
@@ -96,7 +101,7 @@ class Conversation:
         return self.name or f"chat-{self._digest(self.said)[:16]}"
 
     def _digest(self, said: Said) -> str:
-        form = json.dumps([self.name, self.agent, said], ensure_ascii=True)
+        form = json.dumps([self.name, self.parties, said], ensure_ascii=True)
         return hashlib.sha256(form.encode()).hexdigest()
 
     @property

@@ -6,6 +6,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from ...app import App
 from ...core.conversation import MODE, ConversationConfig
 from ...core.origin import MessageOrigin
+from ...core.question import TEXTUAL
 from ...core.records import RequestKey
 from ...core.task_status import TaskStatus
 from ...prompts.protocols import answer_of
@@ -92,9 +93,14 @@ async def begin(
 async def answer_waiting(
     service: Service, tenant: Tenant, thread_id: str, message: str, key: RequestKey | None
 ) -> Begun | None:
-    """Answer the session's conversation with a message, if it waits for a person; None if it does not."""
+    """Answer the session's conversation with a message, if it waits for a person; None if it does not.
+
+    A message only says something: what is decided, such as an approval, is asked again.
+    """
     latest = await service.app.tasks.newest(thread_id)
     if latest is None or latest.mode != MODE or latest.status != TaskStatus.WAITING:
         return None
     question = await service.app.question(latest.task_id)
+    if question["kind"] not in TEXTUAL:
+        return latest, await service.app.tasks.before_question(latest)
     return await service.answer(tenant, latest, question, answer_of(question, message), key)

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from ...core.context import Ids
 from ...core.errors import InvalidAnswer
-from ...core.question import CLIENT_CALLS
+from ...core.question import CLIENT_CALLS, TEXTUAL
 from ...core.records import Json, RequestKey, Task
 from ...core.reply_options import AnswerFormat, ReplyOptions
 from ...core.task_status import ENDED, OPEN
@@ -25,7 +25,7 @@ from .client_tools import finish, resume_with_results, submit_results, task_of_r
 from .continuation import Attempts, Conversation, fork_after, is_awaited, rejoin
 from .messages import ChatMessage, ContentPart, FileData, ImagePart, refuse_files, with_contents
 from .reply_options import Effort, FunctionSpec, Ignored, JsonSchema, OfAgent, ReplyFields, Tokens, Verbosity
-from .segment import Segment, last_segment, own_segment, response_id, segment_of
+from .segment import Segment, approval_id, last_segment, own_segment, response_id, segment_of
 
 Metadata = Annotated[
     dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]],
@@ -290,7 +290,7 @@ class ResponseTasks:
         """Begin or continue a task.
 
         A response to an earlier one continues in a fork where its session continued meanwhile. What is sent to a task
-        that waits is the answer, what is sent to one that is unfinished steers it.
+        that waits is the answer, if the client has the question; what is sent to one that is unfinished steers it.
 
         Raises:
             Problem: an earlier response cannot be continued, or is not there.
@@ -342,7 +342,8 @@ class ResponseTasks:
             return None, [item for item in items if item.type in _NEW]  # what was not stored comes along
         if self.body.previous_response_id and not segment.is_stored:
             raise not_found("unstored_response", named)
-        return (await last_segment(self.service, segment.row) if decided else segment), new
+        is_approval = bool(decided or (known and _APPROVAL.fullmatch(items[known[-1]].id or "")))
+        return (await last_segment(self.service, segment.row) if is_approval else segment), new
 
     @property
     def _items(self) -> Sequence[InputItem]:
@@ -366,7 +367,7 @@ class ResponseTasks:
         Raises:
             Problem: there is no such call, or it is not the previous response's, or the conversation's.
         """
-        said = Conversation.of([item.message for item in self._last_items], "", "")
+        said = Conversation.of([item.message for item in self._last_items])
         task = await task_of_results(self.service, self.tenant, said.results)
         elsewhere = previous and previous.task_id != task.task_id
         if elsewhere or (self.body.session_id and await self._session() != task.thread_id):
@@ -391,7 +392,7 @@ class ResponseTasks:
         """What is new."""
         messages = [item.message for item in items if item.type == "message"]
         messages = await with_contents(self.service, self.tenant, messages)
-        return Conversation.of(messages or [ChatMessage(role="assistant")], "", "")
+        return Conversation.of(messages or [ChatMessage(role="assistant")])
 
     async def _session(self) -> str:
         """The stored name of the conversation; a new one where none is named."""
@@ -405,19 +406,32 @@ class ResponseTasks:
     async def _send(
         self, said: Conversation, thread_id: str, latest: Task | None, key: RequestKey, asked: ReplyOptions
     ) -> Begun:
-        """Send a message to a session; to a task that waits it is the answer, whatever its instructions."""
+        """Send a message to a session; to a task that waits it is the answer, whatever its instructions.
+
+        A text decides only what the client names. Else what is asked is sent again.
+        """
         files = [*said.files.values()]
         if latest and latest.status == "waiting":
             refuse_files(files)
             question = await self.service.app.question(latest.task_id)
             if CLIENT_CALLS in question:
                 return await submit_results(self.service, self.tenant, latest, {}, said.message, key, asked)
+            if question["kind"] not in TEXTUAL and not self._names(latest, question):
+                return latest, await self.service.app.tasks.ask_again(latest, key)
             answer = answer_of(question, said.message)
             return await self.service.answer(self.tenant, latest, question, answer, key, asked)
         options = {"session_id": thread_id, "steer": latest is not None, "files": files, **self.options}
         options |= {"reply_options": asked, "origin": "responses"}
         message = said.message if said.results else said.first_message
         return await self.service.start(self.tenant, message, key, **options)
+
+    def _names(self, task: Task, question: Json) -> bool:
+        """Whether the client names a question: by its response; calls by sending their approval requests back last."""
+        if question["kind"] != "approval":
+            return self.body.session_id is None
+        sent = [item.id for item in self._items[: len(self._items) - len(self._last_items)]]
+        asked = {approval_id(task.task_id, question["interrupt_id"], call["index"]) for call in question["calls"]}
+        return bool(sent) and sent[-1] in asked and asked.issubset(sent)
 
     async def _decide(self, previous: Segment, decisions: Sequence[InputItem], key: RequestKey) -> Begun:
         """Give a task the verdicts on its calls.

@@ -195,7 +195,10 @@ def _begins(log: Sequence[Event], start: int) -> bool:
         return False
     if isinstance(log[start - 1], ASKING):
         return _continues(log, start)
-    return start < len(log) and isinstance(log[start], Steered) and log[start].seq not in late_messages(log)
+    if start == len(log):
+        return False
+    first = log[start]
+    return isinstance(first, ASKING) or (isinstance(first, Steered) and first.seq not in late_messages(log))
 
 
 def _continues(log: Sequence[Event], seq: int) -> bool:

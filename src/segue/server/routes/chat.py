@@ -60,7 +60,8 @@ class ChatRequest(RequestBody):
     """auto, direct, react, plan, …; without it the user's default, else the agent's.
 
     `conversation` starts a conversation with a simulated user, whose goal the message is; or with the configuration
-    that it is as JSON, as in `POST /api/conversations`. If the session's conversation waits for a person, it answers.
+    that it is as JSON, as in `POST /api/conversations`. If the session's conversation waits for what a person says, it
+    answers; calls are approved with `POST /api/tasks/{id}/answer`.
     """
     agent_id: str | None = Field(default=None, max_length=64)
     user_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)

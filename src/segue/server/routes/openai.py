@@ -20,7 +20,18 @@ from ..service import Service
 from ..stream import EventStream, events_of
 from ..tenants import Tenant
 from .chat import task_headers
-from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, Responses, Retries, ServiceDep, TenantDep, Unset, routes
+from .dependencies import (
+    CONFLICT,
+    MODEL_DOWN,
+    KeyDep,
+    Responses,
+    Retries,
+    ServiceDep,
+    TenantDep,
+    Unset,
+    UserName,
+    routes,
+)
 from .files import BINARY, FILE, FormDep, file_response
 
 router = routes("openai")
@@ -110,6 +121,7 @@ async def chat_completions(
     key: KeyDep,
     x_session_id: SessionName = None,
     x_openwebui_chat_id: SessionName = None,
+    x_openwebui_user_id: UserName = None,
     x_stainless_retry_count: Retries = 0,
 ) -> Response:
     """Answer a conversation's last message, or continue with results of its tools.
@@ -117,13 +129,16 @@ async def chat_completions(
     A client that disconnects stops nothing.
 
     The session is named by a header, `metadata.session_id` or `user`, else by how the conversation begins. Earlier
-    messages are recognised: only the last one is new. Another one in its place is answered in a fork.
+    messages of the same user, agent and mode are recognised: only the last one is new. Another one in its place is
+    answered in a fork.
     """
     service.refuse_while_draining()
     agent, mode = agent_and_mode(service, body.model)
     name = x_session_id or x_openwebui_chat_id or (body.metadata or {}).get("session_id") or body.user or ""
-    conversation = Conversation.of(await with_contents(service, tenant, body.messages), name, agent)
-    options: Json = {"agent": agent, "mode": mode, "user_id": tenant.stored(body.user or "default")}
+    user = x_openwebui_user_id or body.user or "default"
+    parties = (tenant.person, user, agent, mode)
+    conversation = Conversation.of(await with_contents(service, tenant, body.messages), name, parties)
+    options: Json = {"agent": agent, "mode": mode, "user_id": tenant.stored(user)}
     options |= {"client_tools": body.client_tools, "reply_options": body.reply_options(conversation.instructions)}
     tasks = CompletionTasks(service, tenant, options)
     service.open_stream(tenant)

@@ -25,7 +25,18 @@ from ..service import Service
 from ..stream import EventStream
 from ..tenants import Tenant
 from .chat import task_headers
-from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, Retries, ServiceDep, SessionId, TenantDep, Unset, routes
+from .dependencies import (
+    CONFLICT,
+    MODEL_DOWN,
+    KeyDep,
+    Retries,
+    ServiceDep,
+    SessionId,
+    TenantDep,
+    Unset,
+    UserName,
+    routes,
+)
 from .openai import Deleted, ItemList, agent_and_mode, item_list
 
 router = routes("openai")
@@ -45,6 +56,7 @@ async def create_response(
     tenant: TenantDep,
     request: Request,
     key: KeyDep,
+    x_openwebui_user_id: UserName = None,
     x_stainless_retry_count: Retries = 0,
 ) -> Response:
     """Answer a message, or continue with a person's decisions; a client that disconnects stops nothing.
@@ -57,8 +69,10 @@ async def create_response(
         raise Problem(422, "ConversationAndResponse")
     agent, mode = agent_and_mode(service, body.model)
     about = body.model_dump(mode="json", exclude=_NOT_REPEATED, exclude_none=True, by_alias=True)
-    sent = key, sha256(await request.body()).hexdigest(), x_stainless_retry_count, about
-    options: Json = {"agent": agent, "mode": mode, "user_id": tenant.stored(body.user or "default")}
+    user = x_openwebui_user_id or body.user or "default"
+    sender = f"{tenant.person}/{user}\n".encode()
+    sent = key, sha256(sender + await request.body()).hexdigest(), x_stainless_retry_count, about
+    options: Json = {"agent": agent, "mode": mode, "user_id": tenant.stored(user)}
     options["client_tools"] = body.client_tools
     tasks = ResponseTasks(service, tenant, body, options)
     if body.background and not body.stream:
