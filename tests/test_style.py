@@ -10,8 +10,8 @@ import pytest
 from tests.cases import cases
 from tests.source import FOLDERS, ROOT, nodes_of
 
-MODULE_LINES = 500
-FUNCTION_LINES = 50
+MODULE_LINES = 1000
+FUNCTION_LINES = 80
 
 
 def modules(folder: str) -> list[Path]:

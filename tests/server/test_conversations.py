@@ -100,6 +100,7 @@ def test_no_configuration_runs_a_real_tool_unasked(client: httpx.Client) -> None
     ):
         refused = client.post(path, json=body)
         assert refused.status_code == 422 and "auto_approve_conversations" in refused.text, path
+    client.post(f"/api/tasks/{talk['task_id']}/cancel").raise_for_status()
 
 
 @pytest.mark.parametrize(("verdict", "status"), [("approve", 200), ("reject", 403)])

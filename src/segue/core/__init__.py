@@ -6,7 +6,7 @@
 - Limits of what models use: `spend`
 - Events: `events`, `deltas`
 - Agents and their protocols: `agents`, `digests`, `models`, `tools`, `calls`, `context`
-- Decisions of a model: `decision`, `plan`
+- Decisions of a model: `decision`, `thoughts`, `plan`
 - A person's answers: `approval`, `approvers`, `question`
 - Who is told what becomes of tasks: `notifications`, `deadlines`
 - Where values come from: `provenance`, `value_forms`, `call_terms`, `allow_rules`, `disclosure`
