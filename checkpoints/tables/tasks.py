@@ -289,6 +289,8 @@ class Tasks:
     async def add_note(self, task_id: str, text: str, event: Event, key: RequestKey | None = None) -> Moved:
         """Add a text that steers a task which has not ended, and store that the idempotency key stands for the task.
 
+        It is on the disk when this returns.
+
         Raises:
             UnknownTask: there is none.
             TaskError: it has ended.
@@ -310,7 +312,7 @@ class Tasks:
             record(connection, act, task.thread_id, task_id)
             return from_row(Task, row), stored
 
-        return await self._database.write(add, brief=True)
+        return await self._database.write(add, synced=True, brief=True)
 
     async def note_expiry(self, task_id: str, sentence: str) -> None:
         """Note with a task that it waits for an approval that expired, unless it goes on already."""

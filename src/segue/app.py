@@ -494,6 +494,6 @@ class App:
         self._runner.check_loop()
         async with AsyncExitStack() as closing:
             closing.callback(self.memory.close)
-            for part in (self._storage, self.agents, self.audit, self._runner, self._pruning, self._due):
+            for part in (self._storage, self.agents, self.audit, self._runner, self._starter, self._pruning, self._due):
                 closing.push_async_callback(part.close)
         self.tasks = self.sessions = self.rewind = self.schedules = self._control = self._starter = cast(Any, Closed())

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 PROMISES = re.findall(
     r"(?m)^\| (?!promise|---)(.+?) \| (.+?) \|$", (ROOT / "docs/security.md").read_text(encoding="utf-8")
 )
-_TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
+_TEST = re.compile(r"`((?:tests|e2e)/[\w/]+\.py)::(test_\w+)`")
 
 
 def test_there_are_promises() -> None:

@@ -14,6 +14,7 @@ from segue.core.agents import Agent
 from segue.core.errors import TaskError
 from segue.runtime.start import Request
 from tests.fakes import ScriptedChatModel, answer, call_tool
+from tests.polling import until
 
 
 class Till:
@@ -106,6 +107,39 @@ async def test_what_is_added_while_a_tool_runs_is_stored_at_once_and_survives_th
         await app.resume(row["task_id"])
         said = [m["content"] for m in await app.history("s") if m["role"] == "user"]
         assert (seen, said) == (["first\nand cheap\nand fast"], ["first", "and cheap", "and fast"])
+
+
+async def test_what_is_added_while_a_task_is_about_to_pause_is_stored_at_once_and_continues_it(database: Path) -> None:
+    gate, entered = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> str:
+        """Take a while."""
+        entered.set()
+        await gate.wait()
+        return "slow"
+
+    till = Till()
+    till.tools = (slow,)  # type: ignore[assignment]
+    async with segue.open(database) as app:
+        register(app, till, [call_tool(("slow", {})), answer("both")])
+        row = await app.start("first", session_id="s", agent="a")
+        await entered.wait()
+        pausing = asyncio.create_task(app.pause(row["task_id"]))
+
+        async def asked() -> bool:
+            return (await app._runner.tasks.get(row["task_id"])).requested == "pause"
+
+        await until(asked)
+        accepted = await app.tasks.accept(Request("and cheap", session_id="s", agent="a", steer=True))
+        assert (accepted.notes, gate.is_set()) == (["and cheap"], False)
+        gate.set()
+        await pausing
+
+        async def over() -> bool:
+            return (await app.task(row["task_id"]))["status"] == "done"
+
+        await until(over)
+        assert (await app.task(row["task_id"]))["result"]["answer"] == "both"
 
 
 async def test_what_comes_too_late_for_the_answer_begins_the_next_task(database: Path) -> None:

@@ -120,7 +120,7 @@ class Run:
             self.stop()
 
 
-def retrieve_error(run: asyncio.Task[Json]) -> None:
+def retrieve_error(run: asyncio.Task[Any]) -> None:
     """What a run raised was stored with its task, so that asyncio does not warn about it."""
     if not run.cancelled():
         run.exception()

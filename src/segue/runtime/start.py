@@ -43,7 +43,7 @@ from ..tools.adapters.client import client_tool_specs
 from .control import STOP_SECONDS, Control, Started
 from .message_files import FileInput, MessageFile, MessageFiles, check_accepted, fingerprint
 from .relay import POLL_SECONDS
-from .run import state_at, thread_config
+from .run import retrieve_error, state_at, thread_config
 from .runner import Runner
 from .sessions import check_session, unless_over
 
@@ -187,6 +187,13 @@ class Starter:
         self._files = files
         self._ids = registry.ids
         self.modes = modes
+        self._continuing: set[asyncio.Task[Started]] = set()
+
+    async def close(self) -> None:
+        """Leave tasks that were to continue as they are stored."""
+        for continuing in tuple(self._continuing):
+            continuing.cancel()
+        await asyncio.gather(*self._continuing, return_exceptions=True)
 
     def check_mode(self, mode: str) -> None:
         """Make sure that a mode is registered.
@@ -232,14 +239,14 @@ class Starter:
         A message that steers a task is stored with it at once; this returns when its agent knows it, or when another
         task begins with it.
         """
-        row, run = await self.accept(request, unlisted)
+        row, run = await self.control.once(request.key, lambda: self._start(request, unlisted, self._continued))
         return await self.control.taker(row, run) if request.steer else (row, run)
 
-    async def accept(self, request: Request, unlisted: str = "") -> Started:
-        """As `start`, but returns as soon as the message is stored."""
-        return await self.control.once(request.key, lambda: self._start(request, unlisted))
+    async def accept(self, request: Request) -> Started:
+        """As `start`, but returns as soon as the message is stored, also where its task is about to pause."""
+        return await self.control.once(request.key, lambda: self._start(request, "", self._continue_later))
 
-    async def _start(self, request: Request, unlisted: str) -> Started:
+    async def _start(self, request: Request, unlisted: str, go_on: Callable[[Task], Awaitable[Started]]) -> Started:
         thread_id = request.session_id or self._ids.thread()
         beginning = await self._storage.beginning(thread_id, request.user_id)
         chosen = beginning.chosen or Session(thread_id)
@@ -259,7 +266,7 @@ class Starter:
         )
         names = [spec["function"]["name"] for spec in offered]
         request.reply_options.check(agent.agent_id, agent.protocol, mode, names)
-        if request.steer and (steered := await self._steered(thread_id, request)):
+        if request.steer and (steered := await self._steered(thread_id, request, go_on)):
             return steered
         version = self._registry.version(agent)
         leaves = not unlisted and await self._dispatch.to_worker(agent.agent_id, mode, version)
@@ -389,8 +396,10 @@ class Starter:
         elif state.tasks:  # a recovered session: else what its last steps wrote would be thrown away
             await _complete_step(self._runner, thread_id)
 
-    async def _steered(self, thread_id: str, request: Request) -> Started | None:
-        """Add the message to the session's unfinished task, and continue it; None where it becomes a new task.
+    async def _steered(
+        self, thread_id: str, request: Request, go_on: Callable[[Task], Awaitable[Started]]
+    ) -> Started | None:
+        """Add the message to the session's unfinished task, which then goes on; None where it becomes a new task.
 
         It is stored with the task at once, whatever that does now.
 
@@ -415,7 +424,17 @@ class Starter:
             raise
         except TaskError:  # it has just ended
             return None
-        return await self._continued(row)
+        return await go_on(row)
+
+    async def _continue_later(self, row: Task) -> Started:
+        """As `_continued`, but a task that is about to pause continues in the background once it has."""
+        if row.requested != "pause" or not await self._runs(row):
+            return await self._continued(row)
+        continuing = asyncio.create_task(self._continued(row), name=f"continue {row.task_id}")
+        self._continuing.add(continuing)
+        continuing.add_done_callback(self._continuing.discard)
+        continuing.add_done_callback(retrieve_error)
+        return row, None
 
     async def _continued(self, row: Task) -> Started:
         """A task that was steered: it runs on, or continues unless a person is asked meanwhile."""
