@@ -109,7 +109,7 @@ def test_a_line_that_comes_after_the_answer_is_the_next_message(pages: Shell) ->
     with LoopbackServer([Gate(reply[:20], reply[20:], goes_on), Text(answer("Then autumn."))]) as server:
         terminal = converse(pages, server)
         terminal.type("and in the south?\r")
-        wait_until(lambda: pages.rows("tasks")[0]["status"] == "pausing")
+        wait_until(lambda: pages.rows("tasks")[0]["notes"] == ["and in the south?"])
         goes_on.set()
         terminal.until("It is spring.")
         terminal.until("Then autumn.")

@@ -39,7 +39,7 @@ def any_of(marks: Iterable[str]) -> str:
 OPENING = re.compile(any_of(MARKS), re.IGNORECASE)
 CLOSING = re.compile(any_of(CLOSINGS), re.IGNORECASE)
 EMPTY = re.compile(rf"(?:(?:{any_of(EMPTY_MARKS)})\s*)+", re.IGNORECASE)
-LEAKED = re.compile(r"\s*(?:assistant)?analysis(?=[A-Z{\[\"'(<])")
+LEAKED = re.compile(r"\A\s*+(?:assistant)?analysis(?=[A-Z{\[\"'(<])")
 """The beginning of a thought whose special tokens were removed; what follows is the thought without a space."""
 _CLOSING_OF = {opening: re.compile(any_of(closings), re.IGNORECASE) for opening, closings in MARKS.items()}
 LONGEST = max(map(len, (*MARKS, *CLOSINGS, *EMPTY_MARKS)))

@@ -444,7 +444,8 @@ class Starter:
         if row.status not in OPEN or row.status == TaskStatus.WAITING:
             return row, None
         if row.status in ACTIVE and await self._runs(row):
-            return self.control.started(row.task_id) or (row, None)
+            run = self._runner.run_of(row.task_id)
+            return row, run.task if run else None
         return await self.control.resume(row.task_id, wait=STOP_SECONDS)
 
     async def _runs(self, row: Task) -> bool:

@@ -97,8 +97,9 @@ class ClientThread:
         lacking = [said for task in earlier for said in _turn(task)]
         if continues and not self._run.has_history:
             lacking.append(_asked(self._row))
-        if lacking:
-            self._before = [*lacking, *self._before]
+        if lacking:  # clients leave a message that they have where it is, so the new one gets another id
+            named = f"{self._run.prefix}{USER}" if continues else _asked(self._row)["id"]
+            self._before = [*lacking, *({**said, "id": named} for said in self._before)]
         if lacking or len(self._run.known) < len(self._run.messages):
             yield from self._snapshot()
 
