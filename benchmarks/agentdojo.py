@@ -32,8 +32,7 @@ from pydantic_core import to_jsonable_python
 import segue
 from segue.app import App
 from segue.core.agents import Agent
-from segue.core.allow_rules import AllowRule
-from segue.core.call_terms import CallTerms
+from segue.core.call_rules import AllowRule, CallTerms
 from segue.core.provenance import DOUBTS, Known, Labelled, Source
 from segue.core.value_forms import identifiers
 

@@ -23,14 +23,12 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import StructuredTool
 
 import segue
-from segue.backtest import Backtest
 from segue.core.agents import Agent
 from segue.core.conversation import Role, Utterance
-from segue.rehearsal.workflows import load_scenarios, load_workflow
-from segue.rehearsal.workflows.backends import find_backend
-from segue.rehearsal.workflows.participants import instructions
-from segue.rehearsal.workflows.policy import Call, next_move
-from segue.rehearsal.workflows.workflow import Workflow
+from segue.testing.backtest import Backtest
+from segue.testing.rehearsal.backends import find_backend
+from segue.testing.rehearsal.participants import instructions, load_scenarios, load_workflow
+from segue.testing.rehearsal.workflow import Call, Workflow, next_move
 from segue.tools.bound_tool import BoundTool, Marks, current_call
 
 HERE = Path(__file__).parent

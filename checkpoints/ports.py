@@ -11,9 +11,8 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from segue.core.records import Json
-from segue.core.task_status import TaskStatus
-from segue.core.workers import Unowned, Worker
+from segue.core.records import Json, Unowned, Worker
+from segue.core.task import TaskStatus
 
 T = TypeVar("T")
 C_co = TypeVar("C_co", bound="Connection", covariant=True)

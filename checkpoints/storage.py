@@ -1,32 +1,29 @@
-"""An open database as the app uses it: its tables, which are the same in every one."""
+"""An open database as the app uses it, and how it is opened."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from segue.core.environment import foreign_scheme, is_server, need_extra
+from segue.core.errors import DatabaseUnavailable
 from segue.core.events import Event
 from segue.core.notifications import Receivers
 from segue.core.records import Session, Task
 
+from .audit import Audit
+from .due import DueMoments, Schedules
+from .events import EventLog, SentEvents
+from .files import Files
+from .leases import Lease, Renewal
+from .ledger import ToolLedger
+from .outbox import Outbox, Webhooks
 from .ports import Backend, Connection
-from .sessions.threads import Threads, chosen_for
-from .state.saver import FencedSaver
-from .tables.audit import Audit
-from .tables.due import DueMoments
-from .tables.event_log import EventLog
-from .tables.files import Files
-from .tables.leases import Lease, Renewal
-from .tables.ledger import ToolLedger
-from .tables.outbox import Outbox
-from .tables.preferences import Permissions, Preferences, default_mode
-from .tables.request_keys import RequestKeys
-from .tables.schedules import Schedules
-from .tables.search import Search
-from .tables.sent_events import SentEvents
-from .tables.shares import Shares
-from .tables.spend import Spend
-from .tables.tasks import Tasks, conversation_of
-from .tables.thread_list import ThreadList
-from .tables.webhooks import Webhooks
+from .preferences import Permissions, Preferences, default_mode
+from .saver import FencedSaver
+from .search import Search
+from .sessions import ThreadList, Threads, chosen_for
+from .shares import Shares
+from .spend import Spend
+from .tasks import RequestKeys, Tasks, conversation_of
 
 
 @dataclass(frozen=True)
@@ -129,3 +126,31 @@ class Storage:
     async def close(self) -> None:
         """Finish what is under way, then close every connection."""
         await self.database.close()
+
+
+# The choice between SQLite and PostgreSQL, by the name of the database.
+
+
+async def open_storage(
+    url: str, receivers: Receivers | None = None, clock: Callable[[], float] | None = None
+) -> Storage:
+    """Open the database that `url` names: a `postgresql://` URL, or a SQLite file's path, `file:` URI or `:memory:`.
+
+    `receivers` are told what becomes of tasks, which `clock` dates.
+
+    Raises:
+        MissingExtra, DatabaseUnavailable, DatabaseTooNew: saying what to do.
+    """
+    if is_server(url):
+        need_extra("A PostgreSQL database", "postgres", "psycopg", "langgraph.checkpoint.postgres", "procrastinate")
+        from .postgres.database import open_postgres
+
+        return Storage(await open_postgres(url), receivers, clock)
+    if scheme := foreign_scheme(url):
+        raise DatabaseUnavailable(
+            "A database named {scheme}://… cannot be opened: name a SQLite file, or postgresql://USER@HOST/NAME.",
+            scheme=scheme,
+        )
+    from .sqlite.database import open_sqlite
+
+    return Storage(await open_sqlite(url), receivers, clock)

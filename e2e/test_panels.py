@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Download, Page, expect
 
-from segue.rehearsal import ConversationConfig
-from segue.rehearsal.batch import batch_of
+from segue.testing.rehearsal import ConversationConfig
+from segue.testing.rehearsal.batch import batch_of
 
 from .conftest import Visit
 from .serving import Service

@@ -6,13 +6,18 @@ from langgraph.graph import END, START
 
 from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
-from segue.nodes.chat.finish import finish
-from segue.nodes.chat.init import init
-from segue.nodes.chat.routes import after_mode, after_select_mode
-from segue.nodes.chat.run_mode import FALLBACKS, ModeGraph, run_mode
-from segue.nodes.chat.select_mode import select_mode
-from segue.nodes.chat.state import ChatState
-from segue.nodes.shared.task import GraphInput, TaskOutput
+from segue.nodes.chat import (
+    FALLBACKS,
+    ChatState,
+    ModeGraph,
+    after_mode,
+    after_select_mode,
+    finish,
+    init,
+    run_mode,
+    select_mode,
+)
+from segue.nodes.task import GraphInput, TaskOutput
 
 from . import controller, conversation, direct, lifecycle, plan, plan_react, react
 

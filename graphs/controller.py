@@ -8,16 +8,10 @@ from langgraph.graph import END, START
 from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.core.flows import FlowConfig, flow_config
-from segue.nodes.controller.controller_executor import controller_executor
-from segue.nodes.controller.given_plan import given_plan
-from segue.nodes.controller.init import init
-from segue.nodes.controller.routes import after_init
-from segue.nodes.controller.state import ControllerInput, ControllerState
-from segue.nodes.plan.decompose import decompose_calls
-from segue.nodes.plan.init import init as begin_plan
-from segue.nodes.plan.make_plan import make_plan
-from segue.nodes.plan.routes import after_decompose, after_make_plan
-from segue.nodes.shared.task import TaskOutput
+from segue.nodes.controller import ControllerInput, ControllerState, after_init, controller_executor, given_plan, init
+from segue.nodes.plan import after_decompose, after_make_plan, decompose_calls, make_plan
+from segue.nodes.plan import init as begin_plan
+from segue.nodes.task import TaskOutput
 
 from .controller_executor import compiled
 

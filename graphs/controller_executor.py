@@ -10,25 +10,29 @@ from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.core.errors import ConfigurationError
 from segue.core.flows import BranchConfig, FlowConfig, flow_config, with_branches
-from segue.nodes.controller_executor.answer import answer
-from segue.nodes.controller_executor.ask_user import ask_user
-from segue.nodes.controller_executor.branches import parameters_of
-from segue.nodes.controller_executor.controller import controller
-from segue.nodes.controller_executor.executor import executor
-from segue.nodes.controller_executor.finish import finish
-from segue.nodes.controller_executor.init import init
-from segue.nodes.controller_executor.memory_reading import memory_reading
-from segue.nodes.controller_executor.memory_writing import memory_writing
-from segue.nodes.controller_executor.plan import plan
-from segue.nodes.controller_executor.routes import (
+from segue.nodes.control_decision import (
+    FlowInput,
+    FlowOutput,
+    FlowState,
+    controller,
+    memory_reading,
+    memory_writing,
+    parameters_of,
+    plan,
+)
+from segue.nodes.controller_executor import (
     after_branch,
     after_controller,
     after_executor,
     after_memory_reading,
     after_memory_writing,
+    answer,
+    ask_user,
+    executor,
+    finish,
+    init,
+    subgraph,
 )
-from segue.nodes.controller_executor.state import FlowInput, FlowOutput, FlowState
-from segue.nodes.controller_executor.subgraph import subgraph
 
 from .react import graph as react_graph
 

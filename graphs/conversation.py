@@ -7,14 +7,9 @@ from langgraph.graph import END, START
 from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.core.conversation import ConversationConfig
-from segue.nodes.conversation.api import api
-from segue.nodes.conversation.bot import bot
-from segue.nodes.conversation.finish import finish
-from segue.nodes.conversation.init import init, init_from_form
-from segue.nodes.conversation.routes import after_api, after_bot, after_user
-from segue.nodes.conversation.state import ConversationForm, ConversationState
-from segue.nodes.conversation.user import user
-from segue.nodes.shared.task import GraphInput, TaskOutput
+from segue.nodes.conversation import after_api, after_bot, after_user, api, bot, finish, init, init_from_form, user
+from segue.nodes.participants import ConversationForm, ConversationState
+from segue.nodes.task import GraphInput, TaskOutput
 
 MOST_NODES = 100_000
 """Nodes of one conversation; its own limits are far below."""

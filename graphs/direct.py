@@ -4,10 +4,8 @@ from langgraph.graph import END, START
 
 from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
-from segue.nodes.direct.answer import answer
-from segue.nodes.direct.init import init
-from segue.nodes.direct.state import DirectState
-from segue.nodes.shared.task import GraphInput, ModeOutput
+from segue.nodes.direct import DirectState, answer, init
+from segue.nodes.task import GraphInput, ModeOutput
 
 
 def build_direct() -> AgentGraph[DirectState, GraphInput, ModeOutput]:

@@ -5,27 +5,30 @@ from langgraph.graph import END, START
 from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.core.lifecycle import Coordinator
-from segue.nodes.lifecycle.completed import completed
-from segue.nodes.lifecycle.context_fetching import context_fetching
-from segue.nodes.lifecycle.decomposing import Decompose, decomposing
-from segue.nodes.lifecycle.error import error
-from segue.nodes.lifecycle.execute_subtask import execute_subtask
-from segue.nodes.lifecycle.executing import executing
-from segue.nodes.lifecycle.gate import stepwise
-from segue.nodes.lifecycle.paused import paused
-from segue.nodes.lifecycle.receiving import receiving
-from segue.nodes.lifecycle.routes import (
+from segue.nodes.lifecycle import (
+    Decompose,
+    LifecycleState,
+    Restored,
+    SubTaskWork,
     after_context_fetching,
     after_decomposing,
     after_executing,
     after_paused,
     after_receiving,
     after_scheduling,
+    completed,
+    context_fetching,
+    decomposing,
+    error,
+    execute_subtask,
+    executing,
+    paused,
+    receiving,
     route_start,
+    scheduling,
+    stepwise,
 )
-from segue.nodes.lifecycle.scheduling import scheduling
-from segue.nodes.lifecycle.state import LifecycleState, Restored, SubTaskWork
-from segue.nodes.shared.task import GraphInput, TaskOutput
+from segue.nodes.task import GraphInput, TaskOutput
 
 from .react import graph as react_graph
 

@@ -4,16 +4,21 @@ from langgraph.graph import END, START
 
 from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
-from segue.nodes.plan.answer import answer
-from segue.nodes.plan.decompose import decompose
-from segue.nodes.plan.execute_step import execute_step
-from segue.nodes.plan.give_up import give_up
-from segue.nodes.plan.init import init
-from segue.nodes.plan.make_plan import make_plan
-from segue.nodes.plan.routes import after_decompose, after_make_plan, after_schedule
-from segue.nodes.plan.schedule import schedule
-from segue.nodes.plan.state import PlanState, StepWork
-from segue.nodes.shared.task import GraphInput, ModeOutput
+from segue.nodes.plan import (
+    PlanState,
+    StepWork,
+    after_decompose,
+    after_make_plan,
+    after_schedule,
+    answer,
+    decompose,
+    execute_step,
+    give_up,
+    init,
+    make_plan,
+    schedule,
+)
+from segue.nodes.task import GraphInput, ModeOutput
 
 
 def build_plan() -> AgentGraph[PlanState, GraphInput, ModeOutput]:

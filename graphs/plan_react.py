@@ -4,14 +4,8 @@ from langgraph.graph import END, START
 
 from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
-from segue.nodes.plan.decompose import decompose
-from segue.nodes.plan.give_up import give_up
-from segue.nodes.plan.init import init
-from segue.nodes.plan.make_plan import make_plan
-from segue.nodes.plan.routes import after_decompose, after_make_plan
-from segue.nodes.plan.state import PlanState
-from segue.nodes.plan_react.react import react
-from segue.nodes.shared.task import GraphInput, ModeOutput
+from segue.nodes.plan import PlanState, after_decompose, after_make_plan, decompose, give_up, init, make_plan, react
+from segue.nodes.task import GraphInput, ModeOutput
 
 from .react import graph as react_graph
 

@@ -4,17 +4,22 @@ from langgraph.graph import END, START
 
 from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
-from segue.nodes.react.answer import answer
-from segue.nodes.react.call_llm import call_llm
-from segue.nodes.react.call_tool import call_tool
-from segue.nodes.react.finish import finish
-from segue.nodes.react.init import init
-from segue.nodes.react.input import input_
-from segue.nodes.react.plan import plan
-from segue.nodes.react.remend import remend
-from segue.nodes.react.routes import after_call_llm, after_call_tool, after_input, after_remend
-from segue.nodes.react.state import ReactState
-from segue.nodes.shared.task import GraphInput, TaskOutput
+from segue.nodes.react import (
+    after_call_llm,
+    after_call_tool,
+    after_input,
+    after_remend,
+    answer,
+    call_llm,
+    call_tool,
+    finish,
+    init,
+    input_,
+    plan,
+    remend,
+)
+from segue.nodes.react_prompt import ReactState
+from segue.nodes.task import GraphInput, TaskOutput
 
 
 def build_react() -> AgentGraph[ReactState, GraphInput, TaskOutput]:

@@ -1,1 +1,1 @@
-"""The nodes of the graphs, one package per graph."""
+"""The nodes of the graphs, one module per graph, and what they share."""

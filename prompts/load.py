@@ -7,8 +7,7 @@ from pathlib import Path
 from segue.core.agents import Agent
 from segue.core.errors import ConfigurationError
 
-from .catalogue import phrase
-from .language import language_of
+from .catalogue import language_of, phrase
 
 FOLDER = Path(__file__).parent
 _SLOT = re.compile(r"\{\{\s*(\w+)\s*\}\}")

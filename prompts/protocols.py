@@ -4,8 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .catalogue import Texts
-from .language import Language
+from .catalogue import Language, Texts
 
 _text = Texts("protocols")
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from segue.core.deltas import BaseEvent
-from segue.core.events import Delta, Phase, RoundEvent, TaskEvent
+from segue.core.events import BaseEvent, Delta, Phase, RoundEvent, TaskEvent
 
 from .tables import code, table
 

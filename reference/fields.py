@@ -10,13 +10,11 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from segue.core.agents import Agent, Budget, McpServer, OAuth, Prices, RemoteAgent
-from segue.core.allow_rules import AllowRule
 from segue.core.audit import AuditSettings
-from segue.core.deadlines import ApprovalSettings
-from segue.core.file_schedules import FileSchedule
+from segue.core.call_rules import AllowRule
 from segue.core.notifications import Receiver
-from segue.core.quotas import Quotas
-from segue.core.spend import SpendLimits
+from segue.core.schedules import ApprovalSettings, FileSchedule
+from segue.core.spend import Quotas, SpendLimits
 from segue.server.settings import ServerSettings
 
 from .events import type_name

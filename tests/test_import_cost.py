@@ -22,8 +22,8 @@ HEAVY = {"langgraph", "langchain_core", "langchain_openai", "openai", "pydantic"
 
 UNUSED = {
     "a2a", "duckdb", "fastapi", "filelock", "genai_prices", "jinja2", "matplotlib", "mcp", "numpy", "procrastinate",
-    "prometheus_client", "prompt_toolkit", "psycopg", "segue.backtest", "segue.chaos", "segue.lifecycle", "segue.mcp",
-    "segue.rehearsal", "segue.server", "sse_starlette", "starlette", "uvicorn", "watchfiles",
+    "prometheus_client", "prompt_toolkit", "psycopg", "segue.lifecycle", "segue.mcp",
+    "segue.testing", "segue.server", "sse_starlette", "starlette", "uvicorn", "watchfiles",
 }  # fmt: skip
 """What a first answer of an endpoint without a domain name, without an agents file, has no use for."""
 

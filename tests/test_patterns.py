@@ -6,26 +6,26 @@ from contextlib import suppress
 
 import pytest
 
-from segue.cli.views.sanitize import markdown_text, one_line, printable, visible
+from segue.cli.views.console import markdown_text, one_line, printable, visible
 from segue.core.conversation import without_end
 from segue.core.decision import find_object, read_steps
 from segue.core.errors import UnreadableReply
 from segue.core.plan import lines_of, numbered_line, numbered_plan
-from segue.memory.entries import blocks_of
+from segue.memory.files import blocks_of
 from segue.memory.folder import pieces_of
-from segue.models.offline import answers, arguments
+from segue.models.offline import planner, understanding
 from segue.models.reply import ThinkTags
-from segue.nodes.chat.select_mode import rule_for
-from segue.nodes.conversation.participants import react_bot, simulated
-from segue.nodes.shared.live_reply import JsonStrings
+from segue.nodes import participants
+from segue.nodes.chat import rule_for
+from segue.nodes.live_reply import JsonStrings
 from segue.passages import passages_of, rules_of
-from segue.prompts.language import accepted_language, language_of, without_quotations
+from segue.prompts.catalogue import accepted_language, language_of, without_quotations
 from tests.adversarial import SHAPES, Shape, grows, patterns
 
 pytestmark = pytest.mark.slow
 BY_THEIR_READER = {
-    "segue.prompts.language._QUOTED": "without_quotations gives it closed quotation marks only",
-    "segue.models.offline.arguments._QUOTED": "quotations gives it closed quotation marks only",
+    "segue.prompts.catalogue._QUOTED": "without_quotations gives it closed quotation marks only",
+    "segue.models.offline.understanding._QUOTED": "quotations gives it closed quotation marks only",
 }
 """Patterns that are quadratic by themselves, and why no text makes them so."""
 
@@ -62,12 +62,12 @@ READERS: list[tuple[Callable[[str], object], tuple[Shape, ...]]] = [
     (one_line, (Shape("中"), Shape("\u200d"))),
     (visible, (Shape("\u200d"),)),
     (markdown_text, (Shape("```\n"),)),
-    (arguments.quotations, (Shape("“"), Shape("「"), Shape("「」"))),
-    (arguments.arithmetic, (Shape("+ ", "1"), Shape("1+"), Shape("1 "), Shape("% "))),
-    (lambda given: arguments.unused(given, ()), (Shape("中"), Shape("ab "))),
-    (lambda given: answers.result_text(given, "en"), (Shape("… [1 more characters ", "{"), Shape("\u3000"))),
-    (lenient(simulated._read), (Shape("[END]"), Shape("\t"), Shape("Assistant "), Shape("\n\n"))),
-    (lenient(react_bot.read_output), (Shape("```\n"), Shape("Thought:\n"), Shape("*"), Shape("<"))),
+    (understanding.quotations, (Shape("“"), Shape("「"), Shape("「」"))),
+    (understanding.arithmetic, (Shape("+ ", "1"), Shape("1+"), Shape("1 "), Shape("% "))),
+    (lambda given: understanding.unused(given, ()), (Shape("中"), Shape("ab "))),
+    (lambda given: planner.result_text(given, "en"), (Shape("… [1 more characters ", "{"), Shape("\u3000"))),
+    (lenient(participants._read), (Shape("[END]"), Shape("\t"), Shape("Assistant "), Shape("\n\n"))),
+    (lenient(participants.read_output), (Shape("```\n"), Shape("Thought:\n"), Shape("*"), Shape("<"))),
     (rule_for, (Shape("“"), Shape("plan "))),
     (lambda given: list(blocks_of(given)), (Shape("## 2026-01-01 00:00:00 UTC · round 1 · b\n\nTask t\n"),)),
     (lambda given: pieces_of([("name", given)], 8000), (Shape("a\n\n"), Shape("\\"))),

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from segue.cli import app
-from segue.rehearsal.cassette import SUFFIX  # here: pytester unloads what a test imports, and yaml loads once only
+from segue.testing.cassette import SUFFIX  # here: pytester unloads what a test imports, and yaml loads once only
 
 pytest_plugins = ["pytester"]
 AGENTS = """

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from segue.core.calls import Execution
 from segue.core.tools import CallKey, Ledger, Tool
-from segue.nodes.shared.call_runner import run_once
+from segue.nodes.calls import run_once
 from segue.tools.bound_tool import idempotency_key
-from segue.tools.calls.run import TOOLS
+from segue.tools.calls import TOOLS
 
 
 class Outcome(NamedTuple):

@@ -24,9 +24,9 @@ from pydantic import ValidationError
 from segue.core.approval import ApprovalTerms
 from segue.core.bounds import MOST_SECONDS
 from segue.core.errors import ConfigurationError, UnknownOption
-from segue.core.moments import Moment, local_zone, moment_of, zone_named
 from segue.core.provenance import Hiding, Policy, SourceKind
-from segue.core.sent_events import check_event
+from segue.core.records import check_event
+from segue.core.task import Moment, local_zone, moment_of, zone_named
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from simpleeval import InvalidExpression, SimpleEval  # type: ignore[import-unty
 
 from .bound_tool import BoundTool, Wait
 from .registry import ToolSets, as_tool, tool
-from .travel.tools import TRAVEL
+from .travel import TRAVEL
 
 PLACES = {
     **dict.fromkeys(("北京", "上海", "中国", "Beijing", "Shanghai", "China"), "Asia/Shanghai"),

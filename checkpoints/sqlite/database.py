@@ -1,27 +1,307 @@
-"""One SQLite file and the connections to it: opened here, shared by every module of this package."""
+"""One SQLite file: the connections to it, its backend, and its write-ahead log."""
 
 import asyncio
 import contextlib
+import math
 import os
+import shlex
 import sqlite3
+import struct
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import zlib
+from array import array
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
+from uuid import uuid4
 
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from segue.core.errors import DatabaseUnavailable
+from segue.core.errors import Clause, DatabaseDamaged, DatabaseUnavailable, NotADatabase
+from segue.core.records import sync_folder
 
+from ..checksums import next_version
 from ..database import Connections
-from ..state.checkpoint_ids import next_version
-from .connection import SqliteConnection, translated
-from .log import Anchor, check_log, drop_anchor
-from .schema import SCHEMA_VERSION, check_tables, check_version, upgrade
-from .state import Statements
+from ..leases import TTL
+from ..ports import Connection, Workers
+from ..schema import ReadRow, damaged_rows, session_of
+from ..serializer import is_garbled
+from .state import SCHEMA_VERSION, SqliteState, Statements, check_tables, check_version, upgrade
+
+# One connection to a SQLite file, and SQLite's errors about the file in words that say what to do.
+
+
+class SqliteConnection(sqlite3.Connection):
+    """A connection to the file: a transaction that writes is alone, so that there is nothing to lock and to notify."""
+
+    duplicate: ClassVar[type[Exception]] = sqlite3.IntegrityError
+    for_update: ClassVar[str] = ""
+    for_key_share: ClassVar[str] = ""
+
+    @property
+    def state(self) -> SqliteState:
+        return SqliteState(self)
+
+    def fetched(self, statement: str, values: Any = ()) -> list[sqlite3.Row]:
+        with lenient(self):
+            return self.execute(statement, values).fetchall()
+
+    def notify(self, task_id: str, thread_id: str) -> None:
+        """Do nothing: other processes look into the file."""
+
+    def lock(self, what: str) -> None:
+        """Do nothing: a transaction that writes is alone."""
+
+    def now(self) -> float:
+        return time.time()
+
+
+@contextlib.contextmanager
+def lenient(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Return text that is not valid UTF-8 as bytes, so that its row can still be read."""
+    connection.text_factory = _text
+    try:
+        yield connection
+    finally:
+        connection.text_factory = str
+
+
+def _text(stored: bytes) -> str | bytes:
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored
+
+
+_REASONS = {
+    sqlite3.SQLITE_BUSY: "is locked by another process: stop that process, or name another file with --db",
+    sqlite3.SQLITE_LOCKED: "is locked by another process: stop that process, or name another file with --db",
+    sqlite3.SQLITE_PROTOCOL: "is locked by another process: stop that process, or name another file with --db",
+    sqlite3.SQLITE_PERM: "may not be used by this user: change its permissions, or name another file with --db",
+    sqlite3.SQLITE_READONLY: "is read-only: make it writable, or name another file with --db",
+    sqlite3.SQLITE_IOERR: "cannot be read or written: check the disk, then try again",
+    sqlite3.SQLITE_CORRUPT: "is damaged: restore it from a copy, or name a new file with --db",
+    sqlite3.SQLITE_FULL: "is full: free some space on the disk, then resume",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened: check that it is a file you may write, or name another with --db",
+    sqlite3.SQLITE_NOTADB: "is not a SQLite database: name another file with --db",
+}
+_KINDS = {sqlite3.SQLITE_CORRUPT: DatabaseDamaged, sqlite3.SQLITE_NOTADB: NotADatabase}
+
+
+@contextlib.contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Translate SQLite's errors about the file; an error in a statement is raised as it is.
+
+    Raises:
+        DatabaseUnavailable: the file is locked, read-only, full, damaged or not a database.
+    """
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        code = sqlite3.SQLITE_CORRUPT if is_garbled(error) else getattr(error, "sqlite_errorcode", None)
+        reason = None if code is None else _REASONS.get(code & 0xFF)
+        if code is None or reason is None:
+            raise
+        kind = _KINDS.get(code & 0xFF, DatabaseUnavailable)
+        raise kind("The database {path} {reason}.", path=path, reason=Clause(reason)) from error
+    except UnicodeDecodeError as error:  # from sqlite3: the error itself quotes garbled text
+        raise DatabaseDamaged(
+            "The database {path} {reason}.", path=path, reason=Clause(_REASONS[sqlite3.SQLITE_CORRUPT])
+        ) from error
+
+
+# The write-ahead log: its integrity, and where its last synced commit ends.
+
+_HEADER, _FRAME_HEADER = 32, 24
+_SALTS = slice(16, 24)
+_MAGIC = 0x377F0682
+"""Of a log whose checksums read little-endian words; the next number is that of big-endian ones."""
+_ONCE_MORE = 0.05
+"""Seconds until a damaged log is read again: another process may have been writing it."""
+_ANCHOR = struct.Struct(">8sI")
+"""The salts of a log, which each log has its own, and a number of its frames; a checksum follows."""
+
+
+class Anchor:
+    """Notes in a file of its own how far a log is on the disk: SQLite takes a log that was cut short for a whole one.
+
+    For the connection that writes: `begin` before it commits a synced transaction, `end` after that.
+    """
+
+    def __init__(self, database: str) -> None:
+        self._noted = open(anchor_of(database), "wb", buffering=0)  # noqa: SIM115 - as long as the connection
+        self._log = open(f"{database}-wal", "rb", buffering=0)  # noqa: SIM115
+        self._salts = b""
+        self._frames = 0
+
+    def begin(self) -> None:
+        """Find the end of what others committed: it may not be on the disk."""
+        while self._next():
+            pass
+
+    def end(self) -> None:
+        """Note the end of the transaction, if it wrote anything."""
+        if self._next():
+            noted = _ANCHOR.pack(self._salts, self._frames)
+            with contextlib.suppress(OSError):  # it is only needed where the log is damaged
+                self._noted.seek(0)
+                self._noted.write(noted + zlib.crc32(noted).to_bytes(4))
+
+    def close(self) -> None:
+        self._noted.close()
+        self._log.close()
+
+    def _next(self) -> bool:
+        """Go to the end of the next transaction, if there is one."""
+        header = self._read(_HEADER, 0)
+        if header[_SALTS] != self._salts:
+            self._salts, self._frames = header[_SALTS], 0
+        place, step = self._frames, _step(header)
+        while _belongs(frame := self._read(_FRAME_HEADER, _HEADER + place * step), self._salts):
+            place += 1
+            if _ends_transaction(frame):
+                self._frames = place
+                return True
+        return False
+
+    def _read(self, size: int, start: int) -> bytes:
+        self._log.seek(start)
+        return self._log.read(size) or b""
+
+
+def anchor_of(database: str) -> Path:
+    """The file of a database's anchor."""
+    return Path(f"{database}-anchor")
+
+
+def drop_anchor(database: str) -> None:
+    """Delete the anchor of a log that SQLite deleted with the last connection."""
+    if not Path(f"{database}-wal").exists():
+        anchor_of(database).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class DamagedLog:
+    """What of a write-ahead log can be read: `whole` of its bytes, `frames` of the frames that were written."""
+
+    whole: int
+    frames: int
+    written: int
+
+
+def check_log(path: str) -> None:
+    """Make sure that the write-ahead log is whole: SQLite would leave out what follows a damaged frame, silently.
+
+    Raises:
+        DatabaseDamaged: it is not; nothing was changed.
+    """
+    damage = damage_of(path)
+    if damage is None:
+        return
+    time.sleep(_ONCE_MORE)
+    if damage_of(path) == damage:
+        raise DatabaseDamaged(
+            "The write-ahead log {log} is damaged ({frames} of its {written} frames can be read), so the newest "
+            "changes would be lost: restore both files from a copy. To go on without those changes: cp {log} "
+            "{log}.damaged && truncate -s {whole} {log} && rm -f {anchor}",
+            log=f"{path}-wal",
+            frames=damage.frames,
+            written=damage.written,
+            whole=damage.whole,
+            anchor=anchor_of(path),
+        )
+
+
+def damage_of(database: str) -> DamagedLog | None:
+    """What of a log can be read, if it once had more that was on the disk; None if it is whole or not there.
+
+    A frame that does not fit is the normal end of a log: the process was killed while it wrote, or older frames
+    follow, also those of a transaction in which an earlier process was killed. It is damage where the last frame of a
+    transaction of the same log comes after it, or where the log's anchor does.
+    """
+    salts, synced = _anchor(database)
+    try:
+        content = Path(f"{database}-wal").read_bytes()
+    except FileNotFoundError:
+        return None
+    if len(content) <= _HEADER:
+        return None
+    step = _step(content)
+    order = "<" if content[:4] == _MAGIC.to_bytes(4) else ">"
+    sums = _checksum(content[:24], (0, 0), order)
+    if struct.unpack_from(">I", content)[0] & ~1 != _MAGIC or sums != struct.unpack_from(">II", content, 24):
+        frames = (len(content) - _HEADER) // (_FRAME_HEADER + 4096)
+        return DamagedLog(0, 0, frames) if frames else None
+    own = [_HEADER + n * step for n in _own(content, step)]
+    whole = _whole(content, own, step, sums, order)
+    end = _HEADER + whole * step
+    committed = any(_ends_transaction(content[start : start + _FRAME_HEADER]) for start in own if start > end)
+    written = max(len(own) if committed else whole, synced if salts == content[_SALTS] else 0)
+    return DamagedLog(end, whole, written) if written > whole else None
+
+
+def _whole(content: bytes, own: list[int], step: int, sums: tuple[int, int], order: str) -> int:
+    """How many frames, from the first one on, are there and fit the ones before."""
+    for place, start in enumerate(own):
+        sums = _checksum(content[start : start + 8], sums, order)
+        sums = _checksum(content[start + _FRAME_HEADER : start + step], sums, order)
+        if start != _HEADER + place * step or sums != struct.unpack_from(">II", content, start + 16):
+            return place
+    return len(own)
+
+
+def _anchor(database: str) -> tuple[bytes, int]:
+    """The salts of the log that was synced last, and how many of its frames were; nothing where that is not known."""
+    try:
+        noted = anchor_of(database).read_bytes()
+    except OSError:
+        return b"", 0
+    if len(noted) != _ANCHOR.size + 4 or noted[-4:] != zlib.crc32(noted[:-4]).to_bytes(4):
+        return b"", 0
+    salts, frames = _ANCHOR.unpack(noted[:-4])
+    return salts, frames
+
+
+def _step(header: bytes) -> int:
+    """The size of a frame."""
+    return _FRAME_HEADER + int.from_bytes(header[8:12])
+
+
+def _own(content: bytes, step: int) -> Iterator[int]:
+    """The numbers of the frames that belong to this log, and not to one before in the same file."""
+    for number, start in enumerate(range(_HEADER, len(content) - step + 1, step)):
+        if _belongs(content[start : start + _FRAME_HEADER], content[_SALTS]):
+            yield number
+
+
+def _belongs(frame: bytes, salts: bytes) -> bool:
+    return len(frame) == _FRAME_HEADER and frame[8:16] == salts
+
+
+def _ends_transaction(frame: bytes) -> bool:
+    """Whether it is the last frame of a transaction, which has the size of the database."""
+    return any(frame[4:8])
+
+
+def _checksum(content: bytes, sums: tuple[int, int], order: str) -> tuple[int, int]:
+    """SQLite's checksum of a log, continued from `sums`."""
+    words = array("I", content)
+    if (order == "<") != (array("H", b"\x01\x00")[0] == 1):
+        words.byteswap()
+    first, second = sums
+    pairs = iter(words)
+    for one, two in zip(pairs, pairs, strict=True):
+        first = (first + one + second) & 0xFFFFFFFF
+        second = (second + two + first) & 0xFFFFFFFF
+    return first, second
+
+
+# One SQLite file and the connections to it: opened here, shared by every module of this package.
 
 T = TypeVar("T")
 
@@ -343,3 +623,238 @@ def _use_wal(connection: sqlite3.Connection, deadline: float) -> None:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
         time.sleep(0.02)
+
+
+# A SQLite file as a backend of the storage.
+
+
+class FileFolder:
+    """Contents in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @property
+    def place(self) -> str:
+        return str(self._folder)
+
+    async def store(self, digest: str, content: bytes) -> None:
+        await asyncio.to_thread(self._store, digest, content)
+
+    async def read(self, digest: str) -> bytes | None:
+        return await asyncio.to_thread(self._read, digest)
+
+    def lock(self, _: Connection, digest: str) -> None:
+        """Do nothing: a transaction that writes is alone."""
+
+    def delete(self, _: Connection, digest: str) -> None:
+        """Delete a content, and what a process that was killed wrote of it."""
+        path = self._path(digest)
+        with _translated(self._folder):
+            for file in (path, *path.parent.glob(f".{digest}.*")):
+                file.unlink(missing_ok=True)
+
+    def _path(self, digest: str) -> Path:
+        return self._folder / digest[:2] / digest
+
+    def _read(self, digest: str) -> bytes | None:
+        with _translated(self._folder):
+            try:
+                return self._path(digest).read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def _store(self, digest: str, content: bytes) -> None:
+        """Write a content as a whole or not at all; one that is damaged is replaced."""
+        if (stored := self._read(digest)) is not None and sha256(stored).hexdigest() == digest:
+            return
+        path = self._path(digest)
+        with _translated(self._folder):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            temporary = path.with_name(f".{digest}.{uuid4().hex}")
+            try:
+                _write(temporary, content)
+                os.replace(temporary, path)
+            finally:
+                temporary.unlink(missing_ok=True)
+            for folder in (path.parent, self._folder, self._folder.parent):
+                sync_folder(folder)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def _translated(folder: Path) -> Iterator[None]:
+    """Raise what the file system says as an error that says what to do.
+
+    Raises:
+        DatabaseUnavailable.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise DatabaseUnavailable(
+            "The files of messages in {folder} cannot be read or written ({reason}): check the disk and the "
+            "permissions, then try again.",
+            folder=folder,
+            reason=error.strerror or error,
+        ) from error
+
+
+_AT_ONCE = 250
+"""Pages that one transaction returns: others wait for a few milliseconds."""
+
+
+async def shrink(database: SqliteDatabase) -> None:
+    """Return the file's free pages to the file system, some at a time; not of a file that another program began."""
+
+    def work(connection: sqlite3.Connection) -> int:
+        connection.execute(f"PRAGMA incremental_vacuum({_AT_ONCE})").fetchall()
+        return int(connection.execute("PRAGMA freelist_count").fetchone()[0])
+
+    left, before = await database.write(work), math.inf
+    while left < before and left:
+        left, before = await database.write(work), left
+
+
+async def rewrite(database: SqliteDatabase) -> None:
+    """Rewrite the file without deleted rows and free pages, and empty the write-ahead log."""
+    if not database.temporary:
+        await database.read(lambda _: _rewrite(database))
+
+
+def _rewrite(database: SqliteDatabase) -> None:
+    with translated(database.path), contextlib.closing(database.connect()) as connection:
+        connection.execute(USE_FREE_PAGES)
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+async def copy_aside(database: SqliteDatabase, now: float) -> str:
+    """Copy the whole database to a file beside it, and return its path; an in-memory database is not copied."""
+    return await asyncio.to_thread(_copy, database, now)
+
+
+def _copy(database: SqliteDatabase, now: float) -> str:
+    with translated(database.path), contextlib.closing(database.connect()) as connection:
+        file = "" if database.temporary else connection.execute("PRAGMA database_list").fetchone()["file"]
+        if not file:
+            return ""
+        path = _free(f"{file}.damaged-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}")
+        try:
+            with contextlib.closing(sqlite3.connect(path)) as copy:
+                connection.backup(copy)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return str(path)
+
+
+def _free(path: str) -> Path:
+    """The path, with a number if there is such a file."""
+    number, free = 1, Path(path)
+    while free.exists():
+        number += 1
+        free = Path(f"{path}-{number}")
+    return free
+
+
+class SqliteBackend:
+    """An open SQLite file."""
+
+    schema_version: ClassVar[int] = SCHEMA_VERSION
+    lease_ttl: ClassVar[float] = TTL
+    workers: Workers | None = None
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        self.database = database
+        self.contents = FileFolder(Path(f"{file_of(database.path)}.files"))
+
+    def touch(self, connection: SqliteConnection) -> None:
+        """Write a page of the file as it is, so that what would hinder a write shows."""
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        connection.execute(f"PRAGMA user_version = {int(version)}")
+
+    async def sync(self) -> None:
+        await self.database.write(self.touch, synced=True)
+
+    async def compact(self) -> None:
+        await rewrite(self.database)
+
+    async def shrink(self) -> None:
+        await shrink(self.database)
+
+    async def copy_aside(self, now: float) -> str:
+        return await copy_aside(self.database, now)
+
+
+async def open_sqlite(path: str) -> SqliteBackend:
+    """Open the SQLite file at `path`."""
+    return SqliteBackend(await open_database(path))
+
+
+def check_pages(file: Path, most: int = 100, timeout: float = LOCK_TIMEOUT) -> tuple[int, list[str]]:
+    """Return the schema version and what SQLite finds wrong with the file's structure, at most that many findings.
+
+    Raises:
+        DatabaseUnavailable: it cannot even be read that far, or its write-ahead log is damaged.
+    """
+    check_log(str(file))
+    with _opened(file, timeout) as connection:
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        found = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({int(most)})")]
+        return version, [] if found == ["ok"] else found
+
+
+def check_rows(file: Path, timeout: float = LOCK_TIMEOUT) -> dict[str, list[ReadRow]]:
+    """Return the damaged rows by session; an unknown session is empty.
+
+    Raises:
+        DatabaseUnavailable: the file itself is damaged.
+    """
+    found: dict[str, list[ReadRow]] = {}
+    with _opened(file, timeout) as connection:
+        connection.row_factory = sqlite3.Row
+        for row in damaged_rows(connection):
+            found.setdefault(session_of(connection, row), []).append(row)
+    return found
+
+
+def saving(file: Path) -> str:
+    """The commands that copy what can be read of a damaged file: `.recover` is not compiled into every sqlite3."""
+    saved = str(file.with_name(f"{file.stem}-saved{file.suffix}"))
+    quoted = saved.replace("\\", "\\\\").replace('"', '\\"')
+    clone = shlex.join(["sqlite3", str(file), f'.clone "{quoted}"'])
+    return f"{clone} && {shlex.join(['sqlite3', saved, f'PRAGMA user_version = {SCHEMA_VERSION}'])}"
+
+
+def removing(file: Path, rows: Iterable[ReadRow]) -> str:
+    """The command that deletes rows whose session is unknown."""
+    return shlex.join(["sqlite3", str(file), "; ".join(f"DELETE FROM {row.table} WHERE {_place(row)}" for row in rows)])
+
+
+def _place(row: ReadRow) -> str:
+    if row.table in ("tasks", "calls"):
+        return f"position = {row.stored['position']}"
+    columns = ("task_id", "seq") if row.table == "events" else ("thread_id",)
+    return " AND ".join(f"hex({column}) = '{_hex(row.stored[column])}'" for column in columns)
+
+
+def _hex(value: Any) -> str:
+    """What SQLite's hex() makes of a value."""
+    return (value if isinstance(value, bytes) else b"" if value is None else str(value).encode()).hex().upper()
+
+
+@contextlib.contextmanager
+def _opened(file: Path, timeout: float) -> Iterator[SqliteConnection]:
+    address = f"{file.absolute().as_uri()}?mode=ro"
+    with (
+        translated(str(file)),
+        contextlib.closing(sqlite3.connect(address, uri=True, timeout=timeout, factory=SqliteConnection)) as connection,
+    ):
+        yield connection

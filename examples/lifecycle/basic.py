@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from segue.lifecycle import ConversationEngine
-from segue.lifecycle.coordinators import FolderCoordinator
+from segue.lifecycle.engine import FolderCoordinator
 
 
 async def main() -> None:

@@ -11,28 +11,28 @@ if TYPE_CHECKING:
     from .app import App
     from .core.actor import acting
     from .core.agents import Agent, Budget, ChatMode, McpServer, Prices, RemoteAgent, load_agents
-    from .core.allow_rules import AllowRule
     from .core.audit import AuditSettings
+    from .core.call_rules import AllowRule
     from .core.context import RunContext
-    from .core.deadlines import ApprovalSettings
     from .core.errors import SegueError
     from .core.events import Event
     from .core.flows import BranchInput, EarlyExit, FlowConfig
     from .core.notifications import Receiver, load_receivers
-    from .core.quotas import Quotas
-    from .core.result import Result
+    from .core.records import Result
+    from .core.schedules import ApprovalSettings
+    from .core.spend import Quotas
     from .entry import ask, copy, open
     from .lifecycle import ConversationEngine
-    from .runtime.modes import graph
+    from .runtime.run import graph
     from .tools.bound_tool import NOT_DONE, CallContext, UnknownOutcome, Wait
     from .tools.registry import tool
 
 _HOMES = {
     "NOT_DONE": "tools.bound_tool",
     "Agent": "core.agents",
-    "AllowRule": "core.allow_rules",
+    "AllowRule": "core.call_rules",
     "App": "app",
-    "ApprovalSettings": "core.deadlines",
+    "ApprovalSettings": "core.schedules",
     "AuditSettings": "core.audit",
     "BranchInput": "core.flows",
     "Budget": "core.agents",
@@ -45,9 +45,9 @@ _HOMES = {
     "McpServer": "core.agents",
     "Prices": "core.agents",
     "Receiver": "core.notifications",
-    "Quotas": "core.quotas",
+    "Quotas": "core.spend",
     "RemoteAgent": "core.agents",
-    "Result": "core.result",
+    "Result": "core.records",
     "RunContext": "core.context",
     "SegueError": "core.errors",
     "UnknownOutcome": "tools.bound_tool",
@@ -55,7 +55,7 @@ _HOMES = {
     "acting": "core.actor",
     "ask": "entry",
     "copy": "entry",
-    "graph": "runtime.modes",
+    "graph": "runtime.run",
     "load_agents": "core.agents",
     "load_receivers": "core.notifications",
     "open": "entry",

@@ -15,37 +15,30 @@ from .core.calls import Executor
 from .core.context import Closed
 from .core.events import Event, to_dict
 from .core.models import Model
-from .core.records import Json
-from .core.result import Result
-from .core.session_filter import SessionFilter
+from .core.records import Json, Result, SessionFilter
 from .core.timeline import Retention
 from .graphs.chat import MODES, UNLISTED
 from .memory.folder import MemoryFolder
-from .nodes.chat.run_mode import ModeGraph
-from .nodes.chat.select_mode import AUTO
-from .prompts.catalogue import mode_description
-from .prompts.language import Language
+from .nodes.chat import AUTO, ModeGraph
+from .prompts.catalogue import Language, mode_description
 from .registry import Registry
 from .runtime.audit_log import AuditLog
 from .runtime.capacity import Capacity
-from .runtime.control import Control
-from .runtime.due import Due
-from .runtime.event_stream import EventStream
-from .runtime.history.retention import Pruning
+from .runtime.control import Control, EventStream, Waits
+from .runtime.history import Pruning
 from .runtime.message_files import FileLimits, MessageFiles
-from .runtime.modes import wired_graph
 from .runtime.notifications import Notifications
 from .runtime.rewind import Rewind, newest_form
+from .runtime.run import wired_graph
 from .runtime.runner import Runner
 from .runtime.schedules import Schedules, StartOptions
 from .runtime.sessions import Sessions
 from .runtime.start import MessageOptions, Request, Starter
 from .runtime.tasks import Tasks
-from .runtime.waits import Waits
-from .runtime.worker import Dispatch, Dispatching, Worker
+from .runtime.worker import Dispatch, Dispatching, Due, Worker
 
 if TYPE_CHECKING:
-    from .backtest import Backtest, BacktestOptions, UnfinishedTask
+    from .testing.backtest import Backtest, BacktestOptions, UnfinishedTask
 
 
 class App:
@@ -455,7 +448,7 @@ class App:
 
     async def backtest(self, *session_ids: str, **options: "Unpack[BacktestOptions]") -> "Backtest":
         """What this app's agents would do otherwise in recorded sessions, all or these; errors as `BacktestOptions`."""
-        from .backtest import backtest
+        from .testing.backtest import backtest
 
         return await backtest(self._storage, self.agents, {**self._modes, **UNLISTED}, session_ids, options)
 
@@ -466,7 +459,7 @@ class App:
 
         Raises UnknownTask, TaskError where a task has ended, ToolServerUnavailable and MissingExtra.
         """
-        from .backtest import check_unfinished
+        from .testing.backtest import check_unfinished
 
         modes = {**self._modes, **UNLISTED}
         return await check_unfinished(self._storage, modes, self.agents, task_ids, language)

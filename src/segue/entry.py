@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from .app import App
-from .checkpoints.open import open_storage
+from .checkpoints.storage import open_storage
 from .core.agents import Agent
 from .core.audit import AuditSettings
-from .core.deadlines import ApprovalSettings
 from .core.environment import is_server, whole_number
 from .core.errors import ConfigurationError, DatabaseUnavailable, DatabaseUnreachable, InsideEventLoop
 from .core.flows import FlowConfig
 from .core.notifications import Receiver, Receivers
-from .core.quotas import Quotas
-from .core.result import Result
-from .core.spend import SpendLimits, spend_limits
+from .core.records import Result
+from .core.schedules import ApprovalSettings
+from .core.spend import Quotas, SpendLimits, spend_limits
 from .core.timeline import Retention
 from .graphs.chat import MODES
 from .memory.folder import MemoryFolder, root_of
@@ -29,7 +28,7 @@ from .registry import Registry
 from .runtime.audit_log import AuditLog
 from .runtime.capacity import MAX_QUEUED, MAX_RUNNING, Capacity
 from .runtime.message_files import FileLimits
-from .runtime.modes import mode_graphs
+from .runtime.run import mode_graphs
 from .runtime.sessions import Copies, Progress, copy_sessions
 from .runtime.start import MessageOptions
 from .runtime.worker import Dispatching, dispatching

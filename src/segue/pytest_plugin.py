@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from .core.files import SUFFIX
+from .core.records import SUFFIX
 
 if TYPE_CHECKING:
-    from .backtest import Backtest
-    from .chaos.findings import Hunted
+    from .testing.backtest import Backtest
+    from .testing.chaos.runs import Hunted
 
 Replays: TypeAlias = Callable[..., None]
 Backtests: TypeAlias = "Callable[..., Backtest]"
@@ -143,9 +143,9 @@ def segue_chaos(pytestconfig: pytest.Config, tmp_path: Path) -> Hunts:
 
 
 def _hunt(database: str, sessions: list[str], scenarios: list[str], options: Mapping[str, Any]) -> "Hunted":
-    from .chaos.run import ChaosOptions
-    from .cli.hunts import prepared
+    from .cli.exits import prepared
     from .cli.settings import Settings
+    from .testing.chaos.run import ChaosOptions
 
     given = ChaosOptions(**options)
     return asyncio.run(prepared(Settings(database, given.agents), sessions, scenarios, given)).run()
@@ -178,7 +178,7 @@ def _agents_file(config: pytest.Config) -> tuple[list[Any], Mapping[str, Any]]:
 
 def _replay(file: Path, agents: list[Any], modes: Mapping[str, Any]) -> None:
     __tracebackhide__ = True
-    from .rehearsal.cassette import read_cassette, replay
+    from .testing.cassette import read_cassette, replay
 
     made = asyncio.run(replay(read_cassette(file), agents=agents, modes=modes))
     if made.difference:

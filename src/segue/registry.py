@@ -11,29 +11,28 @@ from typing import Any
 
 from .core.agents import Agent
 from .core.calls import Executor
-from .core.context import Ids, Memory, Said, Services, descriptions_of
-from .core.deadlines import ApprovalSettings
+from .core.context import Ids, Memory, PromptText, Services, descriptions_of
+from .core.conversation import REGISTERED
 from .core.digests import agent_digest
 from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLanguage
 from .core.events import Event
 from .core.flows import FlowConfig
-from .core.json_schema import plain_specs
-from .core.models import Model
-from .core.participants import REGISTERED
+from .core.json import plain_specs
+from .core.models import Model, tokens
 from .core.plan import NO_TOOL
-from .core.prompt_size import tokens
 from .core.records import OnUpgrade, Task
+from .core.schedules import ApprovalSettings
 from .core.spend import SpendLimits
 from .core.tools import Tool
 from .memory.files import TransientMemory
 from .models.build import accepted_kinds, build_model, chosen_model, kind_of
-from .prompts.language import Language, language_named
+from .prompts.catalogue import Language, language_named
 from .prompts.load import bilingual
 from .tools.adapters.a2a import RemoteAgents, RemoteAgentTool
 from .tools.adapters.client import client_tools
 from .tools.adapters.mcp import McpTool, McpTools
 from .tools.builtin import BUILTIN
-from .tools.policies import under_policies
+from .tools.registry import under_policies
 
 EXAMPLE = Agent(
     agent_id="travel",
@@ -151,7 +150,7 @@ class Registry(Mapping[str, Agent]):
         """Whether the tasks of a mode read memory files."""
         return self.flows[mode].reads_memory if mode in self.flows else mode == "controller"
 
-    def descriptions(self, task: Task) -> list[Said]:
+    def descriptions(self, task: Task) -> list[PromptText]:
         """What others wrote of the tools that a task may call; of servers that are not connected, that they did."""
         if task.agent_id not in self:
             return []
@@ -160,7 +159,7 @@ class Registry(Mapping[str, Agent]):
             tools = registry.tools_for(agent)
             found += descriptions_of(tools.values())
             if (agent.mcp or agent.a2a) and not _without_own(agent, tools):
-                found.append(Said("", False, kind="description", name=agent.agent_id))
+                found.append(PromptText("", False, kind="description", name=agent.agent_id))
         return found
 
     def register(self, agent: Agent, executor: Executor | None = None) -> None:

@@ -2,11 +2,11 @@
 
 import os
 
-import segue.rehearsal  # noqa: F401  its participants and workflows can be named in a conversation
+import segue.testing.rehearsal  # noqa: F401  its participants and workflows can be named in a conversation
 
 from .core.agents import load_agents, load_modes
 from .core.flows import load_flows
-from .runtime.modes import graph
+from .runtime.run import graph
 
 _file = os.environ.get("SEGUE_AGENTS", "")
 _agents = load_agents(_file) if _file else []

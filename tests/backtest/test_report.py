@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 import segue
-from segue.backtest import Backtest, TaskReport, Verdict
-from segue.backtest.comparison import Difference, Effects, Sides
-from segue.backtest.conclusion import Change, conclusion
-from segue.backtest.report import write_report
 from segue.core.agents import Agent
+from segue.testing.backtest import Backtest, TaskReport, Verdict
+from segue.testing.backtest.comparison import Difference, Effects, Sides
+from segue.testing.backtest.run import Change, conclusion, write_report
 from tests.fakes import ScriptedChatModel, answer
 from tests.hostile_markdown import HOSTILE, check_inert
 from tests.loopback import LoopbackServer, Text

@@ -9,11 +9,11 @@ import pytest
 pytest.importorskip("matplotlib")
 
 import segue
-from segue.backtest import Backtest
-from segue.backtest.conclusion import Change
 from segue.core.agents import Agent
 from segue.core.conversation import ConversationConfig
-from segue.rehearsal import converse
+from segue.testing.backtest import Backtest
+from segue.testing.backtest.run import Change
+from segue.testing.rehearsal import converse
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
 CALLS = (

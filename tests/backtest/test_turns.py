@@ -15,13 +15,13 @@ from langchain_core.outputs import ChatGenerationChunk
 from pydantic import PrivateAttr
 
 import segue
-from segue.backtest import Backtest, TaskReport
-from segue.backtest.report import notes
 from segue.core.agents import Agent
 from segue.core.conversation import ConversationConfig
 from segue.core.errors import ConfigurationError, UnknownThread
 from segue.models.build import build_model
-from segue.rehearsal.simulate import converse
+from segue.testing.backtest import Backtest, TaskReport
+from segue.testing.backtest.run import notes
+from segue.testing.rehearsal.simulate import converse
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
 LOOK, REFUND = ("look", {"order": 17}), ("refund", {"order": 17})

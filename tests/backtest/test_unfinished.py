@@ -12,8 +12,8 @@ import pytest
 
 import segue
 from segue import tool
-from segue.backtest import Restored, UnfinishedTask
 from segue.core.agents import Agent, McpServer
+from segue.testing.backtest import Restored, UnfinishedTask
 from tests.fakes import ScriptedChatModel, call_tool
 
 SHOW = {"name": "show", "description": "Show.", "parameters": {"type": "object", "properties": {}}}

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from segue import CallContext, tool
-from segue.chaos import child
-from segue.chaos.child import FaultyExecutor, FaultyTool, Orders
-from segue.chaos.traps import Files, Journal, Network
+from segue.testing.chaos import child
+from segue.testing.chaos.child import FaultyExecutor, FaultyTool, Orders
+from segue.testing.chaos.traps import Files, Journal, Network
 from segue.tools.adapters.functions import bind_function
 from segue.tools.bound_tool import current_call
 

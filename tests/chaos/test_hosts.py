@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from segue.chaos.hosts import host_of, refused_in, refusing
 from segue.core.agents import production_file, refused_hosts
 from segue.core.errors import ConfigurationError
+from segue.testing.chaos.processes import host_of, refused_in, refusing
 from tests.cases import cases
 
 AGENT = '[[agent]]\nagent_id = "shop"\n'

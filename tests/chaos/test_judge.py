@@ -1,10 +1,10 @@
 from typing import Any
 
 from segue import tool
-from segue.chaos.judge import Judge
-from segue.chaos.plan import Planned, Step
-from segue.chaos.runs import Run
-from segue.chaos.world import Outside
+from segue.testing.chaos.hunt import Judge
+from segue.testing.chaos.runs import Run
+from segue.testing.chaos.traps import Planned, Step
+from segue.testing.chaos.world import Outside
 from segue.tools.adapters.functions import bind_function
 
 

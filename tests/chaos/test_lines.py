@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from segue.chaos.lines import Lines, Unexpected, fail
+from segue.testing.chaos.traps import Lines, Unexpected, fail
 
 
 def order(folder: Path) -> str:

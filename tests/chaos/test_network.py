@@ -6,7 +6,7 @@ import pytest
 
 ASK = """
 import http.client, http.server, ssl, sys, threading
-from segue.chaos.traps import Network
+from segue.testing.chaos.traps import Network
 
 class Answer(http.server.BaseHTTPRequestHandler):
     def do_GET(self):

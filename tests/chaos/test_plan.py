@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 
 from segue import tool
-from segue.chaos.findings import KINDS, Finding, Hunted
-from segue.chaos.finished import FILE, Finished
-from segue.chaos.hosts import REFUSED, refused_in
-from segue.chaos.plan import FAULTS, Planned, Step, most_effects, notes, planned
-from segue.chaos.report import write_report
-from segue.chaos.traps import read_journal
-from segue.chaos.world import Change, Comparison
 from segue.core.errors import ConfigurationError
+from segue.testing.chaos.hunt import write_report
+from segue.testing.chaos.processes import REFUSED, refused_in
+from segue.testing.chaos.runs import FILE, KINDS, Finding, Finished, Hunted
+from segue.testing.chaos.traps import FAULTS, Planned, Step, most_effects, notes, planned, read_journal
+from segue.testing.chaos.world import Change, Comparison
 from segue.tools.adapters.functions import bind_function
 from tests.cases import cases
 from tests.hostile_markdown import HOSTILE, check_inert
@@ -116,8 +114,8 @@ REACHES = (
 EACH = """
 import os, sys
 from pathlib import Path
-from segue.chaos.hosts import refuse
-from segue.chaos.traps import Journal
+from segue.testing.chaos.processes import refuse
+from segue.testing.chaos.traps import Journal
 
 for place, reach in enumerate(sys.argv[1:]):
     child = os.fork()

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from segue.chaos.processes import Zygote
+from segue.testing.chaos.processes import Zygote
 
 SERVER = """
 import time
-from segue.chaos import processes
+from segue.testing.chaos import processes
 
 processes.serve(lambda orders: time.sleep(60))
 """
@@ -20,7 +20,7 @@ processes.serve(lambda orders: time.sleep(60))
 ASK = """
 import os
 from pathlib import Path
-from segue.chaos.processes import Zygote
+from segue.testing.chaos.processes import Zygote
 
 with Zygote("server", Path.cwd(), os.environ) as zygote:
     pid = zygote.fork({"folder": "."})

@@ -4,8 +4,8 @@ import pytest
 
 import segue
 from segue import Agent, tool
-from segue.chaos.scenarios import record_scenarios
 from segue.core.errors import ConfigurationError
+from segue.testing.chaos.world import record_scenarios
 
 CALLED = ["find_booking", "verify_passenger", "search_flights", "quote_change", "change_booking"]
 SCENARIO = "travel_change:change_without_fee"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import segue
-from segue.chaos.plan import FAULTS
+from segue.testing.chaos.traps import FAULTS
 
 from .staging import services
 from .staging.sessions import AGENTS, CASES, FRAGILE, Case, record

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from segue.chaos import world as worlds
-from segue.chaos.world import Change, Comparison, Outside, Worlds, is_same, landed, settled
 from segue.core.errors import ConfigurationError
+from segue.testing.chaos import world as worlds
+from segue.testing.chaos.world import Change, Comparison, Outside, Worlds, is_same, landed, settled
 
 
 class Rows:

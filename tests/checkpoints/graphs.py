@@ -11,9 +11,9 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
+from segue.checkpoints.events import EventLog
 from segue.checkpoints.ports import Database
-from segue.checkpoints.state.saver import FencedSaver
-from segue.checkpoints.tables.event_log import EventLog
+from segue.checkpoints.saver import FencedSaver
 from segue.core.events import Event, Thought, to_dict
 
 

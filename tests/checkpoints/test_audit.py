@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import segue
-from segue.checkpoints.tables.audit import record
+from segue.checkpoints.audit import record
 from segue.core.actor import SEGUE, acting
 from segue.core.agents import Agent
 from segue.core.audit import Act, AuditHead, Finding, differences

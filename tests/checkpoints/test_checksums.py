@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import segue
+from segue.checkpoints import checksums
+from segue.checkpoints.checksums import check_chain, check_newest, rebuilt_from
+from segue.checkpoints.serializer import Undecodable
 from segue.checkpoints.sqlite.database import SqliteConnection
-from segue.checkpoints.state import checksums
-from segue.checkpoints.state.checksums import check_chain, check_newest, rebuilt_from
-from segue.checkpoints.state.serializer import Undecodable
 from segue.core.environment import is_server
 from segue.core.errors import DamagedSession, NothingReadable, UnknownThread
 

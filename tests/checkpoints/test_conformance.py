@@ -8,9 +8,9 @@ import pytest
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.capabilities import ALL_CAPABILITIES
 
-from segue.checkpoints.sessions.export import threads_of
-from segue.checkpoints.state.rows import delete_rows
-from segue.checkpoints.state.saver import FencedSaver
+from segue.checkpoints.checksums import delete_rows
+from segue.checkpoints.export import threads_of
+from segue.checkpoints.saver import FencedSaver
 
 from .conftest import Store, opened
 from .graphs import Steps, build

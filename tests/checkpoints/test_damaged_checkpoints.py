@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from segue.checkpoints.sessions.recover import recover
-from segue.checkpoints.state.checksums import WRITE_KEY, value_checksum
-from segue.checkpoints.state.saver import FencedSaver
-from segue.checkpoints.tables.leases import Lease
+from segue.checkpoints.checksums import WRITE_KEY, value_checksum
+from segue.checkpoints.damage import recover
+from segue.checkpoints.leases import Lease
+from segue.checkpoints.saver import FencedSaver
 from segue.core.errors import DamagedCheckpoint, NothingReadable, StaleOwner, ThreadBusy, UnknownThread
 from segue.runtime.run import state_at, thread_config
 

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from segue.checkpoints.sqlite.backend import check_rows
-from segue.checkpoints.sqlite.database import SqliteConnection
-from segue.checkpoints.tables.rows import refuse_damaged
+from segue.checkpoints.schema import refuse_damaged
+from segue.checkpoints.sqlite.database import SqliteConnection, check_rows
 from segue.core.errors import DamagedCheckpoint, DamagedRow, DamagedSession, SegueError, UnknownThread, UnreadableState
 from segue.core.events import Steered
 from segue.core.records import NewTask, Session

@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from segue.checkpoints.leases import Lease
 from segue.checkpoints.ports import Database
-from segue.checkpoints.sqlite import schema
-from segue.checkpoints.sqlite.backend import rewrite, shrink
-from segue.checkpoints.sqlite.database import open_database
-from segue.checkpoints.tables.leases import Lease
+from segue.checkpoints.sqlite import state
+from segue.checkpoints.sqlite.database import open_database, rewrite, shrink
 from segue.core.errors import DatabaseTooNew, DatabaseUnavailable, ThreadBusy
 
 NOBODY = 65534
@@ -46,7 +45,7 @@ def overwrite(path: str, offset: int, content: bytes) -> None:
 async def test_a_new_file_gets_the_schema_and_write_ahead_logging(path: str) -> None:
     await (await open_database(path)).close()
     with plain(path) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA_VERSION,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (state.SCHEMA_VERSION,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
@@ -72,23 +71,23 @@ async def test_memory_is_a_file_that_goes_with_the_database() -> None:
 
 async def test_an_older_database_is_upgraded(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     await (await open_database(path)).close()
-    monkeypatch.setattr(schema, "SCRIPTS", (*schema.SCRIPTS, ("CREATE TABLE memories (text TEXT)",)))
-    monkeypatch.setattr(schema, "SCHEMA_VERSION", schema.SCHEMA_VERSION + 1)
+    monkeypatch.setattr(state, "SCRIPTS", (*state.SCRIPTS, ("CREATE TABLE memories (text TEXT)",)))
+    monkeypatch.setattr(state, "SCHEMA_VERSION", state.SCHEMA_VERSION + 1)
     await (await open_database(path)).close()
     with plain(path) as connection:
         assert connection.execute("SELECT * FROM memories").fetchall() == []
-        assert connection.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA_VERSION,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (state.SCHEMA_VERSION,)
 
 
 async def test_an_upgrade_that_fails_leaves_the_database_as_it_was(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     await (await open_database(path)).close()
     with monkeypatch.context() as patched:
-        patched.setattr(schema, "SCRIPTS", (*schema.SCRIPTS, ("CREATE TABLE memories (text TEXT)", "CREATE NONSENSE")))
-        patched.setattr(schema, "SCHEMA_VERSION", schema.SCHEMA_VERSION + 1)
+        patched.setattr(state, "SCRIPTS", (*state.SCRIPTS, ("CREATE TABLE memories (text TEXT)", "CREATE NONSENSE")))
+        patched.setattr(state, "SCHEMA_VERSION", state.SCHEMA_VERSION + 1)
         with pytest.raises(sqlite3.OperationalError, match="syntax error"):
             await open_database(path)
     with plain(path) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA_VERSION,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (state.SCHEMA_VERSION,)
         assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'memories'").fetchone() == (0,)
 
 
@@ -96,9 +95,7 @@ async def test_a_newer_database_is_refused(path: str) -> None:
     await (await open_database(path)).close()
     with plain(path) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(
-        DatabaseTooNew, match=f"schema version 99 and this Segue supports up to {schema.SCHEMA_VERSION}"
-    ):
+    with pytest.raises(DatabaseTooNew, match=f"schema version 99 and this Segue supports up to {state.SCHEMA_VERSION}"):
         await open_database(path)
 
 
@@ -111,7 +108,7 @@ async def test_a_definition_that_cannot_be_read_is_damage(path: str) -> None:
         await open_database(path)
 
 
-@pytest.mark.parametrize("version", [1, schema.FIRST - 1])
+@pytest.mark.parametrize("version", [1, state.FIRST - 1])
 async def test_a_database_of_an_unpublished_version_is_refused(path: str, version: int) -> None:
     await (await open_database(path)).close()
     with plain(path) as connection:

@@ -3,10 +3,10 @@
 import asyncio
 from dataclasses import replace
 
-from segue.checkpoints.tables.event_log import EventLog, complete_events, insert_event
-from segue.checkpoints.tables.leases import Lease
-from segue.checkpoints.tables.ledger import ToolLedger
-from segue.checkpoints.tables.tasks import Tasks
+from segue.checkpoints.events import EventLog, complete_events, insert_event
+from segue.checkpoints.leases import Lease
+from segue.checkpoints.ledger import ToolLedger
+from segue.checkpoints.tasks import Tasks
 from segue.core.events import Event, Paused, Resumed, TaskStarted, ToolResult
 from segue.core.tools import CallKey
 

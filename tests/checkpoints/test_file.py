@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from segue.checkpoints.sqlite.backend import SqliteBackend
-from segue.checkpoints.sqlite.database import open_database
-from segue.checkpoints.sqlite.log import damage_of
-from segue.checkpoints.tables.leases import Lease, Renewal
+from segue.checkpoints.leases import Lease, Renewal
+from segue.checkpoints.sqlite.database import SqliteBackend, damage_of, open_database
 from segue.core.errors import DatabaseUnavailable
 
 PAGE, HEADER, FRAME_HEADER = 4096, 32, 24

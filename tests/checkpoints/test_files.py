@@ -5,9 +5,8 @@ from hashlib import sha256
 
 import pytest
 
-from segue.checkpoints.open import open_storage
-from segue.checkpoints.storage import Storage
-from segue.checkpoints.tables.files import Files
+from segue.checkpoints.files import Files
+from segue.checkpoints.storage import Storage, open_storage
 from segue.core.attachments import UPLOAD_SECONDS, Attachment
 from segue.core.errors import FileUnavailable
 from segue.core.records import NewTask

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 
-from segue.checkpoints.state.saver import FencedSaver
-from segue.checkpoints.tables.leases import Lease
-from segue.checkpoints.tables.tasks import Tasks
+from segue.checkpoints.leases import Lease
+from segue.checkpoints.saver import FencedSaver
+from segue.checkpoints.tasks import Tasks
 from segue.core.agents import Agent
 from segue.core.context import Ids
 from segue.core.errors import (

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
+from segue.checkpoints.leases import Found, Lease, Renewal, renew
 from segue.checkpoints.sqlite.database import open_database
-from segue.checkpoints.tables.leases import Found, Lease, Renewal, renew
 from segue.core.errors import DatabaseUnavailable, ThreadBusy
 
 from .conftest import Clock, Store, locked

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from segue.checkpoints.leases import Lease
+from segue.checkpoints.ledger import LedgerConflict, ToolLedger
 from segue.checkpoints.sqlite.database import open_database
-from segue.checkpoints.tables.leases import Lease
-from segue.checkpoints.tables.ledger import LedgerConflict, ToolLedger
 from segue.core.errors import DamagedRow, DatabaseUnavailable, StaleOwner
 from segue.core.tools import CallKey, Claim, Ledger
 

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from segue.checkpoints.leases import Lease
+from segue.checkpoints.ledger import ToolLedger
 from segue.checkpoints.sqlite.database import open_database
-from segue.checkpoints.tables.leases import Lease
-from segue.checkpoints.tables.ledger import ToolLedger
 from segue.core.tools import CallKey, Claim
 
 KEY, LATER = CallKey("t1", "trace", 0), CallKey("t1", "trace later", 0)

@@ -13,8 +13,8 @@ import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 import segue
-from segue.checkpoints.sessions.export_format import blob_form
-from segue.checkpoints.tables.leases import Lease
+from segue.checkpoints.export import blob_form
+from segue.checkpoints.leases import Lease
 from segue.core.errors import DamagedSession, InvalidExport, ThreadBusy, ThreadExists, UnknownThread
 from tests.cases import cases
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from segue.checkpoints.postgres import schema
+from segue.checkpoints.leases import Lease
+from segue.checkpoints.postgres import state
 from segue.checkpoints.postgres.database import open_database
-from segue.checkpoints.tables.leases import Lease
 from segue.core.errors import DatabaseTooNew, DatabaseUnavailable, StorageError
-from segue.prompts.errors import render
+from segue.prompts.catalogue import error_text
 from tests.postgres import Cluster
 
 SECRET = "s3cret/?&"
@@ -20,7 +20,7 @@ async def refused(url: str) -> str:
     with pytest.raises(StorageError) as caught:
         async with await open_database(url):
             pass
-    sentence, chinese = str(caught.value), render(caught.value, "zh")
+    sentence, chinese = str(caught.value), error_text(caught.value, "zh")
     assert SECRET not in sentence + chinese and "s3cret" not in sentence + chinese
     assert "\n" not in sentence and sentence.endswith(".")
     assert any("\u4e00" <= character <= "\u9fff" for character in chinese.partition("：")[2]), chinese
@@ -94,7 +94,7 @@ async def test_a_server_or_an_encoding_that_cannot_be_used(
     postgres.execute("CREATE DATABASE odd ENCODING 'SQL_ASCII' TEMPLATE template0")
     assert "has the encoding SQL_ASCII and Segue needs UTF8" in await refused(postgres.url("odd"))
     postgres.execute("DROP DATABASE odd WITH (FORCE)")
-    monkeypatch.setattr(schema, "OLDEST_SERVER", 99)
+    monkeypatch.setattr(state, "OLDEST_SERVER", 99)
     assert "and Segue needs 99 or newer: upgrade the server" in await refused(postgres_url)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from segue.checkpoints.leases import Lease, Renewal
 from segue.checkpoints.postgres import database as postgres_database
-from segue.checkpoints.postgres.connection import PostgresConnection
 from segue.checkpoints.postgres.database import PostgresDatabase, open_database
-from segue.checkpoints.tables.leases import Lease, Renewal
+from segue.checkpoints.postgres.state import PostgresConnection
 from segue.core.errors import DatabaseUnavailable, ThreadBusy
 from tests.polling import SECONDS, until
 from tests.postgres import Cluster
@@ -174,7 +174,7 @@ async def test_a_takeover_waits_for_what_the_former_owner_commits(
     database: PostgresDatabase, postgres_url: str
 ) -> None:
     """Between a look at the fence and the commit nobody takes the lease; a renewal goes on meanwhile."""
-    from segue.checkpoints.tables.leases import check_fence
+    from segue.checkpoints.leases import check_fence
 
     lease, renewal = Lease(database), Renewal(database)
     fence = await lease.acquire("s", "me", ttl=0.01)

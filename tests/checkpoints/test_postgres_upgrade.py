@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from segue.checkpoints.postgres import schema
+from segue.checkpoints.postgres import state
 from segue.checkpoints.postgres.database import open_database
 from segue.core.errors import DatabaseUnavailable
 from tests.postgres import Cluster
@@ -20,13 +20,13 @@ async def test_a_script_after_the_baseline_upgrades_a_database_once_and_an_older
     async with await open_database(postgres_url):
         pass
     with monkeypatch.context() as later:
-        later.setattr(schema, "SCRIPTS", (*schema.SCRIPTS, ("CREATE TABLE memories (text TEXT)",)))
-        later.setattr(schema, "SCHEMA_VERSION", schema.SCHEMA_VERSION + 1)
+        later.setattr(state, "SCRIPTS", (*state.SCRIPTS, ("CREATE TABLE memories (text TEXT)",)))
+        later.setattr(state, "SCHEMA_VERSION", state.SCHEMA_VERSION + 1)
         for _ in range(2):
             async with await open_database(postgres_url):
                 pass
     postgres.execute("SELECT text FROM segue.memories", database=name_of(postgres_url))
-    postgres.execute(f"UPDATE segue.schema_version SET version = {schema.FIRST - 1}", database=name_of(postgres_url))
+    postgres.execute(f"UPDATE segue.schema_version SET version = {state.FIRST - 1}", database=name_of(postgres_url))
     with pytest.raises(DatabaseUnavailable, match="export its sessions"):
         await open_database(postgres_url)
 
@@ -38,10 +38,10 @@ async def test_later_migrations_of_the_queue_are_applied_once_and_a_newer_queue_
         pass
     folder = tmp_path / "procrastinate/sql/migrations"
     folder.mkdir(parents=True)
-    (folder / schema.FIRST_MIGRATION).touch()
+    (folder / state.FIRST_MIGRATION).touch()
     (folder / "99.00.00_01_pre_later.sql").write_text("ALTER TABLE procrastinate_jobs ADD COLUMN later text")
     with monkeypatch.context() as later:
-        later.setattr(schema, "distribution", lambda _: Later(tmp_path))
+        later.setattr(state, "distribution", lambda _: Later(tmp_path))
         for _ in range(2):
             async with await open_database(postgres_url):
                 pass

@@ -13,7 +13,7 @@ import segue
 from segue.core.errors import ConfigurationError, TaskError
 from segue.core.records import Session
 from segue.core.timeline import Place, Retention
-from segue.runtime.history.retention import Pruning
+from segue.runtime.history import Pruning
 from segue.runtime.run import config_of
 from tests.cases import cases
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, ToolMessage
 
-from segue.checkpoints.sessions.fork import Renaming
-from segue.checkpoints.state.serializer import SERDE
+from segue.checkpoints.fork import Renaming
+from segue.checkpoints.serializer import SERDE
 from segue.core.context import Ids
 from segue.core.errors import TaskError
 

@@ -9,7 +9,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
-from segue.checkpoints.tables.event_log import EventLog
+from segue.checkpoints.events import EventLog
 
 from .graphs import ALL, HELLO, Crash, Place, Said, Steps, Talk, at, chain, compiled, config_of, run, thought
 

@@ -10,8 +10,8 @@ import pytest
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
 
+from segue.checkpoints.leases import Lease
 from segue.checkpoints.sqlite.database import SqliteConnection
-from segue.checkpoints.tables.leases import Lease
 from segue.core.errors import DatabaseUnavailable, StaleOwner
 
 from .conftest import Clock, Store

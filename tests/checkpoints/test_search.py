@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from segue.core.conversation import ConversationConfig
-from segue.rehearsal.simulate import converse
+from segue.testing.rehearsal.simulate import converse
 from tests.fakes import answer, call_tool
 
 from .worlds import World, world

@@ -1,9 +1,9 @@
 """The list of sessions: pinned and archived ones, those of programs, and those of conversations' bots."""
 
 from segue.core.conversation import ConversationConfig
-from segue.core.session_filter import SessionFilter
-from segue.rehearsal.segue_bot import bot_session
-from segue.rehearsal.simulate import converse
+from segue.core.records import SessionFilter
+from segue.testing.rehearsal.segue_bot import bot_session
+from segue.testing.rehearsal.simulate import converse
 from tests.fakes import answer
 
 from .worlds import World

@@ -2,8 +2,8 @@
 
 import pytest
 
-from segue.checkpoints.tables.shares import Shares
-from segue.checkpoints.tables.tasks import Tasks
+from segue.checkpoints.shares import Shares
+from segue.checkpoints.tasks import Tasks
 from segue.core.errors import DatabaseDamaged, UnknownThread
 
 from .conftest import Clock, Store

@@ -7,7 +7,7 @@ import pytest
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import StateSnapshot
 
-from segue.checkpoints.state.saver import FencedSaver
+from segue.checkpoints.saver import FencedSaver
 from segue.core.errors import UnknownThread
 from segue.runtime.run import thread_config
 

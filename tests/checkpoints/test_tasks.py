@@ -4,18 +4,15 @@ from itertools import product
 
 import pytest
 
-from segue.checkpoints.sessions.threads import Threads
-from segue.checkpoints.sqlite.backend import SqliteBackend
-from segue.checkpoints.sqlite.database import SqliteDatabase
-from segue.checkpoints.tables.event_log import EventLog
-from segue.checkpoints.tables.leases import Lease
-from segue.checkpoints.tables.tasks import Tasks
-from segue.checkpoints.tables.thread_list import ThreadList
+from segue.checkpoints.events import EventLog
+from segue.checkpoints.leases import Lease
+from segue.checkpoints.sessions import ThreadList, Threads
+from segue.checkpoints.sqlite.database import SqliteBackend, SqliteDatabase
+from segue.checkpoints.tasks import Tasks
 from segue.core.errors import IllegalTransition, StaleOwner, TaskError, UnknownTask, UnknownThread
 from segue.core.events import Paused, Steered
-from segue.core.records import NewTask, Session, Task
-from segue.core.session_filter import SessionFilter
-from segue.core.task_status import ACTIVE, ENDED, OPEN, TASK_TRANSITIONS, TaskStatus, next_status
+from segue.core.records import NewTask, Session, SessionFilter, Task
+from segue.core.task import ACTIVE, ENDED, OPEN, TASK_TRANSITIONS, TaskStatus, next_status
 
 from .conftest import Clock, Store
 

@@ -15,10 +15,10 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 import segue
 from segue import Agent
-from segue.checkpoints.sqlite.connection import SqliteConnection
+from segue.checkpoints.checksums import RETAINED
+from segue.checkpoints.serializer import SERDE, decompressed, may_hold_long_text
+from segue.checkpoints.sqlite.database import SqliteConnection
 from segue.checkpoints.sqlite.state import StateReader, StateWriter, put_texts
-from segue.checkpoints.state.checksums import RETAINED
-from segue.checkpoints.state.serializer import SERDE, decompressed, may_hold_long_text
 from segue.core.errors import DamagedCheckpoint
 from tests.fakes import ScriptedChatModel, answer, call_tool
 

@@ -2,12 +2,11 @@
 
 import pytest
 
-from segue.checkpoints.tables.outbox import Outbox
-from segue.checkpoints.tables.tasks import Tasks
-from segue.checkpoints.tables.webhooks import Webhooks
+from segue.checkpoints.outbox import Outbox, Webhooks
+from segue.checkpoints.tasks import Tasks
 from segue.core.errors import DatabaseDamaged
 from segue.core.notifications import PUSH
-from segue.core.task_status import TaskStatus
+from segue.core.task import TaskStatus
 
 from .conftest import Clock, Store
 from .test_tasks import create

@@ -14,11 +14,11 @@ from langchain_core.messages import BaseMessage
 
 import segue
 from segue.app import App
+from segue.checkpoints.fork import fork as stored_fork
 from segue.checkpoints.ports import Database
 from segue.checkpoints.postgres.database import PostgresDatabase
 from segue.checkpoints.postgres.database import open_database as open_postgres
-from segue.checkpoints.sessions.fork import fork as stored_fork
-from segue.checkpoints.sessions.snapshots import snapshots as stored_snapshots
+from segue.checkpoints.snapshots import snapshots as stored_snapshots
 from segue.checkpoints.sqlite.database import open_database
 from segue.core.agents import Agent
 from segue.core.environment import is_server

@@ -11,14 +11,19 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import segue.cli
-import segue.cli.dialog.loop
+import segue.cli.dialog
 import segue.entry
 import segue.graphs.lifecycle
 
 Patches = Mapping[str, object]
 """Values of modules' names, by their whole names."""
 SERVER = multiprocessing.get_context("forkserver")
-_POSTGRES = ("segue.checkpoints.postgres.backend", "langgraph.checkpoint.postgres.aio", "procrastinate", "psycopg_pool")
+_POSTGRES = (
+    "segue.checkpoints.postgres.database",
+    "langgraph.checkpoint.postgres.aio",
+    "procrastinate",
+    "psycopg_pool",
+)
 _SERVICE = ("segue.server.app", "uvicorn", "aiosqlite", "langchain_openai", "prometheus_client")
 SERVER.set_forkserver_preload(["pytest", __name__, *_POSTGRES, *_SERVICE])
 

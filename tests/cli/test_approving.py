@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from segue.cli.dialog.approval import MOST, Questioner, print_question
-from segue.cli.dialog.hints import answer_hints
+from segue.cli.approval import MOST, Questioner, print_question
+from segue.cli.prompt import answer_hints
 from segue.cli.settings import Settings
 
 CALLS: list[dict[str, Any]] = [

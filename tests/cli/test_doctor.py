@@ -20,17 +20,17 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import segue
-from segue.checkpoints.open import open_storage
-from segue.checkpoints.sqlite.backend import saving
+from segue.checkpoints.sqlite.database import saving
+from segue.checkpoints.storage import open_storage
 from segue.cli import app
 from segue.cli.commands.doctor import _version, doctor, extras
 from segue.cli.settings import Settings
 from segue.core.agents import Agent
 from segue.core.context import Services
-from segue.core.prompt_size import PromptSize
+from segue.core.models import PromptSize
 from segue.core.records import NewTask
-from segue.core.task_status import TaskStatus
-from segue.nodes.react.prompt_cost import prompt_costs
+from segue.core.task import TaskStatus
+from segue.nodes.react_prompt import prompt_costs
 from tests.checkpoints.damage import damage
 
 

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 import pytest
 
 import segue
-from segue.checkpoints.open import open_storage
 from segue.checkpoints.postgres.database import open_database
+from segue.checkpoints.storage import open_storage
 from segue.cli.commands.doctor import Finding, _database
 from segue.cli.settings import Settings
-from segue.core.records import NewTask
-from segue.core.task_status import TaskStatus
-from segue.core.workers import Worker
-from segue.prompts.language import Language
+from segue.core.records import NewTask, Worker
+from segue.core.task import TaskStatus
+from segue.prompts.catalogue import Language
 from tests.postgres import Cluster
 
 

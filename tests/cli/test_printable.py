@@ -5,18 +5,19 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from segue.cli.dialog.approval import print_question
-from segue.cli.views.consoles import output, print_error
-from segue.cli.views.lines import thought_text
-from segue.cli.views.sanitize import (
+from segue.cli.approval import print_question
+from segue.cli.views.console import (
     arguments_line,
     from_shell,
     markdown_text,
     one_line,
+    output,
+    print_error,
     printable,
     result_line,
     visible,
 )
+from segue.cli.views.lines import thought_text
 from segue.cli.views.tables import print_history, print_utterance
 from segue.core.conversation import Role, Utterance
 

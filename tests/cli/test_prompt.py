@@ -11,8 +11,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from segue.cli.dialog.interrupts import Keyboard
-from segue.cli.dialog.prompt import Choices, TerminalPrompt, Words
+from segue.cli.prompt import Choices, Keyboard, TerminalPrompt, Words
 from tests.fakes import answer
 from tests.loopback import Deltas, Gate, LoopbackServer, Text
 from tests.polling import wait_until

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from segue.cli import app
 from segue.core.errors import ConfigurationError
-from segue.rehearsal.cassette import Cassette, read_cassette, write_cassette
+from segue.testing.cassette import Cassette, read_cassette, write_cassette
 
 TOOLS = '''
 import pathlib

@@ -9,10 +9,8 @@ import pytest
 from rich.console import Console
 
 from segue.cli.views.lines import SIGNS
-from segue.cli.views.live import LiveView
-from segue.cli.views.plain import PlainView
-from segue.cli.views.progress import LiveProgress, subtask_table
-from segue.cli.views.task_view import AnswerView, JsonView
+from segue.cli.views.live import LiveProgress, LiveView, PlainView, subtask_table
+from segue.cli.views.task import AnswerView, JsonView
 from segue.core.events import (
     Action,
     Answer,
@@ -41,9 +39,8 @@ from segue.core.events import (
     Waiting,
     to_dict,
 )
-from segue.prompts.catalogue import phrase
-from segue.prompts.language import Language, language_of
-from segue.runtime.projection import Projection
+from segue.prompts.catalogue import Language, language_of, phrase
+from segue.runtime.reply import Projection
 from tests.polling import wait_until
 
 TASK: dict[str, Any] = {"task_id": "t"}

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from segue.cli import app
 from segue.core.conversation import EndReason
-from segue.rehearsal import read_log
+from segue.testing.rehearsal import read_log
 
 PERSON = ["--user", "input_user", "--session", "talk", "--db", "talk.db"]
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from segue.cli.views.lines import SIGNS, notice_lines
-from segue.cli.views.trace_tree import trace_tree
+from segue.cli.views.task import trace_tree
 from segue.core.events import (
     Action,
     Answer,
@@ -33,9 +33,9 @@ from segue.core.events import (
     ToolResult,
 )
 from segue.core.records import Call, Task, TaskTrace
-from segue.core.task_status import TaskStatus
-from segue.prompts.language import language_of
-from segue.runtime.projection import Projection
+from segue.core.task import TaskStatus
+from segue.prompts.catalogue import language_of
+from segue.runtime.reply import Projection
 
 TASK: dict[str, Any] = {"task_id": "t"}
 ROUND: dict[str, Any] = {"task_id": "t", "trace_id": "abcdef0123456789", "iteration": 1}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from segue.cli.dialog.verdicts import Decisions, answer_of, with_bare_approvals
+from segue.cli.verdicts import Decisions, answer_of, with_bare_approvals
 from segue.core.errors import InvalidAnswer
 
 ONE = [{"index": 3, "name": "refund", "arguments": {"amount": 50}}]

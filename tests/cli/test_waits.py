@@ -76,7 +76,7 @@ def test_a_terminal_follows_a_wait_until_its_event_comes_or_it_is_left(shell: Sh
 
 SELLER = '''
 import segue
-from segue.rehearsal import BotOutput, BotOutputType
+from segue.testing.rehearsal import BotOutput, BotOutputType
 
 
 @segue.tool

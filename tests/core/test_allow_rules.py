@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from segue.core.allow_rules import AllowRule
+from segue.core.call_rules import AllowRule
 from tests.cases import cases
 
 

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from segue.core.actor import Actor, person
-from segue.core.approval import ApprovalTerms
-from segue.core.approvers import Approvals, decided_by, refusal
+from segue.core.approval import Approvals, ApprovalTerms, decided_by, refusal
 from segue.core.errors import ConfigurationError, InvalidAnswer, NotAnApprover
 from tests.cases import cases
 

@@ -7,10 +7,10 @@ from pydantic import BaseModel, ValidationError
 
 from segue.core.agents import Agent, Budget, McpServer
 from segue.core.conversation import ConversationConfig, config_of
-from segue.core.deadlines import ApprovalSettings
 from segue.core.errors import ConfigurationError
 from segue.core.flows import FlowConfig
-from segue.core.quotas import Quotas
+from segue.core.schedules import ApprovalSettings
+from segue.core.spend import Quotas
 from tests.cases import cases
 
 HUGE = 10**30

@@ -28,7 +28,7 @@ tokens = 800
 
 [[flows.coder.topology]]
 flow = "Controller"
-output_interface = "segue.nodes.controller_executor.hooks:detect_finish_or_continue"
+output_interface = "segue.nodes.control_decision:detect_finish_or_continue"
 
 [[flows.coder.topology]]
 flow = "Executor"

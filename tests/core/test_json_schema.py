@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.utils.json_schema import dereference_refs
 
-from segue.core.json_schema import MOST_INLINED, UnusableSchema, inlined
+from segue.core.json import MOST_INLINED, UnusableSchema, inlined
 from tests.cases import cases
 
 NAMES = ("a", "b", "c")

@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
-from segue.core.models import ModelRequest
-from segue.core.prompt_size import PromptSize, SentPrompts, common_prefix
+from segue.core.models import ModelRequest, PromptSize, SentPrompts, common_prefix
 
 PROMPTS = st.lists(st.text("ab\n", max_size=5), max_size=4)
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from segue.core.allow_rules import AllowRule
-from segue.core.call_terms import CallTerms
+from segue.core.call_rules import AllowRule, CallTerms
 from segue.core.provenance import USER, Known, Labelled, Source
 from segue.core.value_forms import identifiers, number_of
 from tests.cases import cases

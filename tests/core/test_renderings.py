@@ -2,8 +2,8 @@
 
 import pytest
 
-from segue.core import prompt_size
-from segue.core.prompt_size import Renderings
+from segue.core import models
+from segue.core.models import Renderings
 
 
 class Counted:
@@ -33,7 +33,7 @@ def test_a_record_in_the_place_of_one_that_is_gone_is_not_taken_for_it() -> None
 
 
 def test_beyond_the_limit_all_are_rendered_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompt_size, "MOST_CHARS", 5 * 208)
+    monkeypatch.setattr(models, "MOST_CHARS", 5 * 208)
     known, render = Renderings(), Counted()
     records = [{"n": n} for n in range(9)]
     for _ in range(2):

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from segue.core.errors import InvalidMessage
-from segue.core.moments import find_zone, local_zone, moment_of, zone_named
 from segue.core.schedules import GRACE, Schedule, Step, following, step_of, timing
+from segue.core.task import find_zone, local_zone, moment_of, zone_named
 from tests.cases import cases
 
 NOON = datetime(2026, 3, 28, 12, 0, tzinfo=UTC).timestamp()

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta, timezone
 
-from segue.core.usage import Usage
-from segue.core.usage_report import Period, TaskUsage, UsageTotal
+from segue.core.models import Usage
+from segue.core.spend import Period, TaskUsage, UsageTotal
 from tests.cases import cases
 
 NOW = datetime(2026, 3, 2, 1, 0, tzinfo=UTC).timestamp()

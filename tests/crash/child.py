@@ -13,12 +13,12 @@ from typing import Any
 
 import segue
 from segue import Agent, App
-from segue.chaos.traps import append_line
 from segue.core.agents import McpServer
 from segue.core.errors import SegueError, TaskError
 from segue.core.events import Event
 from segue.core.flows import FlowConfig
 from segue.runtime.start import Request
+from segue.testing.chaos.traps import append_line
 
 from . import clock, controls
 from .deciding import Deciding

@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from segue.checkpoints.sqlite import backend, database
-from segue.checkpoints.tables import leases
-from segue.checkpoints.tables.ledger import ToolLedger
+from segue.checkpoints import leases
+from segue.checkpoints.ledger import ToolLedger
+from segue.checkpoints.sqlite import database
 from segue.core.context import Services
 from segue.core.errors import DatabaseUnavailable
 from segue.core.tools import CallKey, Claim
-from segue.runtime.lease_holder import Heartbeat
+from segue.runtime.leases import Heartbeat
 
 NO_LEDGER = "ledger"
 NO_LEASE = "lease"
@@ -101,7 +101,7 @@ def fail_renewals(count: int) -> None:
 
 def fill_folder(count: int) -> None:
     """Let the folder of messages' files have room for so many more of them, and for a part of the next one."""
-    real, left = backend._write, iter(range(count))
+    real, left = database._write, iter(range(count))
 
     def write(path: Path, content: bytes) -> None:
         if next(left, None) is not None:
@@ -109,4 +109,4 @@ def fill_folder(count: int) -> None:
         real(path, content[: len(content) // 2])
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    backend._write = write
+    database._write = write

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from segue.chaos.evidence import Row, is_unknown, opened, rows
+from segue.testing.chaos.evidence import Row, is_unknown, opened, rows
 
 Rows = dict[str, list[str]]
 """The rows of each table, as text."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from segue.chaos.processes import Status, Zygote
+from segue.testing.chaos.processes import Status, Zygote
 
 from . import evidence, judge, power
 from .judge import Finding

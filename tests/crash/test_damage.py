@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 
 import segue
 from segue.app import App
+from segue.checkpoints.leases import Lease, Renewal
 from segue.checkpoints.sqlite.database import open_database
-from segue.checkpoints.sqlite.schema import SCHEMA_VERSION
-from segue.checkpoints.tables.leases import Lease, Renewal
+from segue.checkpoints.sqlite.state import SCHEMA_VERSION
 from segue.cli import app as command_line
 from segue.core.errors import SegueError, StorageError
 from tests.checkpoints.damage import damage

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from segue import NOT_DONE, CallContext, tool
-from segue.chaos.traps import append_line
+from segue.testing.chaos.traps import append_line
 
 Reach = Callable[[str], None]
 Linger = Callable[[str], Awaitable[None]]

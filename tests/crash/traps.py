@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from segue.chaos.traps import kill, stop
 from segue.checkpoints.sqlite import database
 from segue.core.context import MemoryEntry
 from segue.memory.files import MemoryFiles
+from segue.testing.chaos.traps import kill, stop
 
 from . import clock, power
 

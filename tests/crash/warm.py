@@ -8,7 +8,7 @@ from pathlib import Path
 
 _LATE = (
     "aiosqlite", "segue.entry", "segue.graphs.chat", "segue.models.chat_object", "segue.models.build",
-    "segue.tools.adapters.langchain", "segue.tools.adapters.mcp_limits", "segue.checkpoints.sqlite.state",
+    "segue.tools.adapters.functions", "segue.tools.adapters.mcp_limits", "segue.checkpoints.sqlite.state",
     "langchain_core.tools", "mcp", "uuid", "sqlite3",
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The process that the harness's children are forked from: see `segue.chaos.processes`.
+"""The process that the harness's children are forked from: see `segue.testing.chaos.processes`.
 
 A child plays a scenario, races where its orders name a `letterbox`, or runs a command where they name an `errand`, and
 works at a session with labels where they ask for `labels`.
@@ -6,7 +6,7 @@ works at a session with labels where they ask for `labels`.
 
 from typing import Any
 
-from segue.chaos import processes
+from segue.testing.chaos import processes
 
 from . import (
     clock,  # noqa: F401 - before anything keeps a reference to the real clock

@@ -18,7 +18,7 @@ from segue import Agent, Budget, ChatMode
 from segue.app import App
 from segue.core.errors import ModelRefused
 from segue.core.events import AttemptRestarted, ModeSelected, Token, Waiting
-from segue.nodes.chat.select_mode import DEFAULT, rule_for
+from segue.nodes.chat import DEFAULT, rule_for
 from tests.cases import cases
 from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan_json
 from tests.loopback import Deltas, LoopbackServer, Status, Text, ToolCalls

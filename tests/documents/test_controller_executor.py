@@ -20,7 +20,7 @@ import segue
 from segue import Agent, EarlyExit, FlowConfig, tool
 from segue.app import App
 from segue.cli.main import app as cli
-from segue.cli.views.trace_tree import trace_tree
+from segue.cli.views.task import trace_tree
 from segue.core.errors import ConfigurationError
 from segue.core.flows import SUBFLOWS, ControllerDecision
 from tests.fakes import ScriptedChatModel, choose, plan_json

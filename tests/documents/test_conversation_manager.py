@@ -24,8 +24,8 @@ from segue.core.conversation import (
     transcript,
 )
 from segue.core.errors import ConfigurationError
-from segue.rehearsal import APIOutput, converse, read_log
-from segue.runtime.modes import graph
+from segue.runtime.run import graph
+from segue.testing.rehearsal import APIOutput, converse, read_log
 from tests.cases import cases
 from tests.fakes import ScriptedChatModel
 from tests.loopback import LoopbackServer, Text

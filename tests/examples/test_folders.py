@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from segue.cli import app
-from segue.rehearsal import Role, read_log
+from segue.testing.rehearsal import Role, read_log
 from tests.reference.blocks import ROOT, Reader, blocks_of
 
 FOLDERS = {path.parent.name: path.parent for path in sorted((ROOT / "examples").glob("*/agents.toml"))}

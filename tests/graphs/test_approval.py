@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
+from segue.checkpoints.leases import Lease
+from segue.checkpoints.ledger import ToolLedger
 from segue.checkpoints.ports import Database
 from segue.checkpoints.sqlite.database import open_database
-from segue.checkpoints.tables.leases import Lease
-from segue.checkpoints.tables.ledger import ToolLedger
 from segue.core.agents import Budget
 from segue.core.calls import CallResult
 from segue.core.digests import tool_digest
@@ -19,7 +19,7 @@ from segue.core.errors import InvalidAnswer
 from segue.core.tools import CallKey
 from segue.graphs.plan import build_plan
 from segue.graphs.react import build_react
-from segue.nodes.shared.approval import check_answer
+from segue.nodes.approval import check_answer
 from segue.tools.registry import as_tool, tool
 from tests.fakes import answer, call_tool, plan_json, remend
 from tests.graphs.conftest import Bed, Make

@@ -14,10 +14,10 @@ from segue.core.agents import Budget
 from segue.core.context import Memory, MemoryEntry
 from segue.core.errors import ConfigurationError, MemoryUnavailable, UnknownMemory
 from segue.core.flows import BranchInput, ControllerDecision, EarlyExit, early_exit
-from segue.core.prompt_size import tokens
+from segue.core.models import tokens
 from segue.graphs.controller_executor import build_controller_executor
 from segue.memory.files import TransientMemory
-from segue.prompts.errors import render
+from segue.prompts.catalogue import error_text
 from segue.tools.registry import tool
 from tests.cases import cases
 from tests.fakes import answer, call_tool, choose
@@ -344,7 +344,7 @@ async def test_the_error_of_a_branch_is_in_the_tasks_language(bed: Make) -> None
     graph.add_edge(START, "look")
     made = bed(with_branches(look={"graph": graph}), [choose("look", word="hey"), FINISH])
     await made.start({"goal": "看一下清单"})
-    assert render(UnknownMemory("list.md"), "zh") in prompts(made)[1]
+    assert error_text(UnknownMemory("list.md"), "zh") in prompts(made)[1]
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,8 @@ from segue.core.context import RunContext
 from segue.core.errors import UnknownMemory
 from segue.core.tools import CallKey, Claim
 from segue.graphs.lifecycle import build_lifecycle
-from segue.nodes.lifecycle.executing import executing
-from segue.nodes.lifecycle.scheduling import scheduling
-from segue.nodes.lifecycle.state import LifecycleState
-from segue.prompts.errors import render
+from segue.nodes.lifecycle import LifecycleState, executing, scheduling
+from segue.prompts.catalogue import error_text
 from segue.tools.registry import tool
 from tests.fakes import MemoryLedger, answer, call_tool
 from tests.graphs.conftest import Make
@@ -169,7 +167,7 @@ async def test_the_error_of_a_task_is_in_the_runs_language(bed: Make) -> None:
 
     test = bed(build_lifecycle, [tasks(task("a")), fail])
     out = await test.send("看一下清单")
-    why = render(UnknownMemory("list.md"), "zh")
+    why = error_text(UnknownMemory("list.md"), "zh")
     assert out["result"]["plan"][0]["note"] == why and why in out["result"]["error"]
 
 

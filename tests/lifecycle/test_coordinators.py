@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from segue.core.errors import ConfigurationError
-from segue.lifecycle import coordinators
-from segue.lifecycle.coordinators import FolderCoordinator, RegistryCoordinator
+from segue.lifecycle import engine
+from segue.lifecycle.engine import FolderCoordinator, RegistryCoordinator
 from segue.passages import MOST_BYTES
 
 
@@ -103,7 +103,7 @@ async def test_of_a_huge_file_the_beginning_is_used_and_that_is_said(tmp_path: P
 
 
 async def test_more_passages_than_are_searched_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinators, "MOST_PASSAGES", 2)
+    monkeypatch.setattr(engine, "MOST_PASSAGES", 2)
     coordinator = FolderCoordinator(write(tmp_path, a_md="# 1\n\na\n\n# 2\n\nb\n\n# 3\n\napples"))
     assert await titles(coordinator, "apples") == []
     assert list(coordinator.skipped) == ["a.md"]

@@ -19,7 +19,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples/lifecycle"
 
 BEFORE = """
 import asyncio, json
-from segue.lifecycle.coordinators import FolderCoordinator
+from segue.lifecycle.engine import FolderCoordinator
 from segue.lifecycle import ConversationEngine
 
 coordinator = FolderCoordinator({folder!r})

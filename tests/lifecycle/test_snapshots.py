@@ -9,7 +9,7 @@ import pytest
 from segue.core.agents import Agent
 from segue.core.errors import ModelUnreachable
 from segue.lifecycle import ConversationEngine, EngineState
-from segue.lifecycle.coordinators import RegistryCoordinator
+from segue.lifecycle.engine import RegistryCoordinator
 from segue.tools.registry import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.lifecycle.conftest import Planner, Workshop, chain, rest, task, told, until

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from segue.core.context import MemoryEntry
-from segue.memory.entries import as_markdown, blocks_of
+from segue.memory.files import as_markdown, blocks_of
 
 from .fakes import NOON, entry
 

@@ -15,8 +15,7 @@ from filelock import FileLock
 from segue.core.context import MemoryEntry
 from segue.core.errors import InvalidMemory, MemoryUnavailable, UnknownMemory
 from segue.memory import files as module
-from segue.memory.entries import as_markdown, blocks_of
-from segue.memory.files import Limits, MemoryFiles
+from segue.memory.files import Limits, MemoryFiles, as_markdown, blocks_of
 
 from .fakes import entry
 

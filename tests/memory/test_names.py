@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from segue.core.errors import InvalidMemory
-from segue.memory.entries import folder_of, parts_of
+from segue.memory.files import folder_of, parts_of
 from tests.cases import cases
 
 UNSAFE = (

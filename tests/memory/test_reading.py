@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from segue.core.prompt_size import tokens
-from segue.memory.entries import as_markdown
+from segue.core.models import tokens
+from segue.memory.files import as_markdown
 from segue.memory.folder import MemoryFolder
 from tests.cases import cases
 

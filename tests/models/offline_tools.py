@@ -12,8 +12,8 @@ from pydantic import Field
 from segue.core.decision import decode
 from segue.core.models import ModelReply, ModelRequest
 from segue.models.offline import OfflinePlanner
-from segue.nodes.shared.tool_schemas import CONTROL_TOOLS, envelope_schema
-from segue.prompts.language import language_of
+from segue.nodes.history import CONTROL_TOOLS, envelope_schema
+from segue.prompts.catalogue import language_of
 from segue.prompts.load import render
 from segue.tools.registry import BoundTool, as_tool, tool
 

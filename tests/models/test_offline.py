@@ -12,13 +12,13 @@ from segue.core.decision import ActionType, decode
 from segue.core.errors import ModelRefused
 from segue.core.models import ModelRequest, TextDelta
 from segue.models.offline import OfflinePlanner
-from segue.nodes.lifecycle.decomposing import TASKS_SCHEMA
-from segue.nodes.shared.tool_schemas import plan_schema
-from segue.prompts.language import language_of
+from segue.nodes.history import plan_schema
+from segue.nodes.lifecycle import TASKS_SCHEMA
+from segue.prompts.catalogue import language_of
 from segue.prompts.load import render
 from segue.tools.builtin import CALCULATOR, CLOCK
 from segue.tools.registry import tool
-from segue.tools.travel.tools import TRAVEL
+from segue.tools.travel import TRAVEL
 from tests.cases import cases
 
 from .offline_tools import LIBRARY, MACHINES, Talk, bound_once, reply_to, request

@@ -8,7 +8,7 @@ import pytest
 
 import segue
 from segue.app import App
-from segue.prompts.language import Language
+from segue.prompts.catalogue import Language
 from tests.tools.data.sales import write_sales
 
 from .ordinary_requests import DATA_CHINESE, DATA_ENGLISH, TRAVEL, Ordinary

@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 from segue.core.agents import Agent
 from segue.core.models import ModelRequest
-from segue.models.request_text import digest, request_text
+from segue.models.transcript import digest, request_text
 from tests.cases import cases
 
 AGENT = Agent(agent_id="a", api_key="sk-secret", base_url="http://secret", extra_body={"key": "sk-secret"})

@@ -2,8 +2,8 @@
 
 from tests.mutants.mutants import Mutant
 
-CASSETTE = "src/segue/rehearsal/cassette"
-TEXT = "src/segue/models/request_text.py"
+CASSETTE = "src/segue/testing/cassette"
+TEXT = "src/segue/models/transcript.py"
 TEXTS = "tests/models/test_request_text.py::test_what_decides_the_reply_changes_the_digest"
 REPLAY = "tests/rehearsal/test_replay.py"
 SESSIONS = "tests/rehearsal/test_cassette.py::test_a_session_replays_and_backtests_as_recorded"
@@ -11,7 +11,7 @@ SESSIONS = "tests/rehearsal/test_cassette.py::test_a_session_replays_and_backtes
 CASSETTES = (
     Mutant(
         "a changed prompt is not noticed",
-        f"{CASSETTE}/tape.py",
+        f"{CASSETTE}/cassette.py",
         "if self._compare and calls[place].digest != sent:",
         "if self._compare and not sent:",
         f"{REPLAY}::test_a_change_is_shown_where_it_first_matters",
@@ -27,21 +27,21 @@ CASSETTES = (
     ),
     Mutant(
         "--from reuses the result of another call",
-        f"{CASSETTE}/tape.py",
+        f"{CASSETTE}/cassette.py",
         "c.name == name and canonical(c.arguments) == wanted",
         "c.name == name",
         f"{REPLAY}::test_from_a_turn_on_results_are_reused_until_a_call_differs",
     ),
     Mutant(
         "--from reuses results after a call that differed",
-        f"{CASSETTE}/tape.py",
+        f"{CASSETTE}/cassette.py",
         "None if self.runs_tools else next(made, None)",
         "next(made, None)",
         f"{REPLAY}::test_from_a_turn_on_results_are_reused_until_a_call_differs",
     ),
     Mutant(
         "an added message reaches the agent too early",
-        f"{CASSETTE}/tape.py",
+        f"{CASSETTE}/cassette.py",
         "if t.model_calls <= asked and t.tool_calls <= ran",
         "if t",
         SESSIONS,

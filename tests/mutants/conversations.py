@@ -3,10 +3,10 @@
 from tests.mutants.mutants import Mutant
 
 DOCUMENT = "tests/documents/test_conversation_manager.py"
-BOT = "nodes/conversation/bot.py"
+BOT = "nodes/conversation.py"
 RECORDS = "src/segue/core/conversation.py"
-OUTCOME = "src/segue/rehearsal/report/outcome.py"
-STATISTICS = "src/segue/rehearsal/report/statistics.py"
+OUTCOME = "src/segue/testing/rehearsal/report.py"
+STATISTICS = "src/segue/testing/rehearsal/report.py"
 NUMBERS = "tests/rehearsal/test_report_numbers.py"
 
 CONVERSATIONS = (
@@ -33,7 +33,7 @@ CONVERSATIONS = (
     ),
     Mutant(
         "the last user is left unanswered",
-        "nodes/conversation/routes.py",
+        "nodes/conversation.py",
         """return "FINISH" if state["end_reason"] else "BOT\"""",
         """return "BOT" if len(state["utterances"]) < 3 and not state["end_reason"] else "FINISH\"""",
         f"{DOCUMENT}::test_a_turn_limit_of_n_means_n_answered_turns",
@@ -54,14 +54,14 @@ CONVERSATIONS = (
     ),
     Mutant(
         "the simulated user runs on the bot's model",
-        "nodes/conversation/roles.py",
+        "nodes/participants.py",
         "Role.USER: SIMULATED_USER",
         "Role.USER: work.agent",
         f"{DOCUMENT}::test_a_simulated_user_without_a_model_says_which_option_is_missing",
     ),
     Mutant(
         "every persona is the same user",
-        "nodes/conversation/participants/simulated.py",
+        "nodes/participants.py",
         "persona=config.persona or",
         "persona=",
         f"{DOCUMENT}::test_simulated_users_differ_by_persona_and_run_on_a_model_of_their_own",
@@ -75,14 +75,14 @@ CONVERSATIONS = (
     ),
     Mutant(
         "the same call is allowed once too often",
-        "nodes/conversation/roles.py",
+        "nodes/participants.py",
         "made < self._most",
         "made <= self._most",
         f"{DOCUMENT}::test_the_same_call_is_refused_after_it_was_made_twice",
     ),
     Mutant(
         "an agent is given the result of another call",
-        "src/segue/rehearsal/segue_bot.py",
+        "src/segue/testing/rehearsal/segue_bot.py",
         "u.call_id == call_id and ",
         "",
         "tests/rehearsal/test_segue_bot.py::"
@@ -90,14 +90,14 @@ CONVERSATIONS = (
     ),
     Mutant(
         "a host that is not allowed is called",
-        "nodes/conversation/participants/apis.py",
+        "nodes/participant_apis.py",
         "not {url.host, place} & set(allowed)",
         "not allowed",
         "tests/nodes/conversation/test_apis.py::test_requests_go_to_allowed_hosts_only",
     ),
     Mutant(
         "a dependency counts as met before its call succeeded",
-        "src/segue/rehearsal/workflows/participants.py",
+        "src/segue/testing/rehearsal/participants.py",
         "{result.action for result in conversation.results if result.ok}",
         "{result.action for result in conversation.results}",
         "tests/rehearsal/workflows/test_participants.py::test_a_call_is_refused_until_what_it_requires_has_succeeded",
@@ -146,14 +146,14 @@ CONVERSATIONS = (
     ),
     Mutant(
         "only the last model's cost counts",
-        "src/segue/core/usage.py",
+        "src/segue/core/models.py",
         "sum(cost or 0.0 for cost, _ in known)",
         "known[-1][0]",
         f"{NUMBERS}::test_tokens_and_cost_are_those_of_every_model_of_the_conversation",
     ),
     Mutant(
         "conversations that nothing grades count as failures",
-        "src/segue/rehearsal/report/summary.py",
+        "src/segue/testing/rehearsal/report.py",
         "known = [value for value in values if value is not None]",
         "known = [bool(value) for value in values]",
         f"{NUMBERS}::test_a_batch_sums_calls_up_before_it_divides_and_leaves_out_what_nothing_measures",

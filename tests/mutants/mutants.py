@@ -18,7 +18,7 @@ class Mutant:
 
 
 CONVERSATION = "src/segue/lifecycle/engine.py"
-EXECUTE_SUBTASK = "nodes/lifecycle/execute_subtask.py"
+EXECUTE_SUBTASK = "nodes/lifecycle.py"
 SUBTASKS = "src/segue/core/lifecycle.py"
 
 LIFECYCLE = (
@@ -80,7 +80,7 @@ LIFECYCLE = (
     ),
     Mutant(
         "a restored run does everything again",
-        "src/segue/lifecycle/run_state.py",
+        "src/segue/lifecycle/run.py",
         '"steps": [task.model_dump(mode="json") for task in self.tasks],',
         '"steps": [{**task.model_dump(mode="json"), "status": "pending"} for task in self.tasks],',
         f"{ENGINE}test_interruption.py::test_left_after_any_event_exactly_the_rest_is_carried_out",
@@ -146,14 +146,14 @@ LIFECYCLE = (
     ),
     Mutant(
         "what needs a failed task is forgotten",
-        "nodes/lifecycle/executing.py",
+        "nodes/lifecycle.py",
         "    lost = unreachable_tasks(tasks)\n",
         "    lost = dict[str, list[str]]()\n",
         f"{ENGINE}test_run.py::test_one_failure_stops_only_what_needs_it",
     ),
     Mutant(
         "the database runs ahead of what was told",
-        "nodes/lifecycle/gate.py",
+        "nodes/lifecycle.py",
         "        await gate.wait(runtime)\n",
         "",
         f"{ENGINE}test_kept.py::test_the_background_comes_no_further_than_what_was_told",
@@ -202,7 +202,7 @@ MEMORY = (
     ),
     Mutant(
         "a text forges an entry of another task",
-        "src/segue/memory/entries.py",
+        "src/segue/memory/files.py",
         'text = _UNESCAPED.sub(r"\\1\\\\", _plain(entry.text))',
         "text = _plain(entry.text)",
         "tests/memory/test_entries.py::test_a_text_cannot_forge_entries",
@@ -221,49 +221,49 @@ ROUNDS = "tests/graphs/test_controller_executor.py"
 CONTROLLER = (
     Mutant(
         "the hook for the last round is never called",
-        "nodes/controller_executor/memory_reading.py",
+        "nodes/control_decision.py",
         "if config.max_round is not None and state",
         "if False and state",
         f"{ROUNDS}::test_the_hook_for_the_last_round_fires_after_exactly_so_many_rounds",
     ),
     Mutant(
         "a hook that is configured is not called",
-        "nodes/controller_executor/hooks.py",
+        "nodes/control_decision.py",
         "config.on_reach_max_round or on_reach_max_round",
         "on_reach_max_round",
         f"{ROUNDS}::test_the_hook_for_the_last_round_can_be_replaced",
     ),
     Mutant(
         "an error in writing memory is looked at by nobody",
-        "nodes/controller_executor/memory_writing.py",
-        'return render(error, state["language"])',
+        "nodes/control_decision.py",
+        'return error_text(error, state["language"])',
         'return ""',
         f"{ROUNDS}::test_the_controller_sees_that_memory_cannot_be_written",
     ),
     Mutant(
         "the plan is overwritten by the model's copy of it",
-        "nodes/controller_executor/plan.py",
+        "nodes/control_decision.py",
         "merged = keep_finished(old, drafted)",
         "merged = drafted",
         f"{ROUNDS}::test_a_new_plan_keeps_what_is_finished",
     ),
     Mutant(
         "whole memory goes into the controller's prompt",
-        "nodes/controller_executor/controller.py",
+        "nodes/control_decision.py",
         "memory = newest_part(_memory(state), room // 2)",
         "memory = _memory(state)",
         f"{ROUNDS}::test_memory_that_is_too_long_is_shortened",
     ),
     Mutant(
         "a round's entry has a new key whenever it is written",
-        "nodes/controller_executor/memory_writing.py",
+        "nodes/control_decision.py",
         'node_context(runtime), branch, text, state["trace_id"])',
         "node_context(runtime), branch, text, node_context(runtime).services.ids.trace())",
         f"{ROUNDS}::test_a_write_that_is_repeated_after_a_crash_changes_nothing",
     ),
 )
 
-REPLY_STREAM = "src/segue/runtime/reply_stream.py"
+REPLY_STREAM = "src/segue/runtime/reply.py"
 PARTS = "tests/runtime/test_reply_stream.py::test_the_pieces_of_a_text_make_its_answer"
 STREAMS = "tests/server/test_reply_streams.py"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from segue.nodes.controller_executor.outcome import log_of
+from segue.nodes.control_decision import log_of
 
 FILE = """write_file
 

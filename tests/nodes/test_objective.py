@@ -4,7 +4,7 @@ import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from segue.core.errors import InvalidMessage
-from segue.nodes.shared.task import additions, before_objective, objective_of
+from segue.nodes.task import additions, before_objective, objective_of
 
 
 def added(text: str) -> HumanMessage:

@@ -14,8 +14,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from segue.chaos.processes import Zygote
-from segue.chaos.traps import read_journal
+from segue.testing.chaos.processes import Zygote
+from segue.testing.chaos.traps import read_journal
 from tests.cli.process import CommandProcess
 from tests.crash.harness import ROOT, environment
 from tests.operations.account import Month

@@ -9,8 +9,7 @@ from typing import Any
 from segue.core.calls import CallResult
 from segue.core.events import ASKING, ApprovalRequested, ModelCalled
 from segue.core.records import Task, TaskTrace
-from segue.core.spend import NANO
-from segue.core.usage_report import UsageReport
+from segue.core.spend import NANO, UsageReport
 from tests.operations.calendar import APPROVALS, COSTLY_DAY, DOWN, LIMITS, MONDAYS, MONTH, YEAR, day_of_run
 from tests.operations.outside import FIRST, Served
 from tests.receivers import HttpReceiver

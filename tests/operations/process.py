@@ -12,11 +12,11 @@ import psycopg
 import segue
 from segue import NOT_DONE, Agent, ApprovalSettings, CallContext, Receiver
 from segue.app import App
-from segue.chaos.traps import append_line, kill, read_journal
 from segue.core.agents import Prices
 from segue.core.errors import SegueError
 from segue.core.records import WaitingTask
 from segue.entry import Opening
+from segue.testing.chaos.traps import append_line, kill, read_journal
 from tests.crash.traps import Traps
 from tests.operations.calendar import (
     APPROVALS,

@@ -1,6 +1,6 @@
-"""The process that the month's processes are forked from: see `segue.chaos.processes`."""
+"""The process that the month's processes are forked from: see `segue.testing.chaos.processes`."""
 
-from segue.chaos import processes
+from segue.testing.chaos import processes
 from tests.crash import warm
 from tests.operations.process import live
 

@@ -2,8 +2,8 @@
 
 from string import Formatter
 
-from segue.core.clause import Clause
 from segue.core.errors import (
+    Clause,
     ConfigurationError,
     DatabaseUnavailable,
     FileUnavailable,
@@ -12,8 +12,7 @@ from segue.core.errors import (
     SegueError,
     TaskError,
 )
-from segue.prompts.catalogue import catalogue
-from segue.prompts.errors import render, render_over_http, template_of
+from segue.prompts.catalogue import catalogue, error_text, render_over_http, template_of
 from segue.server.tenants import Tenant
 from tests.cases import cases
 from tests.core.test_errors import DEFINED, MADE
@@ -39,8 +38,8 @@ def test_every_error_class_has_a_chinese_template() -> None:
 
 @cases("error", MADE)
 def test_an_error_reads_in_both_languages(error: SegueError) -> None:
-    assert render(error, "en") == str(error)
-    chinese = render(error, "zh")
+    assert error_text(error, "en") == str(error)
+    chinese = error_text(error, "zh")
     assert any("\u4e00" <= char <= "\u9fff" for char in chinese) or template_of(error) == "{sentence}"
     used = fields(template_of(error))
     missing = {name for name in error.params.keys() - used if name != "sentence"}
@@ -51,17 +50,17 @@ def test_a_sentence_has_the_same_fields_in_both_languages() -> None:
     for english, chinese in SENTENCES.items():
         values = dict.fromkeys(fields(english), "x1")
         assert values.keys() == fields(chinese), english
-        assert render(TaskError(english, **values), "zh") == chinese.format(**values)
+        assert error_text(TaskError(english, **values), "zh") == chinese.format(**values)
 
 
 def test_words_in_the_fields_are_translated_and_free_text_is_kept() -> None:
     paused = TaskError("Task {task_id} is {status}: there is nothing to cancel.", task_id="t1", status="done")
-    assert render(paused, "zh") == "任务 t1 已完成：没有可以取消的内容。"
+    assert error_text(paused, "zh") == "任务 t1 已完成：没有可以取消的内容。"
     free = DatabaseUnavailable("The disk {sda1} is full.")
     assert str(free) == "The disk {sda1} is full."
-    assert render(free, "zh") == "数据库无法使用：The disk {sda1} is full."
+    assert error_text(free, "zh") == "数据库无法使用：The disk {sda1} is full."
     lost = FileUnavailable("missing", "segue.db.files/aa")
-    assert "（缺失）" in render(lost, "zh")
+    assert "（缺失）" in error_text(lost, "zh")
 
 
 def test_clauses_are_translated_around_what_the_endpoint_said() -> None:
@@ -73,7 +72,7 @@ def test_clauses_are_translated_around_what_the_endpoint_said() -> None:
         advice=Clause("wait a moment, then resume"),
     )
     assert str(error).startswith('The model "m" at http://x/v1 answered 503 (busy {x}), the last of 3 attempts')
-    assert render(error, "zh") == "模型“m”（http://x/v1）返回了 503（busy {x}）（共尝试 3 次）：请稍候，然后继续。"
+    assert error_text(error, "zh") == "模型“m”（http://x/v1）返回了 503（busy {x}）（共尝试 3 次）：请稍候，然后继续。"
 
 
 def test_a_clause_has_the_same_values_in_both_languages() -> None:
@@ -86,8 +85,8 @@ class OwnError(ConfigurationError):
 
 
 def test_an_error_of_ones_own_has_the_template_of_its_parent() -> None:
-    assert render(OwnError("Set X."), "zh") == "配置有误：Set X."
-    assert render(InvalidMessage(), "zh") == "消息无法发送："
+    assert error_text(OwnError("Set X."), "zh") == "配置有误：Set X."
+    assert error_text(InvalidMessage(), "zh") == "消息无法发送："
 
 
 def test_a_tenants_prefix_is_removed_in_chinese_too() -> None:

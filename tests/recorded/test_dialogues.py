@@ -15,7 +15,7 @@ from langchain_openai import ChatOpenAI
 import segue
 from segue.app import App
 from segue.core.conversation import Conversation, ConversationConfig, Role
-from segue.rehearsal import converse
+from segue.testing.rehearsal import converse
 from tests.cli.process import run_elsewhere
 from tests.loopback import USAGE, LoopbackServer, Request
 from tests.recorded.dialogues import Dialogue, Message, Pairs, Said, agent_of, plain, read, say, say_and_tell

@@ -18,9 +18,7 @@ from segue.app import App
 from segue.core.agents import Agent
 from segue.core.decision import decode
 from segue.core.errors import UnreadableReply
-from segue.prompts.catalogue import phrase
-from segue.prompts.errors import render
-from segue.prompts.language import language_of
+from segue.prompts.catalogue import error_text, language_of, phrase
 from tests.fakes import ScriptedChatModel, answer
 from tests.recorded.sessions import (
     Recorded,
@@ -135,7 +133,7 @@ def test_what_was_unreadable_is_an_error_log_and_nothing_else_is_an_error(course
             if not recursion["action_type"]:
                 with pytest.raises(UnreadableReply) as error:
                     decode(reply_of(recursion))
-                expected.append((place, render(error.value, language)))
+                expected.append((place, error_text(error.value, language)))
         errors = [(place, data["message"]) for place, data in course.of_type("error") if not data["final"]]
         assert errors == expected
         found += len(errors)

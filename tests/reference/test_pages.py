@@ -14,28 +14,26 @@ from reference.events import describe_events
 from reference.fields import describe_fields
 from reference.pages import GENERATED, with_tables, write_pages, write_source
 from reference.routes import describe_routes, describe_schemas, openapi
-from segue.checkpoints.tables.leases import TTL
+from segue.checkpoints.leases import TTL
 from segue.cli import app
 from segue.cli.exits import EXIT_CODES, FAILED, PAUSED, USAGE, WAITING
 from segue.core.agents import Agent, Budget, McpServer, Prices
 from segue.core.events import TYPES
 from segue.core.flows import FlowConfig
-from segue.core.json_depth import DEEPEST
+from segue.core.json import DEEPEST
 from segue.core.lifecycle import MOST_TASKS
 from segue.core.plan import MAX_STEPS
 from segue.models.local import CONTEXT_TOKENS
-from segue.models.openai.faults import ATTEMPTS, FIRST_DELAY, MAX_RETRY_AFTER, REPLY_SECONDS
 from segue.models.openai.model import CONNECT_SECONDS
-from segue.nodes.react.call_limits import MOST_SUCCESSES, MOST_UNREADABLE
-from segue.nodes.react.remend import MOST_REPAIRS
+from segue.models.openai.transport import ATTEMPTS, FIRST_DELAY, MAX_RETRY_AFTER, REPLY_SECONDS
+from segue.nodes.react import MOST_REPAIRS
+from segue.nodes.react_prompt import MOST_SUCCESSES, MOST_UNREADABLE
 from segue.runtime.capacity import MAX_QUEUED, MAX_RUNNING
 from segue.server import ServerSettings
 from segue.server.frames import MOST
 from segue.tools.bound_tool import CallContext, Marks
-from segue.tools.data.engine import SECONDS
-from segue.tools.data.folder import MOST_BYTES
 from segue.tools.data.sandbox import ROWS
-from segue.tools.data.sources import MOST_COLUMNS
+from segue.tools.data.sources import MOST_BYTES, MOST_COLUMNS, SECONDS
 from tests.cases import cases
 
 from .blocks import ROOT

@@ -17,11 +17,11 @@ from segue.core.context import RunContext
 from segue.core.conversation import BotOutput, BotOutputType, Conversation, ConversationConfig
 from segue.core.errors import ConfigurationError, TaskError
 from segue.core.flows import FlowConfig
-from segue.nodes.conversation.roles import api_of
-from segue.nodes.shared.context import NodeContext
+from segue.nodes.context import NodeContext
+from segue.nodes.participants import api_of
 from segue.registry import services_of
-from segue.rehearsal import converse
-from segue.rehearsal.segue_bot import attach
+from segue.testing.rehearsal import converse
+from segue.testing.rehearsal.segue_bot import attach
 from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan, plan_json
 from tests.polling import until
 

@@ -21,10 +21,10 @@ pytest.importorskip("matplotlib")
 import segue
 from segue.cli.main import app as cli
 from segue.core.errors import ConfigurationError
-from segue.rehearsal import ConversationConfig, read_log
-from segue.rehearsal.batch import Counting, Manifest, batch_of, check, open_batch
-from segue.rehearsal.worker import work
-from segue.rehearsal.workflows.loader import workflow_file
+from segue.testing.rehearsal import ConversationConfig, read_log
+from segue.testing.rehearsal.batch import Counting, Manifest, batch_of, check, open_batch
+from segue.testing.rehearsal.participants import workflow_file
+from segue.testing.rehearsal.worker import work
 from tests.cli.process import Begun, begin
 
 ROOT = Path(__file__).parents[2]

@@ -20,9 +20,9 @@ from segue.core.agents import Agent, Budget, McpServer
 from segue.core.errors import ConfigurationError, ModelError, TaskError, UnknownThread
 from segue.core.events import Token
 from segue.core.flows import FlowConfig, Subflow
-from segue.rehearsal.cassette import Cassette, read_cassette, record, replay, write_cassette
-from segue.rehearsal.cassette.cassette import ModelCall, Reply, Turn, dump, load
-from segue.rehearsal.cassette.recorder import redacted
+from segue.testing.cassette import Cassette, read_cassette, record, replay, write_cassette
+from segue.testing.cassette.cassette import ModelCall, Reply, Turn, dump, load
+from segue.testing.cassette.recorder import redacted
 from tests.fakes import answer, call_tool, choose, plan_json, remend
 from tests.loopback import Deltas, Gate, LoopbackServer, Scripted, Status, Text, ToolCalls
 

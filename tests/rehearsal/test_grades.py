@@ -5,11 +5,10 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from segue.core.conversation import Conversation, ConversationConfig, Ending, EndReason, Role, Utterance
-from segue.rehearsal.batch import Planned
-from segue.rehearsal.report.grades import outcome_of
-from segue.rehearsal.report.judge import Verdict
-from segue.rehearsal.report.outcome import Outcome
-from segue.rehearsal.workflows import find_backend, find_scenario
+from segue.testing.rehearsal.batch import Planned
+from segue.testing.rehearsal.grades import Verdict, outcome_of
+from segue.testing.rehearsal.participants import find_backend, find_scenario
+from segue.testing.rehearsal.report import Outcome
 from tests.cases import cases
 
 NAME = "cancel_flexible"

@@ -15,7 +15,7 @@ import segue
 from segue.app import App
 from segue.core.conversation import Conversation, ConversationConfig, EndReason, Role, UserOutput, transcript
 from segue.core.errors import ConfigurationError, TaskUnfinished, ThreadExists
-from segue.rehearsal import converse, load_conversation, read_log, start_conversation
+from segue.testing.rehearsal import converse, load_conversation, read_log, start_conversation
 from tests.rehearsal.participants import Does, found
 
 SCRIPT = ["北京有什么景点？", "上海有什么景点？"]
@@ -219,7 +219,7 @@ async def test_a_finished_conversation_is_only_read_and_another_one_is_refused()
 CHILD = """
 import asyncio, os, signal, sys
 import segue
-from segue.rehearsal import converse, write_log
+from segue.testing.rehearsal import converse, write_log
 from tests.rehearsal.test_interruptions import KILLED
 
 heard = 0

@@ -12,8 +12,8 @@ pytest.importorskip("matplotlib")
 
 from segue.cli.main import app
 from segue.core.conversation import Conversation, ConversationConfig, Ending, EndReason, Role, Utterance, config_of
-from segue.rehearsal import write_log
-from segue.rehearsal.batch import batch_of, log_file
+from segue.testing.rehearsal import write_log
+from segue.testing.rehearsal.batch import batch_of, log_file
 from tests.hostile_markdown import HOSTILE, check_inert
 from tests.loopback import LoopbackServer, Text
 

@@ -12,7 +12,7 @@ from segue import Agent
 from segue.cli import app as command_line
 from segue.core.conversation import Conversation, ConversationConfig, transcript
 from segue.core.errors import ConfigurationError, UnknownTool
-from segue.rehearsal import converse, load_conversation
+from segue.testing.rehearsal import converse, load_conversation
 from tests.fakes import ScriptedChatModel
 
 FOREIGN = {

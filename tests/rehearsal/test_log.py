@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from segue.core.conversation import Conversation, ConversationConfig, Ending, EndReason, Role, Utterance
-from segue.rehearsal import read_log, write_log
+from segue.testing.rehearsal import read_log, write_log
 
 
 def test_a_log_reads_back_as_the_conversation(tmp_path: Path) -> None:

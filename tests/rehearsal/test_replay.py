@@ -11,9 +11,9 @@ import segue
 from segue.core.agents import Agent
 from segue.core.calls import CallResult, Execution
 from segue.core.errors import ConfigurationError, ThreadExists
-from segue.rehearsal.cassette import Cassette, Difference, RecordedExecutor, record, replay
-from segue.rehearsal.cassette.cassette import ToolCall
-from segue.tools.calls.run import ToolExecutor
+from segue.testing.cassette import Cassette, Difference, RecordedExecutor, record, replay
+from segue.testing.cassette.cassette import ToolCall
+from segue.tools.calls import ToolExecutor
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.loopback import LoopbackServer, Text
 

@@ -5,18 +5,20 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from segue.core.conversation import Conversation, ConversationConfig, Role, Utterance
-from segue.rehearsal.report.outcome import (
+from segue.testing.rehearsal.report import (
     Calls,
     Expectation,
     Outcome,
     Used,
     compare_calls,
     differences,
+    paired_test,
+    pass_hat,
+    rate,
     rule_success,
+    summary_of,
     used_by,
 )
-from segue.rehearsal.report.statistics import paired_test, pass_hat, rate
-from segue.rehearsal.report.summary import summary_of
 
 
 def test_a_rate_has_the_interval_of_wilson() -> None:

@@ -10,7 +10,7 @@ import segue
 from segue import Agent
 from segue.core.conversation import APIOutput, Conversation, ConversationConfig
 from segue.core.errors import ModelUnreachable
-from segue.rehearsal import converse, start_conversation
+from segue.testing.rehearsal import converse, start_conversation
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.loopback import Call, LoopbackServer, Text, ToolCalls
 from tests.polling import until

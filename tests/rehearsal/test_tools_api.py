@@ -12,9 +12,8 @@ import segue
 from segue import CallContext
 from segue.app import App
 from segue.core.agents import Agent
-from segue.core.conversation import Conversation, ConversationConfig, UserOutput
-from segue.core.participants import Setting
-from segue.rehearsal import converse
+from segue.core.conversation import Conversation, ConversationConfig, Setting, UserOutput
+from segue.testing.rehearsal import converse
 from tests.fakes import FixedClock, ScriptedChatModel, answer, call_tool
 from tests.polling import until
 from tests.rehearsal.participants import Does, calls, says

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from segue.core.workers import Unowned, Worker
+from segue.core.records import Unowned, Worker
 
 _UNOWNED = """
     SELECT task_id, thread_id, agent_id, agent_version, on_upgrade, mode, coalesce(owner, '') AS owner,

@@ -9,8 +9,8 @@ import pytest
 
 import segue
 from segue.app import App
-from segue.checkpoints.open import open_storage
-from segue.checkpoints.tables.event_log import EventLog
+from segue.checkpoints.events import EventLog
+from segue.checkpoints.storage import open_storage
 from segue.core.agents import Agent, Budget
 from segue.core.errors import (
     ConfigurationError,

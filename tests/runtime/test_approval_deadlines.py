@@ -13,8 +13,8 @@ import segue
 from segue import ApprovalSettings, Receiver, tool
 from segue.app import App
 from segue.core.agents import Agent
-from segue.core.deadlines import load_deadlines
 from segue.core.errors import ConfigurationError
+from segue.core.schedules import load_deadlines
 from segue.entry import Opening
 from tests.fakes import FixedClock, ScriptedChatModel, answer, call_tool
 from tests.polling import until
@@ -49,7 +49,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setenv("HOOK_SECRET", base64.b64encode(bytes(32)).decode())
-    monkeypatch.setattr("segue.runtime.due.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("segue.runtime.worker.LOOK_SECONDS", 0.02)
     return Clock()
 
 

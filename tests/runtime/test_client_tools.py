@@ -8,8 +8,8 @@ from langchain_core.messages import AIMessage
 
 import segue
 from segue.core.agents import Agent
+from segue.core.calls import CLIENT_CALLS
 from segue.core.errors import InvalidAnswer, InvalidMessage
-from segue.core.question import CLIENT_CALLS
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 
 SHOW: dict[str, Any] = {"name": "show", "description": "Show a page.", "parameters": {"properties": {"page": {}}}}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import segue
-from segue.checkpoints.tables.ledger import ToolLedger
+from segue.checkpoints.ledger import ToolLedger
 from segue.core.errors import DatabaseUnavailable
 from segue.core.tools import Claim
 from segue.graphs.direct import build_direct

@@ -12,7 +12,7 @@ from tests.receivers import HttpReceiver
 
 pytestmark = pytest.mark.slow
 SECRET = "whsec_" + "A" * 44
-HURRIED = {"segue.runtime.notifications.CLAIM_SECONDS": 0.2, "segue.runtime.due.LOOK_SECONDS": 0.1}
+HURRIED = {"segue.runtime.notifications.CLAIM_SECONDS": 0.2, "segue.runtime.worker.LOOK_SECONDS": 0.1}
 
 
 def command(tmp_path: Path, *arguments: str) -> CommandProcess:

@@ -9,7 +9,7 @@ import pytest
 
 import segue
 from segue.core.errors import UnknownLanguage
-from segue.prompts.language import Language, language_named, language_of
+from segue.prompts.catalogue import Language, language_named, language_of
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 
 IN_CHINESE, IN_ENGLISH = "请用中文回答。", "Answer in English."

@@ -10,13 +10,12 @@ import pytest
 import segue
 from segue.checkpoints import storage
 from segue.checkpoints.ports import Database
-from segue.checkpoints.sqlite.backend import SqliteBackend
-from segue.checkpoints.sqlite.database import SqliteDatabase, open_database
+from segue.checkpoints.sqlite.database import SqliteBackend, SqliteDatabase, open_database
 from segue.core.agents import Agent
 from segue.core.errors import DatabaseUnavailable, ThreadBusy
 from segue.core.events import Paused
-from segue.runtime import lease_holder
-from segue.runtime.lease_holder import Heartbeat, LeaseHolder
+from segue.runtime import leases
+from segue.runtime.leases import Heartbeat, LeaseHolder
 from segue.runtime.relay import Notices
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
@@ -79,7 +78,7 @@ class NoDescriptors:
 
 async def test_a_task_whose_lease_cannot_be_renewed_pauses_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "Renewal", NoDescriptors)
-    monkeypatch.setattr(lease_holder, "Heartbeat", partial(Heartbeat, clock=lambda: next(ticks)))
+    monkeypatch.setattr(leases, "Heartbeat", partial(Heartbeat, clock=lambda: next(ticks)))
     ticks = iter(range(0, 10_000, 20))  # each look at the clock is later than a lease lives
 
     async def work() -> str:

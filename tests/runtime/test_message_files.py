@@ -13,7 +13,7 @@ import pytest
 from segue.app import App
 from segue.core.agents import Agent, Budget
 from segue.core.errors import InvalidExport, InvalidMessage, KeyUsed
-from segue.core.prompt_size import tokens
+from segue.core.models import tokens
 from segue.entry import open as open_app
 from segue.runtime.message_files import Uploaded
 from segue.tools.registry import tool

@@ -18,8 +18,8 @@ from segue.core.agents import Agent, Budget
 from segue.core.conversation import ConversationConfig
 from segue.core.errors import ConfigurationError, MissingExtra
 from segue.core.notifications import MOST_CHARS, load_receivers
-from segue.rehearsal import converse
 from segue.runtime.notifications import MOST_ATTEMPTS, backoff
+from segue.testing.rehearsal import converse
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.polling import until
 from tests.receivers import HttpReceiver
@@ -49,7 +49,7 @@ def secret(monkeypatch: pytest.MonkeyPatch) -> None:
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attempts follow one another without delay, and there are three."""
     for name, value in (
-        ("due.LOOK_SECONDS", 0.02),
+        ("worker.LOOK_SECONDS", 0.02),
         ("notifications.FIRST_RETRY", 0.0),
         ("notifications.MOST_ATTEMPTS", 3),
     ):

@@ -19,7 +19,7 @@ from segue.core.events import (
     ToolCall,
     ToolResult,
 )
-from segue.runtime.projection import project
+from segue.runtime.reply import project
 
 ROUND = {"task_id": "t", "trace_id": "r1", "iteration": 1}
 LOOKUP = {"index": 0, "name": "lookup", "arguments": {"city": "Beijing"}}

@@ -11,8 +11,8 @@ import segue
 from segue import FlowConfig, tool
 from segue.app import App
 from segue.core.agents import Agent
-from segue.core.disclosure import discloses
 from segue.core.errors import ConfigurationError, InvalidAnswer
+from segue.core.provenance import discloses
 from segue.core.value_forms import forms_of
 from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan_json
 

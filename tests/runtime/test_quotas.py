@@ -7,11 +7,11 @@ import psycopg
 import pytest
 
 import segue
-from segue.checkpoints.open import open_storage
+from segue.checkpoints.storage import open_storage
 from segue.core.agents import Agent
 from segue.core.errors import ConfigurationError, TooManyTasks
-from segue.core.quotas import Owner, Quotas, load_quotas
 from segue.core.records import NewTask
+from segue.core.spend import Owner, Quotas, load_quotas
 from segue.runtime.capacity import Capacity, Slot
 from tests.fakes import ScriptedChatModel, answer, call_tool
 

@@ -12,12 +12,12 @@ import pytest
 
 import segue
 from segue.app import App
-from segue.checkpoints.postgres.connection import CHANNEL, STREAMS
-from segue.checkpoints.sqlite.backend import SqliteBackend
+from segue.checkpoints.postgres.state import CHANNEL, STREAMS
+from segue.checkpoints.sqlite.database import SqliteBackend
 from segue.core.agents import Agent
 from segue.core.events import AttemptRestarted, Event, Thinking, Token, to_dict
 from segue.core.records import Task
-from segue.core.task_status import TaskStatus
+from segue.core.task import TaskStatus
 from segue.runtime.relay import MAX_DELTA_CHARS, MAX_PENDING, Delta, Deltas, Notice, Notices, Relay
 from segue.runtime.run import Run
 from tests.fakes import answer

@@ -23,21 +23,21 @@ from segue.core.events import (
     ToolResult,
     from_dict,
 )
-from segue.runtime.projection import Answered
-from segue.runtime.reply_stream import (
+from segue.runtime.reply import (
     Added,
     CallClosed,
     CallOpened,
-    Closed,
-    Completed,
-    Discarded,
-    Ended,
+    HumanAnswer,
     Kind,
     Opened,
     Part,
     Question,
+    ReplyDone,
     ReplyStream,
     RoundOpened,
+    TextDone,
+    TextDropped,
+    TextPaused,
 )
 from tests.node import WEB, command
 
@@ -68,7 +68,7 @@ def test_the_pieces_of_a_text_make_its_answer(name: str) -> None:
     parts = [part for event in events for part in reply.of(event)]
     assert reply.text == told["text"]
     parts += reply.end(told["answer"])
-    text = ["|" if part == Discarded() else part.text for part in parts if _shows(part, Kind.TEXT)]
+    text = ["|" if part == TextDropped() else part.text for part in parts if _shows(part, Kind.TEXT)]
     assert "".join(text) == told["shown"]
     thoughts = ["|" if isinstance(part, Opened) else part.text for part in parts if _shows(part, Kind.THOUGHT)]
     assert "".join(thoughts).split("|")[1:] == told["thoughts"]
@@ -88,14 +88,14 @@ def _asked(asked: ApprovalRequested | QuestionAsked) -> str:
     return asked.question if isinstance(asked, QuestionAsked) else ", ".join(call["name"] for call in asked.calls)
 
 
-def _given(answered: Answered) -> str:
+def _given(answered: HumanAnswer) -> str:
     given = answered.given
     return given.answer if isinstance(given, QuestionAnswered) else ", ".join(v["verdict"] for v in given.verdicts)
 
 
 def _shows(part: Part, kind: Kind) -> bool:
     """Whether the part adds to what there is of that kind, begins a thought, or takes text back."""
-    if kind is Kind.TEXT and part == Discarded():
+    if kind is Kind.TEXT and part == TextDropped():
         return True
     return isinstance(part, Added | (Opened if kind is Kind.THOUGHT else Added)) and part.kind is kind
 
@@ -110,7 +110,7 @@ def test_texts_before_calls_of_an_earlier_reply_are_no_part_of_this_one() -> Non
     reply = ReplyStream()
     reply.recall(CALLED)
     assert [*reply.of(Token(task_id="t", content=f"{SAID}\n\nIt is"))][1:] == [Added(Kind.TEXT, "It is")]
-    assert [*reply.end(ANSWER)] == [Added(Kind.TEXT, " blue."), Closed(Kind.TEXT), Ended("It is blue.")]
+    assert [*reply.end(ANSWER)] == [Added(Kind.TEXT, " blue."), TextPaused(Kind.TEXT), ReplyDone("It is blue.")]
 
 
 def test_a_thought_is_completed_once_whether_it_was_streamed_or_not() -> None:
@@ -118,9 +118,9 @@ def test_a_thought_is_completed_once_whether_it_was_streamed_or_not() -> None:
     thinking = [Thinking(content="Hm", **ids), Thinking(content=", so.", **ids), Thought(text="Hm, so.", **ids)]
     parts = [part for event in thinking for part in reply.of(event)]
     thought = Kind.THOUGHT
-    assert parts == [Opened(thought), Added(thought, "Hm"), Added(thought, ", so."), Completed(thought, "Hm, so.")]
+    assert parts == [Opened(thought), Added(thought, "Hm"), Added(thought, ", so."), TextDone(thought, "Hm, so.")]
     assert [*reply.of(Thought(text="Hm, so.", **ids))] == []
-    assert [*reply.of(Thought(text="Yes.", **TWO))] == [Completed(thought, "Yes.")]
+    assert [*reply.of(Thought(text="Yes.", **TWO))] == [TextDone(thought, "Yes.")]
 
 
 def test_one_thing_is_open_at_a_time() -> None:
@@ -140,11 +140,11 @@ def test_one_thing_is_open_at_a_time() -> None:
         Opened(Kind.THOUGHT),
         Added(Kind.THOUGHT, "Hm."),
         banner,
-        Completed(Kind.THOUGHT, "Hm."),
-        Closed(Kind.THOUGHT),
+        TextDone(Kind.THOUGHT, "Hm."),
+        TextPaused(Kind.THOUGHT),
         Opened(Kind.TEXT),
         Added(Kind.TEXT, "It"),
-        Closed(Kind.TEXT),
+        TextPaused(Kind.TEXT),
         CallOpened(CALL),
         CallClosed(RESULT),
     ]

@@ -13,15 +13,14 @@ import pytest
 
 import segue
 from segue.app import App
-from segue.checkpoints.tables.due import DueKind, DueMoments
+from segue.checkpoints.due import DueKind, DueMoments
 from segue.core.agents import Agent
 from segue.core.errors import ConfigurationError, InvalidMessage, KeyUsed, UnknownAgent, UnknownSchedule
-from segue.core.file_schedules import load_schedules
-from segue.core.quotas import Quotas
 from segue.core.records import Task
-from segue.core.schedules import RunTaken, Schedule, ScheduledRun
-from segue.runtime.due import Due
+from segue.core.schedules import RunTaken, Schedule, ScheduledRun, load_schedules
+from segue.core.spend import Quotas
 from segue.runtime.start import Request
+from segue.runtime.worker import Due
 from tests.fakes import FixedClock, ScriptedChatModel, answer, call_tool
 
 DAY = 86_400.0

@@ -15,20 +15,19 @@ from pydantic import BaseModel
 
 import segue
 from segue.app import App
+from segue.checkpoints import saver
 from segue.checkpoints.ports import Connection
-from segue.checkpoints.state import saver
-from segue.checkpoints.tables.spend import count_calls
+from segue.checkpoints.spend import count_calls
 from segue.core.agents import Agent, Prices
 from segue.core.context import Services
 from segue.core.conversation import ConversationConfig
 from segue.core.errors import ConfigurationError, DatabaseUnavailable, InvalidAnswer, QuestionClosed, TaskError
 from segue.core.records import Json
-from segue.core.spend import Raised, Reached, Scope, Unit, load_spend, read_limit
-from segue.core.usage_report import UsageTotal
+from segue.core.spend import Raised, Reached, Scope, Unit, UsageTotal, load_spend, read_limit
 from segue.entry import open_app
 from segue.registry import Registry
-from segue.rehearsal import start_conversation
-from segue.rehearsal.segue_bot import attach
+from segue.testing.rehearsal import start_conversation
+from segue.testing.rehearsal.segue_bot import attach
 from tests.fakes import FixedClock, Item, ScriptedChatModel, answer, call_tool
 from tests.modes import CALLING, agent_that, plan_of
 

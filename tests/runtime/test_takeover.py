@@ -11,10 +11,10 @@ import pytest
 import segue
 from segue import tool
 from segue.app import App
-from segue.checkpoints.sqlite.backend import SqliteBackend
+from segue.checkpoints.sqlite.database import SqliteBackend
 from segue.core.agents import Agent
 from segue.core.errors import ConfigurationError, DatabaseUnavailable, ModelUnreachable, TaskError, ThreadBusy
-from segue.core.workers import Worker
+from segue.core.records import Worker
 from segue.runtime import worker
 from segue.runtime.worker import MAX_TAKEOVERS, dispatching, exceeds_takeovers
 from tests.fakes import ScriptedChatModel, answer, call_tool

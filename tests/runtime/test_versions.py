@@ -11,7 +11,7 @@ import segue
 from segue import tool
 from segue.core.agents import Agent
 from segue.core.errors import TaskError
-from segue.runtime.history.states import checked_edit
+from segue.runtime.history import checked_edit
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
 PAY = call_tool(("pay", {"amount": 1}))

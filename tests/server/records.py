@@ -5,7 +5,7 @@ from dataclasses import fields as fields_of
 from typing import Any
 
 from segue.core.records import Task
-from segue.core.task_status import TaskStatus
+from segue.core.task import TaskStatus
 
 
 def stored_task(**fields: Any) -> Task:

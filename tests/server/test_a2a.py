@@ -35,7 +35,7 @@ from a2a.utils.errors import A2AError, InvalidParamsError
 import segue
 from segue.core.agents import Agent
 from segue.core.flows import FlowConfig
-from segue.runtime.public_transport import PublicTransport, public_addresses
+from segue.runtime.senders import PublicTransport, public_addresses
 from segue.server import ServerSettings
 from segue.tools.adapters.a2a import REPEATS_JOIN
 from tests.fakes import ScriptedChatModel
@@ -143,7 +143,7 @@ async def test_what_names_no_context_joins_only_what_is_recent_unless_its_client
     async with opened(served.url) as client, opened(served.url, headers=names) as joining:
         first = await send(client, "apples", "1")
         assert (await send(client, "apples", "1")).id == first.id
-        monkeypatch.setattr("segue.server.readers.a2a.TRY_SECONDS", -1)
+        monkeypatch.setattr("segue.server.a2a.request.TRY_SECONDS", -1)
         other = await send(client, "apples", "1")
         assert other.id != first.id and other.context_id != first.context_id
         assert (await send(joining, "apples", "1")).id == other.id
@@ -379,8 +379,8 @@ async def test_who_asked_is_told_when_a_task_stops(served: Served) -> None:
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Notifications are looked for, and sent again, without delay."""
-    monkeypatch.setattr("segue.runtime.due.LOOK_SECONDS", 0.02)
-    monkeypatch.setattr("segue.server.a2a.RETRY_SECONDS", (0.0,) * 4)
+    monkeypatch.setattr("segue.runtime.worker.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("segue.server.a2a.endpoint.RETRY_SECONDS", (0.0,) * 4)
 
 
 def hook_of(task: Task, receiver: HttpReceiver, name: str = "") -> TaskPushNotificationConfig:
@@ -425,7 +425,7 @@ async def test_a_damaged_row_keeps_no_other_notification(database: Path) -> None
 async def test_receivers_of_one_tenant_that_are_slow_hold_up_no_other_tenants(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("segue.server.a2a_push.SECONDS", 60.0)
+    monkeypatch.setattr("segue.server.a2a.routes.SECONDS", 60.0)
     with HttpReceiver() as slow, HttpReceiver() as receiver:
         slow.go.clear()
         async with opened(served.url) as alpha, opened(served.url, headers=BETA) as beta:

@@ -12,13 +12,13 @@ import httpx
 import pytest
 
 import segue
-from segue.backtest import Backtest
-from segue.backtest.run import Progress
 from segue.core.agents import Agent
 from segue.core.errors import ConfigurationError, UnknownThread
-from segue.server.backtests import State, begin
-from segue.server.readers.backtests import BacktestRequest, options_of
+from segue.server.api.backtests import BacktestRequest, options_of
+from segue.server.runs import State, begin
 from segue.server.tenants import Tenant
+from segue.testing.backtest import Backtest
+from segue.testing.backtest.run import Progress
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.loopback import Gate, LoopbackServer
 
@@ -223,7 +223,7 @@ def test_one_that_ends_while_it_is_read_is_not_interrupted(tmp_path: Path, monke
         replace(state, status="done").write(folder)
         return False
 
-    monkeypatch.setattr("segue.server.backtests._is_held", ends)
+    monkeypatch.setattr("segue.server.runs._is_held", ends)
     assert State.read(tmp_path).status == "done"
 
 
@@ -246,7 +246,7 @@ def test_one_that_cannot_be_stored_leaves_its_name_free(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("segue.rehearsal.text_file.os.replace", full)
+        patched.setattr("segue.testing.rehearsal.simulate.os.replace", full)
         refused = client.post("/api/backtests", json={"name": "unstored"})
     assert refused.status_code == 422 and "No space left" in refused.text and str(folder) not in refused.text
     assert run(client, "unstored", sessions=["mine"], model="recorded")["status"] == "done"

@@ -13,7 +13,7 @@ from openai.types.responses import Response
 import segue
 from segue.core.agents import Agent
 from segue.server.errors import Problem
-from segue.server.readers.client_tools import submit_results
+from segue.server.requests import submit_results
 from segue.server.service import Service
 from segue.server.tenants import Tenant
 from segue.telemetry.metrics import Metrics

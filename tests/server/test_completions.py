@@ -275,7 +275,7 @@ def test_a_retry_gets_no_answer_that_was_there_before_its_first_try(
     retry: Any = {"x-stainless-retry-count": "1"}
     first = client.chat.completions.create(model="a", messages=messages)
     assert client.chat.completions.create(model="a", messages=messages, extra_headers=retry).id == first.id
-    monkeypatch.setattr("segue.server.readers.continuation.TRY_SECONDS", -1)
+    monkeypatch.setattr("segue.server.continuation.TRY_SECONDS", -1)
     assert client.chat.completions.create(model="a", messages=messages, extra_headers=retry).id != first.id
 
 

@@ -11,12 +11,11 @@ import pytest
 
 import segue
 from segue.core.agents import Agent, Budget
-from segue.core.conversation import Role, Utterance
+from segue.core.conversation import Restrictions, Role, Utterance
 from segue.core.errors import ConfigurationError
-from segue.core.participants import Restrictions
-from segue.nodes.conversation.participants.apis import refused, spec_of
-from segue.rehearsal import ConversationConfig, Setting, converse
-from segue.rehearsal.segue_bot import bot_session
+from segue.nodes.participant_apis import refused, spec_of
+from segue.testing.rehearsal import ConversationConfig, Setting, converse
+from segue.testing.rehearsal.segue_bot import bot_session
 from tests.nodes.conversation.test_apis import place as place
 from tests.polling import wait_until
 from tests.rehearsal.participants import Does, calls, helpful, says

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from segue.core.events import TYPES, Action, Event, Thinking, Token, ToolResult, Waiting
+from segue.server.errors import encoded, size
 from segue.server.frames import MOST, FrameCache, done_frame, frames, position
 from segue.server.tenants import Tenant
-from segue.server.truncation import encoded, size
 
 from .serving import read_frame
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from segue.server.graph_layout import HEIGHT, Box, Layout, lay_out
+from segue.server.api.agents import HEIGHT, Box, Layout, lay_out
 
 NAMES = ["__start__", "INPUT", "CALL_LLM", "CALL_TOOL", "A", "A_NODE_WITH_A_LONG_NAME", "__end__"]
 EDGES = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=20)

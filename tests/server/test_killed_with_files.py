@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import segue
-from segue.checkpoints.tables.tasks import Tasks
+from segue.checkpoints.tasks import Tasks
 from segue.core.attachments import UPLOAD_SECONDS
 from tests.cli.conftest import Shell, pages, shell
 from tests.fakes import answer, call_tool

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from segue.core.json_depth import DEEPEST, Outline
+from segue.core.json import DEEPEST, Outline
 from segue.server import ServerSettings
 from segue.server.tenants import Keys
 from tests.polling import wait_until

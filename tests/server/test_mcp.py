@@ -25,7 +25,7 @@ from mcp.types import (
 import segue
 from segue.app import App
 from segue.core.agents import Agent, Budget
-from segue.mcp.agent_server import AgentServer
+from segue.mcp import AgentServer
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.polling import wait_until
 

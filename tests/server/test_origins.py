@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from segue.cli.views.sources import origin_line
+from segue.cli.views.console import origin_line
 from segue.server.app import PAGE
 from tests.node import command
 

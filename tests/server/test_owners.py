@@ -10,7 +10,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from reference.routes import openapi
-from segue.server.routes import ROUTES
+from segue.server.routers import ROUTES
 from tests.memory.fakes import entry
 
 from .serving import ALPHA, BETA, Json, Served, chat, frames_of

@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 import segue
-from segue.rehearsal import ConversationConfig, converse, write_log
-from segue.rehearsal.batch import FILE, batch_of, log_file
+from segue.testing.rehearsal import ConversationConfig, converse, write_log
+from segue.testing.rehearsal.batch import FILE, batch_of, log_file
 
 from .serving import Served, ServerSettings
 

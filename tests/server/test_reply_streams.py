@@ -6,11 +6,10 @@ import httpx
 import pytest
 
 from segue.core.events import AttemptRestarted, Event, ModelCalled, Token, ToolCall, ToolResult
-from segue.server.protocols.ag_ui import Translation
-from segue.server.protocols.chat_completions import RESTARTED, Completion
-from segue.server.protocols.responses import Output
-from segue.server.readers.ag_ui import RunInput
-from segue.server.readers.segment import Segment
+from segue.server.ag_ui import RunInput, Translation
+from segue.server.openai_chat import RESTARTED, Completion
+from segue.server.openai_responses.reply import Output
+from segue.server.requests import Segment
 
 from .records import stored_task
 from .serving import ALPHA, Json, chat

@@ -15,9 +15,9 @@ from segue.core.events import (
     ToolCall,
     ToolResult,
 )
-from segue.server.protocols.chat_completions import RESTARTED
-from segue.server.protocols.responses import Output
-from segue.server.readers.segment import Segment
+from segue.server.openai_chat import RESTARTED
+from segue.server.openai_responses.reply import Output
+from segue.server.requests import Segment
 
 from .records import stored_task
 from .serving import Json

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import segue
-from segue.checkpoints.sqlite.backend import SqliteBackend
-from segue.rehearsal import converse
+from segue.checkpoints.sqlite.database import SqliteBackend
 from segue.runtime.worker import exceeds_takeovers
 from segue.server import ServerSettings
 from segue.server import lifespan as resuming
+from segue.testing.rehearsal import converse
 from tests.polling import wait_until
 from tests.rehearsal.test_interruptions import KILLED
 from tests.runtime.polling_workers import PollingWorkers

@@ -9,7 +9,7 @@ import pytest
 import segue
 from segue.core.agents import Agent
 from segue.core.timeline import Branch
-from segue.rehearsal.cassette.cassette import load
+from segue.testing.cassette.cassette import load
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
 from .serving import BETA, Served, chat, follow

@@ -26,7 +26,7 @@ from segue.runtime.start import Request
 from segue.server import ServerSettings
 from segue.tools.adapters.a2a import REPEATS_JOIN, RemoteAgentError, RemoteAgents, RemoteAgentTool
 from segue.tools.bound_tool import CallContext, current_call
-from segue.tools.calls.run import TOOLS
+from segue.tools.calls import TOOLS
 from tests.cases import cases
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.polling import wait_until

@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel, RootModel, SecretStr
 
-from segue.tools.calls.json_values import DEPTH, NoResult, json_value
+from segue.tools.calls import DEPTH, NoResult, json_value
 from tests.cases import cases
 
 
@@ -174,7 +174,7 @@ def test_what_can_be_read_once_only_is_refused(value: Any) -> None:
 
 
 def test_lists_that_stand_for_too_much_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("segue.tools.calls.json_values.VALUES", 10_000)
+    monkeypatch.setattr("segue.tools.calls.VALUES", 10_000)
     many: Any = "x"
     for _ in range(60):
         many = [many, many]

@@ -20,11 +20,11 @@ from segue.cli.commands.doctor import doctor
 from segue.cli.settings import Settings
 from segue.core.agents import Budget, McpServer
 from segue.core.errors import ConfigurationError, ToolServerUnavailable
-from segue.prompts.errors import render
+from segue.prompts.catalogue import error_text
 from segue.registry import EXAMPLES, Registry
+from segue.tools.adapters.client import MOST_BYTES, MOST_VALUES, over_limit
 from segue.tools.adapters.mcp import McpTool, McpTools, ServerToolError, Tail
 from segue.tools.adapters.mcp_limits import CODEC
-from segue.tools.adapters.reply_limits import MOST_BYTES, MOST_VALUES, over_limit
 from tests.fakes import ScriptedChatModel, answer
 from tests.hostile_mcp_server import CALLS
 
@@ -175,7 +175,7 @@ async def test_a_list_of_tools_that_is_too_large_is_said_when_it_is_opened(
 ) -> None:
     with pytest.raises(ToolServerUnavailable, match=sentence) as caught:
         await opened.open([server(more)])
-    assert "它发送的消息超过" in render(caught.value, "zh")
+    assert "它发送的消息超过" in error_text(caught.value, "zh")
 
 
 @pytest.mark.slow
@@ -188,7 +188,7 @@ async def test_a_list_of_tools_that_is_not_valid_is_said_in_one_line(opened: Mcp
 async def test_a_tool_whose_references_double_is_refused_by_name(opened: McpTools) -> None:
     with pytest.raises(ConfigurationError, match="The tool doubling of the MCP server h cannot be used") as caught:
         await opened.open([server(tools=["doubling"])])
-    assert "其 schema 的引用会增加超过 10,000 个值" in render(caught.value, "zh")
+    assert "其 schema 的引用会增加超过 10,000 个值" in error_text(caught.value, "zh")
 
 
 @pytest.mark.slow

@@ -17,14 +17,14 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Command
 from pydantic import AfterValidator
 
+from segue.checkpoints.leases import Lease
+from segue.checkpoints.ledger import ToolLedger
 from segue.checkpoints.sqlite.database import open_database
-from segue.checkpoints.tables.leases import Lease
-from segue.checkpoints.tables.ledger import ToolLedger
 from segue.core.errors import UnknownAgent
 from segue.core.tools import CallKey
+from segue.tools import calls as calls_run
 from segue.tools.bound_tool import CallContext, abandoned
-from segue.tools.calls import run as calls_run
-from segue.tools.calls.run import STACK_CHARS, argument_error
+from segue.tools.calls import STACK_CHARS, argument_error
 from segue.tools.registry import as_tool, tool
 from tests.cases import cases
 from tests.fakes import MemoryLedger

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-import segue.tools.travel.tools as travel
+import segue.tools.travel as travel
 from segue.tools.registry import BadArguments, BoundTool, as_tool
-from segue.tools.travel.facts import CITIES, interest_named
+from segue.tools.travel import CITIES, interest_named
 from tests.cases import cases
 
 TOOLS: dict[str, BoundTool] = {bound.name: bound for bound in map(as_tool, travel.TRAVEL)}

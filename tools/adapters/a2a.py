@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from segue.core.agents import RemoteAgent
-from segue.core.clause import Clause
 from segue.core.environment import need_extra
-from segue.core.errors import ToolServerUnavailable
+from segue.core.errors import Clause, ToolServerUnavailable
 from segue.core.provenance import SourceKind
 
 from ..bound_tool import NOT_DONE, BadArguments, Marked, Marks, UnknownOutcome, current_call, refuse_unknown
-from .reply_limits import COMPRESSED, REFUSALS, Received
+from .client import COMPRESSED, REFUSALS, Received
 
 if TYPE_CHECKING:
     import httpx

@@ -1,4 +1,4 @@
-"""Tools that the client of a task carries out."""
+"""Tools that the client of a task carries out, and limits of replies."""
 
 import json
 import re
@@ -11,22 +11,22 @@ from langchain_core.messages import ToolMessage
 from langgraph.types import interrupt
 
 from segue.core.approval import ANYBODY, ApprovalTerms
+from segue.core.calls import CLIENT_CALLS
 from segue.core.decision import check_storable
-from segue.core.errors import InvalidMessage
-from segue.core.json_depth import Outline
+from segue.core.errors import Clause, InvalidMessage
+from segue.core.json import DEEPEST, Outline
 from segue.core.plan import NO_TOOL
 from segue.core.provenance import Hiding, Policy, SourceKind
-from segue.core.question import CLIENT_CALLS
-from segue.prompts.language import Language
+from segue.prompts.catalogue import Language
 from segue.prompts.protocols import client_call_notice, not_carried_out
 
 from ..bound_tool import BadArguments, current_call
 
 MOST = 64
 """Tools that a client may offer with one message."""
-MOST_BYTES = 256 * 1024
+MOST_SPEC_BYTES = 256 * 1024
 """Of their specifications, which each model call sends."""
-MOST_VALUES = 5000
+MOST_SPEC_VALUES = 5000
 """In their specifications: checking each takes half a millisecond."""
 MOST_SHOWN = 500
 """Characters of an error that the model is shown."""
@@ -143,13 +143,15 @@ def _check_size(given: Sequence[Mapping[str, Any]]) -> None:
         text = json.dumps([*given], ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError):
         return  # the tool that cannot be stored is named when it is read
-    if len(text) > MOST_BYTES:
+    if len(text) > MOST_SPEC_BYTES:
         raise InvalidMessage(
-            "The client's tools have {size} bytes; the limit is {most}: shorten them.", size=len(text), most=MOST_BYTES
+            "The client's tools have {size} bytes; the limit is {most}: shorten them.",
+            size=len(text),
+            most=MOST_SPEC_BYTES,
         )
-    if Outline.of(text, MOST_VALUES).values > MOST_VALUES:
+    if Outline.of(text, MOST_SPEC_VALUES).values > MOST_SPEC_VALUES:
         raise InvalidMessage(
-            "The schemas of the client's tools have more than {most} values: simplify them.", most=MOST_VALUES
+            "The schemas of the client's tools have more than {most} values: simplify them.", most=MOST_SPEC_VALUES
         )
 
 
@@ -198,3 +200,51 @@ def _client_tool(spec: Mapping[str, Any], language: Language) -> ClientTool:
     shown = {"keywords": [], "read_only": False, "title": function["name"]}
     parallel = spec.get("parallel", True)  # a task of an earlier version says nothing of it
     return ClientTool({"type": "function", "function": function, "segue": shown}, language, parallel)
+
+
+# Limits on what MCP servers and A2A agents send, which hold before it is decoded.
+
+MOST_BYTES = 20_000_000
+"""Of one message."""
+MOST_VALUES = 100_000
+"""JSON values in one message: each takes up to a kilobyte once it is decoded."""
+_FIRST_LOOK = 250_000
+"""Bytes of a message after which its values are counted first; then each time that it is twice as long."""
+_REFUSALS = (
+    Clause("it sent a message of more than {most} bytes, which is the limit", most=f"{MOST_BYTES:,}"),
+    Clause("it sent a message of more than {most} JSON values, which is the limit", most=f"{MOST_VALUES:,}"),
+    Clause("it sent a message of more than {most} levels of JSON values, which is the limit", most=DEEPEST),
+    Clause("it sent a compressed message: have it send plain ones, as it was asked to"),
+)
+TOO_LONG, TOO_MANY, TOO_DEEP, COMPRESSED = map(str, _REFUSALS)
+REFUSALS = {str(clause): clause for clause in _REFUSALS}
+"""The clauses by their texts, which the clients' own errors carry."""
+
+
+def over_limit(message: bytes | bytearray) -> str:
+    """What a message, or the beginning of one, has too much of; empty where it may be decoded."""
+    if len(message) > MOST_BYTES:
+        return TOO_LONG
+    outline = Outline.of(message, MOST_VALUES)
+    return TOO_MANY if outline.values > MOST_VALUES else TOO_DEEP if outline.depth > DEEPEST else ""
+
+
+class Received:
+    """What has been received of a message."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+        self._next_look = _FIRST_LOOK
+
+    def add(self, piece: bytes) -> str:
+        """Why the message is refused; empty as long as it is not."""
+        self._received += piece
+        if len(self._received) <= min(self._next_look, MOST_BYTES):
+            return ""
+        self._next_look *= 2
+        return over_limit(self._received)
+
+    def end(self) -> tuple[bytes, str]:
+        """The whole message, and why it is refused; then another one begins."""
+        whole, self._received, self._next_look = bytes(self._received), bytearray(), _FIRST_LOOK
+        return whole, over_limit(whole)

@@ -16,12 +16,11 @@ from pydantic import SecretStr, ValidationError
 from segue.core.agents import McpServer
 from segue.core.environment import need_extra
 from segue.core.errors import ConfigurationError, LoginRequired, ToolServerUnavailable, listed
-from segue.core.json_depth import Outline
-from segue.core.json_schema import UnusableSchema, inlined
+from segue.core.json import Outline, UnusableSchema, inlined
 from segue.core.provenance import SourceKind
 
 from ..bound_tool import Marked, Marks, current_call
-from .reply_limits import MOST_BYTES, MOST_VALUES, REFUSALS, TOO_LONG, TOO_MANY
+from .client import MOST_BYTES, MOST_VALUES, REFUSALS, TOO_LONG, TOO_MANY
 
 if TYPE_CHECKING:
     from mcp import Client

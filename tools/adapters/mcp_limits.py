@@ -11,7 +11,7 @@ import httpx2
 from mcp import StdioServerParameters, stdio_client
 from mcp.types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCNotification
 
-from .reply_limits import COMPRESSED, MOST_BYTES, TOO_LONG, Received, over_limit
+from .client import COMPRESSED, MOST_BYTES, TOO_LONG, Received, over_limit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

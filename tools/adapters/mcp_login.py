@@ -27,8 +27,7 @@ from mcp.types import LATEST_PROTOCOL_VERSION
 from pydantic import AnyUrl, BaseModel, ValidationError
 
 from segue.core.agents import McpServer
-from segue.core.clause import Clause
-from segue.core.errors import ToolServerUnavailable
+from segue.core.errors import Clause, ToolServerUnavailable
 
 PERSON_SECONDS = 600.0
 """How long a person may take to log in."""

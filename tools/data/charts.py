@@ -15,12 +15,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from segue.core.environment import need_extra
-from segue.prompts.data import phrase
-from segue.prompts.language import Language
+from segue.prompts.catalogue import Language, data_text
 
-from .questions import Every, Measure, groups_of, periods_of
-from .summaries import described, figure
-from .tables import Table, column_named, date_column, group_column
+from .answers import (
+    Every,
+    Measure,
+    Table,
+    column_named,
+    date_column,
+    described,
+    figure,
+    group_column,
+    groups_of,
+    periods_of,
+)
 
 ChartKind = Literal["bar", "line", "pie"]
 BARS, SLICES = 12, 8
@@ -63,7 +71,7 @@ def chart_of(
         by, kind = group_column(table, named, language), kind or "bar"
         drawn = _groups(table, by, value, SLICES if kind == "pie" else BARS, language, measure)
     what = described({"value": value, "measure": measure}, language)
-    title = phrase("chart_title", language, by=by, what=what)
+    title = data_text("chart_title", language, by=by, what=what)
     return Chart(kind, title, by, what, [label for label, _ in drawn], [figure for _, figure in drawn], value)
 
 
@@ -72,12 +80,12 @@ def _groups(
 ) -> list[tuple[str, Any]]:
     """The first groups and one for all others, where their figures add up."""
     found = groups_of(table, by, value, language, most=most, measure=measure)
-    empty = phrase("empty", language)
+    empty = data_text("empty", language)
     drawn = [(empty if group["name"] is None else group["name"], group["figure"]) for group in found["groups"]]
     if value and measure == "average":
         return [(name, figure) for name, figure in drawn if figure is not None]
     others = found["count"] - len(drawn)
-    return [*drawn, (phrase("others", language, count=others), found["rest"])] if others else drawn
+    return [*drawn, (data_text("others", language, count=others), found["rest"])] if others else drawn
 
 
 if TYPE_CHECKING:
@@ -123,9 +131,9 @@ def draw(chart: Chart, folder: Path, name: str, language: Language) -> Picture:
     need_matplotlib()
     figures = [float(value) for value in chart.figures]
     if not figures:
-        raise ValueError(phrase("no_figures", language))
+        raise ValueError(data_text("no_figures", language))
     if chart.kind == "pie" and (min(figures) < 0 or sum(figures) <= 0):
-        raise ValueError(phrase("pie_negative", language))
+        raise ValueError(data_text("pie_negative", language))
     with _drawing:
         lettered = _lettered(chart)
         png = _png(lettered, figures)
@@ -133,7 +141,7 @@ def draw(chart: Chart, folder: Path, name: str, language: Language) -> Picture:
     try:
         _write(path, png)
     except OSError as error:
-        raise ValueError(phrase("no_chart", language, folder=folder, reason=error.strerror)) from error
+        raise ValueError(data_text("no_chart", language, folder=folder, reason=error.strerror)) from error
     width, height = (int(side * DOTS) for side in INCHES)
     return Picture(path, (width, height), len(png), _NO_GLYPH in str(lettered) and _NO_GLYPH not in str(chart))
 

@@ -17,13 +17,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from segue.core.environment import whole_number
-from segue.prompts.data import phrase
-from segue.prompts.language import Language
+from segue.prompts.catalogue import Language, data_text
 
-from .engine import SECONDS, connect, limited, lock, need_duckdb
-from .folder import DataFile, DataFolder
-from .questions import plain
-from .sources import load, tables_text
+from .answers import plain
+from .sources import SECONDS, DataFile, DataFolder, connect, limited, load, lock, need_duckdb, tables_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -65,17 +62,17 @@ def run_query(folder: DataFolder, sql: str, language: Language, seconds: float =
     need_duckdb()
     deadline = time.monotonic() + seconds
     if not slots().acquire(timeout=seconds):
-        raise ValueError(phrase("query_busy", language, seconds=seconds))
+        raise ValueError(data_text("query_busy", language, seconds=seconds))
     try:
         left = max(deadline - time.monotonic(), min(seconds, 1.0))
         asked = {"folder": str(folder.path.absolute()), "sql": sql, "language": language, "seconds": left, "rows": ROWS}
         done = _run(json.dumps(asked).encode(), left + GRACE)
     except subprocess.TimeoutExpired as error:
-        raise ValueError(phrase("too_slow", language, seconds=seconds)) from error
+        raise ValueError(data_text("too_slow", language, seconds=seconds)) from error
     finally:
         slots().release()
     if done.returncode:
-        raise ValueError(phrase("query_crashed", language))
+        raise ValueError(data_text("query_crashed", language))
     found: dict[str, Any] = json.loads(done.stdout)
     if "error" in found:
         raise ValueError(found["error"])
@@ -139,7 +136,7 @@ def answer(folder: DataFolder, sql: str, language: Language, seconds: float, row
         reason = _reason(error)
         if isinstance(error, duckdb.BinderException | duckdb.CatalogException):
             reason += f" [{tables_text(files.values())}]"
-        raise ValueError(phrase("query_failed", language, reason=reason)) from error
+        raise ValueError(data_text("query_failed", language, reason=reason)) from error
 
 
 def tables_in(connection: "DuckDBPyConnection", sql: str, language: Language) -> tuple[list[str], set[str]]:
@@ -151,21 +148,21 @@ def tables_in(connection: "DuckDBPyConnection", sql: str, language: Language) ->
     import duckdb
 
     if len(sql) > LONGEST:
-        raise ValueError(phrase("query_long", language, most=LONGEST))
+        raise ValueError(data_text("query_long", language, most=LONGEST))
     try:
         statements = connection.extract_statements(sql)
         if len(statements) != 1:
-            raise ValueError(phrase("query_one", language))
+            raise ValueError(data_text("query_one", language))
         if statements[0].type != duckdb.StatementType.SELECT:
-            raise ValueError(phrase("query_select", language))
+            raise ValueError(data_text("query_select", language))
         (text,) = connection.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [sql]).fetchall()[0]
     except duckdb.Error as error:
-        raise ValueError(phrase("query_failed", language, reason=_reason(error))) from error
+        raise ValueError(data_text("query_failed", language, reason=_reason(error))) from error
     nodes = _objects(text)
     called = {node["function"]["function_name"] for node in nodes if node.get("type") == "TABLE_FUNCTION"}
     read = {node["function_name"] for node in nodes if str(node.get("function_name")).casefold() in _REFUSED}
     if refused := [name for name in called if name.casefold() not in _TABLE_FUNCTIONS] + [*read]:
-        raise ValueError(phrase("query_source", language, name=f"{refused[0]}()"))
+        raise ValueError(data_text("query_source", language, name=f"{refused[0]}()"))
     parts = (part for node in nodes if node.get("cte_map") for part in node["cte_map"]["map"])
     tables = dict.fromkeys(node["table_name"] for node in nodes if node.get("type") == "BASE_TABLE")
     return list(tables), {part["key"].casefold() for part in parts}
@@ -204,7 +201,7 @@ def _rows(connection: "DuckDBPyConnection", sql: str, most: int, language: Langu
     done = connection.execute(sql)
     description = done.description or []
     if any("WITH TIME ZONE" in str(kind) for _, kind, *_ in description):
-        raise ValueError(phrase("query_zone", language))
+        raise ValueError(data_text("query_zone", language))
     found = done.fetchmany(most + 1)
     rows = [[_truncated(plain(value)) for value in row] for row in found[:most]]
     return {"columns": [str(name)[:_CELL] for name, *_ in description], "rows": rows, "more": len(found) > most}

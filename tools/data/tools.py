@@ -12,30 +12,36 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from segue.prompts.data import phrase
-from segue.prompts.language import Language, language_of
+from segue.prompts.catalogue import Language, data_text, language_of
 from segue.tools.bound_tool import F
 from segue.tools.registry import tool
 
 from ..adapters.functions import bind_function
 from ..bound_tool import BoundTool
-from .charts import ChartKind, chart_of, draw, need_matplotlib
-from .engine import need_duckdb
-from .folder import DataFile, DataFolder
-from .questions import Every, Measure, Result, facts_of, groups_of, periods_of, sample_of
-from .sandbox import run_query, slots
-from .sources import Kind, peek, tables_text
-from .summaries import (
+from .answers import (
+    TABLES,
+    Every,
+    Measure,
+    Result,
+    Table,
     chart_summary,
     describe_summary,
+    facts_of,
+    group_column,
+    groups_of,
     groups_summary,
     overview_summary,
+    periods_of,
     query_summary,
+    sample_of,
     top_summary,
     trend_summary,
+    value_column,
 )
-from .tables import TABLES, Table, group_column, value_column
-from .tables import date_column as column_of_dates
+from .answers import date_column as column_of_dates
+from .charts import ChartKind, chart_of, draw, need_matplotlib
+from .sandbox import run_query, slots
+from .sources import DataFile, DataFolder, Kind, need_duckdb, peek, tables_text
 from .vocabulary import family_of, words_for
 
 DETAILED = 30
@@ -205,7 +211,7 @@ def sum_by(
     table, reader = _opened(folder, file, (column, value), language)
     summed = _counted_or(value, measure, table, reader)
     if summed is None and measure != "count":
-        raise ValueError(phrase("no_numbers", reader, file=table.file.name))
+        raise ValueError(data_text("no_numbers", reader, file=table.file.name))
     result = _grouped(table, group_column(table, column, reader), summed, reader, most=GROUPS, measure=measure)
     return {**result, "summary": groups_summary(result, reader)}
 

@@ -5,8 +5,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 
-from segue.prompts.data import phrase
-from segue.prompts.language import Language
+from segue.prompts.catalogue import Language, data_text
 
 FAMILIES: Mapping[str, Sequence[str]] = {
     "date": (
@@ -111,4 +110,4 @@ def nearest(requested: str, names: Sequence[str], language: Language) -> str:
     """A question that names the most similar name; empty if none is similar."""
     spelling = {key(name): name for name in names}
     close = difflib.get_close_matches(key(requested), list(spelling), n=1, cutoff=0.6)
-    return phrase("nearest", language, name=spelling[close[0]]) if close else ""
+    return data_text("nearest", language, name=spelling[close[0]]) if close else ""

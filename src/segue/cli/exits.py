@@ -1,8 +1,8 @@
 """Exit codes, and Segue's errors as one sentence each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
@@ -26,9 +26,13 @@ from ..core.errors import (
     UnknownTask,
     UnknownThread,
 )
-from ..prompts.errors import render
-from .settings import Settings, doctor_command, task_command
-from .views.consoles import OutputFailed, ReaderGone, checked_output, print_error
+from ..prompts.catalogue import error_text
+from .settings import Settings, doctor_command, places, task_command
+from .views.console import OutputFailed, ReaderGone, checked_output, print_error
+
+if TYPE_CHECKING:
+    from ..testing.chaos.run import Chaos, ChaosOptions
+
 
 FAILED = 1
 USAGE = 2
@@ -66,7 +70,7 @@ def code_of(error: SegueError) -> int:
 
 def sentence_of(error: SegueError, settings: Settings | None = None) -> str:
     """The error's sentence in the terminal's language."""
-    return render(error, (settings or Settings()).ui_language)
+    return error_text(error, (settings or Settings()).ui_language)
 
 
 def _hints(error: SegueError, settings: Settings) -> list[str]:
@@ -115,3 +119,30 @@ def report_errors(settings: Settings | None = None) -> Iterator[None]:
     except SegueError as error:
         print_error(sentence_of(error, settings), *(_hints(error, settings) if settings else ()))
         raise typer.Exit(code_of(error)) from error
+
+
+# A hunt as the command and the fixture of pytest prepare it.
+
+
+async def prepared(
+    settings: Settings, sessions: Sequence[str], scenarios: Sequence[str], given: "ChaosOptions"
+) -> "Chaos":
+    """Read the sessions of the database, and play the scenarios, which need none.
+
+    Raises:
+        ConfigurationError: there are neither, or no agents file; or as `prepare`.
+    """
+    from ..core.errors import ConfigurationError
+    from ..testing.chaos.processes import hosts_of, refusing, with_addresses
+    from ..testing.chaos.run import prepare
+
+    if not given.agents:
+        raise ConfigurationError("Name the agents file whose tools to run with --agents.")
+    if not sessions and not scenarios:
+        raise ConfigurationError("Name sessions, or scenarios with --scenarios.")
+    with refusing([*with_addresses(hosts_of(given.refused, given.agents))]):
+        if sessions:
+            async with settings.reading() as app:
+                return await prepare(app, sessions, scenarios, given, places(settings))
+        async with Settings(":memory:", settings.agents_file).opened() as app:
+            return await prepare(app, sessions, scenarios, given, ["--agents", settings.agents_file])

@@ -11,15 +11,13 @@ import typer
 from ..core.actor import TERMINAL, acting
 from .commands import inspect, rewind, serve, sessions, start, tasks
 from .commands.audit import audit
-from .commands.backtest import backtest
+from .commands.backtest import backtest, rollout
 from .commands.chaos import chaos
-from .commands.mcp import mcp
-from .commands.notifications import notifications
 from .commands.preferences import memory, permissions, preferences
 from .commands.record import record, replay
-from .commands.rollout import rollout
-from .commands.schedules import schedules
+from .commands.schedules import notifications, schedules
 from .commands.simulate import report, simulate, workflows
+from .commands.start import mcp
 from .commands.usage import usage
 from .exits import EXIT_CODES, OutputGroup
 

@@ -10,18 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.environment import foreign_scheme, is_server, without_password
 from ..core.errors import DatabaseUnavailable
-from ..prompts.catalogue import sentence
-from ..prompts.language import Language, language_named, language_of
+from ..prompts.catalogue import Language, language_named, language_of, sentence
 
 if TYPE_CHECKING:
     from ..app import App
     from ..core.agents import Agent
     from ..core.audit import AuditSettings
-    from ..core.deadlines import ApprovalSettings
-    from ..core.file_schedules import FileSchedule
     from ..core.notifications import Receiver
-    from ..core.quotas import Quotas
-    from ..core.spend import SpendLimits
+    from ..core.schedules import ApprovalSettings, FileSchedule
+    from ..core.spend import Quotas, SpendLimits
 
 DEFAULT_DATABASE = "segue.db"
 
@@ -105,7 +102,7 @@ class Settings:
         Raises:
             ConfigurationError: naming the file and what is wrong.
         """
-        from ..core.quotas import load_quotas
+        from ..core.spend import load_quotas
 
         return load_quotas(self.agents_file) if self.agents_file else None
 
@@ -125,7 +122,7 @@ class Settings:
         Raises:
             ConfigurationError: naming the file and what is wrong.
         """
-        from ..core.deadlines import load_deadlines
+        from ..core.schedules import load_deadlines
 
         return load_deadlines(self.agents_file) if self.agents_file and not self._is_only_read else None
 
@@ -135,7 +132,7 @@ class Settings:
         Raises:
             ConfigurationError: naming the file, the schedule and the field that is wrong.
         """
-        from ..core.file_schedules import load_schedules
+        from ..core.schedules import load_schedules
 
         return load_schedules(self.agents_file) if self.agents_file else []
 
@@ -193,7 +190,7 @@ class Settings:
         Raises:
             DatabaseUnavailable: it is not.
         """
-        from ..rehearsal.segue_bot import attach
+        from ..testing.rehearsal.segue_bot import attach
 
         if not self.exists and not foreign_scheme(self.database):
             raise DatabaseUnavailable(

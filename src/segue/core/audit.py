@@ -11,11 +11,10 @@ from typing import Annotated, Any, Final, Literal, Protocol, Self
 from pydantic import BaseModel, ConfigDict
 
 from .actor import actor
-from .agents_file import load_table
+from .agents import load_table
 from .errors import ConfigurationError
-from .records import Json, Moment, Record
-from .row_validators import STORED_AS_JSON
-from .task_status import ENDED
+from .records import STORED_AS_JSON, Json, Moment, Record
+from .task import ENDED
 
 BEGUN: Final = "began"
 """The action of the entry behind those that seal what was stored before there was a log."""

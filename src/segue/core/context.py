@@ -13,11 +13,10 @@ from .agents import Agent
 from .approval import Grant
 from .attachments import Attachment
 from .calls import Executor
+from .conversation import Participants
 from .errors import AppClosed, ConfigurationError, FileUnavailable, listed
 from .events import Event
-from .models import Model
-from .participants import Participants
-from .prompt_size import Renderings, SentPrompts
+from .models import Model, Renderings, SentPrompts
 from .provenance import Labelled, SourceKind
 from .reply_options import ReplyOptions
 from .spend import Spending
@@ -38,7 +37,7 @@ class MemoryEntry:
 
 
 @dataclass(frozen=True)
-class Said:
+class PromptText:
     """A message of the session with its files, or another text that prompts have, by its `kind`.
 
     `trusted`: it is the person's own, not one that was imported. `name` is the tool of a description.
@@ -51,9 +50,11 @@ class Said:
     name: str = ""
 
 
-def descriptions_of(tools: Iterable[Tool]) -> list[Said]:
+def descriptions_of(tools: Iterable[Tool]) -> list[PromptText]:
     """What others wrote of these tools: every prompt has it, so it was read before anything else."""
-    return [Said(tool.foreign_text, False, kind="description", name=tool.name) for tool in tools if tool.foreign_text]
+    return [
+        PromptText(tool.foreign_text, False, kind="description", name=tool.name) for tool in tools if tool.foreign_text
+    ]
 
 
 class Memory(Protocol):
@@ -180,7 +181,7 @@ async def _no_notes(task_id: str) -> Sequence[str]:
     return ()
 
 
-async def _nothing_known() -> Sequence[Said] | None:
+async def _nothing_known() -> Sequence[PromptText] | None:
     return None
 
 
@@ -215,7 +216,7 @@ class Services:
     """When this run began, by the clock."""
     notes: Callable[[str], Awaitable[Sequence[str]]] = _no_notes
     """What a person added to the unfinished task, oldest first."""
-    said: Callable[[], Awaitable[Sequence[Said] | None]] = _nothing_known
+    said: Callable[[], Awaitable[Sequence[PromptText] | None]] = _nothing_known
     """The messages of the session and what was added to them; None where nothing remembers them."""
     permissions: Callable[[str], Awaitable[Sequence[Grant]]] = _no_permissions
     """The calls of an agent that a person allowed in this task or session."""

@@ -9,9 +9,8 @@ from typing import Any, Protocol
 
 from pydantic import model_validator
 
-from .clause import Clause, together
 from .decision import check_storable
-from .errors import IllegalTransition, InvalidPlan
+from .errors import Clause, IllegalTransition, InvalidPlan, together
 from .plan import Status, Step, problems, ready, set_status
 
 

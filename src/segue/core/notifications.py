@@ -13,14 +13,12 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from .agents import Items
-from .agents_file import first_fault, list_tables
-from .deadlines import EXPIRY, ApprovalSettings, LaterKind
+from .agents import Items, first_fault, list_tables
 from .errors import ConfigurationError
 from .events import ASKING, ApprovalRequested, Event, QuestionAsked, Resumed
-from .records import Count, Json, Moment, Name, Record, Task
-from .row_validators import STORED_AS_JSON
-from .task_status import ACTIVE, TaskStatus
+from .records import STORED_AS_JSON, Count, Json, Moment, Name, Record, Task
+from .schedules import EXPIRY, ApprovalSettings, LaterKind
+from .task import ACTIVE, TaskStatus
 
 Kind = Literal["waiting", "done", "error", "limit", "cancelled", "taken_over", "expired"]
 KINDS: Final[tuple[Kind, ...]] = ("waiting", "done", "error", "limit", "taken_over", "expired")

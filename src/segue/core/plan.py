@@ -8,8 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from .clause import Clause, together
-from .errors import IllegalTransition, InvalidPlan, listed
+from .errors import Clause, IllegalTransition, InvalidPlan, listed, together
 
 Phase = Literal["planning", "execution", "generation"]
 NO_TOOL = ("", "none", "null", "answer", "generate")

@@ -1,37 +1,170 @@
-"""Records of what storage keeps: tasks, calls, events and snapshots, and the codec for their rows and JSON forms."""
+"""Records of what storage keeps, their validators, and the codec for their rows and JSON forms."""
 
 import json
 import logging
+import os
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    NamedTuple,
+    NotRequired,
+    Protocol,
+    Self,
+    TypeVar,
+    get_args,
+    get_type_hints,
+)
 from zlib import crc32
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict  # pydantic takes no other with Python 3.11
 
 from .attachments import read_attachment
-from .errors import DamagedRow, DatabaseDamaged, StorageError
+from .decision import check_storable
+from .errors import DamagedRow, DatabaseDamaged, InvalidAnswer, StorageError
 from .events import TYPES, Event, from_dict, to_dict
-from .moments import LAST
-from .origin import MessageOrigin
-from .row_validators import (
-    IDS,
-    OR_EMPTY,
-    STORED_AS_JSON,
-    Row,
-    columns_of,
-    is_valid_event,
-    listed_faults,
-    read_each,
-    texts_of,
-    valid_values,
-)
-from .task_status import ENDED, TaskStatus
+from .task import ENDED, LAST, MessageOrigin, TaskStatus
 
-logger = logging.getLogger(__name__)
+# Files: durable changes of folders, and the suffix of recorded sessions.
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush a folder's entries, such as a rename, to the disk, where the system supports it."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+SUFFIX = ".cassette.yaml"
+
+
+# Validators of records: of all fields in one call, for rows with which nothing is wrong, and of each field.
 
 Json = dict[str, Any]
+
+_typed_dict: Any = TypedDict  # with fields that are known at run time only
+
+IDS: Final = ("task_id", "trace_id", "step_id", "iteration", "timestamp")
+"""What every stored event has beside its type."""
+STORED_AS_JSON: Final = "stored as JSON text"
+"""Marks the fields whose columns hold JSON."""
+OR_EMPTY: Final = BeforeValidator(lambda given: given or [])
+"""Reads an empty list where there is none."""
+
+
+def valid_values(kind: type, columns: Mapping[str, Any], texts: Collection[str]) -> Json | None:
+    """The values of a row of a dataclass, of which `texts` are JSON; None where something is wrong with one."""
+    values = {**columns}
+    try:
+        for name in texts:
+            text = values[name]
+            if text is not None:
+                if type(text) is not str:
+                    return None
+                values[name] = _decoded(text)
+        found: Json = _shape(kind).validate_python(values)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return found
+
+
+def is_valid_event(form: Json) -> bool:
+    """Whether nothing is wrong with an event in the form of `events.to_dict`."""
+    try:
+        data = form["data"]
+        if type(data) is not dict or not data.keys().isdisjoint(form):
+            return False
+        kind: type = TYPES[form["type"]]
+        values = _shape(kind, IDS).validate_python(data | form)
+    except (ValidationError, TypeError, LookupError):
+        return False
+    return bool(0 <= values["timestamp"] < LAST)
+
+
+_decoded = json.JSONDecoder().decode  # json.loads builds and checks more than it needs for a text
+
+
+@cache
+def _shape(kind: type, needed: Collection[str] | None = None) -> TypeAdapter[Json]:
+    """The validator of a dict with the fields of a dataclass; with `needed`, others that have a default may lack."""
+    hints = get_type_hints(kind, include_extras=True)
+    types: dict[str, Any] = {}
+    for each in fields(kind):
+        has_default = each.default is not MISSING or each.default_factory is not MISSING
+        may_lack = needed is not None and has_default and each.name not in needed
+        types[each.name] = NotRequired[hints[each.name]] if may_lack else hints[each.name]
+    shape = _typed_dict(kind.__name__, types)
+    shape.__pydantic_config__ = ConfigDict(strict=True)
+    return TypeAdapter(shape)
+
+
+class Row(Protocol):
+    """Values by name."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+class Column(NamedTuple):
+    """What a field may hold, and whether its column holds it as JSON text."""
+
+    adapter: TypeAdapter[Any]
+    stored_as_json: bool
+
+
+@cache
+def columns_of(kind: type) -> Mapping[str, Column]:
+    hints, config = get_type_hints(kind, include_extras=True), ConfigDict(strict=True)
+    return {
+        field.name: Column(TypeAdapter(hints[field.name], config=config), STORED_AS_JSON in get_args(hints[field.name]))
+        for field in fields(kind)
+    }
+
+
+@cache
+def texts_of(kind: type) -> tuple[str, ...]:
+    return tuple(name for name, column in columns_of(kind).items() if column.stored_as_json)
+
+
+def read_each(columns: Mapping[str, Column], row: Row, stored: bool) -> tuple[Json, dict[str, str]]:
+    values: Json = {}
+    faults: dict[str, str] = {}
+    for name, column in columns.items():
+        try:
+            values[name] = _value(column, row[name], stored)
+        except ValidationError as error:
+            faults[name] = str(error.errors()[0]["msg"]).removeprefix("Input ").removeprefix("Value error, ")
+        except (ValueError, TypeError, RecursionError):
+            faults[name] = "is not valid JSON"
+    return values, faults
+
+
+def _value(column: Column, value: Any, stored: bool) -> Any:
+    if stored and column.stored_as_json and value is not None:
+        value = json.loads(_TEXT.validate_python(value, strict=True))
+    return column.adapter.validate_python(value)
+
+
+_TEXT: TypeAdapter[str] = TypeAdapter(str)
+
+
+def listed_faults(faults: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {fault}" for name, fault in faults.items())
+
+
+# Records of what storage keeps: tasks, calls, events and snapshots, and the codec for their rows and JSON forms.
+
+logger = logging.getLogger(__name__)
 R = TypeVar("R", bound="Record")
 
 BEST: Final = 5  # the highest rating; the lowest is 1
@@ -517,3 +650,220 @@ def described(kind: type[Record], values: Mapping[str, Any]) -> str:
 
 def _plain(record: Task | Thread) -> Json:
     return {field.name: getattr(record, field.name) for field in fields(record)} | {"status": str(record.status)}
+
+
+# The result of a task: a dict whose fields are attributes, too.
+
+
+class Result(Json):
+    """The result of a message.
+
+    A dict: `result["answer"]` and `result.answer` are the same.
+    """
+
+    @property
+    def answer(self) -> str:
+        """The answer; empty while the task waits or is paused."""
+        return str(self.get("answer") or "")
+
+    @property
+    def success(self) -> bool:
+        """Whether it ended with an answer."""
+        return bool(self.get("success"))
+
+    @property
+    def status(self) -> str:
+        """The task's status: done, error, waiting, paused or cancelled."""
+        return str(self.get("status", ""))
+
+    @property
+    def mode(self) -> str:
+        """The mode that answered."""
+        return str(self.get("mode", ""))
+
+    @property
+    def task_id(self) -> str:
+        """The task of the message."""
+        return str(self.get("task_id", ""))
+
+    @property
+    def session_id(self) -> str:
+        """The conversation that it belongs to."""
+        return str(self.get("session_id", ""))
+
+    @property
+    def reasoning(self) -> Mapping[str, Any]:
+        """{"text", "total_steps", "tools_used"}."""
+        return self.get("reasoning") or {}
+
+    @property
+    def history(self) -> list[Json]:
+        """The steps: {"step", "phase", "action", "result", "description"} each."""
+        return list(self.get("history") or ())
+
+    @property
+    def plan(self) -> Json | None:
+        """The plan, {"goal", "steps"}, where the mode made one."""
+        return self.get("plan")
+
+    @property
+    def model(self) -> str:
+        """The name of the model that answered; empty where none was called."""
+        return str(self.get("model", ""))
+
+    @property
+    def usage(self) -> Mapping[str, Any]:
+        """{"input", "output", "calls", "cost", "currency"}: tokens, calls, money; a cost of None is not known."""
+        return self.get("usage") or {}
+
+    @property
+    def object(self) -> Any:
+        """The object of the `response_model`, where one was asked for."""
+        return self.get("object")
+
+    @property
+    def error(self) -> str | None:
+        """Why it failed."""
+        return self.get("error")
+
+    @property
+    def malformed(self) -> bool:
+        """Whether the answer is plain text of a model that did not keep to the protocol, three replies in a row."""
+        return bool(self.get("malformed"))
+
+    @property
+    def refused(self) -> bool:
+        """Whether the answer says why there is none: the model refused, or the offline planner has no tool for it."""
+        return bool(self.get("refused"))
+
+    @property
+    def unknown_outcomes(self) -> list[Json]:
+        """The calls that may or may not have taken effect."""
+        return list(self.get("unknown_outcomes") or ())
+
+
+# What a search finds.
+
+Role = Literal["user", "assistant"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hit(Public):
+    """A task in whose message or answer something was found; `snippet` is the text around it, `role` who wrote it.
+
+    `thread_id` is the session that it is shown in: of what a conversation's bot was told, the conversation's.
+    """
+
+    task_id: str
+    thread_id: str
+    title: str
+    role: Role
+    snippet: str
+    created_at: float
+
+
+# Events that are sent to tasks, by name, whether a task waits for them already or not.
+
+MOST_BYTES = 256 * 1024
+_NAME = re.compile(r"[\w.:-]{1,100}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentEvent(Record):
+    """An event that was sent to a task; `data` is {"data": …}, whatever its sender gave."""
+
+    row_name = "event sent to task {task_id}"
+    is_recoverable = False
+
+    position: int
+    task_id: Name
+    thread_id: Name
+    name: Name
+    data: Annotated[Json, STORED_AS_JSON]
+    sent_at: Moment
+
+
+def check_event(name: object, data: Any = None) -> None:
+    """Make sure that an event can be sent.
+
+    Raises:
+        InvalidAnswer: its name or its data cannot be used.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidAnswer("An event name must have 1 to 100 letters, digits, . : - or _.")
+    try:
+        check_storable(data)
+        size = len(json.dumps(data, ensure_ascii=False).encode())
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidAnswer("The data of the event cannot be stored: {error}.", error=error) from error
+    if size > MOST_BYTES:
+        raise InvalidAnswer("The data of the event has {size} bytes; the limit is {most}.", size=size, most=MOST_BYTES)
+
+
+# Which sessions are listed.
+
+Sender = Literal["people", "programs"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionFilter:
+    """The sessions whose names begin with `prefix`, with `search` in the title or in the first message.
+
+    `bots`: also those of conversations' bots. `archived`: only the archived ones, or only the others. `sender`: only
+    those that people began, or that programs did.
+    """
+
+    prefix: str = ""
+    search: str = ""
+    bots: bool = False
+    archived: bool | None = None
+    sender: Sender | None = None
+
+
+# Processes that run the tasks of others, and the tasks that they are to run.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker(Public):
+    """A process that runs the tasks of other processes: what it has, and how many it runs at once.
+
+    `agents` are the versions of its agents, by their ids. `upgrades` are those whose tasks of other versions it takes
+    where no worker has their version.
+    """
+
+    owner: str
+    agents: Mapping[str, list[str]]
+    modes: list[str]
+    concurrency: int
+    upgrades: list[str] = field(default_factory=list)
+    running: int = 0
+    started_at: float = 0.0
+    seen_at: float = 0.0
+
+    def has(self, agent_id: str, mode: str, version: str | None = None) -> bool:
+        """Whether it can run a task of this agent and mode; with a version, whether its agent has it."""
+        return agent_id in self.agents and mode in self.modes and version in (None, *self.agents[agent_id])
+
+    def takes(self, task: "Task | Unowned") -> bool:
+        """Whether it can run a task that no process runs: it has its version, or may continue it with another one."""
+        upgrades = task.on_upgrade != "pin" if task.on_upgrade else task.agent_id in self.upgrades
+        return self.has(task.agent_id, task.mode, None if upgrades else task.agent_version)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unowned:
+    """A task to run; its `owner` is the last one that did not let it go, alive unless its lease `expired`.
+
+    `orphaned`: no worker is there that has the agent as it was when the task began.
+    """
+
+    task_id: str
+    thread_id: str
+    user_id: str = ""
+    agent_id: str
+    agent_version: str | None
+    on_upgrade: OnUpgrade | None
+    mode: str
+    owner: str
+    expired: bool
+    orphaned: bool

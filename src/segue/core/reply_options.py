@@ -11,8 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from .decision import check_storable, read_object
 from .errors import InvalidReplyOption, UnreadableReply
-from .json_depth import Outline
-from .json_schema import inlined
+from .json import Outline, inlined
 
 MOST_SCHEMA_BYTES = 64 * 1024
 MOST_SCHEMA_VALUES = 2000

@@ -1,17 +1,96 @@
-"""Schedules: messages that are sent later, or again and again."""
+"""Schedules: messages that are sent later or repeatedly, and deadlines of approvals."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal, TypedDict
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self, TypedDict
 
 from cronsim import CronSim, CronSimError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from .errors import InvalidMessage, TaskError, listed
-from .moments import Moment as GivenMoment
-from .moments import local_zone, moment_of, zone_named
-from .records import Json, Moment, Name, Record
-from .row_validators import STORED_AS_JSON
+from .agents import Items, first_fault, list_tables, load_table
+from .approval import MOST_APPROVALS
+from .bounds import MOST_SECONDS
+from .errors import ConfigurationError, InvalidMessage, TaskError, listed
+from .records import STORED_AS_JSON, Json, Moment, Name, Record
+from .task import Moment as GivenMoment
+from .task import local_zone, moment_of, zone_named
+from .timeline import Retention
+
+# Settings of approvals: who gives them, when receivers are reminded, and what becomes of one that nobody gives.
+
+EXPIRY: Final = "segue:expiry"
+"""In place of a receiver: what an approval that expired is for. No configured receiver can have this name."""
+LaterKind = Literal["reminder", "escalation", "expiry"]
+LATER: Final[Sequence[LaterKind]] = ("reminder", "escalation", "expiry")
+"""What is due some time after a task asked for an approval, unless it was answered."""
+
+
+def _seconds(given: Any) -> Any:
+    """The seconds of an age such as 30m, 4h or 2d; a number stays."""
+    if not isinstance(given, str):
+        return given
+    try:
+        seconds = Retention.of(given).seconds
+    except ConfigurationError:
+        seconds = None
+    if seconds is None:
+        raise ValueError("write a time such as 30m, 4h or 2d")
+    return seconds
+
+
+Time = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=MOST_SECONDS)]
+"""Seconds, or a text such as 4h."""
+
+
+class ApprovalSettings(BaseModel):
+    """Who approves calls, where their tools do not say, and what happens while an approval waits.
+
+    The times are counted from the question.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    approvers: Items[str] = ()
+    """The roles that may approve; empty: everybody may."""
+    approvals: int | None = Field(default=None, ge=1, le=MOST_APPROVALS)
+    """How many different people must approve a call; None: one."""
+    not_by_asker: bool = False
+    """People cannot approve the calls of tasks that they asked for."""
+    auto_approve_conversations: bool = False
+    """Conversations and rehearsals with `approvals = "approve"` may run tools that need approval without a question."""
+    remind_after: Time | None = None
+    """When the receivers that were notified of it are reminded: seconds, or a text such as `4h`."""
+    escalate_after: Time | None = None
+    """When the receivers in `escalate_to` are notified."""
+    escalate_to: Items[str] = ()
+    """The names of receivers."""
+    expire_after: Time | None = None
+    """When the approval expires."""
+    on_expiry: Literal["wait", "reject", "cancel"] = "wait"
+    """What happens on expiry: the task continues to wait, its calls are rejected, or it is cancelled."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.escalate_after is None) != (not self.escalate_to):
+            raise ValueError("escalate_after and escalate_to go together")
+        if self.on_expiry != "wait" and self.expire_after is None:
+            raise ValueError("on_expiry goes with expire_after")
+        return self
+
+
+def load_deadlines(path: str | Path) -> ApprovalSettings | None:
+    """Read the table `[approvals]` of an agents file; None where it has none.
+
+    Raises:
+        ConfigurationError: naming the field that is wrong.
+    """
+    return load_table(path, "approvals", ApprovalSettings)
+
+
+# Schedules: messages that are sent later, or again and again.
 
 GRACE = 60.0
 """Seconds after which a run counts as missed."""
@@ -204,3 +283,75 @@ def _not_cron(every: str, why: str) -> InvalidMessage:
         every=every[:100],
         why=why,
     )
+
+
+# Schedules that an agents file has: made, changed and removed with it.
+
+PREFIX = "file-"
+"""Begins the ids of these schedules."""
+
+
+class FileSchedule(BaseModel):
+    """A message that is sent again and again, as a `[[schedule]]` table says."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=r"^[\w.-]+$", max_length=64)
+    """Its name in the file: the schedule's id is `file-NAME`."""
+    message: str = Field(min_length=1)
+    """What is sent."""
+    every: str
+    """When: a cron expression such as `0 9 * * mon`."""
+    timezone: str = "UTC"
+    """The IANA zone of `every`."""
+    agent: str = ""
+    """The agent that it is sent to; by default that of a message that names none."""
+    mode: str = ""
+    """The mode; by default the agent's own."""
+    session_id: str = ""
+    """The session of every run; without it each has a new one."""
+    user_id: str = "default"
+    """Whose tasks the runs are."""
+    language: str = ""
+    """The language of the runs: en or zh; by default that of the message."""
+    overlap: Overlap = "skip"
+    """What happens to a run while the last one is unfinished: `skip` or `queue`."""
+    missed: Missed = "once"
+    """Which runs missed while no process was running are run: `once` (one of them), `skip` (none) or `all`."""
+
+    @property
+    def schedule_id(self) -> str:
+        return PREFIX + self.name
+
+    def options(self) -> dict[str, Any]:
+        """The options of the message and its times, as `App.start` takes them."""
+        return {name: value for name, value in self.model_dump(exclude={"name", "message"}).items() if value}
+
+
+def load_schedules(path: str | Path) -> list[FileSchedule]:
+    """Read the `[[schedule]]` tables of an agents file.
+
+    Raises:
+        ConfigurationError: naming the file, the schedule and the field that is wrong.
+    """
+    found = [_schedule_of(table, path) for table in list_tables(path, "schedule")]
+    names = [each.name for each in found]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ConfigurationError(
+            "The agents file {file} has more than one schedule '{name}': rename one.", file=path, name=min(twice)
+        )
+    return found
+
+
+def _schedule_of(table: Mapping[str, Any], path: str | Path) -> FileSchedule:
+    try:
+        return FileSchedule.model_validate(table)
+    except ValidationError as error:
+        where, reason = first_fault(error)
+        raise ConfigurationError(
+            "The schedule '{name}' in {file}: {where}{reason}.",
+            name=table.get("name", "?"),
+            file=path,
+            where=where,
+            reason=reason,
+        ) from error

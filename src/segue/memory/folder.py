@@ -16,11 +16,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from ..core.context import MemoryEntry
 from ..core.errors import InvalidMemory, UnknownMemory
-from ..core.prompt_size import tokens
+from ..core.models import tokens
 from ..core.records import Json
 from ..passages import Passage, PassageIndex
-from .entries import Block, blocks_of, folder_of, heading
-from .files import MemoryFiles
+from .files import Block, MemoryFiles, blocks_of, folder_of, heading
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings

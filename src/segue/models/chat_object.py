@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.attachments import PARTS, Attachment, attached
 from ..core.errors import ModelRefused
-from ..core.json_schema import plain_specs
+from ..core.json import plain_specs
 from ..core.models import ModelPiece, ModelRequest
 from .reply import GrowingReply
 

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
 from ..core.agents import Agent
-from ..core.clause import Clause
 from ..core.decision import decode
 from ..core.environment import need_extra
-from ..core.errors import ConfigurationError, ModelRefused, UnreadableReply
+from ..core.errors import Clause, ConfigurationError, ModelRefused, UnreadableReply
 from ..core.models import ModelPiece, ModelReply, ModelRequest, Retry
 from .reply import GrowingReply
 from .transcript import read_transcript

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ..checkpoints.sessions.verification import verify
+from ..checkpoints.damage import verify
 from ..checkpoints.storage import Storage
 from ..core.audit import AuditEntry, AuditHead, AuditReport, AuditSettings
 from ..core.errors import ConfigurationError, SegueError

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 
 from ..core.errors import TooManyTasks
-from ..core.quotas import Owner, Quotas
+from ..core.spend import Owner, Quotas
 
 MAX_RUNNING = 32
 """Tasks that run at once in a process by default."""

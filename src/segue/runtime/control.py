@@ -1,46 +1,183 @@
-"""Control of tasks that were started: follow, resume, answer, pause and cancel them, whichever process runs them."""
+"""Control of tasks that were started: follow, resume, answer, pause, cancel and wait."""
 
 import asyncio
+import logging
 import time
-from collections.abc import Awaitable, Callable, Collection
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable
+from contextlib import aclosing, nullcontext, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from ..checkpoints.storage import Storage
-from ..checkpoints.tables.request_keys import RequestKeys
+from ..checkpoints.tasks import RequestKeys
 from ..core.actor import actor
 from ..core.agents import Agent
 from ..core.approval import settled
 from ..core.audit import Act
+from ..core.calls import WAIT
 from ..core.errors import (
+    DatabaseDamaged,
+    DatabaseUnavailable,
     IllegalTransition,
     KeyUsed,
+    QuestionClosed,
     SegueError,
     TaskError,
     TaskPinned,
     ThreadBusy,
 )
-from ..core.events import NotesTaken, Paused, Resumed
-from ..core.records import Json, KnownRequest, OnUpgrade, RequestKey, Task
+from ..core.events import Event, NotesTaken, Paused, Resumed, Token, Waiting
+from ..core.records import Json, KnownRequest, OnUpgrade, RequestKey, Result, Task
 from ..core.reply_options import ReplyOptions
-from ..core.result import Result
 from ..core.spend import SPEND, Raised, read_limit
-from ..core.task_status import ACTIVE, ENDED, OPEN, TaskStatus
+from ..core.task import ACTIVE, ENDED, OPEN, TaskStatus
 from ..graphs.chat import MODES
-from ..nodes.chat.select_mode import AUTO
-from ..nodes.shared.approval import check_tools
-from ..prompts.errors import render
+from ..nodes.approval import check_tools
+from ..nodes.chat import AUTO
+from ..prompts.catalogue import error_text
 from ..registry import Registry
-from .decisions import answer_act, decidable, final_answer, with_decision
-from .event_stream import EventStream
-from .questions import Questions
-from .relay import POLL_SECONDS
+from .questions import (
+    CONTINUE,
+    PIN,
+    Questions,
+    answer_act,
+    ask_about_version,
+    decidable,
+    decided_version,
+    final_answer,
+    version_answer,
+    with_decision,
+)
+from .relay import POLL_SECONDS, Deltas, Notice, Observer, Queue
 from .run import stopped, stored_answer
 from .runner import Begin, Runner
 from .sessions import unfinished_conversation
-from .upgrades import CONTINUE, PIN, ask_about_version, decided_version, version_answer
-from .worker import Dispatching
+from .worker import Dispatch, Dispatching, Due, PutOff
+
+# The events of tasks, followed in this process and from others.
+
+
+class EventStream:
+    """Follows tasks of this process and of others."""
+
+    def __init__(self, runner: Runner, dispatch: Dispatch) -> None:
+        self._runner = runner
+        self.dispatch = dispatch
+        self._closing = False
+
+    async def follow(
+        self, task_id: str, after: int = 0, so_far: bool = False, *, streams: bool = True
+    ) -> AsyncGenerator[Event, None]:
+        """The task's durable events after number `after`, then the live ones until it stops.
+
+        With `so_far` the live ones begin with what was streamed of the answer before, as one token. Without `streams`
+        there are no deltas of a task that another process runs.
+
+        Raises:
+            DatabaseDamaged: so that not even this could be stored with the task.
+        """
+        runner = self._runner
+        with (
+            runner.hub.listening(task_id) as queue,
+            runner.notices.subscribe(task_id) as notice,
+            runner.relay.following(task_id, notice) if streams else nullcontext(Deltas()) as deltas,
+        ):
+            run = runner.run_of(task_id)
+            live, written = run is not None, run.partial if run and so_far else ""
+            seen, newest = after, run.stored if run else 0
+            published = run.published_after(after) if run else None
+            if published is None:
+                stored = self._stored(task_id, after, notice, deltas, waits=not live, streams=streams)
+            else:
+                stored = _given(published)
+            async with aclosing(stored):
+                async for event in stored:
+                    if newest and event.seq > newest:
+                        break  # it is in the queue, behind the deltas that came before it
+                    seen = event.seq or seen
+                    yield event
+            if written:
+                yield Token(task_id=task_id, content=written)
+            if live:
+                async for event in until_end(queue, seen, partial(runner.log.read, task_id)):
+                    yield event
+        if run and run.task:
+            await _raise_damage(run.task)
+
+    async def _stored(
+        self, task_id: str, seen: int, notice: Notice, deltas: Deltas, *, waits: bool, streams: bool
+    ) -> AsyncGenerator[Event, None]:
+        """What is stored of a task after event number `seen`; with `waits` as long as another process runs it."""
+        is_reported = False
+        while True:
+            elsewhere = waits and await self.runs_elsewhere(task_id)
+            async for page in self._runner.log.pages(task_id, seen):
+                for event in page:
+                    for delta in deltas.until(seen):
+                        yield delta
+                    seen = event.seq
+                    deltas.passed(event)
+                    yield event
+            if not elsewhere or self._closing:
+                return
+            if streams:
+                self._runner.relay.watch(task_id, deltas)
+            if not is_reported and await self.dispatch.lacks_worker(await self._runner.tasks.get(task_id)):
+                yield Waiting(task_id=task_id, reason="no worker is running")
+                is_reported = True
+            is_due = False
+            while not is_due:
+                for delta in deltas.until(seen):
+                    yield delta
+                is_due = await notice.wait() or not deltas.up_to_date(seen)
+
+    async def runs_elsewhere(self, task_id: str) -> bool:
+        """Whether another process runs a task that is not finished, or a worker will."""
+        row = await self._runner.tasks.get(task_id)
+        if row.status not in ACTIVE:
+            return False
+        return await self._runner.leases.held(row.thread_id) or await self.dispatch.awaits_worker(row)
+
+    def close(self) -> None:
+        """End the streams of tasks that other processes run."""
+        self._closing = True
+        self._runner.notices.notify_all()
+
+
+async def _given(events: Iterable[Event]) -> AsyncGenerator[Event, None]:
+    for event in events:
+        yield event
+
+
+Read = Callable[[int, int], Awaitable[Iterable[Event]]]
+
+
+async def until_end(queue: Queue, seen: int, read: Read) -> AsyncIterator[Event]:
+    """The queue's events until its end, durable ones from the one after number `seen` on, without gap or repeat.
+
+    What another process stored of the task comes from `read(after, limit)`.
+    """
+    while (event := await queue.get()) is not None:
+        if not event.seq:
+            yield event
+        elif event.seq > seen:
+            if between := event.seq - seen - 1:
+                for missed in await read(seen, between):
+                    yield missed
+            seen = event.seq
+            yield event
+
+
+async def _raise_damage(run: "asyncio.Task[Json]") -> None:
+    """Raise what a run of this process ended with if it is damage of the file."""
+    await asyncio.wait([run])
+    if not run.cancelled() and isinstance(error := run.exception(), DatabaseDamaged):
+        raise error
+
+
+# Control of tasks that were started: follow, resume, answer, pause and cancel them, whichever process runs them.
 
 ATTEMPTS = 5
 """How often a request that came twice at once looks for what the other one began."""
@@ -282,7 +419,7 @@ class Control:
         if self._dispatch.to_workers and self._dispatch.how is not Dispatching.NEVER:
             row = await self._runner.move(row, TaskStatus.RUNNING, key=key, release=True, **changes)
             return self.submit_to_worker(row)
-        paused = Paused(task_id=row.task_id, reason=render(error, row.reply_language))
+        paused = Paused(task_id=row.task_id, reason=error_text(error, row.reply_language))
         return await self._runner.move(row, TaskStatus.PAUSED, events=[paused], key=key, **changes), None
 
     async def _place(self, row: Task) -> tuple[bool, str | None]:
@@ -486,3 +623,61 @@ class Control:
                         await self._runner.end_cancelled(row, by=actor())
             except ThreadBusy:
                 await asyncio.sleep(POLL_SECONDS)
+
+
+# Tasks that wait for a moment or an event, continued by whichever process is there.
+
+logger = logging.getLogger(__name__)
+
+RETRY_SECONDS = 30.0
+"""Seconds until a task that could not be continued is tried again."""
+
+
+class Waits(Observer):
+    """Continues tasks whose wait is over. As an observer it hears of those that begin to wait here."""
+
+    def __init__(self, storage: Storage, control: Control, due: Due) -> None:
+        self._events = storage.sent_events
+        self._control = control
+        self._due = due
+        self._put_off = PutOff()
+        due.jobs["wait"] = self
+
+    def stopped(self, task: Task) -> None:
+        if task.continues_itself:
+            self._due.wake()
+
+    async def take(self, now: float, only: str = "") -> None:
+        """Continue the tasks that are due, or `only` one of them, as far as their agents are here."""
+        for task_id, agent_id in await self._events.due(now):
+            is_meant = not only or task_id == only
+            if is_meant and agent_id in self._control.registry and not self._put_off.has(task_id, now):
+                await self._take(task_id, now)
+
+    async def _take(self, task_id: str, now: float) -> None:
+        try:
+            question = await self._control.questions.of(task_id)
+            if question["kind"] == WAIT:
+                await self._end(task_id, question, now)
+        except (QuestionClosed, ThreadBusy):  # another process was faster
+            self._put_off.put_off(task_id, now + 1.0)
+        except DatabaseUnavailable:
+            raise
+        except SegueError as error:
+            logger.warning("Task %s does not continue: %s", task_id, error)
+            self._put_off.put_off(task_id, now + RETRY_SECONDS)
+        except Exception:
+            logger.exception("Task %s does not continue", task_id)
+            self._put_off.put_off(task_id, now + RETRY_SECONDS)
+
+    async def _end(self, task_id: str, question: Json, now: float) -> None:
+        until, name = question["until"], question["event"]
+        event = await self._events.next(task_id, name) if name else None
+        if event is not None:
+            value: Json = {"event": name, **event.data}
+        elif until is None or until > now:  # nothing came after all
+            return await self._events.set_due(task_id, until)
+        else:
+            value = {"until": datetime.fromtimestamp(until, UTC).isoformat()}
+        checked = {"interrupt_id": question["interrupt_id"], "value": value}
+        await self._control.resume_with(task_id, checked, taken=event.position if event else None)

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
-from ..checkpoints.tables.files import Files
+from ..checkpoints.files import Files
 from ..core.attachments import (
     IMAGE_TOKENS,
     PDF_TOKENS,
@@ -22,10 +22,9 @@ from ..core.attachments import (
     media_type_of,
     read_attachment,
 )
-from ..core.clause import Clause
 from ..core.environment import whole_number
-from ..core.errors import FileUnavailable, InvalidExport, InvalidMessage
-from ..core.prompt_size import tokens
+from ..core.errors import Clause, FileUnavailable, InvalidExport, InvalidMessage
+from ..core.models import tokens
 from ..core.records import Json
 from ..passages import Unreadable, text_of
 

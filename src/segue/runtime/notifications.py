@@ -8,18 +8,18 @@ from contextlib import suppress
 from random import uniform
 from typing import Protocol
 
+from ..checkpoints.outbox import State
 from ..checkpoints.storage import Storage
-from ..checkpoints.tables.outbox import State
-from ..checkpoints.tables.tasks import Tasks
+from ..checkpoints.tasks import Tasks
 from ..core.actor import SEGUE, acting
-from ..core.deadlines import EXPIRY, ApprovalSettings
 from ..core.errors import QuestionClosed, SegueError, UnknownTask
 from ..core.notifications import Notification
 from ..core.records import Task
+from ..core.schedules import EXPIRY, ApprovalSettings
 from ..prompts.catalogue import phrase
 from .control import Control
-from .due import Due
 from .relay import Observer
+from .worker import Due
 
 CLAIM_SECONDS = 60.0
 """How long no other process sends a notification that one is sending: longer than an attempt may take."""

@@ -1,39 +1,181 @@
-"""A task that runs in this process: its turn to run, its state, how it is stopped, and the end of a cancelled one."""
+"""A task that runs in this process: its mode, its turn, its state, and how it is stopped."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+import math
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Protocol
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
+from langgraph.config import get_stream_writer
+from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.runtime import RunControl
-from langgraph.types import Command, Interrupt, StateSnapshot
+from langgraph.runtime import RunControl, Runtime
+from langgraph.types import Checkpointer, Command, Interrupt, StateSnapshot
+from pydantic import Field, create_model
 
-from segue.nodes.shared.hidden_results import seen_outcome
-from segue.nodes.shared.prompt_budget import truncate_result
-from segue.nodes.shared.task import STEER, additions, compose_result
-from segue.nodes.shared.tool_messages import Settled, exchange
-from segue.prompts.catalogue import phrase
-
+from ..agent_graph import AgentGraph
+from ..checkpoints.tasks import Tasks
 from ..core.actor import SEGUE
 from ..core.agents import Agent, Budget
-from ..core.attachments import naming
-from ..core.calls import HIDDEN
-from ..core.errors import DamagedCheckpoint, InvalidAnswer, SegueError
-from ..core.events import ApprovalRequested, Durable, Event, NotesMoved, PauseReason, QuestionAsked, WaitStarted
-from ..core.question import API_CALL, CLIENT_CALLS, PAUSE, WAIT, read_answer, read_question, read_results
+from ..core.attachments import naming, read_attachment
+from ..core.calls import API_CALL, CLIENT_CALLS, HIDDEN, PAUSE, WAIT, read_answer, read_question, read_results
+from ..core.context import AppContext, PromptText, RunContext
+from ..core.errors import ConfigurationError, DamagedCheckpoint, InvalidAnswer, SegueError, UnknownMode, UnknownTask
+from ..core.events import (
+    ApprovalRequested,
+    Durable,
+    Event,
+    NotesMoved,
+    PauseReason,
+    QuestionAsked,
+    WaitStarted,
+    to_dict,
+)
+from ..core.flows import FlowConfig
 from ..core.records import Call, Json, Task
 from ..core.spend import USD
 from ..core.timeline import Place
 from ..core.tools import CallKey, Tool
-from ..nodes.shared.approval import VERSIONS, check_answer, versions_of
-from ..nodes.shared.task import GraphInput
+from ..graphs.chat import MODES, UNLISTED, build_chat
+from ..graphs.controller import build_controller
+from ..graphs.controller_executor import build_controller_executor
+from ..graphs.conversation import build_conversation
+from ..graphs.direct import build_direct
+from ..graphs.lifecycle import MOST_NODES, build_lifecycle
+from ..graphs.plan import build_plan
+from ..graphs.plan_react import build_plan_react
+from ..graphs.react import build_react
+from ..nodes.approval import VERSIONS, check_answer, versions_of
+from ..nodes.call_values import seen_outcome
+from ..nodes.chat import AUTO, ModeGraph
+from ..nodes.context import Settled, exchange, truncate_result
+from ..nodes.task import STEER, GraphInput, TaskOutput, additions, compose_result
+from ..prompts.catalogue import phrase
+from ..registry import EXAMPLES, Registry, services_of
 from .capacity import Slot
-from .projection import Projection
-from .reply_stream import ReplyText
+from .reply import Projection, ReplyText
+
+# Modes of one's own beside the built-in ones, and graphs with agents of one's own.
+
+_MODE = re.compile(r"[^\W\d]\w{0,63}")
+_NODES = ("INIT", "SELECT_MODE", "FINISH")
+_BUILT: Mapping[str, Callable[[], AgentGraph[Any, Any, Any]]] = {
+    "controller": build_controller,
+    "controller_executor": build_controller_executor,
+    "conversation": build_conversation,
+    "direct": build_direct,
+    "react": build_react,
+    "plan": build_plan,
+    "plan_react": build_plan_react,
+    "lifecycle": build_lifecycle,
+}
+
+
+_LONG = ("lifecycle", "conversation", "controller", "controller_executor")
+"""Graphs whose runs take many nodes."""
+
+
+def mode_graphs(modes: Mapping[str, Any]) -> dict[str, ModeGraph]:
+    """Graphs of one's own, compiled where they are not; a flow's configuration becomes the graph of its mode.
+
+    Raises:
+        ConfigurationError: a name is taken, or what it names is not a graph.
+    """
+    graphs: dict[str, ModeGraph] = {}
+    for name, given in modes.items():
+        if name in (*MODES, *UNLISTED, AUTO, *_NODES) or not _MODE.fullmatch(name):
+            raise ConfigurationError(
+                "A mode cannot be called {name}: use a name of letters that is not a built-in mode.", name=name
+            )
+        graph = build_controller(given.model_copy(update={"name": name})) if isinstance(given, FlowConfig) else given
+        if not isinstance(graph, StateGraph | CompiledStateGraph):
+            raise ConfigurationError("The mode {name} is not a LangGraph graph: {graph}.", name=name, graph=repr(graph))
+        graphs[name] = graph.compile() if isinstance(graph, StateGraph) else graph
+    return graphs
+
+
+@lru_cache(maxsize=16)
+def _compiled(*modes: tuple[str, ModeGraph]) -> ModeGraph:
+    return build_chat(dict(modes)).compile()
+
+
+def chat_graph(modes: Mapping[str, ModeGraph]) -> ModeGraph:
+    """The chat graph over these modes, without a checkpointer: compiling it takes half the time of opening an app."""
+    return _compiled(*modes.items())
+
+
+def wired_graph(
+    registry: Registry, agent_id: str, modes: Mapping[str, ModeGraph]
+) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """A chat graph that carries its services with it."""
+    chat = chat_graph(modes)
+
+    async def segue(state: GraphInput, runtime: Runtime[RunContext]) -> TaskOutput:
+        write = get_stream_writer()
+        services = services_of(registry, lambda event: write(to_dict(event)))
+        await registry.prepare(registry.agent(agent_id))
+        given = list(state["messages"])
+        asked: RunContext | None = runtime.context
+        fields = {**(asked or RunContext()).model_dump(), "agent": agent_id}
+        out = await chat.ainvoke({"messages": given}, context=AppContext.carrying(services, **fields))
+        return {"messages": out["messages"][len(given) :], "result": out["result"]}
+
+    graph = AgentGraph(TaskOutput, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
+    graph.registry = registry
+    graph.add_node("segue", segue)
+    graph.add_edge(START, "segue")
+    graph.add_edge("segue", END)
+    return graph.compile()
+
+
+def graph(
+    name: str = "chat",
+    *,
+    agents: Iterable[Agent] = (),
+    modes: Mapping[str, Any] | None = None,
+    checkpointer: Checkpointer = None,
+) -> CompiledStateGraph[Any, RunContext, Any, Any]:
+    """One of Segue's graphs with agents of your own, for `langgraph.json`, `invoke` or a graph of your own.
+
+    The first of the agents is the default one; the examples follow. `name` is `chat` or a built-in mode, and `modes`
+    are graphs by name beside the built-in ones, for `chat`. Nothing is opened or connected here.
+
+    Raises:
+        UnknownMode: there is no graph of that name.
+        UnknownTool, ConfigurationError: an agent or a mode is wrong.
+    """
+    if name not in (*_BUILT, "chat"):
+        raise UnknownMode(name, ["chat", *_BUILT])
+    own = {**MODES, **mode_graphs(modes or {})}
+    built = build_chat(own) if name == "chat" else _BUILT[name]()
+    built.registry = _registry(agents)
+    built.context_schema = _context_of(built.registry)
+    compiled = built.compile(checkpointer=checkpointer, name=name)
+    return compiled.with_config(recursion_limit=MOST_NODES) if name in _LONG else compiled
+
+
+def _registry(agents: Iterable[Agent]) -> Registry:
+    own = list(agents)
+    names = {agent.agent_id for agent in own}
+    registry = Registry([*own, *(agent for agent in EXAMPLES if agent.agent_id not in names)])
+    for agent in own:
+        registry.register(agent)
+    return registry
+
+
+def _context_of(registry: Registry) -> type[RunContext]:
+    """The context whose form in Studio offers these agents."""
+    about = f"id of an agent; empty: {registry.agent('').agent_id}"
+    field = Field(default="", description=about, json_schema_extra={"enum": ["", *registry]})
+    return create_model("RunContext", __base__=RunContext, agent=(str, field))
+
+
+# A task that runs in this process: its turn to run, its state, how it is stopped, and the end of a cancelled one.
 
 MOST_PUBLISHED = 256
 """Events that a run keeps for who comes later; a longer one is read from the log."""
@@ -333,3 +475,90 @@ def cancelled_result(
 def stopped(row: Task) -> Json:
     """The result of a task that was stopped before it had one."""
     return {"success": False, "answer": "", "mode": row.mode, "status": "paused"}
+
+
+# What a person said in a session, whether it was here that they did, and what else its prompts had.
+
+
+class Prompts(Protocol):
+    """What the prompts of tasks have that nobody said in their session."""
+
+    def reads_memory(self, mode: str) -> bool:
+        """Whether the tasks of a mode read memory files."""
+        ...
+
+    def descriptions(self, task: Task) -> Sequence[PromptText]:
+        """What others wrote of the tools of a task."""
+        ...
+
+
+MEMORY = PromptText("", trusted=False, kind="memory")
+"""What an earlier task read of memory files: its answer may say it."""
+
+
+async def said_in(tasks: Tasks, thread_id: str, prompts: Prompts, until: float = math.inf) -> Sequence[PromptText]:
+    """The messages of a session with their files, and what was added to them, oldest first.
+
+    `until` is when the last task that counts was created.
+    """
+    rows = await tasks.list(thread_id=thread_id, limit=-1)
+    counted = [row for row in reversed(rows) if row.created_at <= until]
+    last = counted[-1].task_id if counted else ""
+    said = [each for row in counted for each in await _said(row, tasks)]
+    earlier = [row for row in counted if row.task_id != last]
+    return [*said, *_memory(earlier, prompts), *_descriptions(counted, prompts)]
+
+
+def _memory(rows: Iterable[Task], prompts: Prompts) -> Sequence[PromptText]:
+    """What earlier tasks read of memory files."""
+    return [MEMORY] if any(map(prompts.reads_memory, {row.ran_mode for row in rows})) else []
+
+
+def _descriptions(rows: Iterable[Task], prompts: Prompts) -> Iterable[PromptText]:
+    """What others wrote of the tools of these tasks: their answers and the history may say it."""
+    return dict.fromkeys(each for row in rows for each in prompts.descriptions(row))
+
+
+class SaidSoFar:
+    """What was said in the session of a task that runs; what was said before it is read once."""
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        task: Task,
+        notes: Callable[[str], Awaitable[Sequence[str]]],
+        prompts: Prompts,
+    ) -> None:
+        self._tasks = tasks
+        self._task = task
+        self._notes = notes
+        self._prompts = prompts
+        self._before: Sequence[PromptText] | None = None
+
+    async def __call__(self) -> Sequence[PromptText]:
+        if self._before is None:
+            rows = await self._tasks.list(thread_id=self._task.thread_id, limit=-1)
+            others = [row for row in reversed(rows) if row.task_id != self._task.task_id]
+            said = [each for row in others for each in await _said(row, self._tasks)]
+            described = _descriptions([*others, self._task], self._prompts)
+            self._before = [*said, *_memory(others, self._prompts), *described]
+        task = replace(self._task, notes=[*await self._notes(self._task.task_id)])
+        return [*self._before, *await _said(task, self._tasks)]
+
+
+async def _said(row: Task, tasks: Tasks) -> Sequence[PromptText]:
+    own, files = await _is_own(row, tasks), tuple(read_attachment(form) for form in row.attachments)
+    return [PromptText(row.message, own, files), *(PromptText(note, own) for note in row.notes)]
+
+
+async def _is_own(row: Task, tasks: Tasks) -> bool:
+    """Whether a message was sent here: a copy has its original, with the same words; that of an import has none."""
+    while row.copy_of:
+        try:
+            original = await tasks.get(row.copy_of)
+        except UnknownTask:
+            return False
+        if original.message != row.message or not set(row.notes) <= set(original.notes):
+            return False
+        row = original
+    return True

@@ -34,26 +34,27 @@ from ..core.events import (
     PauseReason,
     Waiting,
 )
-from ..core.quotas import Owner
 from ..core.records import Json, RequestKey, Task
 from ..core.reply_options import ReplyOptions
-from ..core.task_status import ACTIVE, ENDED, TaskStatus
+from ..core.spend import Owner
+from ..core.task import ACTIVE, ENDED, TaskStatus
 from ..memory.folder import MemoryFolder
-from ..nodes.chat.run_mode import ModeGraph
-from ..prompts.errors import render
+from ..nodes.chat import ModeGraph
+from ..prompts.catalogue import error_text
 from ..registry import Registry, services_of
 from ..tools.adapters.client import client_tools
-from ..tools.calls.run import left_open
+from ..tools.calls import left_open
 from .capacity import Capacity
-from .lease_holder import LeaseHolder, Promised
-from .modes import chat_graph
-from .projection import project
+from .leases import LeaseHolder, Promised
 from .relay import REQUESTS, Hub, Notices, Observer, Relay
+from .reply import project
 from .run import (
     Run,
     RunInput,
+    SaidSoFar,
     asking_events,
     cancelled_result,
+    chat_graph,
     close_turn,
     initial_input,
     is_of_task,
@@ -67,7 +68,6 @@ from .run import (
     thread_config,
     wait_of,
 )
-from .said import SaidSoFar
 from .spend import SpendControl
 
 logger = logging.getLogger(__name__)
@@ -375,7 +375,7 @@ class Runner:
 
     async def _fail(self, row: Task, error: Exception) -> None:
         if isinstance(error, SegueError):
-            text = render(error, await language_by_now(self.graph, row))
+            text = error_text(error, await language_by_now(self.graph, row))
         elif imported := await self._imported(row, error):
             await self._fail(row, imported)
             raise imported from error

@@ -19,10 +19,11 @@ from ..core.errors import (
     UnknownSchedule,
     UnknownTask,
 )
-from ..core.file_schedules import PREFIX, FileSchedule
 from ..core.records import Task
 from ..core.reply_options import ReplyOptions
 from ..core.schedules import (
+    PREFIX,
+    FileSchedule,
     RunTaken,
     Schedule,
     ScheduledRun,
@@ -32,14 +33,11 @@ from ..core.schedules import (
     step_of,
     timing,
 )
-from ..core.task_status import OPEN
-from ..prompts.errors import render
-from ..prompts.language import Language, language_named, language_of
-from ..prompts.words import word
-from .due import Due, PutOff
+from ..core.task import OPEN
+from ..prompts.catalogue import Language, error_text, language_named, language_of, word
 from .start import MessageOptions, Request, Starter
 from .tasks import Tasks
-from .worker import exceeds_takeovers
+from .worker import Due, PutOff, exceeds_takeovers
 
 logger = logging.getLogger(__name__)
 
@@ -237,7 +235,7 @@ class Schedules:
         except SegueError as error:
             logger.warning("Schedule %s was not started: %s", schedule.schedule_id, error)
             self._put_off.put_off(schedule.schedule_id, now + RETRY_SECONDS)
-            await self._table.report(run, render(error, _language(schedule)))
+            await self._table.report(run, error_text(error, _language(schedule)))
         except Exception:
             logger.exception("Schedule %s was not started", schedule.schedule_id)
             self._put_off.put_off(schedule.schedule_id, now + RETRY_SECONDS)

@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import ValidationError
 
 from ..checkpoints.storage import Storage
-from ..checkpoints.tables.tasks import Tasks
+from ..checkpoints.tasks import Tasks
 from ..core.attachments import ATTACHMENTS, naming
 from ..core.context import Ids
 from ..core.conversation import bot_session
@@ -28,16 +28,14 @@ from ..core.errors import (
     ThreadBusy,
     UnknownThread,
 )
-from ..core.json_depth import DEEPEST, is_too_deep
-from ..core.records import Json, Permission, Recovery, RequestKey, Session, Task, Thread
+from ..core.json import DEEPEST, is_too_deep
+from ..core.records import Hit, Json, Permission, Recovery, RequestKey, Session, SessionFilter, Task, Thread
 from ..core.reply_options import ReplyOptions
-from ..core.search import Hit
-from ..core.session_filter import SessionFilter
-from ..core.task_status import ENDED
+from ..core.task import ENDED
 from ..core.timeline import Branch, Pruned, Retention, Snapshot
-from ..prompts.language import Language
+from ..prompts.catalogue import Language
 from ..tools.adapters.client import client_tool_specs
-from .history.retention import Pruning
+from .history import Pruning
 from .message_files import exported_files, imported_files
 from .run import state_at, thread_config
 from .runner import Runner

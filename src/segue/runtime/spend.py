@@ -8,8 +8,8 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Final
 
-from ..checkpoints.state.saver import FencedSaver
-from ..checkpoints.tables.spend import ScopeUse, Spend
+from ..checkpoints.saver import FencedSaver
+from ..checkpoints.spend import ScopeUse, Spend
 from ..core.agents import Agent
 from ..core.errors import InvalidAnswer
 from ..core.models import Model, ModelReply, ModelRequest
@@ -17,8 +17,10 @@ from ..core.spend import (
     KINDS,
     TOKENS,
     USD,
+    EstimatedUsage,
     LimitedScope,
     Limits,
+    LimitUse,
     PlannedCall,
     Raised,
     Reached,
@@ -31,7 +33,6 @@ from ..core.spend import (
     public,
     reply_tokens,
 )
-from ..core.usage_report import EstimatedUsage, LimitUse
 
 _TENANT: Final = re.compile(r"([A-Za-z0-9_-]{1,32}):")
 _KEYS: Final = ("SEGUE_API_KEY", "SEGUE_API_KEY_SHA256")

@@ -25,19 +25,15 @@ from ..core.errors import (
     UnknownOption,
 )
 from ..core.events import Steered
-from ..core.models import Model, ModelReply, ModelRequest
-from ..core.origin import MessageOrigin
-from ..core.quotas import Owner, Quotas
-from ..core.records import NewTask, RequestKey, Session, Task
+from ..core.models import Model, ModelReply, ModelRequest, Usage, add_usages, usage_of
+from ..core.records import NewTask, RequestKey, Result, Session, Task
 from ..core.reply_options import ReplyOptions
-from ..core.result import Result
 from ..core.schedules import ScheduledRun
-from ..core.spend import Reached, Reservation
-from ..core.task_status import ACTIVE, OPEN, TaskStatus
-from ..core.usage import Usage, add_usages, usage_of
-from ..nodes.conversation.init import read_config
-from ..nodes.shared.extraction import extract
-from ..prompts.language import language_of
+from ..core.spend import Owner, Quotas, Reached, Reservation
+from ..core.task import ACTIVE, OPEN, MessageOrigin, TaskStatus
+from ..nodes.conversation import read_config
+from ..nodes.model_call import extract
+from ..prompts.catalogue import language_of
 from ..registry import CONTROL_NAMES, Registry
 from ..tools.adapters.client import client_tool_specs
 from .control import STOP_SECONDS, Control, Started

@@ -8,30 +8,36 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
 
+from ..checkpoints.spend import Spend
 from ..checkpoints.storage import Storage
-from ..checkpoints.tables.spend import Spend
+from ..core.calls import ANSWER_FORMS, API_CALL, CLIENT_CALLS, WAIT
 from ..core.errors import KeyUsed, StorageError, TaskError
 from ..core.events import ASKING, Event
-from ..core.question import ANSWER_FORMS, API_CALL, CLIENT_CALLS, WAIT
-from ..core.records import Json, KnownRequest, OnUpgrade, RequestKey, StatusTally, Task, TaskTrace, WaitingTask
+from ..core.models import add_usages
+from ..core.records import (
+    Json,
+    KnownRequest,
+    OnUpgrade,
+    RequestKey,
+    Result,
+    StatusTally,
+    Task,
+    TaskTrace,
+    WaitingTask,
+    Worker,
+    check_event,
+)
 from ..core.reply_options import ReplyOptions
-from ..core.result import Result
-from ..core.sent_events import check_event
-from ..core.spend import limit_of
-from ..core.task_status import TaskStatus
-from ..core.usage import add_usages
-from ..core.usage_report import Period, UsageReport
-from ..core.workers import Worker
-from .control import Started, known_request
-from .due import Due
-from .lease_holder import is_alive
-from .projection import Projection
+from ..core.spend import Period, UsageReport, limit_of
+from ..core.task import TaskStatus
+from .control import Started, Waits, known_request
+from .leases import is_alive
 from .relay import Observer
+from .reply import Projection
 from .runner import Runner
 from .sessions import unfinished_conversation
 from .start import Request, Starter
-from .waits import Waits
-from .worker import Dispatching
+from .worker import Dispatching, Due
 
 Rows = list[Json]
 

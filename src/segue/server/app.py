@@ -22,7 +22,7 @@ from ..core.spend import SpendLimits, spend_limits
 from .errors import Problem, answer_http, answer_invalid, answer_problem, answer_segue_error
 from .lifespan import serving
 from .middleware import Authentication, BodyLimit, Limit, OwnHostOnly, RateLimits, RequestLog, SecurityHeaders
-from .routes import ROUTES
+from .routers import ROUTES
 from .settings import BYTES_A_VALUE, IMPORT, UPLOAD, ServerSettings
 
 _ABOUT = 'A conversational-agent engine that does not lose work. Errors are `{"error": {type, message, error_id}}`.'

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..core.events import AttemptRestarted, ErrorRaised, Event, Phase, Thinking, Token, Waiting, to_dict
-from ..prompts.words import word
+from ..prompts.catalogue import word
+from .errors import encoded, fit, split, truncate
 from .tenants import Tenant
-from .truncation import encoded, fit, split, truncate
 
 MOST = 4096
 """Bytes of a frame: the prescribed client keeps nothing between two reads."""

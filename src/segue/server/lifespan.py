@@ -16,23 +16,21 @@ from ..app import App
 from ..core.actor import SEGUE, act_as
 from ..core.agents import Agent
 from ..core.audit import load_audit
-from ..core.deadlines import load_deadlines
+from ..core.conversation import Restrictions
 from ..core.errors import SegueError
-from ..core.file_schedules import load_schedules
 from ..core.models import OFFLINE
 from ..core.notifications import Receiver
-from ..core.participants import Restrictions
-from ..core.quotas import load_quotas
-from ..core.spend import SpendLimits
+from ..core.schedules import load_deadlines, load_schedules
+from ..core.spend import SpendLimits, load_quotas
 from ..entry import open as open_app
-from ..rehearsal.segue_bot import attach
-from ..rehearsal.workflows import shipped_names
 from ..runtime.tasks import ResumableTask
 from ..runtime.worker import Dispatching, exceeds_takeovers
 from ..telemetry.metrics import Metrics
-from .a2a import serving_a2a
-from .log_config import logger
+from ..testing.rehearsal.participants import shipped_names
+from ..testing.rehearsal.segue_bot import attach
+from .a2a.endpoint import serving_a2a
 from .mcp import serving_mcp
+from .run import logger
 from .service import Service
 from .settings import ServerSettings
 from .stream import stopped

@@ -1,25 +1,31 @@
-"""The agents as tools of an MCP server over streamable HTTP, at `/mcp`, where the extra `mcp` is installed."""
+"""The agents as tools of an MCP server over streamable HTTP, and the routes of a client's MCP logins."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Header
+from starlette.responses import RedirectResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from ..core.actor import acting
+from ..core.environment import need_extra
 from ..core.errors import SegueError
-from ..prompts.errors import render_over_http
-from .errors import Problem, language_of, refusal
+from ..prompts.catalogue import render_over_http
+from .dependencies import ServiceDep, TenantDep, routes
+from .errors import Problem, language_of, not_found, refusal
 from .service import Service
 from .tenants import Tenant
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-    from ..mcp.agent_server import Context
+    from ..mcp import Context
+
 
 PATH = "/mcp"
 
@@ -58,8 +64,7 @@ async def serving_mcp(application: FastAPI, service: Service) -> AsyncIterator[N
     if find_spec("mcp") is None:
         yield
         return
-    from ..mcp.agent_server import AgentServer
-    from ..mcp.sessions import SessionManager
+    from ..mcp import AgentServer, SessionManager
 
     @contextmanager
     def admit(ctx: "Context", thread_id: str) -> Iterator[None]:
@@ -105,3 +110,51 @@ def _scope_of(ctx: "Context") -> Scope:
 def _tenant_of(scope: Scope) -> Tenant:
     tenant: Tenant = scope["segue_tenant"]
     return tenant
+
+
+# The route that begins a login at an MCP server.
+
+router = routes("agents")
+
+
+@router.get("/mcp/login/{name}", include_in_schema=False)
+async def mcp_login(
+    service: ServiceDep, _: TenantDep, name: str, sec_fetch_site: Annotated[str, Header()] = "none"
+) -> RedirectResponse:
+    """Send the browser to the authorization server, which sends it back to a port of this machine.
+
+    Only a service without keys does so: its clients are people on this machine, who open the link themselves or on
+    its own page. A login that is under way continues.
+    """
+    if sec_fetch_site not in ("none", "same-origin"):
+        raise Problem(403, "WrongOrigin")
+    servers = {server.name: server for agent in service.agents.values() for server in agent.mcp if server.url}
+    if service.settings.keys or name not in servers:
+        raise not_found("mcp_server", name)
+    need_extra("A login at an MCP server", "mcp", "mcp")
+    from ..tools.adapters.mcp_login import login
+
+    if name not in service.logins:
+        link: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(login(servers[name], partial(_show, link)), name=f"login {name}")
+        service.logins[name] = task, link
+        task.add_done_callback(lambda _: service.logins.pop(name))
+        task.add_done_callback(_retrieve_exception)
+    task, link = service.logins[name]
+    either: set[asyncio.Future[Any]] = {task, link}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if not link.done():
+        task.result()
+    return RedirectResponse(link.result())
+
+
+def _show(link: asyncio.Future[str], address: str) -> None:
+    """Give the browsers that wait the address; they keep it if the server asks for a second login."""
+    if not link.done():
+        link.set_result(address)
+
+
+def _retrieve_exception(task: asyncio.Task[None]) -> None:
+    """A login that fails is described to the person's browser."""
+    if not task.cancelled():
+        task.exception()

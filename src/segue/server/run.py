@@ -1,20 +1,84 @@
-"""The uvicorn server: one process, or several workers over one database."""
+"""The uvicorn server: one process, or several workers over one database, and its logs."""
 
 import asyncio
+import logging
+import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
+import structlog
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.supervisors import Multiprocess
 
-from .log_config import configure_logs
 from .settings import ServerSettings, check_address
+
+# Logs as JSON lines on standard error; messages are never logged.
+
+logger = logging.getLogger("segue.server")
+"""The service's own; what an entry is about goes into `extra`."""
+
+_SECRET = re.compile(r"(bearer\s+|api[_-]?key['\"]?\s*[=:]\s*['\"]?|\bsk-)[^\s'\",}]+", re.IGNORECASE)
+_QUIET = ("httpx", "httpcore", "openai", "asyncio")
+
+
+def configure_logs(stream: TextIO | None = None) -> None:
+    """Send every log, the libraries' too, to `stream` (standard error), a JSON object a line."""
+    processors: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.ExtraAdder(),
+        _without_colours,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        _redact,
+    ]
+    rendering: list[Any] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        structlog.processors.JSONRenderer(),
+    ]
+    handler = logging.StreamHandler(stream) if stream else _StandardError()
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=processors, processors=rendering))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("a2a").setLevel(logging.CRITICAL)  # its warnings and errors quote what clients send
+
+
+class _StandardError(logging.StreamHandler[TextIO]):
+    """Writes to what is standard error at the time: the stream of one moment may be closed later."""
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, stream: TextIO) -> None: ...
+
+
+def _without_colours(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Take out the copy of the message that uvicorn adds for terminals."""
+    event.pop("color_message", None)
+    return event
+
+
+def _redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Take out what looks like a key; a library's message may quote one."""
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = _SECRET.sub(r"\1***", value)
+    return event
+
+
+# The uvicorn server: one process, or several workers over one database.
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import H11Protocol as HTTPProtocol

@@ -15,13 +15,13 @@ from ..core.errors import TaskError, UnknownTask
 from ..core.events import Steered
 from ..core.records import Json, RequestKey, Task
 from ..core.reply_options import ReplyOptions
-from ..rehearsal.batch import FILE as BATCH
-from ..rehearsal.segue_bot import ConversationExecutor
 from ..runtime.start import Request
 from ..telemetry.metrics import Metrics
-from .backtests import FILE as BACKTEST
+from ..testing.rehearsal.batch import FILE as BATCH
+from ..testing.rehearsal.segue_bot import ConversationExecutor
 from .errors import Problem, not_found
 from .frames import FrameCache
+from .runs import FILE as BACKTEST
 from .runs import Runs
 from .settings import ServerSettings
 from .tenants import Tenant

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import cast
+from urllib.parse import quote
 
 from fastapi.responses import StreamingResponse
 from starlette.datastructures import Headers
@@ -12,10 +13,10 @@ from starlette.types import Receive, Scope, Send
 from ..core.errors import SegueError
 from ..core.events import Event
 from ..core.records import Json, Task
-from ..prompts.errors import problem_sentence, render_over_http
+from ..prompts.catalogue import problem_sentence, render_over_http
 from .errors import new_error_id
 from .frames import HEARTBEAT, PADDING, done_frame
-from .log_config import logger
+from .run import logger
 from .service import Service
 from .tenants import Tenant
 from .views import outcome
@@ -131,3 +132,8 @@ def _broken(tenant: Tenant, row: Task, error: Exception) -> Json:
     else:
         sentence = problem_sentence("StreamFailed", language)
     return {"success": False, "answer": "", "error": sentence, "error_id": error_id, "task_id": row.task_id}
+
+
+def task_headers(tenant: Tenant, row: Task) -> Mapping[str, str]:
+    """The task and its session; a name that is not ASCII is percent-encoded."""
+    return {"X-Task-Id": row.task_id, "X-Session-Id": quote(tenant.shown(row.thread_id), safe=":@")}

@@ -7,12 +7,10 @@ from pydantic import BaseModel, Field
 
 from ..app import App
 from ..core.events import to_dict
-from ..core.origin import MessageOrigin
-from ..core.records import Call, Json, Permission, Task, TaskTrace, Thread, WaitingTask
-from ..core.search import Hit
-from ..core.task_status import TaskStatus
+from ..core.records import Call, Hit, Json, Permission, Task, TaskTrace, Thread, WaitingTask
+from ..core.task import MessageOrigin, TaskStatus
 from ..core.timeline import Snapshot
-from ..runtime.projection import PlanItem, Projection, Round
+from ..runtime.reply import PlanItem, Projection, Round
 from .frames import flatten
 from .markdown import render
 from .tenants import Tenant

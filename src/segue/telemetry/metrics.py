@@ -17,7 +17,7 @@ from ..core.calls import CallResult
 from ..core.errors import ConfigurationError, StorageError
 from ..core.events import Event, ModelCalled, ToolResult
 from ..core.records import Call, StatusTally, Task
-from ..core.task_status import TaskStatus
+from ..core.task import TaskStatus
 from ..runtime.relay import Observer
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"

@@ -30,9 +30,9 @@ from ..core.errors import SegueError
 from ..core.events import Event, ModelCalled
 from ..core.models import OFFLINE, is_local
 from ..core.records import Call, Json, Task, TaskTrace
-from ..core.task_status import OPEN, TaskStatus
-from ..runtime.projection import Projection, project
+from ..core.task import OPEN, TaskStatus
 from ..runtime.relay import Observer
+from ..runtime.reply import Projection, project
 from . import EXPORTER, wants_content
 
 Attributes = dict[str, Any]

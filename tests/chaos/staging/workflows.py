@@ -11,7 +11,7 @@ from langchain_core.tools import StructuredTool
 from pydantic import create_model
 
 from segue import tool
-from segue.rehearsal.workflows.backends import BACKENDS, Backend
+from segue.testing.rehearsal.backends import BACKENDS, Backend
 from segue.tools.bound_tool import current_call
 
 from . import place

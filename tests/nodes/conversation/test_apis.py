@@ -12,11 +12,10 @@ import pytest
 
 import segue
 from segue import Agent
-from segue.core.conversation import ConversationConfig, Role, Utterance
+from segue.core.conversation import ConversationConfig, Participants, Role, Setting, Utterance
 from segue.core.errors import ConfigurationError
-from segue.core.participants import Participants, Setting
-from segue.nodes.conversation.participants.apis import HttpAPI
-from segue.rehearsal import converse
+from segue.nodes.participant_apis import HttpAPI
+from segue.testing.rehearsal import converse
 from tests.cases import cases
 from tests.rehearsal.participants import Does, calls, says
 

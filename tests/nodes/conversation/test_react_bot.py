@@ -6,7 +6,7 @@ import pytest
 
 from segue.core.conversation import BotOutputType
 from segue.core.errors import UnreadableReply
-from segue.nodes.conversation.participants.react_bot import read_output
+from segue.nodes.participants import read_output
 from tests.cases import cases
 
 CALL = 'Thought: t\nAction: look\nAction Input: {"a": 1}'

@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 
 from segue.core.conversation import Conversation, ConversationConfig, Role, UserOutput, Utterance
-from segue.rehearsal.workflows import Backend, Scenario, backend_of, load_workflow
-from segue.rehearsal.workflows.persona_user import PersonaUser
-from segue.rehearsal.workflows.policy import Call, next_move
-from segue.rehearsal.workflows.workflow import Json
+from segue.testing.rehearsal.participants import Backend, PersonaUser, Scenario, backend_of, load_workflow
+from segue.testing.rehearsal.workflow import Call, Json, next_move
 
 TURNS = 20
 

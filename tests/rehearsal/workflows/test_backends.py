@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from segue.rehearsal.workflows import backend_of, find_backend, load_workflow, shipped_names
+from segue.testing.rehearsal.participants import backend_of, find_backend, load_workflow, shipped_names
 from tests.cases import cases
 from tests.rehearsal.workflows.talks import replayed
 

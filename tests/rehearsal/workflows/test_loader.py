@@ -5,9 +5,15 @@ from pathlib import Path
 import pytest
 
 from segue.core.errors import ConfigurationError, InvalidWorkflow, UnknownScenario, UnknownWorkflow
-from segue.prompts.errors import render
-from segue.rehearsal.workflows import find_scenario, load_scenarios, load_workflow, shipped_names, workflow_file
-from segue.rehearsal.workflows.persona_user import Questions
+from segue.prompts.catalogue import error_text
+from segue.testing.rehearsal.participants import (
+    Questions,
+    find_scenario,
+    load_scenarios,
+    load_workflow,
+    shipped_names,
+    workflow_file,
+)
 from tests.cases import cases
 
 WORKFLOW = """\
@@ -143,7 +149,7 @@ def test_a_fault_is_named_with_its_line_and_field(tmp_path: Path, old: str, new:
     with pytest.raises(InvalidWorkflow) as fault:
         load_workflow(written(tmp_path, WORKFLOW.replace(old, new)))
     assert "lending.md, line " in str(fault.value) and said in str(fault.value)
-    assert render(fault.value, "zh").startswith("工作流无效：lending.md 第 ")
+    assert error_text(fault.value, "zh").startswith("工作流无效：lending.md 第 ")
 
 
 def test_faults_of_scenarios_are_named_alike(tmp_path: Path) -> None:

@@ -7,11 +7,10 @@ import pytest
 
 import segue
 from segue import Agent
-from segue.core.conversation import BotOutput, Conversation, Role
+from segue.core.conversation import BotOutput, Conversation, Role, Setting
 from segue.core.errors import ConfigurationError
-from segue.core.participants import Setting
-from segue.rehearsal import ConversationConfig, converse
-from segue.rehearsal.workflows import RuleBot, find_backend, find_scenario
+from segue.testing.rehearsal import ConversationConfig, converse
+from segue.testing.rehearsal.participants import RuleBot, find_backend, find_scenario
 from tests.fakes import ScriptedChatModel
 from tests.rehearsal.participants import Does, calls, says
 from tests.rehearsal.workflows.talks import replayed

@@ -1,8 +1,7 @@
 """What the deterministic user makes of replies that bots word freely."""
 
 from segue.core.conversation import Conversation, ConversationConfig, Role, Utterance
-from segue.rehearsal.workflows import find_scenario, load_workflow
-from segue.rehearsal.workflows.persona_user import PersonaUser, Questions
+from segue.testing.rehearsal.participants import PersonaUser, Questions, find_scenario, load_workflow
 from tests.cases import cases
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from segue.rehearsal.workflows import find_scenario, load_workflow, workflow_file
+from segue.testing.rehearsal.participants import find_scenario, load_workflow, workflow_file
 from tests.cases import cases
 from tests.rehearsal.workflows.talks import Talk
 

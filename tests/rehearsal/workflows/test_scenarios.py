@@ -2,7 +2,14 @@
 
 from jsonschema import Draft202012Validator
 
-from segue.rehearsal.workflows import Scenario, backend_of, find_scenario, load_scenarios, load_workflow, shipped_names
+from segue.testing.rehearsal.participants import (
+    Scenario,
+    backend_of,
+    find_scenario,
+    load_scenarios,
+    load_workflow,
+    shipped_names,
+)
 from tests.cases import cases
 from tests.rehearsal.workflows.talks import Talk, replayed
 

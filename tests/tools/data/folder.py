@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from segue.tools.data.folder import DataFolder
-from segue.tools.data.tables import Table, Tables
+from segue.tools.data.answers import Table, Tables
+from segue.tools.data.sources import DataFolder
 from segue.tools.data.tools import data_tools
 from segue.tools.registry import BoundTool
 

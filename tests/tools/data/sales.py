@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
 
-from segue.prompts.language import Language
+from segue.prompts.catalogue import Language
 
 ROWS = 480
 COLUMNS = {

@@ -14,7 +14,7 @@ import segue
 from segue.app import App
 from segue.core.errors import MissingExtra
 from segue.registry import DATA_EXAMPLE, EXAMPLE, EXAMPLES, Registry
-from segue.tools.data.folder import import_file
+from segue.tools.data.sources import import_file
 from segue.tools.data.tools import data_tools
 from tests.models.offline_tools import Talk
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from segue.core.errors import ConfigurationError
-from segue.tools.data import folder as data_folder
-from segue.tools.data.folder import DataFolder, import_file
+from segue.tools.data import sources as data_folder
+from segue.tools.data.sources import DataFolder, import_file
 from tests.cases import cases
 
 from .folder import Folder

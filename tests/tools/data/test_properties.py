@@ -11,9 +11,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from segue.tools.data.folder import DataFile
-from segue.tools.data.questions import groups_of, periods_of
-from segue.tools.data.tables import Table, Tables
+from segue.tools.data.answers import Table, Tables, groups_of, periods_of
+from segue.tools.data.sources import DataFile
 
 _NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=8).map(str.strip)
 _KEYS = st.one_of(st.sampled_from(["华东", "East", "a,b", 'say "x"', "O'Neil", "line\nend", "😀"]), _NAMES)

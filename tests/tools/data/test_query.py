@@ -15,8 +15,8 @@ import pytest
 
 from segue.core.errors import ConfigurationError
 from segue.tools.data import sandbox
-from segue.tools.data.folder import DataFolder
 from segue.tools.data.sandbox import answer, run_query
+from segue.tools.data.sources import DataFolder
 
 from .folder import Folder
 from .sales import write_sales

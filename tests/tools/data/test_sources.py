@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from segue.tools.data.engine import connect
-from segue.tools.data.folder import DataFolder
-from segue.tools.data.sources import peek
-from segue.tools.data.tables import Tables
+from segue.tools.data.answers import Tables
+from segue.tools.data.sources import DataFolder, connect, peek
 from tests.cases import cases
 
 from .folder import Folder

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from segue.core.errors import MissingExtra
-from segue.tools.data import questions, tables
+from segue.tools.data import answers
 from segue.tools.data.tools import data_tools
 from segue.tools.registry import BadArguments
 from tests.cases import cases
@@ -257,8 +257,8 @@ async def test_a_description_has_the_figures_of_each_column(people: Folder) -> N
 async def test_many_different_values_are_estimated_and_their_memory_is_bounded(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "EXACT", 100)
-    monkeypatch.setattr(questions, "EXACT", 100)
+    monkeypatch.setattr(answers, "EXACT", 100)
+    monkeypatch.setattr(answers, "EXACT", 100)
     folder.put("x.csv", "name,k\n" + "".join(f"name {number},k{number % 90}\n" for number in range(5_000)))
     name, k = (await folder.call("describe"))["columns"]
     assert 4_000 < name["distinct"] < 6_000

@@ -1,6 +1,7 @@
-"""`segue backtest`: what changed agents would do otherwise in recorded sessions."""
+"""`segue backtest` and `segue rollout`: what changed agents would do otherwise."""
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -8,16 +9,153 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ...core.bounds import LEAST_SEED, MOST_COUNT, MOST_SEED
+from ...prompts.catalogue import word
 from .. import options
 from ..exits import FAILED, report_errors
-from ..lookup import ask
-from ..settings import DEFAULT_DATABASE, Settings
-from ..views.consoles import stderr_console, write_json
-from ..views.sanitize import printable
-from .rollout import SHOWN, print_check
+from ..lookup import ask, find_task
+from ..settings import DEFAULT_DATABASE, SHORT, Settings
+from ..views.console import output, printable, stderr_console, write_json
 
 if TYPE_CHECKING:
-    from ...backtest import Backtest, BacktestOptions
+    from collections.abc import Sequence
+
+    from ...app import App
+    from ...core.records import Json, OnUpgrade, Task
+    from ...testing.backtest import Backtest, BacktestOptions, UnfinishedTask
+
+
+# `segue rollout`: which versions of their agents unfinished tasks have, and what becomes of them.
+
+TaskIds = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[TASK_ID]...", help="The tasks to change, or the beginnings of their ids."),
+]
+OfVersion = Annotated[str, typer.Option("--version", help="Only tasks of this version of their agent.")]
+Every = Annotated[bool, typer.Option("--all", help="Change all unfinished tasks, filtered by --agent and --version.")]
+Pin = Annotated[bool, typer.Option("--pin", help="Run the tasks only with their own version.")]
+Continue = Annotated[
+    bool, typer.Option("--continue", help="Let another version continue them if theirs is not available.")
+]
+Ask = Annotated[bool, typer.Option("--ask", help="Ask a person before another version continues them.")]
+Reset = Annotated[bool, typer.Option("--reset", help="Let their agent's `on_upgrade` decide again.")]
+Check = Annotated[
+    bool,
+    typer.Option("--check", help="Restore the tasks with the agents of --agents without running them, and compare."),
+]
+SHOWN = 20
+"""Tasks that differ, of which the terminal shows the first ones."""
+
+
+def rollout(
+    task_ids: TaskIds = None,
+    pin: Pin = False,
+    continue_: Continue = False,
+    ask_: Ask = False,
+    reset: Reset = False,
+    every: Every = False,
+    check: Check = False,
+    agent: options.OfAgent = "",
+    version: OfVersion = "",
+    agents: options.MoreAgents = "",
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOfList = False,
+) -> None:
+    """Show the agent versions of unfinished tasks, or pin them.
+
+    --check restores each task with the agents of another file: nothing runs, and
+    nothing is stored. The exit code is then 1 if a call or an approval of a task would no longer be valid.
+    """
+    settings = Settings(db, agents)
+    choices: dict[OnUpgrade | None, bool] = {"pin": pin, "continue": continue_, "ask": ask_, None: reset}
+    chosen = [choice for choice, given in choices.items() if given]
+    if len(chosen) + check > 1:
+        raise typer.BadParameter("give one of --pin, --continue, --ask, --reset and --check", param_hint="--pin")
+    if chosen and bool(task_ids) == every:
+        raise typer.BadParameter("give TASK_IDs, or --all", param_hint="TASK_ID")
+
+    async def checked(app: "App") -> "list[UnfinishedTask]":
+        found = await app.check_unfinished(await _named(app, task_ids or ()), language=settings.ui_language)
+        return [task for task in found if agent in ("", task.agent_id) and version in ("", task.version)]
+
+    if check:
+        raise typer.Exit(print_check(ask(settings, checked), settings, as_json=as_json))
+
+    async def shown(app: "App") -> "tuple[list[Json], int]":
+        tasks = await _selected(app, task_ids or (), agent, version)
+        for task in tasks if chosen else ():
+            await app.tasks.set_on_upgrade(task.task_id, chosen[0])
+        changed = await _selected(app, task_ids or (), agent, version) if chosen else tasks
+        return await _versions(app, changed), len(tasks)
+
+    rows, changed = ask(settings, shown)
+    if as_json:
+        return write_json(rows, indent=2)
+    if chosen:
+        typer.echo(settings.say("rollout_changed", n=changed))
+    from ..views.tables import print_versions
+
+    print_versions(output(), rows, settings.ui_language)
+
+
+async def _named(app: "App", task_ids: "Sequence[str]") -> "list[str] | None":
+    """The ids that these are, or begin; None where there are none."""
+    return [*dict.fromkeys([await find_task(app, text) for text in task_ids])] or None
+
+
+async def _selected(app: "App", task_ids: "Sequence[str]", agent: str, version: str) -> "list[Task]":
+    """The tasks of these ids, else the unfinished ones, as far as they are of the agent and version."""
+    named = await _named(app, task_ids)
+    tasks = [await app.tasks.get(task_id) for task_id in named] if named else await app.tasks.unfinished()
+    return [task for task in tasks if agent in ("", task.agent_id) and version in ("", task.agent_version)]
+
+
+async def _versions(app: "App", tasks: "Sequence[Task]") -> "list[Json]":
+    """The versions with how many tasks have them, in which status, and how many processes have them."""
+    workers = await app.tasks.workers()
+    found: dict[tuple[str, str | None], list[Task]] = {}
+    for task in tasks:
+        found.setdefault((task.agent_id, task.agent_version), []).append(task)
+    return [
+        {
+            "agent_id": agent_id,
+            "version": version,
+            "tasks": dict(Counter(str(task.status) for task in group)),
+            "on_upgrade": dict(Counter(task.on_upgrade for task in group if task.on_upgrade)),
+            "here": version in app.agents.versions(agent_id),
+            "workers": sum(version in worker.agents.get(agent_id, ()) for worker in workers),
+        }
+        for (agent_id, version), group in found.items()
+    ]
+
+
+def print_check(found: "Sequence[UnfinishedTask]", settings: Settings, *, as_json: bool) -> int:
+    """Print what unfinished tasks would meet; returns the exit code."""
+    from ...testing.backtest import Restored
+
+    counts = Counter(str(task.verdict) for task in found)
+    fails = any(task.verdict not in (Restored.SAME, Restored.DIVERGES) for task in found)
+    if as_json:
+        summary = {str(verdict): counts[verdict] for verdict in Restored}
+        write_json({"summary": summary, "tasks": [task.json() for task in found]}, indent=2)
+        return FAILED if fails else 0
+    parts = ", ".join(f"{_verdict(name, settings)} {n}" for name, n in counts.items())
+    typer.echo(settings.say("rollout_checked", n=len(found), parts=parts or "0"))
+    differing = [task for task in found if task.verdict != Restored.SAME]
+    for task in differing[:SHOWN]:
+        version = f"{task.agent_id} {task.version} → {task.new_version}"
+        typer.echo(f"{task.task_id[:SHORT]}  {_verdict(task.verdict, settings)}  {printable(version)}")
+        for reason in task.reasons:
+            typer.echo(f"          {printable(reason)}")
+    if differing[SHOWN:]:
+        typer.echo(settings.say("rollout_more", n=len(differing) - SHOWN))
+    return FAILED if fails else 0
+
+
+def _verdict(verdict: str, settings: Settings) -> str:
+    return word(verdict.replace("_", " "), settings.ui_language)
+
+
+# `segue backtest`: what changed agents would do otherwise in recorded sessions.
 
 Sessions = Annotated[
     list[str] | None, typer.Argument(metavar="[SESSION]...", help="The sessions; by default all: see `segue sessions`.")
@@ -128,7 +266,7 @@ def backtest(
 
 
 def _written(made: "Backtest", folder: Path, language: str) -> list[Path]:
-    from ...backtest.report import write_report
+    from ...testing.backtest.run import write_report
 
     return write_report(made, folder, language)
 
@@ -150,8 +288,8 @@ async def _backtested(settings: Settings, sessions: list[str], given: "BacktestO
 
 def _print(made: "Backtest", language: str) -> None:
     """Print what came out, and the first tasks that differ."""
-    from ...backtest.report import notes
     from ...prompts.catalogue import backtest_text
+    from ...testing.backtest.run import notes
 
     typer.echo(printable(made.conclusion(language)))
     for note in notes(made, language):

@@ -9,15 +9,13 @@ import typer
 
 from ...core.bounds import MOST_COUNT
 from .. import options
-from ..exits import FAILED, PAUSED, report_errors
-from ..hunts import prepared
+from ..exits import FAILED, PAUSED, prepared, report_errors
 from ..settings import DEFAULT_DATABASE, Settings
-from ..views.consoles import print_note, stderr_console, write_json
-from ..views.sanitize import printable
+from ..views.console import print_note, printable, stderr_console, write_json
 
 if TYPE_CHECKING:
-    from ...chaos.findings import Hunted
-    from ...chaos.run import Chaos
+    from ...testing.chaos.run import Chaos
+    from ...testing.chaos.runs import Hunted
 
 Sessions = Annotated[
     list[str] | None, typer.Argument(metavar="[SESSION]...", help="Recorded sessions: see `segue sessions`.")
@@ -99,7 +97,7 @@ def chaos(
     """
     settings = Settings(db, agents)
     with report_errors(settings):
-        from ...chaos.run import ChaosOptions
+        from ...testing.chaos.run import ChaosOptions
 
         given = ChaosOptions(
             agents=agents,
@@ -170,8 +168,8 @@ def _hunted(settings: Settings, hunt: "Chaos") -> "Hunted":
 
 
 def _written(made: "Hunted", folder: Path, language: str) -> list[Path]:
-    from ...chaos.report import write_report
     from ...prompts.catalogue import chaos_text
+    from ...testing.chaos.hunt import write_report
 
     files = write_report(made, folder, language)
     if len(files) == 1:

@@ -6,18 +6,15 @@ from dataclasses import replace
 from rich.text import Text
 
 from ...core.errors import SegueError, TaskUnfinished, ThreadBusy
-from ...core.records import Task
-from ...core.session_filter import SessionFilter
-from ...core.task_status import OPEN
+from ...core.records import SessionFilter, Task
+from ...core.task import OPEN
 from ...core.timeline import SHORT
 from ...runtime.sessions import check_session
-from ..dialog.conversation import is_command
-from ..dialog.hints import busy_hints, unfinished_hint
-from ..dialog.loop import ConversationLoop
-from ..dialog.prompt import Choices, Prompt, open_prompt
+from ..dialog import ConversationLoop, is_command
 from ..exits import sentence_of
+from ..prompt import Choices, Prompt, busy_hints, open_prompt, unfinished_hint
 from ..settings import Settings
-from ..views.consoles import print_error
+from ..views.console import print_error
 from ..views.lines import header, print_heading, usage_parts
 from ..views.tables import print_history, print_pairs, print_sessions
 from ..views.timeline import Reverted, effect_lines, print_branches, print_timeline, undo_lines

@@ -18,11 +18,10 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from segue.checkpoints.sqlite.backend import check_pages, check_rows, removing, saving
-
-from ...checkpoints.open import open_storage
-from ...checkpoints.sessions.integrity import IntegrityCheck
-from ...checkpoints.tables.rows import ReadRow
+from ...checkpoints.damage import IntegrityCheck
+from ...checkpoints.schema import ReadRow
+from ...checkpoints.sqlite.database import check_pages, check_rows, removing, saving
+from ...checkpoints.storage import open_storage
 from ...core.agents import Agent
 from ...core.attachments import FilesReport
 from ...core.environment import is_server, need_extra
@@ -36,22 +35,19 @@ from ...core.errors import (
     UnknownThread,
     listed,
 )
-from ...core.session_filter import SessionFilter
+from ...core.records import SessionFilter
 from ...entry import open as open_app
 from ...graphs.chat import MODES
 from ...models.build import build_model, chosen_model
-from ...nodes.react.prompt_cost import CALLS, RESULT_CHARS, prompt_costs
-from ...prompts.catalogue import Texts
-from ...prompts.errors import render
-from ...prompts.language import Language
-from ...prompts.words import clauses, word
+from ...nodes.react_prompt import CALLS, RESULT_CHARS, prompt_costs
+from ...prompts.catalogue import Language, Texts, clauses, error_text, word
 from ...registry import EXAMPLES, Registry, all_tools, services_of
 from ...runtime.run import state_at
 from ...runtime.runner import Runner
 from ..exits import FAILED
 from ..settings import SHORT, Settings, task_command
+from ..views.console import one_line
 from ..views.lines import symbols_for
-from ..views.sanitize import one_line
 
 finding = Texts("doctor")
 PACKAGES = (
@@ -116,7 +112,7 @@ def findings(settings: Settings, environ: Mapping[str, str], language: Language)
         given = settings.agents()
         agents = Registry((*EXAMPLES, *given))
     except SegueError as error:
-        yield Finding(False, "agents", render(error, language))
+        yield Finding(False, "agents", error_text(error, language))
         return
     yield from _tools(agents, {agent.agent_id for agent in given}, language)
     chosen = agents.get(settings.chosen_agent()) or next(iter(agents.values()))
@@ -182,11 +178,11 @@ def _server(settings: Settings, language: Language) -> Iterator[Finding]:
     """What a PostgreSQL server says of the database; nothing is created."""
     try:
         need_extra("A PostgreSQL database", "postgres", "psycopg", "langgraph.checkpoint.postgres")
-        from segue.checkpoints.postgres.backend import check_database
+        from ...checkpoints.postgres.database import check_database
 
         found = check_database(settings.database)
     except SegueError as error:
-        yield Finding(False, "database", render(error, language))
+        yield Finding(False, "database", error_text(error, language))
         return
     about = {**asdict(found), "size": f"{found.size / 1e6:,.1f}", "lacking": ", ".join(found.lacking)}
     if found.read_only:
@@ -214,7 +210,7 @@ def _existing_database(settings: Settings, file: Path, language: Language) -> It
         version, faults = check_pages(file, most=MOST_FAULTS, timeout=SECONDS)
         rows = {} if faults else check_rows(file, timeout=SECONDS)
     except (SegueError, sqlite3.Error) as error:
-        found = render(error, language) if isinstance(error, SegueError) else str(error)
+        found = error_text(error, language) if isinstance(error, SegueError) else str(error)
         damaged = isinstance(error, DatabaseDamaged) and not isinstance(error, NotADatabase)
         yield Finding(False, "database", _with_remedy(file, found, language) if damaged else found)
         return
@@ -327,7 +323,7 @@ def _tools(agents: Mapping[str, Agent], given: Collection[str], language: Langua
         if isinstance(error, SegueError):
             ok = False if name in given else isinstance(error, MissingExtra) or None
             said = "agent_extra" if ok else "unusable_agent"
-            yield Finding(ok, "agents", finding(said, language, agent=name, why=render(error, language)))
+            yield Finding(ok, "agents", finding(said, language, agent=name, why=error_text(error, language)))
 
 
 def _model(agent: Agent, override: str, environ: Mapping[str, str], language: Language) -> Iterator[Finding]:
@@ -347,7 +343,7 @@ def _model(agent: Agent, override: str, environ: Mapping[str, str], language: La
     try:
         build_model(agent, override, environ)
     except SegueError as error:
-        yield Finding(None, "model", render(error, language))
+        yield Finding(None, "model", error_text(error, language))
         return
     if isinstance(choice, str):
         yield _endpoint(agent, environ, language)
@@ -395,7 +391,7 @@ def _prompts(agent: Agent, language: Language) -> Finding:
         asyncio.run(registry.prepare(agent))
         costs = prompt_costs(agent, services_of(registry, lambda event: None), language)
     except SegueError as error:
-        return Finding(None, "prompts", render(error, language))
+        return Finding(None, "prompts", error_text(error, language))
     parts = (
         finding("prompt", language, name=name, chars=f"{cost.chars:,}", share=f"{cost.prefix_chars / cost.chars:.0%}")
         for name, cost in costs.items()
@@ -409,7 +405,7 @@ def _offline(language: Language) -> Finding:
     try:
         result = asyncio.run(_ask_offline(language))
     except SegueError as error:
-        return Finding(False, "offline", render(error, language))
+        return Finding(False, "offline", error_text(error, language))
     return Finding(bool(result["success"]), "offline", finding("planner", language))
 
 
@@ -447,7 +443,7 @@ async def _lost(file: Path, session: str, language: Language) -> str:
     try:
         await IntegrityCheck(storage.database, storage.saver(), readable, session).damage()
     except (NothingReadable, UnknownThread) as error:
-        return render(error, language) if isinstance(error, NothingReadable) else ""
+        return error_text(error, language) if isinstance(error, NothingReadable) else ""
     finally:
         await runner.close()
         await storage.close()

@@ -9,12 +9,12 @@ import typer
 from ...core.bounds import MOST_COUNT
 from ...core.environment import need_extra
 from ...core.errors import MissingExtra, SegueError, UnknownThread, listed
-from ...core.task_status import ACTIVE
+from ...core.task import ACTIVE
 from .. import options
 from ..exits import FAILED, USAGE, report_errors, sentence_of
 from ..lookup import ask, find_session, find_task, named
 from ..settings import DEFAULT_DATABASE, Settings, task_command
-from ..views.consoles import output, print_error, print_note, write_json
+from ..views.console import output, print_error, print_note, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from ...app import App
     from ...core.agents import Agent
-    from ...core.records import Json, Task, TaskTrace, Thread
-    from ...core.session_filter import SessionFilter
+    from ...core.records import Json, SessionFilter, Task, TaskTrace, Thread
     from ...core.tools import Tool
 
     Interrupted = dict[str, str]
@@ -42,7 +41,7 @@ def sessions(
     as_json: options.JsonOfList = False,
 ) -> None:
     """List the sessions, most recently used first."""
-    from ...core.session_filter import SessionFilter
+    from ...core.records import SessionFilter
     from ..views.tables import print_hits, print_sessions
 
     settings, which = Settings(db), SessionFilter(bots=bots, archived=archived)
@@ -130,7 +129,7 @@ def history(
     as_json: options.JsonOfList = False,
 ) -> None:
     """Print the messages of a session."""
-    from ..dialog.hints import unfinished_hint
+    from ..prompt import unfinished_hint
     from ..views.tables import print_history
 
     settings, name = Settings(db), named(session, last, "SESSION")
@@ -173,7 +172,7 @@ async def read_trace(app: "App", name: str) -> "tuple[TaskTrace, bool]":
 
 def print_trace(console: "Console", found: "TaskTrace", settings: Settings, *, interrupted: bool) -> None:
     from ..views.lines import symbols_for
-    from ..views.trace_tree import trace_tree
+    from ..views.task import trace_tree
 
     language = settings.language_for(found.task.message)
     console.print(trace_tree(found, symbols_for(console), language, interrupted=interrupted))
@@ -197,7 +196,7 @@ def graph(
     from pkgutil import iter_modules
 
     from ... import graphs
-    from ...runtime.modes import mode_graphs
+    from ...runtime.run import mode_graphs
 
     known = sorted(module.name for module in iter_modules(graphs.__path__))
     with report_errors():
@@ -244,7 +243,7 @@ def _check_modes(settings: Settings) -> None:
         ConfigurationError: saying what is wrong with one.
     """
     if modes := settings.modes():
-        from ...runtime.modes import mode_graphs
+        from ...runtime.run import mode_graphs
 
         mode_graphs(modes)
 

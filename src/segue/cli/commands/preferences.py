@@ -11,7 +11,7 @@ from .. import options
 from ..exits import USAGE
 from ..lookup import ask
 from ..settings import DEFAULT_DATABASE, Settings
-from ..views.consoles import output, print_error, write_json
+from ..views.console import output, print_error, write_json
 
 if TYPE_CHECKING:
     from ...app import App

@@ -12,12 +12,11 @@ from .. import options
 from ..exits import FAILED, WAITING, report_errors
 from ..lookup import find_session, for_session, named
 from ..settings import DEFAULT_DATABASE, Settings, replay_command
-from ..views.consoles import print_note
-from ..views.sanitize import indented, printable
+from ..views.console import indented, print_note, printable
 
 if TYPE_CHECKING:
-    from ...rehearsal.cassette import Cassette, LiveTurn, Replay
-    from ...rehearsal.cassette.cassette import ToolCall
+    from ...testing.cassette import Cassette, LiveTurn, Replay
+    from ...testing.cassette.cassette import ToolCall
 
 Out = Annotated[
     Path,
@@ -71,7 +70,7 @@ def record(
     name = named(session, last, "SESSION")
     settings = for_session(Settings(db, agents), name)
     with report_errors(settings):
-        from ...rehearsal.cassette import SUFFIX, write_cassette
+        from ...testing.cassette import SUFFIX, write_cassette
 
         made = asyncio.run(_recorded(settings, name, redact or []))
         file = out / f"{made.session}{SUFFIX}" if out.is_dir() or not out.suffix else out
@@ -84,7 +83,7 @@ def record(
 
 
 async def _recorded(settings: Settings, session: str, redact: list[str]) -> "Cassette":
-    from ...rehearsal.cassette import record as recorded
+    from ...testing.cassette import record as recorded
 
     async with settings.reopened() as app:
         return await recorded(app, await find_session(app, session), redact=redact, language=settings.ui_language)
@@ -112,8 +111,8 @@ def replay(
 
 
 async def _replayed(settings: Settings, file: Path, turn: int | None, model: str) -> "Replay":
-    from ...rehearsal.cassette import read_cassette
-    from ...rehearsal.cassette import replay as replayed
+    from ...testing.cassette import read_cassette
+    from ...testing.cassette import replay as replayed
 
     runs = False
 

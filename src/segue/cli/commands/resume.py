@@ -14,17 +14,15 @@ from rich.text import Text
 
 from ...core.errors import ConfigurationError, SegueError, ThreadBusy, UnknownAgent
 from ...core.records import Task
-from ...prompts.catalogue import sentence
-from ...prompts.words import word
-from ..dialog.interrupts import Interrupts, listening
-from ..dialog.loop import ConversationLoop
+from ...prompts.catalogue import sentence, word
+from ..dialog import ConversationLoop
 from ..exits import FAILED, PAUSED, WAITING, sentence_of
 from ..lookup import with_file_of
+from ..prompt import Interrupts, listening
 from ..settings import Settings, task_command
-from ..views.consoles import output, print_error, write_json
+from ..views.console import one_line, output, print_error, write_json
 from ..views.lines import Symbols, symbols_for, unknown_calls
-from ..views.sanitize import one_line
-from ..views.task_view import result_form
+from ..views.task import result_form
 
 if TYPE_CHECKING:
     from ...app import App

@@ -12,7 +12,7 @@ from .. import options
 from ..exits import FAILED, USAGE, report_errors, sentence_of
 from ..lookup import ask, find_session, for_session, for_snapshot, named
 from ..settings import DEFAULT_DATABASE, Settings, task_command
-from ..views.consoles import output, print_error, print_note, write_json
+from ..views.console import output, print_error, print_note, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -168,7 +168,7 @@ def edit(
     state = dict(_field(change, settings) for change in changes or ()) or None
     with report_errors(settings):
         from ...core.timeline import SHORT
-        from ..dialog.loop import edited
+        from ..dialog import edited
         from ..views.timeline import effect_lines
 
         async def begun(app: "App") -> "Task":

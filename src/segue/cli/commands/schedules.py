@@ -1,4 +1,4 @@
-"""Messages for later: how `segue chat` stores one, and `segue schedules`."""
+"""Messages for later and notifications: `segue schedules` and `segue notifications`."""
 
 import asyncio
 import logging
@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ...prompts.words import word
+from ...prompts.catalogue import word
 from .. import options
-from ..exits import report_errors
+from ..exits import FAILED, report_errors
 from ..lookup import ask
 from ..settings import DEFAULT_DATABASE, Settings, places
-from ..views.consoles import output, print_hints, print_note, write_json
-from ..views.sanitize import one_line, printable
+from ..views.console import one_line, output, print_error, print_hints, print_note, printable, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +20,54 @@ if TYPE_CHECKING:
 
     from ...app import App
     from ...core.schedules import Schedule
+
+
+# Notifications that were not delivered, and how they are sent again.
+
+Replay = Annotated[
+    list[str] | None,
+    typer.Option("--replay", metavar="ID", help="Send this notification again; may be repeated."),
+]
+AllDead = Annotated[bool, typer.Option("--all-dead", help="Send all dead notifications again.")]
+Dead = Annotated[bool, typer.Option("--dead", help="Only dead ones, which are no longer retried.")]
+
+
+def notifications(
+    replay: Replay = None,
+    all_dead: AllDead = False,
+    dead: Dead = False,
+    agents: options.Agents = "",
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOfList = False,
+) -> None:
+    """List undelivered notifications, or send them again.
+
+    This command sends for up to three seconds if the agents file has the receivers. Otherwise the
+    next process that has them sends.
+    """
+    from ..views.tables import print_notifications
+
+    settings = Settings(db, agents)
+    if replay or all_dead:
+        missing = ask(settings, lambda app: _replayed(app, replay or [], all_dead))
+        for notification_id in missing:
+            print_error(settings.say("no_notification", id=notification_id))
+        if missing:
+            raise typer.Exit(FAILED)
+    found = ask(settings, lambda app: app.notifications.list("dead" if dead else None))
+    if as_json:
+        return write_json([each.json() for each in found], indent=2)
+    return print_notifications(output(), found, settings.ui_language)
+
+
+async def _replayed(app: "App", ids: list[str], all_dead: bool) -> list[str]:
+    """Send notifications again; returns the ids of those that are not there."""
+    if all_dead:
+        await app.notifications.replay_dead()
+    return [each for each in ids if not await app.notifications.replay(each)]
+
+
+# Messages for later: how `segue chat` stores one, and `segue schedules`.
 
 At = Annotated[
     str,
@@ -134,7 +181,7 @@ async def _status(app: "App", schedule: "Schedule") -> str:
 
 
 def _next(schedule: "Schedule", settings: Settings) -> str:
-    from ...core.moments import written, zone_named
+    from ...core.task import written, zone_named
 
     if not schedule.is_active:
         return word("paused" if schedule.due else "ended", settings.ui_language)
@@ -164,7 +211,7 @@ def run_schedules(settings: Settings) -> None:
 
 
 async def _run(settings: Settings) -> None:
-    from ..dialog.interrupts import handling_signals
+    from ..prompt import handling_signals
 
     stopping = asyncio.Event()
     async with settings.opened(serving=True) as app:

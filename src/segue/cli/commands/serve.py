@@ -19,7 +19,7 @@ from ...core.errors import ConfigurationError, listed
 from .. import options
 from ..exits import report_errors
 from ..settings import DEFAULT_DATABASE, Settings
-from ..views.consoles import print_note
+from ..views.console import print_note
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -255,7 +255,7 @@ def work(settings: Settings, concurrency: int, grace: float, metrics_host: str, 
 
 
 async def _work(settings: Settings, concurrency: int, grace: float, metrics_host: str, metrics_port: int) -> None:
-    from ..dialog.interrupts import handling_signals
+    from ..prompt import handling_signals
 
     async with settings.opened(max_running=concurrency, serving=True) as app:
         worker = app.worker(concurrency)

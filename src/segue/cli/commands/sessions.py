@@ -14,8 +14,7 @@ from .. import options
 from ..exits import FAILED, USAGE, report_errors, sentence_of
 from ..lookup import ask
 from ..settings import DEFAULT_DATABASE, Settings, continue_command, task_command
-from ..views.consoles import print_error, write_json
-from ..views.sanitize import printable
+from ..views.console import print_error, printable, write_json
 
 if TYPE_CHECKING:
     from ...app import App
@@ -175,7 +174,7 @@ def _recovery_lines(settings: Settings, session: str, found: "Recovery") -> list
 
 def _next_command(settings: Settings, session: str, task: "Task | None") -> list[str]:
     """How to continue a recovered session."""
-    from ..dialog.hints import continue_hint
+    from ..prompt import continue_hint
 
     if task is None:
         return [settings.say("to_continue"), continue_command(settings, session)]

@@ -13,8 +13,7 @@ from ...core.bounds import MOST_COUNT
 from .. import options
 from ..exits import FAILED, PAUSED, WAITING, report_errors
 from ..settings import DEFAULT_DATABASE, Settings, simulate_command
-from ..views.consoles import output, print_error, print_hints, print_note, read_line, stderr_console
-from ..views.sanitize import flat
+from ..views.console import flat, output, print_error, print_hints, print_note, read_line, stderr_console
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
     from ...app import App
     from ...core.conversation import Conversation, ConversationConfig, Utterance
     from ...core.records import Json
-    from ...rehearsal.batch import BatchResult, Manifest, Progress
-    from ...rehearsal.report.summary import Comparison, Report
+    from ...testing.rehearsal.batch import BatchResult, Manifest, Progress
+    from ...testing.rehearsal.report import Comparison, Report
 
 _CODES = {"done": 0, "waiting": WAITING, "paused": PAUSED}
 _UNSCRIPTED = ("dummy_user", "input_user", "llm_profile", "llm_oow", "rule_user")
@@ -119,7 +118,7 @@ def simulate(
         _check_batch(settings, n, {"--out": out, "--workers": workers}, {"--session": session, "--log": log})
         if n is None:
             raise typer.Exit(simulated(settings, chosen, log))
-        from ...rehearsal.batch import batch_of
+        from ...testing.rehearsal.batch import batch_of
 
         manifest = batch_of(chosen, n=n, workers=workers or 1, agents=agents)
         raise typer.Exit(run_batch(settings, out or Path("rehearsal"), manifest))
@@ -145,7 +144,7 @@ def _check_user(config: "ConversationConfig", say: list[str] | None, character: 
         ConfigurationError.
     """
     from ...core.errors import ConfigurationError
-    from ...rehearsal.workflows import with_workflow
+    from ...testing.rehearsal.participants import with_workflow
 
     whole = with_workflow(config)
     if say and whole.user_mode in _UNSCRIPTED:
@@ -184,10 +183,9 @@ async def _run(settings: Settings, config: "ConversationConfig", session: str, f
     """The conversation's final status."""
     from time import localtime, strftime
 
-    from ...rehearsal import converse, load_conversation, write_log
-    from ...rehearsal.simulate import check_config
-    from ...rehearsal.text_file import check_writable
-    from ...rehearsal.workflows import with_workflow
+    from ...testing.rehearsal import converse, load_conversation, write_log
+    from ...testing.rehearsal.participants import with_workflow
+    from ...testing.rehearsal.simulate import check_config, check_writable
     from ..views.tables import print_footer, print_header, print_utterance
 
     def show(utterance: "Utterance") -> None:
@@ -222,9 +220,9 @@ async def _run(settings: Settings, config: "ConversationConfig", session: str, f
 
 async def _print_hints(app: "App", settings: Settings, conversation: "Conversation") -> None:
     """Say what a conversation waits for, if that is not an utterance, and how it goes on."""
-    from ...core.question import WAIT
-    from ..dialog.approval import print_question
-    from ..dialog.hints import answer_hints
+    from ...core.calls import WAIT
+    from ..approval import print_question
+    from ..prompt import answer_hints
 
     question = await app.question(conversation.task_id)
     if question["kind"] == WAIT:
@@ -251,8 +249,8 @@ def _typed(utterance: "Utterance", config: "ConversationConfig") -> bool:
 async def _asked(app: "App", session: str, question: "Json") -> "str | Json | None":
     """What a person types, as the role that is asked; None if they leave. Nothing else runs meanwhile."""
     from ...core.conversation import Role
-    from ...rehearsal import load_conversation
-    from ..dialog.approval import Questioner, can_ask, print_question
+    from ...testing.rehearsal import load_conversation
+    from ..approval import Questioner, can_ask, print_question
     from ..views.tables import prefix
 
     prompt = f"{prefix(Role(question.get('role', Role.USER)))} "
@@ -292,7 +290,7 @@ def run_batch(settings: Settings, folder: Path, manifest: "Manifest") -> int:
 async def _rehearse(folder: Path, manifest: "Manifest", settings: Settings) -> "BatchResult":
     from rich import progress as bars
 
-    from ...rehearsal.batch import Counting, rehearse
+    from ...testing.rehearsal.batch import Counting, rehearse
 
     columns = (
         bars.BarColumn(),
@@ -328,8 +326,7 @@ def report(folder: Folder, against: Against = None, judge: Judge = "", language:
     settings = Settings(language=language)
     said_in = settings.ui_language
     with report_errors(settings):
-        from ...rehearsal.report.files import figures, write_report
-        from ...rehearsal.report.summary import compare
+        from ...testing.rehearsal.report import compare, figures, write_report
 
         made = asyncio.run(_report(folder, judge))
         comparison = compare(asyncio.run(_report(against, judge)), made) if against else None
@@ -362,10 +359,9 @@ def _print_comparison(comparison: "Comparison", language: str) -> None:
 
 
 async def _report(folder: Path, judge: str) -> "Report":
-    from ...rehearsal.batch import Manifest
-    from ...rehearsal.report.grades import outcomes_of
-    from ...rehearsal.report.judge import judge_batch
-    from ...rehearsal.report.summary import report_of
+    from ...testing.rehearsal.batch import Manifest
+    from ...testing.rehearsal.grades import judge_batch, outcomes_of
+    from ...testing.rehearsal.report import report_of
 
     manifest = Manifest.read(folder)
     verdicts = await judge_batch(folder, manifest, judge) if judge else {}
@@ -383,7 +379,7 @@ def workflows(name: Name = None) -> None:
     To change one: segue workflows travel_change > mine.md
     """
     with report_errors():
-        from ...rehearsal.workflows import load_workflow, shipped_names, workflow_file
+        from ...testing.rehearsal.participants import load_workflow, shipped_names, workflow_file
         from ..views.tables import print_pairs
 
         if name:

@@ -1,23 +1,118 @@
-"""Commands that begin: demo, init, chat and run."""
+"""Commands that begin: demo, init, chat, run and mcp."""
 
+import asyncio
 import re
 import shlex
 import sys
+import threading
+import webbrowser
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...core.errors import ConfigurationError
+from ...core.environment import need_extra
+from ...core.errors import ConfigurationError, listed
 from .. import options
 from ..exits import report_errors
 from ..lookup import continued
 from ..settings import DEFAULT_DATABASE, Settings
-from ..views.consoles import piped_text, print_note
-from ..views.sanitize import from_shell
+from ..views.console import from_shell, piped_text, print_note
 from .schedules import At, Every, Missed, Overlap, Timezone, schedule_message
+
+if TYPE_CHECKING:
+    from ...core.agents import McpServer
+
+
+# `segue mcp`: the agents as an MCP server, and logins at the MCP servers that agents use.
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The server's name in the agents file.")]
+NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Only print the link.")]
+
+mcp = typer.Typer(
+    name="mcp",
+    help="Serve the agents over MCP, or log in to an MCP server.\n\n"
+    "`segue mcp` serves on standard input and output; each agent is a tool. `segue serve` serves them at /mcp.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+)
+
+
+@mcp.callback()
+def serve_stdio(context: typer.Context, agents: options.Agents = "", db: options.Database = DEFAULT_DATABASE) -> None:
+    """Serve the agents over MCP, or log in to an MCP server."""
+    if context.invoked_subcommand is None:
+        settings = Settings(db, agents)
+        with report_errors(settings):
+            need_extra("segue mcp", "mcp", "mcp")
+            asyncio.run(_serve_stdio(settings))
+
+
+async def _serve_stdio(settings: Settings) -> None:
+    from mcp.server.stdio import stdio_server
+
+    from ...mcp import AgentServer
+
+    if sys.stdin.isatty():
+        print_note(settings.say("mcp_at_terminal"))
+    async with settings.opened() as app, stdio_server() as (reading, writing):
+        server = AgentServer(app).server
+        await server.run(reading, writing, server.create_initialization_options())
+
+
+@mcp.command()
+def login(name: Name, agents: options.MoreAgents = "", no_browser: NoBrowser = False) -> None:
+    """Log in to an MCP server with OAuth, in the browser."""
+    settings = Settings(agents_file=agents)
+
+    def show(link: str) -> None:
+        print_note(settings.say("mcp_open_link"), link)
+        if not no_browser:
+            threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()  # one in the terminal blocks
+
+    with report_errors(settings):
+        need_extra("segue mcp login", "mcp", "mcp")
+        from ...tools.adapters.mcp_login import login as log_in
+
+        asyncio.run(log_in(_server(settings, name), show))
+        print_note(settings.say("mcp_logged_in", name=name))
+
+
+@mcp.command()
+def logout(name: Name, agents: options.MoreAgents = "") -> None:
+    """Delete the stored login at an MCP server."""
+    settings = Settings(agents_file=agents)
+    with report_errors(settings):
+        need_extra("segue mcp logout", "mcp", "mcp")
+        from ...tools.adapters.mcp_login import LoginFile
+
+        removed = LoginFile(_server(settings, name)).remove()
+        print_note(settings.say("mcp_logged_out" if removed else "mcp_no_login", name=name))
+
+
+def _server(settings: Settings, name: str) -> "McpServer":
+    """The server of that name with a url.
+
+    Raises:
+        ConfigurationError: listing the ones there are.
+    """
+    servers = {server.name: server for agent in settings.agents() for server in agent.mcp if server.url}
+    if not servers:
+        raise ConfigurationError(
+            "No agent has an MCP server with a url: name the agents file that has one with --agents.",
+        )
+    if name not in servers:
+        raise ConfigurationError(
+            "The agents file has no MCP server '{name}' with a url; use one of: {known}.",
+            name=name,
+            known=listed(servers),
+        )
+    return servers[name]
+
+
+# Commands that begin: demo, init, chat and run.
 
 PROJECT = ("agents.toml", "shop_tools.py", "test_shop.py")
 DATA_AGENT = "data"
@@ -30,7 +125,7 @@ def demo(db: options.Database = DEFAULT_DATABASE, language: options.Language = "
     settings = Settings(db, agent="travel", mode="plan", model="offline", language=language)
     with report_errors(settings):
         from ...core.context import Ids
-        from ..dialog.loop import one_shot
+        from ..dialog import one_shot
 
         settings = replace(settings, session=f"demo-{Ids().thread()}")
         raise typer.Exit(one_shot(settings, settings.say("demo_message"), as_json=False))
@@ -109,7 +204,7 @@ def chat(
             from .chat import converse
 
             raise typer.Exit(converse(settings))
-        from ..dialog.loop import one_shot
+        from ..dialog import one_shot
 
         settings = replace(settings, files=tuple(map(str, files or ())))
         text = _read_message(settings, message)
@@ -152,7 +247,7 @@ def run(
     """
     settings = replace(continued(shared.settings()), mode=LIFECYCLE, verb="run")
     with report_errors(settings):
-        from ..dialog.loop import one_shot
+        from ..dialog import one_shot
 
         goal = _read_message(settings, text)
         if file:
@@ -178,8 +273,7 @@ def _copied(files: Sequence[Path]) -> dict[str, str]:
     """
     from unicodedata import normalize
 
-    from ...tools.data.engine import need_duckdb
-    from ...tools.data.folder import DataFolder, import_file
+    from ...tools.data.sources import DataFolder, import_file, need_duckdb
 
     need_duckdb()
     folder = DataFolder.of().path
@@ -188,8 +282,7 @@ def _copied(files: Sequence[Path]) -> dict[str, str]:
 
 def _with_names(settings: Settings, text: str, copied: dict[str, str]) -> str:
     """The text with the files' names in the data folder; names that it does not mention are added."""
-    from ...prompts.catalogue import sentence
-    from ...prompts.language import language_of
+    from ...prompts.catalogue import language_of, sentence
 
     for name, given in copied.items():
         if name.casefold() != given.casefold():

@@ -8,12 +8,11 @@ import typer
 from typer.core import TyperCommand
 
 from .. import options
-from ..dialog.verdicts import Decisions, with_bare_approvals
 from ..exits import report_errors
 from ..lookup import LATEST, ask, find_task, for_task, named
 from ..settings import DEFAULT_DATABASE, SHORT, Settings, task_command
-from ..views.consoles import output, write_json
-from ..views.sanitize import flat, indented, printable
+from ..verdicts import Decisions, with_bare_approvals
+from ..views.console import flat, indented, output, printable, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -47,7 +46,7 @@ def resume(
             from .resume import resume_all
 
             raise typer.Exit(resume_all(settings, as_json=as_json))
-        from ..dialog.loop import resumed
+        from ..dialog import resumed
 
         name = task_id or LATEST
         raise typer.Exit(resumed(for_task(settings, name), name, as_json=as_json))
@@ -93,7 +92,7 @@ def answer(
         raise typer.BadParameter("it needs --always task or --always session", param_hint=hint)
     settings = for_task(Settings(db, agents), name)
     with report_errors(settings):
-        from ..dialog.loop import answered
+        from ..dialog import answered
 
         decisions = Decisions(approve or (), edit or (), reject or (), always or "", only or (), flow)
         raise typer.Exit(answered(settings, name, decisions, answer_to, question, as_json=as_json))
@@ -191,10 +190,10 @@ def _print_waiting(console: "Console", task: "WaitingTask", settings: Settings) 
     """Its question, since when it waits, and the commands that answer it."""
     from rich.text import Text
 
-    from ...prompts.words import word
-    from ..dialog.approval import print_question
-    from ..dialog.hints import answer_hints
-    from ..views.consoles import print_prose
+    from ...prompts.catalogue import word
+    from ..approval import print_question
+    from ..prompt import answer_hints
+    from ..views.console import print_prose
     from ..views.tables import message_text, when
 
     language, question = settings.language_for(task.message), task.json()

@@ -7,7 +7,7 @@ import typer
 from .. import options
 from ..lookup import ask
 from ..settings import DEFAULT_DATABASE, Settings
-from ..views.consoles import output, write_json
+from ..views.console import output, write_json
 
 
 def usage(

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ...core.audit import AuditEntry, AuditReport, Kind
-from .sanitize import flat, one_line
+from .console import flat, one_line
 from .tables import Column, print_table
 
 if TYPE_CHECKING:

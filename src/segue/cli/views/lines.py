@@ -30,13 +30,9 @@ from ...core.events import (
     ToolResult,
     Waiting,
 )
-from ...prompts.catalogue import sentence
-from ...prompts.words import colon, label, word
-from ...runtime.projection import PlanItem, Projection
-from ...runtime.reply_stream import Approved, Part
-from .consoles import print_prose
-from .sanitize import arguments_line, flat, indented, one_line, printable, result_line
-from .sources import origin_line
+from ...prompts.catalogue import colon, label, sentence, word
+from ...runtime.reply import Approved, Part, PlanItem, Projection
+from .console import arguments_line, flat, indented, one_line, origin_line, print_prose, printable, result_line
 
 if TYPE_CHECKING:
     from ...core.models import Model

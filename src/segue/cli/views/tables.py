@@ -15,19 +15,16 @@ from rich.table import Table
 from rich.text import Text
 
 from ...core.conversation import PREFIXES, Role, Utterance, spoken
-from ...core.origin import FORK_MARK
-from ...prompts.catalogue import sentence
-from ...prompts.words import label, word
+from ...core.task import FORK_MARK
+from ...prompts.catalogue import label, sentence, word
 from ..settings import SHORT, task_command
-from .consoles import print_prose, print_said
+from .console import arguments_line, flat, indented, markdown_text, one_line, print_prose, print_said, printable
 from .lines import STYLES
-from .sanitize import arguments_line, flat, indented, markdown_text, one_line, printable
 
 if TYPE_CHECKING:
     from ...core.agents import Agent
     from ...core.notifications import Notification
-    from ...core.records import Permission, Task, Thread
-    from ...core.search import Hit
+    from ...core.records import Hit, Permission, Task, Thread
     from ...core.tools import Tool
     from ..settings import Settings
 

@@ -8,14 +8,12 @@ from rich.console import Console
 from rich.text import Text
 
 from ...core.records import Json, Task
-from ...core.task_status import OPEN
+from ...core.task import OPEN
 from ...core.timeline import Branch, Effect, Place, SnapshotDifference, TimelineEntry
-from ...prompts.catalogue import sentence
-from ...prompts.words import label, word
+from ...prompts.catalogue import label, sentence, word
 from ..settings import continue_command, task_command
-from .consoles import print_prose
+from .console import arguments_line, flat, json_line, one_line, print_prose, printable, result_line
 from .lines import Symbols, symbols_for
-from .sanitize import arguments_line, flat, json_line, one_line, printable, result_line
 from .tables import Column, print_table
 
 if TYPE_CHECKING:

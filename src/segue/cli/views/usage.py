@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from ...core.spend import USD
-from ...core.usage_report import LimitUse, UsageReport, UsageTotal
-from ...nodes.shared.spend_limit import amount
-from .sanitize import one_line
+from ...core.spend import USD, LimitUse, UsageReport, UsageTotal
+from ...nodes.model_call import amount
+from .console import one_line
 from .tables import Column, print_table
 
 if TYPE_CHECKING:

@@ -13,14 +13,12 @@ import openai
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage
 from pydantic import SecretStr
 
-from ...core.clause import Clause
-from ...core.errors import ModelError, ModelRefused, ModelUnreachable
-from ...core.json_schema import plain_specs
+from ...core.errors import Clause, ModelError, ModelRefused, ModelUnreachable
+from ...core.json import plain_specs
 from ...core.models import ModelPiece, ModelRequest, Retry
 from ..chat_object import messages_with_parts
 from ..reply import GrowingReply
-from .faults import ATTEMPTS, MAX_RETRY_AFTER, AttemptFailed, Fault, Redactor, RetryPolicy
-from .transport import Transport
+from .transport import ATTEMPTS, MAX_RETRY_AFTER, AttemptFailed, Fault, Redactor, RetryPolicy, Transport
 
 _DOMAIN = re.compile(r"//[^/]*\.[a-z][a-z0-9-]+(:\d+)?(/|$)", re.IGNORECASE)
 """An address whose host has a domain name. Others have no listed price, and the list takes 10 MB."""

@@ -1,29 +1,372 @@
-"""The connection between LangChain's OpenAI client and the endpoint: no incomplete or invalid reply passes it."""
+"""The connection between LangChain's OpenAI client and the endpoint: its wire format and its faults."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+import json
+import random
+import re
+import sys
+import time
+from asyncio import sleep
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import anyio
 import openai
+from pydantic import BaseModel, BeforeValidator, PlainValidator, ValidationError
 
-from ...core.clause import Clause
+from ...core.errors import Clause
 from ...core.models import ModelPiece, ModelReply, TextDelta
 from ..reply import GrowingReply
-from .faults import (
-    AttemptFailed,
-    Fault,
-    Redactor,
-    RetryPolicy,
-    body_fault,
-    client_errors,
-    fault_of,
-    timeout_fault,
-    too_long,
-)
-from .wire_format import Choice, Completion, Function, Message, ToolCall, read_completion
+
+# Faults of OpenAI-compatible endpoints: whether and when to retry, and what the operator can do.
+
+ATTEMPTS = 3
+"""How often a call is made, the first time included; no other layer retries."""
+
+MAX_RETRY_AFTER = 60.0
+"""The longest Retry-After in seconds that is waited for; with a longer one the task ends, to be resumed."""
+
+FIRST_DELAY = 1.0
+"""Seconds before the second attempt; they double with each further one, less a random part of up to half."""
+
+REPLY_SECONDS = 300.0
+"""Seconds that a reply may take which is not streamed."""
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How long to wait, in seconds, and where time and chance come from.
+
+    `read_timeout` bounds the wait for each piece of a stream, `reply_timeout` that for a reply that is not streamed.
+    """
+
+    read_timeout: float = 60.0
+    reply_timeout: float = REPLY_SECONDS
+    sleep: Callable[[float], Awaitable[object]] = sleep
+    chance: Callable[[], float] = random.random
+    clock: Callable[[], float] = time.time
+
+    def delay(self, attempt: int, retry_after: float | None) -> float:
+        """Seconds to wait before an attempt (2 is the first that waits): its Retry-After, else backoff."""
+        if retry_after is not None:
+            return retry_after
+        return float(FIRST_DELAY * 2 ** (attempt - 2)) * (1 - self.chance() / 2)
+
+    def time_after(self, seconds: float) -> str:
+        """The time of day in so many seconds."""
+        return datetime.fromtimestamp(self.clock() + seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+_REASON_CHARS = 200
+_QUOTA = "insufficient_quota"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why an attempt failed.
+
+    `reason` continues "The model x at y"; `advice` says what to do. `text` is the endpoint's error in lower case,
+    `retry_after` its Retry-After in seconds.
+    """
+
+    reason: Clause
+    advice: str = "check the endpoint, then resume"
+    retryable: bool = True
+    status: int = 0
+    text: str = ""
+    retry_after: float | None = None
+
+
+class AttemptFailed(Exception):
+    """An attempt failed; carries the fault through LangChain."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(str(fault.reason))
+        self.fault = fault
+
+
+class Redactor:
+    """Replaces keys in what an endpoint sends."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        known = [re.escape(key) for key in keys if len(key) > 5]
+        self._secret = re.compile("|".join([*known, r"(?i:bearer\s+)\S+", r"\bsk-[\w*.-]{6,}"]))
+
+    def __call__(self, text: str) -> str:
+        return self._secret.sub("***", text)
+
+
+def client_errors(*names: str) -> tuple[type[Exception], ...]:
+    """The exceptions of these names: OpenAI's client is built on one of two httpx, and takes clients of the other."""
+    clients = [sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules]
+    return tuple(getattr(client, name) for client in clients for name in names)
+
+
+def fault_of(error: "openai.OpenAIError", redact: Redactor, clock: Callable[[], float]) -> Fault:
+    """Return the fault behind an error of the client."""
+    import openai  # it takes most of a second, and only a fault needs it
+
+    if isinstance(error, openai.APIStatusError):
+        wait = retry_after(error.response.headers, clock)
+        return status_fault(error.status_code, error.body or error.message, redact, wait)
+    if isinstance(error, openai.APIConnectionError):
+        return _connection_fault(error, redact)
+    if isinstance(error, openai.APIError):
+        return body_fault(error.body or error.message, redact)
+    why = _words(str(error), redact)
+    return Fault(
+        Clause("could not take the request ({why})", why=why), "check the key and the settings", retryable=False
+    )
+
+
+def _connection_fault(error: "openai.APIConnectionError", redact: Redactor) -> Fault:
+    cause = error.__cause__
+    why = _words(str(cause or error) or type(cause).__name__, redact)
+    if isinstance(cause, client_errors("UnsupportedProtocol", "InvalidURL", "LocalProtocolError")):
+        return Fault(
+            Clause("could not take the request ({why})", why=why),
+            "check base_url and the key, then resume",
+            retryable=False,
+        )
+    if isinstance(cause, Exception) and not isinstance(cause, client_errors("ConnectError", "ConnectTimeout")):
+        return Fault(Clause("closed the connection ({why})", why=why))
+    return Fault(Clause("could not be reached ({why})", why=why), "check the address and the network, then resume")
+
+
+def timeout_fault(seconds: float, cause: BaseException | None) -> Fault:
+    """Return the fault of a timeout."""
+    if isinstance(cause, client_errors("ConnectTimeout")):
+        return Fault(Clause("could not be reached in time"), "check the address and the network, then resume")
+    advice = "check the endpoint, then resume; a slow one needs a larger read_timeout on the agent"
+    return Fault(Clause("sent nothing new for {seconds} s", seconds=f"{seconds:g}"), advice)
+
+
+def too_long(limit: int) -> Fault:
+    return Fault(Clause("sent a reply of more than {limit} bytes", limit=f"{limit:,}"))
+
+
+def body_fault(body: object, redact: Redactor) -> Fault:
+    """Return the fault of an error object in the place of a reply; its `code` may be an HTTP status."""
+    code = str(body.get("code") or "") if isinstance(body, Mapping) else ""
+    if code in ("429", _QUOTA) or re.fullmatch("4[0-9][0-9]", code):
+        return status_fault(429 if code == _QUOTA else int(code), body, redact)
+    return Fault(Clause("did not finish its reply ({why})", why=_words(body, redact)), text=_all(body))
+
+
+def status_fault(status: int, body: object, redact: Redactor, wait: float | None = None) -> Fault:
+    """Return the fault of an HTTP error."""
+    why, text = _words(body, redact), _all(body)
+    if status in (401, 403):
+        reason, advice = Clause("rejected the key ({why})", why=why), "check OPENAI_API_KEY or the agent's api_key"
+        return Fault(reason, advice, False, status=status, text=text)
+    if status == 404:
+        reason = Clause("was not found ({why})", why=why)
+        return Fault(reason, "check the model's name and base_url", False, status=status, text=text)
+    if status == 429 and _QUOTA in text:
+        reason = Clause("has no credit left ({why})", why=why)
+        return Fault(reason, "top up the account or use another key", False, status=status)
+    if status in (408, 409, 429) or status >= 500:
+        reason = Clause("answered {status} ({why})", status=status, why=why)
+        return Fault(reason, "wait a moment, then resume", status=status, text=text, retry_after=wait)
+    refused = Clause("refused the request ({why})", why=why)
+    if "context" in text and any(word in text for word in ("length", "window", "maximum")):
+        return Fault(refused, "lower the agent's budget.prompt_tokens", False, status=status)
+    return Fault(refused, "change what it names, then resume", False, status=status, text=text)
+
+
+def retry_after(headers: Mapping[str, str], clock: Callable[[], float]) -> float | None:
+    """Read the Retry-After in seconds; None where there is none."""
+    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
+        try:
+            return max(float(headers.get(name, "")) / unit, 0.0)
+        except ValueError:
+            continue
+    try:
+        moment = parsedate_to_datetime(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max(aware.timestamp() - clock(), 0.0)
+
+
+def _words(body: object, redact: Redactor) -> str:
+    """An error body's message, in a line."""
+    text = " ".join(redact(_message(body)).split())
+    if re.match(r"<(!doctype|html)", text, re.IGNORECASE):
+        return "a web page"
+    return text[:_REASON_CHARS].rstrip(". ") or "no reason given"
+
+
+def _message(body: object) -> str:
+    while isinstance(body, Mapping):
+        inner = next((body[key] for key in ("message", "detail", "error") if body.get(key)), None)
+        if inner is None:
+            break
+        body = inner
+    return body if isinstance(body, str) else _dumped(body)
+
+
+def _all(body: object) -> str:
+    return (body if isinstance(body, str) else _dumped(body)).lower()
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+# The chat-completion format on the wire.
+#
+# A missing field is empty; a field of the wrong type makes the whole document invalid.
+
+MAX_TOKENS = 10**9
+"""The largest token count that is believed."""
+
+
+def _text(value: object) -> str:
+    """A string; pydantic's own refuses lone surrogates, which may be half of a pair."""
+    if value is not None and not isinstance(value, str):
+        raise ValueError("Input should be a valid string")
+    return value or ""
+
+
+def _reasoning(value: object) -> str:
+    """Reasoning, which has no standard form: text, or parts that hold some; anything else is passed over."""
+    if isinstance(value, list):
+        return "".join(_reasoning(part) for part in value)
+    if isinstance(value, dict):
+        return _reasoning(value.get("text"))
+    return value if isinstance(value, str) else ""
+
+
+def _parts(value: object) -> object:
+    """A message's text as a list of parts, which is how some endpoints send it."""
+    if value is None or isinstance(value, str):
+        return [{"text": value}]
+    return value
+
+
+def _as_json(value: object) -> str:
+    """Arguments as text; some endpoints send them as an object."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else _text(value)
+
+
+def _count(value: object) -> int:
+    if value is None:
+        return 0
+    if not isinstance(value, int | float):
+        raise ValueError("Input should be a number")
+    return int(min(max(value, 0), MAX_TOKENS))
+
+
+def _details(value: object) -> object:
+    return value if isinstance(value, dict) else {}
+
+
+def _or_empty(value: Any) -> Any:
+    return () if value is None else value
+
+
+Text = Annotated[str, PlainValidator(_text)]
+Reasoning = Annotated[str, PlainValidator(_reasoning)]
+Arguments = Annotated[str, PlainValidator(_as_json)]
+Count = Annotated[int, PlainValidator(_count)]
+OrEmpty = BeforeValidator(_or_empty)
+
+
+class Details(BaseModel):
+    """Which of the prompt's tokens the endpoint had read before."""
+
+    cached_tokens: Count = 0
+
+
+class Usage(BaseModel):
+    """Tokens, as counted by the endpoint."""
+
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
+    prompt_tokens_details: Annotated[Details, BeforeValidator(_details)] = Details()
+
+
+class Function(BaseModel):
+    """A function call's name and arguments, or a piece of them."""
+
+    name: Text = ""
+    arguments: Arguments = ""
+
+
+class ToolCall(BaseModel):
+    """A tool call, or a piece of one."""
+
+    index: int | None = None
+    id: Text = ""
+    function: Function | None = None
+
+
+class Part(BaseModel):
+    """A part of a message's content."""
+
+    text: Text = ""
+    thinking: Reasoning = ""
+
+
+class Message(BaseModel):
+    """A message, or the delta of one."""
+
+    content: Annotated[tuple[Part, ...], BeforeValidator(_parts)] = ()
+    refusal: Text = ""
+    reasoning: Reasoning = ""
+    reasoning_content: Reasoning = ""
+    tool_calls: Annotated[tuple[ToolCall, ...], OrEmpty] = ()
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.content)
+
+    @property
+    def reasoning_text(self) -> str:
+        """The reasoning; some endpoints send it under both names."""
+        return "".join(part.thinking for part in self.content) + (self.reasoning_content or self.reasoning)
+
+
+class Choice(BaseModel):
+    """One answer; `delta` in a stream, `message` in a whole reply."""
+
+    delta: Message | None = None
+    message: Message | None = None
+    finish_reason: Text = ""
+
+
+class Completion(BaseModel):
+    """A chat completion, or one chunk of it."""
+
+    error: Any = None
+    choices: Annotated[tuple[Choice, ...], OrEmpty] = ()
+    usage: Usage | None = None
+
+
+def read_completion(document: bytes) -> Completion:
+    """Read a body, or the data of one server-sent event.
+
+    Raises:
+        AttemptFailed: it is not valid JSON, or not a chat completion.
+    """
+    try:
+        return Completion.model_validate(json.loads(document))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the document"
+        why = f"{where}: {first['msg']}"
+        raise AttemptFailed(Fault(Clause("sent an invalid reply ({why})", why=why))) from None
+    except (ValueError, RecursionError):
+        raise AttemptFailed(Fault(Clause("sent a reply that is not valid JSON"))) from None
+
+
+# The connection between LangChain's OpenAI client and the endpoint: no incomplete or invalid reply passes it.
 
 _REPHRASE = "rephrase the message, or choose another model"
 _BROKEN_OFF = Fault(Clause("did not finish its reply"))

@@ -1,0 +1,555 @@
+"""Checksums of the rows of checkpoints and writes, the ids of checkpoints, and their rows.
+
+A row's checksum covers its key and the end of its value, which is the value's own checksum: two values that were
+exchanged are noticed as well as a changed key.
+"""
+
+import contextlib
+import json
+import time
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import closing
+from functools import lru_cache
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from langgraph.checkpoint.base import id as langgraph_ids
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from .ports import CheckpointRow, Connection, Place, Row, Stored, WriteRow
+from .serializer import Undecodable, decoding
+
+# Order of checkpoint ids, which are times, and of channels' versions: the greatest one is the newest.
+
+_EPOCH = 0x01B21DD213814000
+"""1970 in the time of an id, which counts 100 ns from 1582."""
+_SECOND = 10_000_000
+AHEAD = 86_400.0
+"""Seconds that another machine's clock may be ahead."""
+VERSION_DIGITS = 8
+"""Of a channel's version at least: versions are compared as text."""
+
+
+def follow(checkpoint_id: str) -> None:
+    """Let the next ids of this process come after this one.
+
+    The clock of another machine, or of this one before it was set back, may have been ahead.
+    """
+    ids: Any = langgraph_ids
+    with contextlib.suppress(ValueError):  # another saver's id
+        ids._last_v6_timestamp = max(ids._last_v6_timestamp or 0, _time_of(UUID(checkpoint_id)))
+
+
+def is_plausible(checkpoint_id: str) -> bool:
+    """Whether LangGraph may have made an id by now."""
+    try:
+        found = UUID(checkpoint_id)
+    except ValueError:
+        return False
+    return found.version == 6 and _time_of(found) < _EPOCH + int((time.time() + AHEAD) * _SECOND)
+
+
+def seconds_of(checkpoint_id: str) -> float:
+    """When a checkpoint was made, in Unix seconds.
+
+    Raises:
+        ValueError: its id is none.
+    """
+    return (_time_of(UUID(checkpoint_id)) - _EPOCH) / _SECOND
+
+
+def next_version(current: str | None, branch: str = "") -> str:
+    """The version of a channel after another one, as text that sorts after it; `branch` keeps branches apart."""
+    number, _, _ = str(current or "0").partition(".")
+    digits = max(len(number), VERSION_DIGITS)
+    return f"{int(number) + 1:0{digits}}{'.' if branch else ''}{branch}"
+
+
+def _time_of(found: UUID) -> int:
+    """The time of an id of version 6: RFC 9562, section 5.6."""
+    return (found.int >> 80) << 12 | (found.int >> 64 & 0xFFF)
+
+
+# Checksums of the rows of checkpoints and writes: stored with a row, compared when it is read.
+
+CHECKPOINT_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "kept_writes")
+WRITE_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel")
+WRITE_COLUMNS = f"{', '.join(WRITE_KEY)}, type AS kind, substr(value, length(value) - 7) AS ending, checksum"
+"""What `check_row` reads of a write."""
+RETAINED = 12
+"""So many newest checkpoints of a thread's own graph keep all writes upon them: those of two turns."""
+_INPUT_TASK = "00000000-0000-0000-0000-000000000000"
+"""LangGraph's task of what came from outside: it is applied again where LangGraph goes back to the checkpoint."""
+
+_HALF = 0x7FFFFFFF
+
+_AT = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+_CHANNELS = f"SELECT channel FROM writes WHERE {_AT}"
+_DROP = f"""
+    DELETE FROM writes WHERE {_AT} AND task_id <> ?
+        AND channel <> '__pregel_tasks' AND substr(channel, 1, 10) <> 'branch:to:' AND channel NOT IN ({{}})
+"""
+_NEWEST = f"""
+    WITH RECURSIVE newest(id, parent, place) AS (
+        SELECT checkpoint_id, parent_checkpoint_id, 1 FROM checkpoints
+        WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = :parent
+        UNION ALL
+        SELECT checkpoint_id, parent_checkpoint_id, place + 1 FROM newest CROSS JOIN checkpoints
+        WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = newest.parent AND place < {RETAINED}
+    )
+    SELECT id FROM newest ORDER BY place
+"""
+_METADATA = f"SELECT CAST(metadata AS TEXT) FROM checkpoints WHERE {_AT}"
+_CHECKPOINT_COLUMNS = ", ".join(f"checkpoints.{name}" for name in (*CHECKPOINT_KEY, "checksum"))
+_METADATA_COLUMN = "CAST(checkpoints.metadata AS TEXT) AS metadata"
+_CHECKPOINT = f"SELECT {_CHECKPOINT_COLUMNS}, {{content}}, {_METADATA_COLUMN} FROM checkpoints WHERE {_AT}"
+_IS_THERE = f"SELECT 1 FROM checkpoints WHERE {_AT}"
+_CHECKPOINTS = f"SELECT {_CHECKPOINT_COLUMNS}, {{content}} FROM checkpoints WHERE thread_id = ?"
+_WRITES = f"SELECT {WRITE_COLUMNS} FROM writes WHERE thread_id = ?"
+_WRITES_UPON = f"{_WRITES} AND checkpoint_ns = ? AND checkpoint_id IN ({{}})"
+_PAGE = 64
+"""Checkpoints of a chain that are read at once."""
+_CHAIN = f"""
+    WITH RECURSIVE chain({", ".join(CHECKPOINT_KEY)}, checksum, kind, ending, metadata, place) AS (
+        SELECT {_CHECKPOINT_COLUMNS}, {{content}}, {_METADATA_COLUMN}, 1 FROM checkpoints
+        WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = :id
+        UNION ALL
+        SELECT {_CHECKPOINT_COLUMNS}, {{content}}, {_METADATA_COLUMN}, place + 1 FROM chain CROSS JOIN checkpoints
+        WHERE checkpoints.thread_id = :thread AND checkpoints.checkpoint_ns = :ns
+            AND checkpoints.checkpoint_id = chain.parent_checkpoint_id AND place < {_PAGE}
+    )
+    SELECT * FROM chain
+"""
+# A newer one that is there was added since the thread was read.
+_LATER = """
+    SELECT checkpoint_id FROM writes
+    WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id > ? AND NOT EXISTS (
+        SELECT 1 FROM checkpoints
+        WHERE (checkpoints.thread_id, checkpoints.checkpoint_ns, checkpoints.checkpoint_id)
+            = (writes.thread_id, writes.checkpoint_ns, writes.checkpoint_id)
+    ) LIMIT 1
+"""
+
+
+def row_checksum(key: Sequence[Any], kind: str | None, ending: object) -> int:
+    """The checksum of a row with this key, and a value of this kind that ends with these bytes.
+
+    Its upper half is that of the key alone: a row that nobody needs the value of is only checked for being in place.
+    """
+    end = ending if isinstance(ending, bytes) else str(ending or "").encode()
+    own = _key_checksum(*key)
+    return (own & _HALF) << 32 | zlib.crc32(end, zlib.crc32(str(kind).encode(), own))
+
+
+def value_checksum(key: Sequence[Any], kind: str, value: bytes | None) -> int:
+    """The checksum of a row that holds a value as it is stored: compressed, its own checksum at the end."""
+    return row_checksum(key, kind, (value or b"")[-8:])
+
+
+@lru_cache(maxsize=2048, typed=True)
+def _key_checksum(*key: Any) -> int:
+    """Kept for the rows of a session that are read again every turn."""
+    return zlib.crc32(json.dumps(key).encode())
+
+
+def has_own_value(row: Row, key: Sequence[str]) -> bool:
+    """Whether a row holds what was stored under its key; one of another saver has no checksum."""
+    stored = row["checksum"]
+    return stored is None or stored == row_checksum([row[name] for name in key], row["kind"], row["ending"])
+
+
+def check_key(row: Row, key: Sequence[str]) -> None:
+    """Make sure that a row has the key that it was stored under.
+
+    Raises:
+        Undecodable
+    """
+    stored = row["checksum"]
+    if stored is not None and stored >> 32 != _key_checksum(*(row[name] for name in key)) & _HALF:
+        raise Undecodable("its key has changed since it was stored")
+
+
+def check_row(row: Row, key: Sequence[str]) -> None:
+    """Make sure that a row holds what was stored under its key.
+
+    Raises:
+        Undecodable
+    """
+    check_key(row, key)
+    if not has_own_value(row, key):
+        raise Undecodable("a value of it is not the one that was stored there")
+
+
+def sealed_checkpoint(
+    connection: Connection, key: Sequence[Any], metadata: str, kind: str, ending: object
+) -> tuple[int, int]:
+    """The columns `kept_writes` and `checksum` of a checkpoint, which is stored after the writes that led to it."""
+    kept = _kept_writes(connection, key, metadata)
+    return kept, row_checksum((*key, kept), kind, ending)
+
+
+def _kept_writes(connection: Connection, key: Sequence[Any], metadata: str) -> int:
+    """How many of the writes that led to a checkpoint are read once it is stored.
+
+    Logs are rebuilt from the writes to them, and the other channels tell which nodes ran.
+    """
+    thread_id, ns, _, parent = key
+    logs = logs_of(metadata)
+    channels = [row["channel"] for row in connection.execute(_CHANNELS, (thread_id, ns, parent)).fetchall()]
+    return sum(_is_kept(channel, logs) for channel in channels)
+
+
+def drop_superseded_writes(connection: Connection, place: Place, metadata: str) -> None:
+    """Delete what nobody reads any more of the writes upon a checkpoint, with which a newer one is stored.
+
+    In a thread's own graph they are those that are RETAINED checkpoints back: a recovery that goes back less far
+    applies them again.
+    """
+    thread_id, ns, parent = place
+    if ns:
+        _drop_writes(connection, place, metadata)
+        return
+    newest = connection.execute(_NEWEST, {"thread": thread_id, "ns": ns, "parent": parent}).fetchall()
+    if len(newest) == RETAINED:
+        (after,), (passed,) = newest[-2:]
+        noted = connection.execute(_METADATA, (thread_id, ns, after)).fetchone()[0]
+        _drop_writes(connection, (thread_id, ns, passed), noted)
+
+
+def _drop_writes(connection: Connection, place: Place, metadata: str) -> None:
+    logs = sorted(logs_of(metadata)) or [""]
+    connection.execute(_DROP.format(", ".join("?" * len(logs))), (*place, _INPUT_TASK, *logs))
+
+
+def check_newest(connection: Connection, place: Place) -> None:
+    """Make sure that no newer checkpoint of the thread was lost: nothing was written upon one.
+
+    Raises:
+        Undecodable
+    """
+    if row := connection.execute(_LATER, place).fetchone():
+        raise Undecodable(f"its newest checkpoint {row[0]} is missing")
+
+
+def check_checkpoint(connection: Connection, place: Place) -> None:
+    """Check a checkpoint and what was written upon it, and that its parent is there.
+
+    Raises:
+        Undecodable
+    """
+    if row := _row(connection, place):
+        check_row(row, CHECKPOINT_KEY)
+        connection.state.check_values(place)
+        for write in _writes_upon(connection, place, [place[2]]).get(place[2], ()):
+            check_row(write, WRITE_KEY)
+        _check_parent(connection, row)
+
+
+def check_alone(connection: Connection, place: Place) -> None:
+    """Check the row of a checkpoint.
+
+    Raises:
+        Undecodable
+    """
+    if row := _row(connection, place):
+        check_row(row, CHECKPOINT_KEY)
+
+
+def check_chain(connection: Connection, place: Place, logs: Collection[str]) -> None:
+    """As `check_checkpoint`, for each checkpoint from which logs are rebuilt: back to where each was stored whole.
+
+    Raises:
+        Undecodable
+    """
+    if chain := _chain(connection, place, logs):
+        connection.state.check_values((*place[:2], chain[-1].row["checkpoint_id"]))
+        _check_parent(connection, chain[-1].row)
+
+
+def rebuilt_from(connection: Connection, place: Place) -> list[str]:
+    """A checkpoint and those before it that its logs are rebuilt from: back to where each was stored whole.
+
+    Raises:
+        Undecodable
+    """
+    row = _row(connection, place)
+    if row is None:
+        return [place[2]]
+    logs = logs_of(row["metadata"])
+    chain = _chain(connection, place, logs)
+    if not chain[-1].logs.isdisjoint(logs):
+        _check_parent(connection, chain[-1].row)
+    return [link.row["checkpoint_id"] for link in chain]
+
+
+class _Link(NamedTuple):
+    """A checkpoint of a chain, and the logs that are not stored whole in it."""
+
+    row: Row
+    logs: Set[str]
+
+
+def _chain(connection: Connection, place: Place, logs: Collection[str]) -> list[_Link]:
+    """A checkpoint and those before it that are there, to the first with all logs; what led to each is checked.
+
+    Raises:
+        Undecodable
+    """
+    chain: list[_Link] = []
+    begin: str | None = place[2]
+    while begin is not None:
+        page = _page(connection, (*place[:2], begin), logs)
+        _check_links(connection, place, [*chain[-1:], *page])
+        chain += page
+        more = len(page) == _PAGE and not page[-1].logs.isdisjoint(logs)
+        begin = page[-1].row["parent_checkpoint_id"] if more else None
+    return chain
+
+
+def _page(connection: Connection, place: Place, logs: Collection[str]) -> list[_Link]:
+    """A part of a chain, in which each row leads to the next; SQLite reads only one beyond its end."""
+    page: list[_Link] = []
+    statement = _CHAIN.format(content=connection.state.content)
+    with closing(connection.execute(statement, dict(zip(("thread", "ns", "id"), place, strict=True)))) as rows:
+        for row in rows:
+            page.append(_Link(row, logs_of(row["metadata"])))
+            if page[-1].logs.isdisjoint(logs):
+                break
+    return page
+
+
+def _check_links(connection: Connection, place: Place, chain: Sequence[_Link]) -> None:
+    """Check each checkpoint but the last one, with what was written upon the one before it."""
+    parents = [link.row["checkpoint_id"] for link in chain[1:]]
+    written = _writes_upon(connection, place, parents)
+    for link, parent_id in zip(chain, parents, strict=False):
+        _check_link(link, written.get(parent_id, ()))
+
+
+def check_thread(connection: Connection, thread_id: str) -> None:
+    """Check the keys of all rows of a thread.
+
+    Raises:
+        Undecodable
+    """
+    for row in connection.execute(_CHECKPOINTS.format(content=connection.state.content), (thread_id,)):
+        check_key(row, CHECKPOINT_KEY)
+    for row in connection.execute(_WRITES, (thread_id,)):
+        check_key(row, WRITE_KEY)
+
+
+def logs_of(metadata: str) -> Set[str]:
+    """The logs that are not stored whole in a checkpoint, by its metadata; none where those are malformed."""
+    try:
+        form = json.loads(metadata or "{}")
+    except ValueError:
+        return set()
+    return logs_in(form) if isinstance(form, Mapping) else set()
+
+
+def logs_in(metadata: Mapping[str, Any]) -> Set[str]:
+    """As `logs_of`, of metadata that are not stored yet."""
+    counted = metadata.get("counters_since_delta_snapshot")
+    return counted.keys() if isinstance(counted, Mapping) else set()
+
+
+def outlasting(writes: Sequence[tuple[str, Any]], task_id: str, logs: Collection[str]) -> Sequence[tuple[str, Any]]:
+    """What a task wrote inside a node, without what `drop_superseded_writes` deletes with the checkpoint after it."""
+    return writes if task_id == _INPUT_TASK else [each for each in writes if _is_kept(each[0], logs)]
+
+
+def _row(connection: Connection, place: Place) -> Row | None:
+    return next(iter(connection.fetched(_CHECKPOINT.format(content=connection.state.content), place)), None)
+
+
+def _check_parent(connection: Connection, row: Row) -> None:
+    """Check a checkpoint with what was written upon the one before it, which must be there."""
+    place, parent_id = (row["thread_id"], row["checkpoint_ns"]), row["parent_checkpoint_id"]
+    check_row(row, CHECKPOINT_KEY)
+    if parent_id is None:
+        return
+    if not connection.execute(_IS_THERE, (*place, parent_id)).fetchone():
+        raise Undecodable(f"it builds on checkpoint {parent_id}, which is missing")
+    written = _writes_upon(connection, (*place, parent_id), [parent_id])
+    _check_link(_Link(row, logs_of(row["metadata"])), written.get(parent_id, ()))
+
+
+def _check_link(link: _Link, writes: Sequence[Row]) -> None:
+    """Check a checkpoint, and that all is there that it needs of what was written upon the one before."""
+    check_row(link.row, CHECKPOINT_KEY)
+    for write in writes:
+        (check_row if write["channel"] in link.logs else check_key)(write, WRITE_KEY)
+    if sum(_is_kept(write["channel"], link.logs) for write in writes) < (link.row["kept_writes"] or 0):
+        raise Undecodable(f"a part of what was written upon checkpoint {link.row['parent_checkpoint_id']} is missing")
+
+
+def _is_kept(channel: str, logs: Collection[str]) -> bool:
+    return channel.startswith("branch:to:") or channel == "__pregel_tasks" or channel in logs
+
+
+def _writes_upon(connection: Connection, place: Place, ids: Sequence[str]) -> dict[str, list[Row]]:
+    """What was written upon checkpoints of a thread, by their ids."""
+    found: dict[str, list[Row]] = {}
+    if ids:
+        statement = _WRITES_UPON.format(", ".join("?" * len(ids)))
+        for row in connection.execute(statement, (*place[:2], *ids)):
+            found.setdefault(row["checkpoint_id"], []).append(row)
+    return found
+
+
+# The rows of LangGraph's checkpoints and writes, whichever database stores them.
+
+DAMAGED: Stored = ("damaged", b"")
+"""In place of a value that is not what was stored: a copy of it is not taken for a sound one."""
+
+_ALL_CHECKPOINTS = f"""
+    SELECT {", ".join(CHECKPOINT_KEY)}, checksum, CAST(metadata AS TEXT) AS metadata, {{content}}
+    FROM checkpoints WHERE thread_id = ? ORDER BY checkpoint_id
+"""
+_ALL_WRITES = f"""
+    SELECT {WRITE_COLUMNS}, task_path, value FROM writes WHERE thread_id = ? ORDER BY checkpoint_id, task_id, idx
+"""
+
+
+def checkpoint_rows(connection: Connection, thread_id: str) -> Iterator[CheckpointRow]:
+    """The checkpoints of a thread, oldest first; of one that cannot be read the bytes as they are, where possible.
+
+    Raises:
+        Undecodable
+    """
+    statement = _ALL_CHECKPOINTS.format(content=connection.state.content)
+    for row in connection.execute(statement, (thread_id,)).fetchall():
+        inside, checkpoint_id = row["checkpoint_ns"], row["checkpoint_id"]
+        sound = has_own_value(row, CHECKPOINT_KEY)
+        state = connection.state.checkpoint((thread_id, inside, checkpoint_id)) if sound else DAMAGED
+        yield CheckpointRow(inside, checkpoint_id, row["parent_checkpoint_id"], state, row["metadata"])
+
+
+def write_rows(connection: Connection, thread_id: str) -> Iterator[WriteRow]:
+    """What was written upon the checkpoints of a thread.
+
+    Raises:
+        Undecodable
+    """
+    for row in connection.execute(_ALL_WRITES, (thread_id,)).fetchall():
+        kind, data = row["kind"], row["value"]
+        sound = has_own_value(row, WRITE_KEY) and kind is not None and data is not None
+        value = connection.state.whole(thread_id, (kind, data)) if sound else DAMAGED
+        place, step = (row["checkpoint_ns"], row["checkpoint_id"]), (row["task_id"], row["task_path"])
+        yield WriteRow(*place, *step, row["idx"], row["channel"], value)
+
+
+def put_rows(
+    connection: Connection, thread_id: str, checkpoints: Iterable[CheckpointRow], writes: Iterable[WriteRow]
+) -> None:
+    """Store the state of a thread that has none."""
+    for write in writes:
+        connection.state.put_write(thread_id, write)
+    for checkpoint in checkpoints:
+        connection.state.put_checkpoint(thread_id, checkpoint)
+
+
+def delete_rows(connection: Connection, thread_id: str) -> int:
+    """Delete the state of a thread; returns how many rows it had."""
+    statements = (f"DELETE FROM {table} WHERE thread_id = ?" for table in connection.state.tables)
+    return sum(connection.execute(statement, (thread_id,)).rowcount for statement in statements)
+
+
+def decoded_checkpoint(connection: Connection, serde: SerializerProtocol, place: Place) -> dict[str, Any]:
+    """A checkpoint that is there.
+
+    Raises:
+        Undecodable
+    """
+    check_alone(connection, place)
+    found: dict[str, Any] = serde.loads_typed(connection.state.checkpoint(place))
+    return found
+
+
+_NEWEST_IDS = "SELECT checkpoint_ns, max(checkpoint_id) FROM checkpoints WHERE thread_id = ? GROUP BY checkpoint_ns"
+_IDS = "SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = ?"
+_ALL_METADATA = "SELECT thread_id, checkpoint_ns, checkpoint_id, CAST(metadata AS TEXT) FROM checkpoints"
+_DELETE = "DELETE FROM {} WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+# The parent of a checkpoint that was the first to be kept, or whose run stays.
+_WITHOUT_PARENT = """
+    SELECT checkpoint_ns, checkpoint_id, CAST(metadata AS TEXT) AS metadata, {content}
+    FROM checkpoints WHERE thread_id = ? AND parent_checkpoint_id IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM checkpoints AS parent
+        WHERE (parent.thread_id, parent.checkpoint_ns, parent.checkpoint_id)
+            = (checkpoints.thread_id, checkpoints.checkpoint_ns, checkpoints.parent_checkpoint_id)
+    )
+"""
+_BEGIN = """
+    UPDATE checkpoints SET parent_checkpoint_id = NULL, kept_writes = ?, checksum = ?
+    WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
+"""
+
+
+def copy_thread(connection: Connection, source: str, target: str) -> None:
+    """Copy the state of a thread to one that has none."""
+    with decoding(source):
+        check_thread(connection, source)
+        put_rows(connection, target, checkpoint_rows(connection, source), write_rows(connection, source))
+
+
+def keep_newest(connection: Connection, thread_id: str) -> None:
+    """Delete all checkpoints but the newest of each graph, and those that its logs are rebuilt from."""
+    with decoding(thread_id):
+        check_thread(connection, thread_id)
+        newest = connection.execute(_NEWEST_IDS, (thread_id,)).fetchall()
+        kept = {(ns, each) for ns, newest_id in newest for each in rebuilt_from(connection, (thread_id, ns, newest_id))}
+    for ns, checkpoint_id in connection.execute(_IDS, (thread_id,)).fetchall():
+        if (ns, checkpoint_id) not in kept:
+            _delete_checkpoint(connection, (thread_id, ns, checkpoint_id))
+    _begin_thread(connection, thread_id)
+
+
+def delete_runs(connection: Connection, run_ids: Collection[str], check: Callable[[Connection, str], None]) -> None:
+    """Delete the checkpoints that runs made, in every thread; `check` is called with each.
+
+    Raises:
+        ValueError: logs of a later checkpoint are rebuilt from one of them.
+    """
+    found = [
+        tuple(place) for *place, noted in connection.execute(_ALL_METADATA).fetchall() if _run_of(noted) in run_ids
+    ]
+    threads = sorted({thread_id for thread_id, _, _ in found})
+    for thread_id in threads:
+        check(connection, thread_id)
+        with decoding(thread_id):
+            check_thread(connection, thread_id)
+    for place in found:
+        _delete_checkpoint(connection, place)
+    for thread_id in threads:
+        if any(logs_of(row["metadata"]) for row in _without_parent(connection, thread_id)):
+            raise ValueError(
+                f"Later checkpoints of thread {thread_id!r} are rebuilt from those of the runs: delete or prune it."
+            )
+        _begin_thread(connection, thread_id)
+
+
+def _run_of(metadata: str) -> str | None:
+    try:
+        run: str | None = json.loads(metadata).get("run_id")
+    except (ValueError, AttributeError):
+        return None
+    return run
+
+
+def _delete_checkpoint(connection: Connection, place: tuple[str, ...]) -> None:
+    for table in ("writes", "checkpoints"):
+        connection.execute(_DELETE.format(table), place)
+
+
+def _without_parent(connection: Connection, thread_id: str) -> list[Row]:
+    return connection.execute(_WITHOUT_PARENT.format(content=connection.state.content), (thread_id,)).fetchall()
+
+
+def _begin_thread(connection: Connection, thread_id: str) -> None:
+    """Make checkpoints whose parents were deleted the first of their graphs."""
+    for row in _without_parent(connection, thread_id):
+        key = (thread_id, row["checkpoint_ns"], row["checkpoint_id"])
+        sealed = sealed_checkpoint(connection, (*key, None), row["metadata"], row["kind"], row["ending"])
+        connection.execute(_BEGIN, (*sealed, *key))
+    connection.state.drop_unused(thread_id)

@@ -1,0 +1,418 @@
+"""Segue's own tables and their rows, in SQL that every backend understands but for the types that it fills in."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from segue.core.records import (
+    Call,
+    Json,
+    Session,
+    StoredEvent,
+    Task,
+    call_checksum,
+    damaged,
+    described,
+    listed_faults,
+    read,
+)
+
+from .ports import Connection
+from .search import index_task
+
+# Damage in the rows of tasks, events, calls and sessions.
+
+ORDERED = {"tasks": "position", "calls": "position", "events": "task_id, seq"}
+"""The tables whose rows have an order, and the columns that say which."""
+
+
+def stored_rows(connection: Connection, table: str, thread_id: str) -> list[Json]:
+    """The rows of a thread in a table, in the order in which they were stored."""
+    statement = f"SELECT * FROM {table} WHERE thread_id = ? ORDER BY {ORDERED.get(table, 'thread_id')}"
+    return [dict(row) for row in connection.fetched(statement, (thread_id,))]
+
+
+def insert_row(connection: Connection, table: str, row: Json) -> None:
+    """Store a row; its place among the others is the last. That of a call gets its checksum, a task can be found."""
+    stored: dict[str, Any] = {name: value for name, value in row.items() if name != "position"}
+    if table == "calls":
+        stored["checksum"] = call_checksum(stored)
+    names, places = ", ".join(stored), ", ".join(f":{name}" for name in stored)
+    inserted = connection.execute(f"INSERT INTO {table} ({names}) VALUES ({places}) RETURNING *", stored).fetchone()
+    if table == "tasks":
+        index_task(connection, inserted)
+
+
+_KINDS: Mapping[str, type[Task | StoredEvent | Call | Session]] = {
+    "tasks": Task,
+    "events": StoredEvent,
+    "calls": Call,
+    "sessions": Session,
+}
+_READ_FROM = {"tasks": "tasks", "events": "event_log", "calls": "calls", "sessions": "sessions"}
+_ORDER = {"tasks": "position", "events": "task_id, seq", "calls": "position", "sessions": "thread_id"}
+# A row whose session cannot be read any more is found by the other rows of its task.
+_OF_SESSION = {
+    "tasks": """thread_id = :thread OR task_id IN (
+        SELECT task_id FROM events WHERE thread_id = :thread UNION SELECT task_id FROM calls WHERE thread_id = :thread
+    )""",
+    "events": "thread_id = :thread OR task_id IN (SELECT task_id FROM tasks WHERE thread_id = :thread)",
+    "calls": "thread_id = :thread OR task_id IN (SELECT task_id FROM tasks WHERE thread_id = :thread)",
+    "sessions": "thread_id = :thread",
+}
+# Calls that lost their thread's id are found by a scan only.
+_QUICKLY = {**_OF_SESSION, "calls": "thread_id = :thread"}
+_SESSION = """
+    SELECT thread_id FROM tasks WHERE task_id = :task
+    UNION ALL SELECT thread_id FROM events WHERE task_id = :task
+    UNION ALL SELECT thread_id FROM calls WHERE task_id = :task
+"""
+
+
+@dataclass(frozen=True)
+class ReadRow:
+    """A row as it is stored, its columns that can be read, and what is wrong with the others."""
+
+    table: str
+    stored: Json
+    values: Json
+    faults: Mapping[str, str]
+
+    @property
+    def task_id(self) -> str:
+        """Empty where it cannot be read."""
+        return str(self.values.get("task_id", ""))
+
+    @property
+    def described(self) -> str:
+        """Which row it is, and what is wrong with it."""
+        return f"{described(_KINDS[self.table], self.values)} ({listed_faults(self.faults)})"
+
+
+def rows_of(
+    connection: Connection,
+    table: str,
+    thread_id: str | None = None,
+    own: Mapping[str, str] = _OF_SESSION,
+    *,
+    damaged_only: bool = False,
+) -> Iterator[ReadRow]:
+    """The rows of a session in a table, or of all."""
+    where = "" if thread_id is None else f"WHERE {own[table]}"
+    statement = f"SELECT * FROM {_READ_FROM[table]} {where} ORDER BY {_ORDER[table]}"
+    for row in connection.fetched(statement, {} if thread_id is None else {"thread": thread_id}):
+        values, faults = read(_KINDS[table], row)
+        if damaged_only and not faults:
+            continue
+        if thread_id is not None and values.get("thread_id", thread_id) != thread_id:
+            continue
+        yield ReadRow(table, dict(row), values, faults)
+
+
+def damaged_rows(connection: Connection, thread_id: str | None = None) -> list[ReadRow]:
+    """The damaged ones among a session's rows, or among all."""
+    return [row for table in _KINDS for row in rows_of(connection, table, thread_id, damaged_only=True)]
+
+
+def refuse_damaged(connection: Connection, thread_id: str) -> None:
+    """Make sure that every row of a session can be read.
+
+    Raises:
+        DamagedRow: one cannot.
+    """
+    for table in _KINDS:
+        for row in rows_of(connection, table, thread_id, _QUICKLY, damaged_only=True):
+            raise damaged(_KINDS[table], {**row.values, "thread_id": thread_id}, row.faults)
+
+
+def session_of(connection: Connection, row: ReadRow) -> str:
+    """The session that a row belongs to; empty if it is unknown."""
+    if "thread_id" in row.values:
+        return str(row.values["thread_id"])
+    found = (each[0] for each in connection.fetched(_SESSION, {"task": row.task_id}))
+    return next((thread_id for thread_id in found if isinstance(thread_id, str) and thread_id), "")
+
+
+# Segue's own tables, in SQL that every backend understands but for the types that it fills in.
+
+_TABLES = (
+    # The row of the thread '' holds the highest fence of the threads that were deleted.
+    """CREATE TABLE leases (
+        thread_id {key} PRIMARY KEY,
+        owner TEXT NOT NULL,
+        fence BIGINT NOT NULL,
+        expires_at DOUBLE PRECISION NOT NULL
+    )""",
+    # Who waits for a thread's lease, first come first served.
+    """CREATE TABLE lease_queue (
+        position {serial},
+        thread_id {key} NOT NULL,
+        expires_at DOUBLE PRECISION NOT NULL
+    )""",
+    "CREATE INDEX lease_queue_of_thread ON lease_queue (thread_id, position)",
+    # `requested` is pause or cancel where a person asked for it, `notes` a list of texts that steer the task, `answer`
+    # what a person said to the question that it waited with: {"interrupt_id", "value"}. `copy_of` is the ended task
+    # that this one repeats, in a thread that was forked or imported: it did not run here. `agents_file` is the absolute
+    # path of the agents file that the task was started with, `attachments` a list of the files of its message, whose
+    # contents are beside the database, `client_tools` the tools that its client carries out, `reply_options` what it
+    # asks of the reply. `agent_version` is the version of its agent that it began with, or was last continued with.
+    # `origin` is what sent the message, `bot_session` the thread of the agent that is a conversation's bot.
+    # `on_upgrade` is what was chosen for the task, in place of its agent's, where that version is not there any more,
+    # `offered_version` the one that a person is asked about. A task that waits for no person is `due` at a moment, or
+    # once the event that it `awaited` is there. `asked_by` are the actors who asked for it, `decisions` what some
+    # persons decided about its calls while others have to: {"interrupt_id", "given"}.
+    """CREATE TABLE tasks (
+        position {position},
+        task_id {key} NOT NULL UNIQUE,
+        thread_id {key} NOT NULL,
+        agent_id {key} NOT NULL,
+        user_id {key} NOT NULL,
+        mode TEXT NOT NULL,
+        model TEXT NOT NULL,
+        status TEXT NOT NULL,
+        message TEXT NOT NULL,
+        error TEXT,
+        result TEXT,
+        created_at DOUBLE PRECISION NOT NULL,
+        updated_at DOUBLE PRECISION NOT NULL,
+        requested TEXT,
+        notes TEXT NOT NULL DEFAULT '[]',
+        answer TEXT,
+        rating INTEGER,
+        copy_of {key},
+        language TEXT,
+        agents_file TEXT,
+        attachments TEXT NOT NULL DEFAULT '[]',
+        client_tools TEXT NOT NULL DEFAULT '[]',
+        reply_options TEXT NOT NULL DEFAULT '{}',
+        agent_version TEXT,
+        origin TEXT NOT NULL,
+        bot_session {key},
+        on_upgrade TEXT,
+        offered_version TEXT,
+        due DOUBLE PRECISION,
+        awaited {key},
+        asked_by TEXT NOT NULL DEFAULT '[]',
+        decisions TEXT
+    )""",
+    "CREATE INDEX tasks_due ON tasks (due) WHERE due IS NOT NULL",
+    "CREATE INDEX tasks_of_thread ON tasks (thread_id, position)",
+    "CREATE INDEX tasks_of_agent ON tasks (agent_id, position)",
+    # What is counted for metrics: without the copies that forks and imports make.
+    "CREATE INDEX tasks_of_status ON tasks (status, updated_at) WHERE copy_of IS NULL",
+    "CREATE INDEX tasks_of_bot ON tasks (bot_session) WHERE bot_session IS NOT NULL",
+    "CREATE INDEX tasks_with_files ON tasks (position) WHERE attachments <> '[]'",
+    # `source` is NULL for the runner's own events, which are never put twice. With row ids: without them SQLite moves
+    # the end of a row of more than a kilobyte to a page of its own.
+    """CREATE TABLE events (
+        task_id {key} NOT NULL,
+        seq BIGINT NOT NULL,
+        thread_id {key} NOT NULL,
+        source {key},
+        ordinal INTEGER NOT NULL,
+        event TEXT NOT NULL,
+        scope {key},
+        idx INTEGER,
+        PRIMARY KEY (task_id, seq),
+        UNIQUE (thread_id, source, ordinal)
+    )""",
+    # A call that is `orphaned` is unknown to the state, since its thread went back to an older checkpoint.
+    """CREATE TABLE calls (
+        position {position},
+        thread_id {key} NOT NULL,
+        task_id {key} NOT NULL,
+        scope {key} NOT NULL,
+        idx INTEGER NOT NULL,
+        name {key} NOT NULL,
+        arguments TEXT NOT NULL,
+        state TEXT NOT NULL,
+        outcome TEXT,
+        fence BIGINT NOT NULL,
+        started_at DOUBLE PRECISION NOT NULL,
+        finished_at DOUBLE PRECISION,
+        orphaned INTEGER NOT NULL DEFAULT 0,
+        checksum BIGINT NOT NULL,
+        UNIQUE (thread_id, task_id, scope, idx)
+    )""",
+    "CREATE TABLE preferences (user_id {key} PRIMARY KEY, default_mode TEXT NOT NULL)",
+    # A tool that runs without approval for the rest of a task or of its session; `task_id` is where it was allowed,
+    # `version` the digest of the tool that was allowed.
+    """CREATE TABLE permissions (
+        thread_id {key} NOT NULL,
+        agent_id {key} NOT NULL,
+        tool {key} NOT NULL,
+        scope {key} NOT NULL,
+        task_id {key} NOT NULL,
+        granted_at DOUBLE PRECISION NOT NULL,
+        version TEXT NOT NULL DEFAULT '',
+        PRIMARY KEY (thread_id, agent_id, tool, scope, task_id)
+    ){clustered}""",
+    # Which words are in a task's message or answer, by the task's `position`.
+    """CREATE TABLE search_terms (
+        term {key} NOT NULL,
+        position BIGINT NOT NULL,
+        PRIMARY KEY (term, position)
+    ){clustered}""",
+    # Names that persons gave to threads.
+    "CREATE TABLE titles (thread_id {key} PRIMARY KEY, title TEXT NOT NULL){clustered}",
+    # A thread that repeats another one, `parent`, up to a turn, and goes on differently from there: all branches of one
+    # conversation have its first thread as their `root`.
+    """CREATE TABLE branches (
+        thread_id {key} PRIMARY KEY,
+        root {key} NOT NULL,
+        parent {key} NOT NULL,
+        turn INTEGER NOT NULL
+    ){clustered}""",
+    "CREATE INDEX branches_of_root ON branches (root)",
+    # Links that show what a thread held at `created_at`; the id is the SHA-256 of a secret token.
+    """CREATE TABLE shares (
+        share_id {key} PRIMARY KEY,
+        thread_id {key} NOT NULL,
+        created_at DOUBLE PRECISION NOT NULL,
+        expires_at DOUBLE PRECISION NOT NULL
+    ){clustered}""",
+    "CREATE INDEX shares_of_thread ON shares (thread_id)",
+    # What a client's idempotency key stands for: a task, what continued it after its event `seq`, or with no task a
+    # thread. `digest` is of the request, `about` what its client reads back of it.
+    """CREATE TABLE request_keys (
+        key {key} PRIMARY KEY,
+        task_id {key} NOT NULL,
+        thread_id {key} NOT NULL,
+        seq BIGINT NOT NULL DEFAULT 0,
+        digest TEXT NOT NULL DEFAULT '',
+        about TEXT NOT NULL DEFAULT '{}',
+        is_stored BIGINT NOT NULL DEFAULT 1
+    ){clustered}""",
+    "CREATE INDEX request_keys_of_task ON request_keys (task_id, seq)",
+    "CREATE INDEX request_keys_unstored ON request_keys (thread_id) WHERE is_stored = 0",
+    # What a person or a client chose for a thread, which may have no task yet.
+    """CREATE TABLE sessions (
+        thread_id {key} PRIMARY KEY,
+        agent_id TEXT NOT NULL,
+        model TEXT NOT NULL,
+        metadata TEXT NOT NULL,
+        is_pinned BIGINT NOT NULL DEFAULT 0,
+        is_archived BIGINT NOT NULL DEFAULT 0,
+        created_at DOUBLE PRECISION NOT NULL
+    )""",
+    # Where a client wants it reported that a task stopped.
+    """CREATE TABLE webhooks (
+        task_id {key} NOT NULL,
+        webhook_id {key} NOT NULL,
+        thread_id {key} NOT NULL,
+        config TEXT NOT NULL,
+        PRIMARY KEY (task_id, webhook_id)
+    ){clustered}""",
+    # Events that were sent to tasks, each until a task takes it; one of a `key` is sent once.
+    """CREATE TABLE sent_events (
+        position {position},
+        task_id {key} NOT NULL,
+        thread_id {key} NOT NULL,
+        name {key} NOT NULL,
+        data TEXT NOT NULL,
+        sent_at DOUBLE PRECISION NOT NULL,
+        taken_at DOUBLE PRECISION,
+        key {key} UNIQUE
+    )""",
+    "CREATE INDEX sent_events_of_task ON sent_events (task_id, name, position)",
+    # Messages that are sent at `due`, and by the cron expression `every` again.
+    """CREATE TABLE schedules (
+        schedule_id {key} PRIMARY KEY,
+        message TEXT NOT NULL,
+        options TEXT NOT NULL,
+        every TEXT,
+        timezone TEXT NOT NULL,
+        overlap TEXT NOT NULL,
+        missed TEXT NOT NULL,
+        is_active BIGINT NOT NULL,
+        due DOUBLE PRECISION,
+        last_task TEXT,
+        problem TEXT,
+        agents_file TEXT,
+        created_at DOUBLE PRECISION NOT NULL,
+        created_by TEXT
+    )""",
+    "CREATE INDEX schedules_due ON schedules (due) WHERE is_active = 1",
+    # What receivers are still to be told; `due` is when it is tried, NULL where all attempts failed.
+    """CREATE TABLE notifications (
+        notification_id {key} PRIMARY KEY,
+        thread_id {key} NOT NULL,
+        task_id {key} NOT NULL,
+        receiver {key} NOT NULL,
+        kind TEXT NOT NULL,
+        body TEXT NOT NULL,
+        created_at DOUBLE PRECISION NOT NULL,
+        due DOUBLE PRECISION,
+        attempts BIGINT NOT NULL DEFAULT 0,
+        error TEXT
+    ){clustered}""",
+    "CREATE INDEX notifications_due ON notifications (due) WHERE due IS NOT NULL",
+    # Contents of files that are kept though no task names them yet.
+    """CREATE TABLE uploads (
+        upload_id {key} PRIMARY KEY,
+        owner TEXT NOT NULL,
+        digest {key} NOT NULL,
+        attachment TEXT NOT NULL,
+        created_at DOUBLE PRECISION NOT NULL
+    )""",
+    # What model calls used that have a limit together, in tokens and billionths of a US dollar, and the limits that a
+    # person raised. `scope` is a digest of kind, name, tenant and day; those of a task or session go with their thread.
+    """CREATE TABLE spend (
+        scope {key} PRIMARY KEY,
+        kind {key} NOT NULL,
+        name {key} NOT NULL,
+        tenant {key} NOT NULL,
+        day {key} NOT NULL,
+        thread_id {key} NOT NULL,
+        tokens BIGINT NOT NULL,
+        cost BIGINT NOT NULL,
+        raised_tokens BIGINT,
+        raised_cost BIGINT
+    ){clustered}""",
+    "CREATE INDEX spend_of_kind ON spend (kind, tenant, day, cost)",
+    "CREATE INDEX spend_of_thread ON spend (thread_id) WHERE thread_id <> ''",
+    # The calls whose use is estimated: those that are made now, were interrupted, or that no endpoint counted.
+    """CREATE TABLE spend_calls (
+        call_id {key} PRIMARY KEY,
+        thread_id {key} NOT NULL,
+        task_id {key} NOT NULL,
+        user_id {key} NOT NULL,
+        agent_id {key} NOT NULL,
+        model TEXT NOT NULL,
+        created_at DOUBLE PRECISION NOT NULL,
+        tokens BIGINT NOT NULL,
+        cost BIGINT NOT NULL
+    ){clustered}""",
+    "CREATE INDEX spend_calls_by_time ON spend_calls (created_at)",
+    # Who decided what, from 1 without a gap; empty where the database has no audit log. `seals` hold digests of rows as
+    # they stood then, `previous` is the digest of the entry before.
+    """CREATE TABLE audit (
+        position BIGINT PRIMARY KEY,
+        moment DOUBLE PRECISION NOT NULL,
+        actor TEXT NOT NULL,
+        action TEXT NOT NULL,
+        thread_id {key} NOT NULL,
+        task_id {key} NOT NULL,
+        user_id TEXT NOT NULL,
+        details TEXT NOT NULL,
+        seals TEXT NOT NULL,
+        previous TEXT NOT NULL,
+        digest TEXT NOT NULL
+    )""",
+    "CREATE INDEX audit_of_thread ON audit (thread_id, position)",
+)
+
+
+def tables(types: Mapping[str, str]) -> tuple[str, ...]:
+    """The statements that create the tables.
+
+    `types` are those of a `key`, a text that is compared and sorted by its bytes, of a `position`, a row's number, and
+    of a `serial`, a number that no row has twice; `clustered` ends a table that is stored with its primary key.
+    """
+    return tuple(_filled(statement, types) for statement in _TABLES)
+
+
+def _filled(statement: str, types: Mapping[str, str]) -> str:
+    for name, type_ in types.items():
+        statement = statement.replace(f"{{{name}}}", type_)
+    return statement

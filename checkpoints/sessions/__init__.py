@@ -1,1 +1,0 @@
-"""Snapshots, forks and exports of sessions."""

@@ -1,1 +1,0 @@
-"""The state of sessions: LangGraph's checkpoints, whichever database stores them."""

@@ -1,1 +1,0 @@
-"""Segue's own tables: transactions in SQL that every backend understands."""

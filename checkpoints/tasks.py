@@ -1,0 +1,687 @@
+"""The tasks of a database, the idempotency keys that began them, and the queue of workers."""
+
+import json
+import math
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from segue.core.actor import SEGUE
+from segue.core.audit import Act
+from segue.core.errors import AmbiguousTask, KeyUsed, TaskError, TaskPinned, UnknownTask
+from segue.core.events import Event, NotesMoved, NotesTaken, StateChanged, Steered
+from segue.core.notifications import Receivers, body_of, new_id
+from segue.core.records import (
+    Json,
+    KnownRequest,
+    NewTask,
+    RequestKey,
+    StatusTally,
+    Task,
+    damaged,
+    from_row,
+    read,
+    to_row,
+)
+from segue.core.schedules import ScheduledRun
+from segue.core.spend import Owner, Quotas, TaskUsage
+from segue.core.task import ACTIVE, OPEN, TaskStatus, next_status
+
+from .audit import record, record_moved
+from .due import take_run
+from .events import exchange_events, insert_event, share_result
+from .leases import check_fence, release_lease
+from .outbox import add_notification, drop_reminders, mark_due
+from .ports import ALL, Connection, Database, Row, sql_list
+from .search import index_task
+
+# Clients' idempotency keys, each with what its request began or continued.
+
+_ADD = """
+    INSERT INTO request_keys (key, task_id, thread_id, seq, digest, about, is_stored)
+    SELECT :key, :task_id, :thread_id, coalesce(:seq, max(seq), 0), :digest, :about, :is_stored
+    FROM events WHERE task_id = :task_id
+    ON CONFLICT (key) DO NOTHING
+"""
+_WITH_KEY = "SELECT * FROM request_keys WHERE key = :key"
+_CONTINUING = "SELECT * FROM request_keys WHERE task_id = :task_id AND seq = :seq ORDER BY key LIMIT 1"
+_LAST = """
+    SELECT * FROM request_keys
+    WHERE key >= :first AND key < :after AND ltrim(substr(key, length(:first)), '0123456789') = ''
+    ORDER BY length(key) DESC, key DESC LIMIT :limit
+"""
+_LAST_SEQ = """
+    SELECT max(seq) AS seq FROM request_keys
+    WHERE task_id = :task_id AND substr(key, 1, length(:prefix)) = :prefix
+"""
+_UNSTORED = f"""
+    SELECT DISTINCT thread_id FROM request_keys
+    WHERE is_stored = 0 AND (:thread_id = '' OR thread_id = :thread_id)
+    AND thread_id NOT IN (
+        SELECT thread_id FROM request_keys WHERE is_stored <> 0
+        UNION ALL SELECT thread_id FROM sessions
+        UNION ALL SELECT thread_id FROM branches
+        UNION ALL SELECT root FROM branches
+        UNION ALL SELECT parent FROM branches
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM tasks WHERE tasks.thread_id = request_keys.thread_id AND (
+            updated_at > :before OR (status IN ({sql_list(OPEN)}) AND updated_at > :open_before)
+            OR NOT EXISTS (SELECT 1 FROM request_keys AS known WHERE known.task_id = tasks.task_id)
+        )
+    )
+"""
+
+
+def add_key(
+    connection: Connection, key: RequestKey | None, thread_id: str, task_id: str = "", seq: int | None = None
+) -> None:
+    """Store, in the transaction of what a request does, that its key stands for that; without a key nothing.
+
+    The task continues after its event `seq`, by default its newest.
+
+    Raises:
+        KeyUsed: the key stands for something already.
+    """
+    if key is None:
+        return
+    add_key(connection, key.also, thread_id, task_id, seq)
+    values: dict[str, Any] = {"key": key.key, "digest": key.digest, "about": json.dumps(key.about)}
+    values["is_stored"] = int(key.is_stored)
+    if connection.execute(_ADD, {**values, "thread_id": thread_id, "task_id": task_id, "seq": seq}).rowcount == 0:
+        raise KeyUsed(key.name)
+
+
+class RequestKeys:
+    """Reads the keys, and adds those of requests that change nothing."""
+
+    def __init__(self, database: Database[Connection]) -> None:
+        self._database = database
+
+    async def get(self, key: str) -> KnownRequest | None:
+        """Return what a key stands for, or None."""
+        return await self._one(_WITH_KEY, key=key)
+
+    async def continuing(self, task_id: str, seq: int) -> KnownRequest | None:
+        """Return the request that continued a task after its event of that number, 0 for its beginning, or None."""
+        return await self._one(_CONTINUING, task_id=task_id, seq=seq)
+
+    async def last(self, prefix: str, limit: int) -> list[KnownRequest]:
+        """Return what the keys stand for that are this prefix and a number, those with the highest numbers first."""
+        about = {"first": f"{prefix}0", "after": f"{prefix}:", "limit": limit}  # a colon follows the digits
+        return await self._all(_LAST, about)
+
+    async def last_seq(self, task_id: str, prefix: str) -> int | None:
+        """Return the event after which a task was last continued by a request whose key has this prefix."""
+        about = {"task_id": task_id, "prefix": prefix}
+        rows = await self._database.read(lambda connection: connection.fetched(_LAST_SEQ, about))
+        return None if rows[0]["seq"] is None else int(rows[0]["seq"])
+
+    async def add(self, key: RequestKey, thread_id: str, task_id: str, seq: int) -> None:
+        """Store that a request was answered with what a task did after its event `seq`.
+
+        Raises:
+            KeyUsed: the key stands for something already.
+        """
+        await self._database.write(lambda connection: add_key(connection, key, thread_id, task_id, seq))
+
+    async def unstored(self, before: float, open_before: float, thread_id: str = "") -> list[str]:
+        """Return the threads, or the one that is named, whose every task has only requests that are not stored.
+
+        None has a task that changed since `before`, or since `open_before` if it is open; none was created without a
+        message, and none has branches or is one.
+        """
+        values = {"thread_id": thread_id, "before": before, "open_before": open_before}
+        rows = await self._database.read(lambda connection: connection.fetched(_UNSTORED, values))
+        return [row["thread_id"] for row in rows]
+
+    async def _one(self, statement: str, **values: Any) -> KnownRequest | None:
+        return next(iter(await self._all(statement, values)), None)
+
+    async def _all(self, statement: str, values: Mapping[str, Any]) -> list[KnownRequest]:
+        rows = await self._database.read(lambda connection: connection.fetched(statement, values))
+        return [_known(row) for row in rows]
+
+
+def _known(row: Row) -> KnownRequest:
+    return from_row(KnownRequest, {**dict(row), "is_stored": row["is_stored"] != 0})
+
+
+# The tasks that wait for workers, counted for quotas.
+
+LOCK = "segue.queue"
+"""What a transaction locks that counts them."""
+
+_WAIT = """
+    SELECT count(*) AS of_tenant, coalesce(sum(CASE WHEN user_id = :user_id THEN 1 ELSE 0 END), 0) AS of_user
+    FROM tasks WHERE status = 'pending' AND copy_of IS NULL AND CASE WHEN :prefix = ''
+        THEN thread_id NOT LIKE '%:%' ELSE substr(thread_id, 1, length(:prefix)) = :prefix END
+"""
+
+
+def check_queue(connection: Connection, new: NewTask, quotas: Quotas) -> None:
+    """Refuse a task where as many of its user or its tenant have not begun as may wait.
+
+    Raises:
+        OverQuota.
+    """
+    connection.lock(LOCK)
+    owner = Owner.of(new.thread_id, new.user_id)
+    prefix = f"{owner.tenant}:" if owner.tenant else ""
+    row = connection.execute(_WAIT, {"prefix": prefix, "user_id": new.user_id}).fetchone()
+    quotas.check_queue(row["of_user"], row["of_tenant"])
+
+
+# The tasks of a database: one for each message, with its status and result.
+
+Moved = tuple[Task, list[Event]]
+"""A task, and the events that were stored with the change."""
+
+_Tasks = list[Task]
+_Owned = list[tuple[Task, str]]
+_Tallies = list[StatusTally]
+_Usages = list[TaskUsage]
+
+SHORTEST = 6
+"""Characters that an id may be shortened to."""
+
+_BEGINNING = [field.name for field in fields(NewTask)]
+_INSERT = f"""
+    INSERT INTO tasks ({", ".join(_BEGINNING)}, status, created_at, updated_at)
+    VALUES ({", ".join(f":{name}" for name in _BEGINNING)}, 'pending', :now, :now)
+    RETURNING *
+"""
+_GET = "SELECT * FROM tasks WHERE task_id = ?"
+_UPDATE = """
+    UPDATE tasks
+    SET status = :status, model = :model, result = :result, error = :error, requested = :requested, notes = :notes,
+        answer = :answer, agents_file = :agents_file, agent_version = :agent_version, reply_options = :reply_options,
+        on_upgrade = :on_upgrade, offered_version = :offered_version, due = :due, awaited = :awaited,
+        asked_by = :asked_by, decisions = :decisions, updated_at = :now
+    WHERE task_id = :task_id
+    RETURNING *
+"""
+_ADDITIONS = f"""
+    SELECT seq, event FROM events WHERE task_id = ?
+        AND (event LIKE '%"type":"{Steered.type}"%' OR event LIKE '%"type":"{NotesTaken.type}"%') ORDER BY seq
+"""
+_REKEY = "UPDATE request_keys SET task_id = :next, seq = 0 WHERE task_id = :task_id AND seq = :before"
+_EXPIRED = "UPDATE tasks SET error = :sentence WHERE task_id = :task_id RETURNING *"
+_NUMBERED = "SELECT task_id FROM tasks WHERE thread_id = ? ORDER BY position"
+_SINCE = """
+    SELECT * FROM tasks WHERE thread_id = :thread_id AND (
+        updated_at > :moment
+        OR position >= coalesce((SELECT position FROM tasks WHERE task_id = CAST(:task_id AS TEXT)), 0)
+    ) ORDER BY position
+"""
+_BEGUN = """
+    SELECT DISTINCT thread_id FROM tasks
+    WHERE created_at >= :after AND coalesce(mode, '') <> :mode
+        AND (:prefix = '' OR substr(thread_id, 1, length(:prefix)) = :prefix)
+"""
+_CONVERSATION = "SELECT * FROM tasks WHERE bot_session = ? ORDER BY position DESC LIMIT 1"
+_BOT = "SELECT bot_session FROM tasks WHERE thread_id = ? AND bot_session IS NOT NULL LIMIT 1"
+_LATEST = "SELECT * FROM tasks WHERE thread_id = ? ORDER BY position DESC LIMIT 1"
+_STARTING_WITH = "SELECT task_id FROM tasks WHERE substr(task_id, 1, length(:text)) = :text ORDER BY position LIMIT 10"
+_REQUESTED = "SELECT task_id, requested FROM tasks WHERE requested IS NOT NULL AND task_id IN ({})"
+# Without a live owner a task is interrupted, or paused until somebody resumes it.
+_UNFINISHED = """
+    SELECT tasks.*, CASE WHEN leases.expires_at > :now THEN leases.owner ELSE '' END AS owner
+    FROM tasks LEFT JOIN leases USING (thread_id)
+    WHERE coalesce(status, '') NOT IN ('waiting', 'done', 'error', 'cancelled') ORDER BY position
+"""
+_UNENDED = """
+    SELECT tasks.*, CASE WHEN leases.expires_at > :now THEN leases.owner ELSE '' END AS owner
+    FROM tasks LEFT JOIN leases USING (thread_id)
+    WHERE copy_of IS NULL AND status IN ({statuses}) AND NOT EXISTS (
+        SELECT 1 FROM tasks AS talk WHERE talk.bot_session = tasks.thread_id AND talk.status IN ({statuses})
+    ) ORDER BY position
+"""
+_WAITING = """
+    SELECT * FROM tasks WHERE status = 'waiting' AND (:prefix = '' OR substr(thread_id, 1, length(:prefix)) = :prefix)
+    ORDER BY updated_at, position
+"""
+_TALLY = """
+    SELECT status, count(*) AS tasks, min(updated_at) AS oldest FROM tasks WHERE copy_of IS NULL GROUP BY status
+"""
+_OF = """
+    FROM tasks
+    WHERE (CAST(:agent_id AS TEXT) IS NULL OR agent_id = :agent_id)
+        AND (CAST(:thread_id AS TEXT) IS NULL OR thread_id = :thread_id)
+        AND (:prefix = '' OR substr(thread_id, 1, length(:prefix)) = :prefix)
+        AND updated_at >= :since AND (:any_time OR created_at <= :until)
+"""
+_WITH_STATUS = " AND CASE WHEN status = 'paused' AND requested IS NULL THEN 'running' ELSE status END IN ({})"
+_LIST = """
+    SELECT * {of}
+        AND (CAST(:before AS TEXT) IS NULL OR position < (SELECT position FROM tasks WHERE task_id = :before))
+    ORDER BY position DESC LIMIT :limit
+"""
+# The tasks of a conversation's bot are left out, unless they are asked for: the conversation counts what they used.
+_USAGES = f"""
+    SELECT agent_id, user_id, model, created_at, result {_OF}
+        AND copy_of IS NULL AND created_at >= :begun
+        AND (CAST(:thread_id AS TEXT) IS NOT NULL
+            OR NOT EXISTS (SELECT 1 FROM tasks AS talk WHERE talk.bot_session = tasks.thread_id))
+    ORDER BY position
+"""
+
+
+EMPTY: Json = {
+    **dict.fromkeys(field.name for field in fields(Task)),
+    **dict.fromkeys(("task_id", "thread_id", "agent_id", "user_id", "mode", "model", "message"), ""),
+    **{"notes": [], "attachments": [], "client_tools": [], "reply_options": {}, "created_at": 0.0, "updated_at": 0.0},
+}
+"""What is shown where nothing can be read."""
+NOBODY = Receivers()
+
+
+def shown(row: Row) -> Task:
+    """The task of a row; of a damaged one what can be read, with the status error and a sentence for its error."""
+    values, faults = read(Task, row)
+    if faults:
+        sentence = str(damaged(Task, values, faults))
+        values = {**EMPTY, **values, "status": TaskStatus.ERROR, "error": sentence}
+    return Task(**values)
+
+
+def conversation_of(connection: Connection, thread_id: str) -> Task | None:
+    """The newest conversation whose bot has this thread, as lists show it, or None."""
+    rows = connection.fetched(_CONVERSATION, (thread_id,))
+    return shown(rows[0]) if rows else None
+
+
+class Tasks:
+    """The tasks of a database.
+
+    Work on a task whose row is damaged raises DamagedRow. Lists show the columns that can be read, with the status
+    `error` and a message. What becomes of a task is stored for `receivers` with it.
+    """
+
+    def __init__(
+        self, database: Database[Connection], clock: Callable[[], float] | None = None, receivers: Receivers = NOBODY
+    ) -> None:
+        self._database = database
+        self._receivers = receivers
+        self._clock = clock or time.time
+
+    async def create(
+        self,
+        new: NewTask,
+        *,
+        fence: int | None = None,
+        key: RequestKey | None = None,
+        release: bool = False,
+        run: ScheduledRun | None = None,
+        quotas: Quotas | None = None,
+    ) -> Task:
+        """Store a pending task, and that the idempotency key began it; `release` ends the lease of `fence` with it.
+
+        With `run` it is a schedule's, which goes on to the next one.
+
+        Raises:
+            StaleOwner: `fence` is given and another owner took the thread.
+            KeyUsed: the key began another task; nothing was stored.
+            RunTaken: the run has a task already; nothing was stored.
+            OverQuota: as many tasks wait as `quotas` allow; nothing was stored.
+        """
+        values = {**to_row(NewTask, vars(new)), "now": self._clock()}
+
+        def insert(connection: Connection) -> Row:
+            if fence is not None:
+                check_fence(connection, new.thread_id, fence)
+            add_key(connection, key, new.thread_id, new.task_id)
+            if quotas and quotas.limit_queues:
+                check_queue(connection, new, quotas)
+            row = _insert(connection, values)
+            if release:
+                release_lease(connection, new.thread_id, fence)
+            if run:
+                take_run(connection, run, new.task_id)
+            return row
+
+        return from_row(Task, await self._database.write(insert, brief=True))
+
+    async def get(self, task_id: str) -> Task:
+        """Return one task.
+
+        Raises:
+            UnknownTask: there is none.
+            DamagedRow: it cannot be read.
+        """
+        return from_row(Task, await self._database.read(lambda connection: _find(connection, task_id), brief=True))
+
+    async def show(self, task_id: str) -> Task:
+        """Return one task as lists show it.
+
+        Raises:
+            UnknownTask: there is none.
+        """
+        return shown(await self._database.read(lambda connection: _find(connection, task_id), brief=True))
+
+    async def move(
+        self,
+        task_id: str,
+        status: TaskStatus | None,
+        *,
+        events: Iterable[Event] = (),
+        fence: int | None = None,
+        release: bool = False,
+        key: RequestKey | None = None,
+        act: Act | None = None,
+        taken: int | None = None,
+        next_id: str = "",
+        **changes: Any,
+    ) -> Moved:
+        """Change a task and store its events and the idempotency key that asked for it, in one transaction.
+
+        The event of a new status comes first, then `events`. `changes` are columns of `_UPDATE`; what is not named
+        stays, but an error and a wait go with the next status. `release` ends the lease of `fence` with it, `taken` is
+        the position of the event that it takes. The audit log has `act`, or that it stopped or went on by itself. With
+        `next_id` the graph has ended: what was added to the task since its agent looked last becomes a pending task of
+        that id, and an event says so.
+
+        Raises:
+            UnknownTask, IllegalTransition: there is none, or it cannot go there from where it is.
+            StaleOwner: `fence` is given and another owner took its thread.
+            TaskPinned: it keeps the version of its agent.
+            KeyUsed: the key stands for something already; nothing was stored.
+        """
+        announced = tuple(events)
+
+        def change(connection: Connection) -> Moved:
+            before = _locked(connection, task_id)
+            old = from_row(Task, before)
+            _check_change(connection, old, fence, changes)
+            add_key(connection, key, old.thread_id, task_id)
+            new = old.status if status is None else next_status(old.status, status)
+            moved = [] if new == old.status else [StateChanged(task_id=task_id, old=str(old.status), new=str(new))]
+            kept = {} if status is None else dict.fromkeys(("error", "due", "awaited", "decisions"))
+            early = exchange_events(connection, task_id, changes.get("awaited"), taken, self._clock())
+            late = _begin_next(connection, old, next_id, self._clock()) if next_id and old.notes else None
+            notes = old.notes[: late.count] if late else old.notes
+            changed = {**vars(old), **kept, **changes, **early, "notes": notes, "status": str(new)}
+            row = self._store(connection, before, changed)
+            if "result" in changes:
+                share_result(connection, task_id, row["result"])
+            if status is not None and new not in ACTIVE:
+                mark_due(connection, task_id, row["updated_at"])
+            connection.notify(task_id, old.thread_id)
+            stored = [
+                insert_event(connection, old.thread_id, event)
+                for event in (*moved, *announced, *([late] if late else []))
+            ]
+            if release:
+                release_lease(connection, old.thread_id, fence)
+            return self._noted(connection, act, old, from_row(Task, row), announced), stored
+
+        return await self._database.write(change, brief=True)
+
+    def _noted(self, connection: Connection, act: Act | None, old: Task, task: Task, events: Sequence[Event]) -> Task:
+        """The task, once the audit log and receivers have its change; what is a bot's is told with its conversation."""
+        record_moved(connection, act, old, task)
+        if old.status == TaskStatus.WAITING != task.status:
+            drop_reminders(connection, task.task_id)
+        told = self._receivers.told(old, task, events)
+        later = [*((*each, 0.0) for each in told), *self._receivers.told_later(task, events)]
+        conversation = conversation_of(connection, task.thread_id) if later else None
+        if conversation is None or conversation.status not in OPEN:
+            for receiver, kind, after in later:
+                add_notification(connection, task, receiver, body_of(new_id(), kind, task, events), after)
+        return task
+
+    async def add_note(self, task_id: str, text: str, event: Event, key: RequestKey | None = None) -> Moved:
+        """Add a text that steers a task which has not ended, and store that the idempotency key stands for the task.
+
+        It is on the disk when this returns.
+
+        Raises:
+            UnknownTask: there is none.
+            TaskError: it has ended.
+            KeyUsed: the key stands for a task already; nothing was stored.
+        """
+
+        act = Act("steered")
+
+        def add(connection: Connection) -> Moved:
+            before = _locked(connection, task_id)
+            task = from_row(Task, before)
+            if task.status not in OPEN:
+                raise TaskError("Task {task_id} is {status}: send a new message.", task_id=task_id, status=task.status)
+            add_key(connection, key, task.thread_id, task_id)
+            asked_by = [*dict.fromkeys([*task.asked_by, act.actor])]
+            row = self._store(connection, before, {**vars(task), "notes": [*task.notes, text], "asked_by": asked_by})
+            connection.notify(task_id, task.thread_id)
+            stored = [insert_event(connection, task.thread_id, event)]
+            record(connection, act, task.thread_id, task_id)
+            return from_row(Task, row), stored
+
+        return await self._database.write(add, synced=True, brief=True)
+
+    async def note_expiry(self, task_id: str, sentence: str) -> None:
+        """Note with a task that it waits for an approval that expired, unless it goes on already."""
+
+        def note(connection: Connection) -> None:
+            before = from_row(Task, _locked(connection, task_id))
+            if before.status == TaskStatus.WAITING:
+                row = connection.execute(_EXPIRED, {"task_id": task_id, "sentence": sentence}).fetchone()
+                connection.notify(task_id, before.thread_id)
+                self._noted(connection, Act("expired", actor=SEGUE), before, from_row(Task, row), ())
+
+        await self._database.write(note)
+
+    def _store(self, connection: Connection, before: Row, changed: Json) -> Row:
+        """Store the columns of a task; what it says now can be found."""
+        row: Row = connection.execute(_UPDATE, {**to_row(Task, changed), "now": self._clock()}).fetchone()
+        index_task(connection, row, before)
+        return row
+
+    async def find(self, text: str) -> str:
+        """Return the id of the task that `text` is, or the beginning of, from six characters on.
+
+        Raises:
+            UnknownTask: there is none.
+            AmbiguousTask: there are several, or `text` is too short to tell.
+        """
+        rows = await self._database.read(lambda connection: connection.fetched(_STARTING_WITH, {"text": text}))
+        found = [str(row["task_id"]) for row in rows]
+        if text in found:
+            return text
+        if len(text) < SHORTEST:
+            raise AmbiguousTask(
+                "'{text}' is too short for a task id: write at least its first {least} characters; `segue "
+                "tasks` lists the tasks.",
+                text=text,
+                least=SHORTEST,
+            )
+        if not found:
+            raise UnknownTask(text)
+        if len(found) > 1:
+            raise AmbiguousTask(
+                "Several tasks begin with '{text}': write more of {found}.", text=text, found=", ".join(found)
+            )
+        return found[0]
+
+    async def requested(self, task_ids: Collection[str]) -> dict[str, str]:
+        """Return the requested pauses and cancellations, by task id."""
+        given = [*task_ids]
+        requested = _REQUESTED.format(", ".join("?" * len(given)) or "NULL")
+        rows = await self._database.read(lambda connection: connection.fetched(requested, given), brief=True)
+        return {row["task_id"]: row["requested"] for row in rows}
+
+    async def unfinished(self) -> _Owned:
+        """Return the tasks that have not ended and wait for no answer, oldest first, each with its live owner or "".
+
+        One whose status cannot be read is among them.
+        """
+        rows = await self._database.read(lambda db: db.fetched(_UNFINISHED, {"now": db.now()}))
+        return [(shown(row), row["owner"]) for row in rows]
+
+    async def unended(self) -> _Owned:
+        """Return the tasks that have not come to an end, those that wait among them, each as `unfinished`.
+
+        Those of the bot of an unfinished conversation are left out: they go on with that.
+        """
+        statement = _UNENDED.format(statuses=sql_list(OPEN))
+        rows = await self._database.read(lambda db: db.fetched(statement, {"now": db.now()}))
+        return [(shown(row), row["owner"]) for row in rows]
+
+    async def waiting(self, prefix: str = "") -> _Tasks:
+        """Return the tasks that wait for a person, the longest waiting first, of threads with that beginning."""
+        values = {"prefix": prefix}
+        return [shown(row) for row in await self._database.read(lambda db: db.fetched(_WAITING, values))]
+
+    async def tally(self) -> _Tallies:
+        """Count the tasks by status, without the copies in forked and imported threads; damaged rows are left out."""
+        found = await self._database.read(lambda connection: connection.fetched(_TALLY))
+        return [from_row(StatusTally, row) for row in found if not read(StatusTally, row)[1]]
+
+    async def latest_of(self, thread_id: str) -> Task | None:
+        """Return the thread's newest task, or None.
+
+        Raises:
+            DamagedRow: it cannot be read.
+        """
+        rows = await self._database.read(lambda connection: connection.fetched(_LATEST, (thread_id,)), brief=True)
+        return from_row(Task, rows[0]) if rows else None
+
+    async def conversation_of(self, thread_id: str) -> Task | None:
+        """Return the newest conversation whose bot has this thread, as lists show it, or None."""
+        return await self._database.read(lambda connection: conversation_of(connection, thread_id), brief=True)
+
+    async def bot_of(self, thread_id: str) -> str:
+        """Return the thread of the bot of a conversation; empty where the thread is none with an agent."""
+        rows = await self._database.read(lambda connection: connection.fetched(_BOT, (thread_id,)))
+        return str(rows[0]["bot_session"]) if rows else ""
+
+    async def list(
+        self,
+        agent_id: str | None = None,
+        thread_id: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+        prefix: str = "",
+        statuses: Collection[TaskStatus] | None = None,
+        since: float = 0.0,
+        until: float = math.inf,
+    ) -> _Tasks:
+        """Return tasks, newest first, of threads whose names begin with `prefix`.
+
+        `before` is the task_id that the last page ended with. With `statuses` those that have one of them: a task that
+        the end of its process paused counts as running. They changed at `since` or later, and were begun at `until` or
+        earlier.
+        """
+        values = {"agent_id": agent_id, "thread_id": thread_id, "prefix": prefix, "since": since, "until": until}
+        values |= {"limit": _most(limit), "before": before, "any_time": until == math.inf}
+        statement = _LIST.format(of=_of(statuses))
+        return [shown(row) for row in await self._database.read(lambda db: db.fetched(statement, values))]
+
+    async def count(
+        self,
+        agent_id: str | None = None,
+        thread_id: str | None = None,
+        prefix: str = "",
+        statuses: Collection[TaskStatus] | None = None,
+        since: float = 0.0,
+    ) -> int:
+        """Count the tasks that `list` would return without a limit."""
+        values = {"agent_id": agent_id, "thread_id": thread_id, "prefix": prefix, "since": since}
+        values |= {"until": math.inf, "any_time": True}
+        statement = f"SELECT count(*) AS tasks {_of(statuses)}"
+        (row,) = await self._database.read(lambda db: db.fetched(statement, values))
+        return int(row["tasks"])
+
+    async def usages(
+        self, agent_id: str | None = None, thread_id: str | None = None, prefix: str = "", begun: float = 0.0
+    ) -> _Usages:
+        """Return what tasks used that were begun at `begun` or later, oldest first, without the copies in forks.
+
+        Those of a conversation's bot are only in the list of their own thread.
+        """
+        values = {"agent_id": agent_id, "thread_id": thread_id, "prefix": prefix, "begun": begun}
+        values |= {"since": 0.0, "until": math.inf, "any_time": True}
+
+        def usages(connection: Connection) -> _Usages:
+            return [TaskUsage(**read(TaskUsage, row)[0]) for row in connection.fetched(_USAGES, values)]
+
+        return await self._database.read(usages)
+
+    async def task_ids(self, thread_id: str) -> Sequence[str]:
+        """Return the ids of a thread's tasks, oldest first."""
+        rows = await self._database.read(lambda db: db.fetched(_NUMBERED, (thread_id,)))
+        return [str(row["task_id"]) for row in rows]
+
+    async def threads(self, after: float, prefix: str, without_mode: str) -> Sequence[str]:
+        """Return the threads, by name, with a task of another mode that was begun at a moment or later."""
+        values = {"after": after, "prefix": prefix, "mode": without_mode}
+        rows = await self._database.read(lambda db: db.fetched(_BEGUN, values))
+        return sorted(str(row["thread_id"]) for row in rows)
+
+    async def since(self, thread_id: str, task_id: str | None, moment: float) -> _Tasks:
+        """Return one of a thread's tasks, the later ones and those that changed since a moment, oldest first.
+
+        All of them where there is no task of that id.
+        """
+        values = {"thread_id": thread_id, "task_id": task_id, "moment": moment}
+        return [shown(row) for row in await self._database.read(lambda db: db.fetched(_SINCE, values))]
+
+
+def _check_change(connection: Connection, old: Task, fence: int | None, changes: Json) -> None:
+    """Refuse a former owner, and another version of a pinned task's agent."""
+    if fence is not None:
+        check_fence(connection, old.thread_id, fence)
+    stays_pinned = old.on_upgrade == "pin" == changes.get("on_upgrade", "pin")
+    if stays_pinned and changes.get("agent_version", old.agent_version) != old.agent_version:
+        raise TaskPinned(old.task_id, old.agent_id, old.agent_version)
+
+
+def _insert(connection: Connection, values: Json) -> Row:
+    """Store a pending task, and let it be found."""
+    connection.notify(values["task_id"], values["thread_id"])
+    row: Row = connection.execute(_INSERT, values).fetchone()
+    index_task(connection, row)
+    return row
+
+
+def _begin_next(connection: Connection, ended: Task, next_id: str, now: float) -> NotesMoved | None:
+    """Make a task of the messages that the agent of an ended one does not know; None where it knows them all.
+
+    Their idempotency keys stand for it, too.
+    """
+    events = [(row["seq"], json.loads(row["event"])) for row in connection.fetched(_ADDITIONS, (ended.task_id,))]
+    known = max((event["data"]["count"] for _, event in events if event["type"] == NotesTaken.type), default=0)
+    late = ended.notes[known:]
+    if not late:
+        return None
+    new = {name: getattr(ended, name) for name in _BEGINNING}
+    new |= {"task_id": next_id, "message": "\n\n".join(late), "attachments": [], "bot_session": None}
+    _insert(connection, {**to_row(NewTask, new), "now": now})
+    added = [seq for seq, event in events if event["type"] == Steered.type]
+    for seq in added[known:]:
+        if seq > 1:  # before the first event stands what began the task
+            connection.execute(_REKEY, {"next": next_id, "task_id": ended.task_id, "before": seq - 1})
+    return NotesMoved(task_id=ended.task_id, count=known, next_task_id=next_id)
+
+
+def _of(statuses: Collection[TaskStatus] | None) -> str:
+    """The tasks that are listed."""
+    if statuses is None:
+        return _OF
+    return _OF + _WITH_STATUS.format(sql_list(statuses))
+
+
+def _most(limit: int) -> int:
+    return ALL if limit < 0 else limit
+
+
+def _find(connection: Connection, task_id: str, lock: str = "") -> Row:
+    rows: list[Row] = connection.fetched(f"{_GET}{lock}", (task_id,))
+    if not rows:
+        raise UnknownTask(task_id)
+    return rows[0]
+
+
+def _locked(connection: Connection, task_id: str) -> Row:
+    """A task that this transaction is about to change."""
+    return _find(connection, task_id, connection.for_update)

@@ -1,0 +1,322 @@
+"""The values of calls: the sources that were seen, and hidden results that calls take by reference."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any, Final
+
+from langchain_core.messages import HumanMessage, SystemMessage
+
+from segue.core.agents import Agent
+from segue.core.attachments import Attachment
+from segue.core.call_rules import CallTerms
+from segue.core.calls import HIDDEN, SECRET, SOURCES, CallResult, PendingCall
+from segue.core.context import PromptText, descriptions_of
+from segue.core.errors import FileUnavailable, ModelError
+from segue.core.events import ModelCalled
+from segue.core.models import ModelRequest, Usage
+from segue.core.plan import Step
+from segue.core.provenance import Hiding, Known, Labelled, Source
+from segue.core.records import Call
+from segue.core.tools import RECALL, CallKey, Ledger, Tool
+from segue.passages import text_of
+from segue.prompts.catalogue import phrase
+from segue.prompts.load import render
+from segue.tools.calls import argument_error
+
+from .approval import all_arguments
+from .context import (
+    REF,
+    DanglingReference,
+    NodeContext,
+    as_text,
+    follow,
+    recall_ref,
+    references,
+    resolve_arguments,
+    truncate,
+)
+from .live_reply import Listener
+from .model_call import ask_model, refused_call
+
+# What entered a session before a call was decided: a person's words, prompts, descriptions of tools, and results.
+
+
+async def collect_sources(
+    work: NodeContext, task_id: str, tools: Mapping[str, Tool], memory: str = "", together: Collection[str] = ()
+) -> Known | None:
+    """What entered the session until now; None where nothing remembers it.
+
+    `memory` is what was read of its files. Calls of the scopes `together` were decided at once, none of them by what
+    the others returned.
+    """
+    ledger = work.services.ledger
+    said = await work.services.said()
+    if ledger is None or said is None:
+        return None
+    finished = await ledger.finished()
+    entered = [*_of_calls(finished, task_id, tools, together, work.services.entered)]
+    own = descriptions_of({**work.tools, **tools}.values())
+    for message in [*said, *(each for each in own if each not in said)]:
+        entered += await _of_message(message, work)
+    if memory:
+        entered.append(Labelled(memory, (Source("memory"),)))
+    return Known((message.text for message in said if message.trusted), work.agent.prompt, entered)
+
+
+def terms_of(tool: Tool, agent: Agent) -> CallTerms:
+    """What is said of a tool's calls: the first word of its name, which "do" is none of, its keywords, and rules."""
+    first = tool.name.partition("_")[0]
+    words = [
+        *([first] if len(first) > 2 or not first.isascii() else ()),
+        *tool.spec.get("segue", {}).get("keywords", ()),
+    ]
+    allowed = [rule for rule in agent.allow if rule.tool == tool.name]
+    secret = tool.name if tool.secret else ""
+    defaults = {} if tool.foreign_text else all_arguments({}, tool)
+    return CallTerms(words, tool.content, defaults, secret, allowed, _choices(tool))
+
+
+def _choices(tool: Tool) -> dict[str, Sequence[Any]]:
+    """The values of the arguments that the tool's schema gives a closed list of."""
+    schema = tool.spec["function"].get("parameters", {})
+    named = {f"#/$defs/{name}": each for name, each in schema.get("$defs", {}).items()}
+    found = {name: named.get(each.get("$ref", ""), each) for name, each in schema.get("properties", {}).items()}
+    return {name: each["enum"] for name, each in found.items() if "enum" in each}
+
+
+def _of_calls(
+    finished: Iterable[Call],
+    task_id: str,
+    tools: Mapping[str, Tool],
+    together: Collection[str],
+    read: dict[object, Labelled],
+) -> Iterable[Labelled]:
+    """The results of calls, each numbered in its task; 0 in another one. Those that were `read` are not read again."""
+    for _, calls in groupby(finished, key=lambda call: call.task_id):
+        for number, call in enumerate(calls, start=1):
+            if call.name != RECALL and not (call.task_id == task_id and call.scope in together):
+                own, secret = _labels(call, number if call.task_id == task_id else 0, tools.get(call.name))
+                key = (call.task_id, call.scope, call.idx, own, secret)
+                if key not in read:
+                    result = CallResult.of(call.outcome or {})
+                    ref = recall_ref(CallKey(call.task_id, call.scope, call.idx))
+                    read[key] = Labelled(result.content, result.sources or (own,), secret, result.hidden is True, ref)
+                yield read[key]
+
+
+def _labels(call: Call, number: int, tool: Tool | None) -> tuple[Source, Source | None]:
+    """The call as a source, and as one of a secret, if its result is one."""
+    outcome = call.outcome or {}
+    kind = tool.source_kind if tool else "tool"
+    own = Source(kind, call.name, number, trusted=SOURCES in outcome)
+    is_secret = bool(outcome.get(SECRET)) or (tool is not None and tool.secret)
+    return own, replace(own, trusted=False) if is_secret else None
+
+
+async def _of_message(message: PromptText, work: NodeContext) -> list[Labelled]:
+    """The files of a message, and its text where it is not the person's own."""
+    found = []
+    if not message.trusted:
+        text = (message.kind, message.name, message.text)
+        if text not in work.services.entered:
+            work.services.entered[text] = Labelled(message.text, (Source(message.kind, message.name),))
+        found.append(work.services.entered[text])
+    for file in message.files:
+        key = ("file", file.digest, file.name)
+        if key not in work.services.entered:
+            work.services.entered[key] = Labelled(await _content(file, work), (Source("file", file.name),))
+        found.append(work.services.entered[key])
+    return found
+
+
+async def _content(file: Attachment, work: NodeContext) -> str:
+    """The text of a file; of any other, and of one that is lost, its name."""
+    if file.kind != "text" or file.url:
+        return file.name
+    try:
+        return text_of(await work.services.files(file.digest))
+    except FileUnavailable:
+        return file.name
+
+
+async def vetted_steps(
+    work: NodeContext, task_id: str, steps: Iterable[Step], before: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """The steps that untrusted text has no part in, as {action, params}: all of a plan from before any was read.
+
+    Of a later plan they are those of `before`.
+    """
+    tools = work.tools
+    if not any(tool.approve == "untrusted" for tool in tools.values()):
+        return []
+    known = await collect_sources(work, task_id, tools)
+    if known is None or known.untrusted:
+        return [dict(step) for step in before]
+    return [{"action": step.action, "params": step.params} for step in steps if step.uses_tool]
+
+
+# Hidden results: what the model sees in their place, and the values that its calls take by reference.
+
+SUMMARY_CHARS: Final = 500
+"""Characters of a summary."""
+_CALLS: Final = "calls."
+_RESULT: Final = ".result"
+
+
+def reference_to(ref: str) -> str:
+    """The reference by which a call takes the result with this ref."""
+    return f"{_CALLS}{ref}{_RESULT}"
+
+
+def is_to_call(reference: str) -> bool:
+    """Whether a reference is to the result of a call, not to that of a step."""
+    return reference.startswith(_CALLS)
+
+
+def is_hidden(tools: Iterable[Tool]) -> bool:
+    """Whether results of one of the tools are hidden, so that calls may refer to them."""
+    return any(tool.hidden for tool in tools)
+
+
+def hiding_of(call: PendingCall, tool: Tool | None) -> Hiding:
+    """How far the result of a call is hidden: as its tool says, and all of it if the call takes a hidden value.
+
+    Of a value that the model knows a summary of, the tool may give one, too.
+    """
+    own, taken = tool.hidden if tool else False, call.get("hidden", False)
+    return True if taken is True else own or bool(taken)
+
+
+def _most(hidings: Collection[Hiding]) -> Hiding:
+    return True if True in hidings else "summary" if "summary" in hidings else False
+
+
+async def with_values(calls: Sequence[PendingCall], ledger: Ledger | None, language: str) -> Sequence[PendingCall]:
+    """The calls with the results that their arguments refer to; `given` is what the model wrote.
+
+    One that refers to nothing has the error in `dangling`, and must not run.
+    """
+    if ledger is None or not any(map(_is_unresolved, calls)):
+        return calls
+    outcomes = {
+        recall_ref(CallKey(call.task_id, call.scope, call.idx)): call.outcome or {} for call in await ledger.finished()
+    }
+    return [_resolved(call, outcomes, language) if _is_unresolved(call) else call for call in calls]
+
+
+def _is_unresolved(call: PendingCall) -> bool:
+    return not ("given" in call or "dangling" in call) and any(map(is_to_call, references(call["arguments"])))
+
+
+def _resolved(call: PendingCall, outcomes: Mapping[str, Mapping[str, Any]], language: str) -> PendingCall:
+    given = call["arguments"]
+    try:
+        arguments = resolve_arguments(given, lambda reference: _look_up(reference, outcomes))
+    except DanglingReference as error:
+        return {**call, "dangling": phrase("not_filled", language, error=error)}
+    taken = [ref for refs in taken_refs({**call, "given": given}).values() for ref in refs]
+    hidden = _most([outcomes[ref].get(HIDDEN, False) for ref in taken])
+    return {**call, "arguments": arguments, "given": given, "hidden": hidden}
+
+
+def _look_up(reference: str, outcomes: Mapping[str, Mapping[str, Any]]) -> Any:
+    """The part of a result that a reference leads to.
+
+    Raises:
+        DanglingReference: it leads nowhere; of a hidden result the message says nothing.
+    """
+    ref, path = _parts(reference)
+    result = CallResult.of(outcomes.get(ref, {"error": ""}))
+    if not result.success:
+        raise DanglingReference(f"{reference!r}: there is no such result")
+    try:
+        return follow(result.value, path, reference)
+    except DanglingReference as error:
+        if result.hidden:
+            raise DanglingReference(f"{reference!r} leads to no part of the hidden result") from error
+        raise
+
+
+def _parts(reference: str) -> tuple[str, list[str]]:
+    """The ref of a reference, and the path behind it."""
+    ref, _, path = reference.removeprefix(_CALLS).partition(_RESULT)
+    return ref, path.removeprefix(".").split(".") if path else []
+
+
+def taken_refs(call: PendingCall) -> dict[str, list[str]]:
+    """The refs of the results that each argument of a call takes a value of."""
+    given = call.get("given", {})
+    found = {name: [_parts(each)[0] for each in references(value) if is_to_call(each)] for name, value in given.items()}
+    return {name: refs for name, refs in found.items() if refs}
+
+
+def as_seen(call: PendingCall) -> PendingCall:
+    """A call as its model may see it: with references in place of the values, also after a person's edit."""
+    if "given" not in call:
+        return call
+    seen: PendingCall = {**call}
+    given, taken = seen.pop("given"), taken_refs(call)
+    seen["arguments"] = {name: given[name] if name in taken else value for name, value in call["arguments"].items()}
+    if "original" in call:
+        seen["original"] = given
+    return seen
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the model sees of a hidden value, and the event and usage of the call that wrote it."""
+
+    text: str
+    event: ModelCalled
+    usage: Usage = field(default_factory=dict)
+
+
+async def summarized(work: NodeContext, value: Any, ids: Mapping[str, Any], language: str) -> Summary | None:
+    """A summary by the agent's model, which has no tools and sees nothing else; None if the model is none of language.
+
+    Where the model refuses, it is empty.
+    """
+    if not work.model.is_language_model:
+        return None
+    data = truncate(as_text(value), work.agent.budget.result_chars)
+    system = render("summary", language, words=str(SUMMARY_CHARS // 10))
+    request = ModelRequest(purpose="summary", messages=[SystemMessage(system), HumanMessage(data)])
+    try:
+        asked = await ask_model(work, request, Listener, {}, ids, language)
+    except ModelError as error:
+        return Summary("", await refused_call(work, request, error, ids))
+    return Summary(" ".join(asked.reply.text.split())[:SUMMARY_CHARS], asked.event, asked.usage)
+
+
+def seen_result(result: CallResult, ref: str, language: str, summary: str = "") -> dict[str, Any]:
+    """What the model sees of a hidden result: the reference to it, its type, and a summary."""
+    bare = replace(result, stack="", sources=None, secret=False)
+    if not result.success:
+        return replace(bare, error=phrase("hidden_error", language)).json()
+    reference = reference_to(ref)
+    shown: dict[str, Any] = {REF: reference, "type": _type_of(result.value)}
+    if isinstance(result.value, list):
+        shown["length"] = len(result.value)
+    if summary:
+        shown["untrusted_summary"] = summary
+    part = f"{reference}.0" if isinstance(result.value, list) else f"{reference}.<field>"
+    return replace(bare, value={**shown, "note": phrase("hidden_result", language, reference=part)}).json()
+
+
+def seen_outcome(outcome: Mapping[str, Any], key: CallKey, language: str) -> Mapping[str, Any]:
+    """A stored outcome as the model may see it."""
+    return seen_result(CallResult.of(outcome), recall_ref(key), language) if outcome.get(HIDDEN) else outcome
+
+
+def is_callers_error(result: CallResult, call: PendingCall, tool: Tool | None) -> bool:
+    """Whether a call failed because of the arguments that the model itself wrote, so that it may see the error."""
+    return not result.success and "given" not in call and bool(argument_error(tool, call["arguments"]))
+
+
+_TYPES: Final = ((bool, "boolean"), (int | float, "number"), (str, "string"), (list, "array"), (Mapping, "object"))
+
+
+def _type_of(value: Any) -> str:
+    """The type of a JSON value."""
+    return next((name for kind, name in _TYPES if isinstance(value, kind)), "null")

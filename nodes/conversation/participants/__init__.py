@@ -1,1 +1,0 @@
-"""Built-in participants of conversations."""

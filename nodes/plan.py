@@ -1,0 +1,800 @@
+"""The plan graphs: state, routes and nodes of plan and plan_react."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, cast
+
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Send
+from pydantic import ValidationError
+from typing_extensions import TypedDict
+
+from segue.core.agents import Budget
+from segue.core.calls import CallResult, CallStatus, PendingCall
+from segue.core.decision import read_object
+from segue.core.errors import InvalidPlan, TaskError, UnreadableReply
+from segue.core.events import Durable, ErrorRaised, Phase, Token
+from segue.core.events import PlanUpdate as PlanUpdated
+from segue.core.models import ModelReply, ModelRequest, add_usages
+from segue.core.plan import Plan, Status, Step, keep_finished, ready, validate
+from segue.core.tools import CallKey, Tool
+from segue.prompts import catalogue
+from segue.prompts.catalogue import phrase
+from segue.prompts.load import agent_prompt, render
+
+from .approval import reason_clause
+from .call_values import is_to_call, reference_to, vetted_steps
+from .calls import CallRunner, call_events, marked_wait, waited
+from .context import (
+    REF,
+    DanglingReference,
+    Node,
+    NodeContext,
+    NodeRuntime,
+    Settled,
+    announce,
+    as_json,
+    conversation,
+    exchange,
+    follow,
+    node_context,
+    references,
+    resolve_arguments,
+    truncate_result,
+    truncate_together,
+)
+from .history import described, plan_schema, window
+from .live_reply import Listener, LiveText
+from .model_call import CompletedCall, ask_model, is_truncated, refuse_quotation, whole_answer
+from .plan_progress import begin_steps, close_steps, end_steps, finish_thoughts, step_event, step_events, undone_line
+from .task import (
+    PlannedTask,
+    Records,
+    TaskState,
+    additions,
+    amended,
+    before_objective,
+    begin,
+    compose_result,
+    end_task,
+    joined,
+    objective_message,
+    read_added_messages,
+    replaced,
+    unfinished,
+)
+
+# State of the plan graph.
+
+
+class PlannedCall(PendingCall, total=False):
+    """The call of a step, with what the plan says of it."""
+
+    description: str
+    phase: str
+    action: str
+    params: dict[str, Any]
+    """The step's tool and parameters when the call was made of it."""
+
+
+class PlanState(TaskState, total=False):
+    """INIT resets every channel that belongs to a task."""
+
+    origin: str
+    """What the idempotency keys of the calls are made of; a fork keeps it. INIT."""
+    notes_taken: int
+    """How many additions the objective holds. INIT, MAKE_PLAN, SCHEDULE, ANSWER."""
+    draft: dict[str, Any] | None
+    """The plan as the model wrote it: {goal, steps}; None while it cannot be read. MAKE_PLAN."""
+    asked: int
+    """How often this plan was asked for. MAKE_PLAN; 0 again when one is accepted. DECOMPOSE."""
+    complaint: str
+    """What is wrong with the draft or went wrong with the plan; empty if nothing. MAKE_PLAN, DECOMPOSE, SCHEDULE."""
+    replans: int
+    """Plans asked for because a step failed. SCHEDULE."""
+    goal: str
+    """DECOMPOSE."""
+    plan: list[dict[str, Any]]
+    """Steps. DECOMPOSE, SCHEDULE, ANSWER."""
+    vetted: list[dict[str, Any]]
+    """Steps that untrusted text has no part in: {action, params}. INIT, DECOMPOSE."""
+    repaired: list[str]
+    """Failed steps that the plan goes around: they stay in it as they are. DECOMPOSE."""
+    wave: list[PlannedCall]
+    """Calls of the steps that are under way. SCHEDULE."""
+    outcomes: Records
+    """What ran: a wave's entry with its `result` and the `usage` of its summary, `announced` where the events say how
+    the step ended. EXECUTE_STEP, and SCHEDULE for what could not be run."""
+    gave_up: str
+    """GIVE_UP."""
+
+
+PlanUpdate = PlanState
+"""What a node returns: the channels that it changes."""
+
+
+class StepWork(TypedDict):
+    """What one EXECUTE_STEP is sent."""
+
+    task_id: str
+    language: str
+    call: PlannedCall
+    """Of the wave."""
+    place: int
+    """Of the step in its plan, from 1."""
+    total: int
+
+
+# Steps of a plan: their banners, those that failed or are in doubt, and references to their results.
+
+_PHASES = ("planning", "execution", "generation")
+
+
+def call_of(step: Step, state: PlanState) -> PlannedCall:
+    """The call of a step, its references not resolved yet."""
+    attempt = 1 + sum(outcome["step_id"] == step.step_id for outcome in state["outcomes"])
+    scope = f"{step.step_id}#{attempt}"
+    return {
+        "index": 0,
+        "name": step.action,
+        "arguments": step.params,
+        "scope": scope,
+        "origin": f"{state['origin']}/{scope}",
+        "step_id": step.step_id,
+        "description": step.description,
+        "phase": step.phase,
+        "action": step.action,
+        "params": step.params,
+    }
+
+
+def resolved(call: PlannedCall, state: PlanState) -> PlannedCall:
+    """The call with the results that its step refers to.
+
+    Raises:
+        DanglingReference: one is not there.
+    """
+    ran = {o["step_id"]: o for o in state["outcomes"] if CallResult.of(o["result"]).success}
+    arguments = resolve_arguments(call["params"], partial(_look_up, outcomes=ran))
+    refs = {name: [ran[step]["ref"] for step in referenced_steps(value)] for name, value in call["params"].items()}
+    return {**call, "arguments": arguments, "taken": {name: found for name, found in refs.items() if found}}
+
+
+def dispatched(call: PlannedCall, state: PlanState) -> PlannedCall:
+    """The call as it is sent out: that of the wave, or with what an update of the state has changed in its step since.
+
+    Raises:
+        TaskError: the update cannot be carried out.
+    """
+    step = next((Step(**step) for step in state["plan"] if step["step_id"] == call["step_id"]), None)
+    if step is None or step.status is not Status.RUNNING:
+        raise _not_changed(call, "it is under way in this state")
+    if (step.action, step.params) == (call["action"], call["params"]):
+        return call
+    if "approved" in call or "rejected" in call:
+        raise _not_changed(call, "a person decided about its call")
+    try:
+        again = resolved(call_of(step, state), state)
+    except DanglingReference as error:
+        raise _not_changed(call, str(error)) from error
+    return {**again, "scope": call["scope"], "origin": call["origin"]}
+
+
+def _not_changed(call: PlannedCall, why: str) -> TaskError:
+    return TaskError(
+        "Step {step} of the plan cannot be changed like this: {why}. Choose a state before the step was scheduled.",
+        step=call["step_id"],
+        why=why,
+    )
+
+
+def step_banner(task_id: str, item: Mapping[str, Any], place: int, total: int, language: str) -> Phase:
+    """The banner of a step, or of a wave's entry, under the phase that the plan gave it."""
+    phase = item["phase"] if item["phase"] in _PHASES else "execution"
+    about = {"phase": phrase(f"phase_{phase}", language), "i": place, "n": total, "description": item["description"]}
+    return Phase(task_id=task_id, step_id=item["step_id"], content=phrase("plan_step", language, **about))
+
+
+def emit_thoughts(before: Sequence[Step], after: Sequence[Step], state: PlanState, work: NodeContext) -> None:
+    """Stream the banners of the steps without a tool that are done by now."""
+    for place, (old, new) in enumerate(zip(before, after, strict=True), start=1):
+        if old.status is Status.PENDING and new.status is Status.DONE and not new.uses_tool:
+            work.emit(step_banner(state["task_id"], new.model_dump(), place, len(after), state["language"]))
+
+
+def last_wave(state: PlanState) -> list[dict[str, Any]]:
+    """The outcomes of the wave that was sent out, in the wave's order."""
+    results = {outcome["scope"]: outcome for outcome in state["outcomes"]}
+    return [results[call["scope"]] for call in state["wave"] if call["scope"] in results]
+
+
+def settled_steps(state: PlanState) -> tuple[Step, ...]:
+    """The plan with the wave that was sent out settled by its outcomes."""
+    return end_steps([Step(**step) for step in state["plan"]], last_wave(state))
+
+
+def steps_in_doubt(state: PlanState) -> set[str]:
+    """The ids of the steps whose last call may or may not have taken effect."""
+    last = {outcome["step_id"]: outcome["result"] for outcome in state["outcomes"]}
+    return {step_id for step_id, result in last.items() if CallResult.of(result).unknown}
+
+
+def dependents_of(steps: Sequence[Step], step_ids: set[str]) -> set[str]:
+    """The ids of the steps that need one of these, also through others."""
+    found = set(step_ids)
+    while more := {step.step_id for step in steps if found.intersection(step.depends_on)} - found:
+        found |= more
+    return found - step_ids
+
+
+def unrepaired(steps: Sequence[Step], state: PlanState) -> list[Step]:
+    """The failed steps that no new plan goes around."""
+    return [step for step in steps if step.status is Status.ERROR and step.step_id not in state["repaired"]]
+
+
+def referenced_steps(params: Any) -> list[str]:
+    """The ids of the steps that parameters refer to."""
+    parts = [reference.split(".") for reference in references(params)]
+    return [part[1] for part in parts if len(part) > 1 and part[0] == "steps"]
+
+
+def _look_up(reference: str, outcomes: Mapping[str, Mapping[str, Any]]) -> Any:
+    """The part of a step's result that a reference leads to; of a hidden one, the reference by which calls get it.
+
+    `outcomes` are what ran successfully, by the steps' ids.
+
+    Raises:
+        DanglingReference: the step, field or place is not there.
+    """
+    if is_to_call(reference):
+        return {REF: reference}
+    parts = reference.split(".")
+    if len(parts) < 3 or parts[0] != "steps" or parts[2] != "result":
+        raise DanglingReference(f"{reference!r} is not of the form steps.<step>.result.<field>")
+    if parts[1] not in outcomes:
+        raise DanglingReference(f"{reference!r}: step {parts[1]} has no result")
+    outcome = outcomes[parts[1]]
+    result = CallResult.of(outcome["result"])
+    if result.hidden:
+        return {REF: ".".join([reference_to(outcome["ref"]), *parts[3:]])}
+    return follow(result.value, parts[3:], reference)
+
+
+# Routers of the plan graph.
+
+MOST_ASKS = 3
+"""A plan that cannot be read or run is asked for twice more."""
+
+
+def after_make_plan(state: PlanState) -> Literal["DECOMPOSE", "MAKE_PLAN", "GIVE_UP"]:
+    """An unreadable plan is asked again, then another mode takes over."""
+    if state["draft"] is not None:
+        return "DECOMPOSE"
+    return "MAKE_PLAN" if state["asked"] < MOST_ASKS else "GIVE_UP"
+
+
+def after_decompose(state: PlanState) -> Literal["SCHEDULE", "MAKE_PLAN", "GIVE_UP"]:
+    """A plan that cannot run is asked again, then another mode takes over."""
+    if not state["complaint"]:
+        return "SCHEDULE"
+    return "MAKE_PLAN" if state["asked"] < MOST_ASKS else "GIVE_UP"
+
+
+def after_schedule(state: PlanState) -> list[Send] | Literal["MAKE_PLAN", "ANSWER"]:
+    """Send the wave out, have a failed plan revised, or answer."""
+    if state["wave"]:
+        total = len(state["plan"])
+        places = {step["step_id"]: place for place, step in enumerate(state["plan"], start=1)}
+        shared = {"task_id": state["task_id"], "language": state["language"], "total": total}
+        calls = [dispatched(call, state) for call in state["wave"]]
+        return [Send("EXECUTE_STEP", {**shared, "call": c, "place": places[c["step_id"]]}) for c in calls]
+    return "MAKE_PLAN" if state["complaint"] else "ANSWER"
+
+
+# INIT: a new task on the thread.
+
+
+async def init(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
+    """Mint the task's id and reset everything that belongs to a task."""
+    assignment = state.get("assignment")
+    return {
+        **cast(PlanUpdate, begin(state["messages"], assignment, runtime)),
+        "origin": node_context(runtime).services.ids.origin(),
+        "notes_taken": len(additions(state["messages"])),
+        "draft": None,
+        "asked": 0,
+        "complaint": "",
+        "replans": 0,
+        "goal": "",
+        "plan": (assignment or {}).get("plan") or [],
+        "vetted": [],
+        "repaired": [],
+        "wave": [],
+        "outcomes": replaced([]),
+        "gave_up": "",
+    }
+
+
+# MAKE_PLAN: one model call writes the plan; after a complaint it writes it again.
+
+
+async def make_plan(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
+    """Ask for the plan; one that cannot be read leaves a complaint for the next try."""
+    work = node_context(runtime)
+    added = cast(PlanUpdate, await read_added_messages(state, work))
+    state = amended(state, added)
+    language, why = state["language"], state["complaint"]
+    banner = phrase("plan_again", language, why=why) if why else phrase("plan_1", language)
+    work.emit(Phase(task_id=state["task_id"], content=banner))
+    ids = {"task_id": state["task_id"]}
+    asked = await ask_model(work, _request(state, work), Listener, state["usage"], ids, state["language"])
+    update: PlanUpdate = {"asked": state["asked"] + 1, "usage": asked.usage}
+    try:
+        update |= {"draft": _read(asked.reply, state), "complaint": "", "events": announce(asked.event)}
+    except UnreadableReply as error:
+        why = catalogue.error_text(error, language)
+        events = announce(asked.event, ErrorRaised(task_id=state["task_id"], message=why))
+        update |= {"draft": None, "complaint": why, "events": events}
+    return joined(added, update)
+
+
+def _read(reply: ModelReply, state: PlanState) -> dict[str, Any]:
+    if reply.finish_reason == "length":
+        raise UnreadableReply("The plan was truncated at its length limit: write a shorter one.")
+    refuse_quotation(reply.text, (outcome["result"] for outcome in state["outcomes"]))
+    draft = read_object(reply.text, "steps")
+    if not isinstance(draft.get("steps"), list) or not draft["steps"]:
+        raise UnreadableReply('The plan needs "steps": a list with at least one step.')
+    return draft
+
+
+def _request(state: PlanState, work: NodeContext) -> ModelRequest:
+    agent, language = work.agent, state["language"]
+    most, chars = agent.budget.prompt_tokens // 4, agent.budget.result_chars
+    past = conversation(window(before_objective(state["messages"]), most, chars), chars)
+    tools = described(work.tools, language)
+    known = as_json(_known(state, past, agent.budget))
+    own = agent_prompt(work.agent, language, state["objective"])
+    system = render("make_plan", language, agent_prompt=own, tools=tools, current_state=known)
+    return ModelRequest(
+        purpose="plan",
+        messages=[SystemMessage(system), objective_message(state)],
+        schema=plan_schema(work.tools),
+        tools=[tool.spec for tool in work.tools.values()],
+    )
+
+
+_SHOWN = ("step_id", "name", "arguments", "original", "description", "phase", "rejected", "result")
+"""Of what ran, for the planner."""
+
+
+def _known(state: PlanState, past: list[dict[str, Any]], budget: Budget) -> dict[str, Any]:
+    """What a planner should see: the talk so far, and on a re-plan what was done and what is wrong."""
+    known: dict[str, Any] = {"conversation": past}
+    if state["complaint"]:
+        ran = [{name: each[name] for name in _SHOWN if name in each} for each in state["outcomes"]]
+        done = truncate_together(ran, budget.result_chars, budget.prompt_tokens // 2)
+        known |= {"plan": state["plan"], "results": done, "problem": state["complaint"]}
+        known["rule"] = "Keep finished steps with their numbers; give new steps new numbers."
+    return known
+
+
+# DECOMPOSE: turn the draft into steps that can run.
+
+
+async def decompose(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
+    """Validate the draft; what is wrong with it goes back to MAKE_PLAN, and nothing is dropped."""
+    return await _decomposed(state, runtime, answers=True)
+
+
+async def decompose_calls(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
+    """As DECOMPOSE, without a last step that writes the answer: a controller answers by a command."""
+    return await _decomposed(state, runtime, answers=False)
+
+
+async def _decomposed(state: PlanState, runtime: NodeRuntime, *, answers: bool) -> PlanUpdate:
+    work = node_context(runtime)
+    draft = state["draft"] or {}
+    goal = str(draft.get("goal") or state["objective"])
+    old = tuple(Step(**step) for step in state["plan"])
+    try:
+        new = _steps(draft["steps"])
+        merged, repeated = _without_repeats(keep_finished(old, new, failed=True), old, state, work.tools)
+        repaired = [step.step_id for step in merged if step.status is Status.ERROR]
+        left = tuple(step for step in merged if step.step_id not in repaired or step.step_id in repeated)
+        validate(Plan(goal=goal, steps=left), work.tools)
+    except InvalidPlan as error:
+        why = catalogue.error_text(error, state["language"])
+        event = ErrorRaised(task_id=state["task_id"], message=why)
+        return {"complaint": why, "draft": None, "events": announce(event)}
+    if not answers and merged[-1].phase == "generation" and not merged[-1].uses_tool:
+        merged = merged[:-1]
+    steps = [step.model_dump(mode="json") for step in merged]
+    banner = phrase("plan_made", state["language"], goal=goal, n=len(steps))
+    work.emit(Phase(task_id=state["task_id"], content=banner))
+    updated = PlanUpdated(task_id=state["task_id"], goal=goal, steps=steps)
+    update: PlanUpdate = {"goal": goal, "plan": steps, "repaired": repaired, "draft": None, "asked": 0, "complaint": ""}
+    vetted = await vetted_steps(work, state["task_id"], merged, state.get("vetted", ()))
+    return {**update, "vetted": vetted, "events": announce(updated)}
+
+
+def _steps(drafted: list[Any]) -> tuple[Step, ...]:
+    """The steps; one that declares no dependencies follows the one before it and what its parameters refer to.
+
+    One without a description has the name of its tool.
+    """
+    steps: list[Step] = []
+    for place, item in enumerate(drafted, start=1):
+        if not isinstance(item, dict):
+            raise InvalidPlan("Step {place} is not an object.", place=place)
+        try:
+            step = Step(**{**_without_nulls(item), "step_id": str(item.get("step", item.get("step_id", place)))})
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise InvalidPlan("Step {place}: {where}: {why}.", place=place, where=where, why=first["msg"]) from error
+        needs = [steps[-1].step_id] if item.get("depends_on") is None and steps else list(step.depends_on)
+        needs += [need for need in referenced_steps(step.params) if need not in needs]
+        needs = [need for need in needs if need != step.step_id]
+        said = step.description or (step.action if step.uses_tool else "")
+        changes = {"depends_on": tuple(needs), "description": said}
+        steps.append(step.model_copy(update=changes))
+    return tuple(steps)
+
+
+def _without_repeats(
+    merged: tuple[Step, ...], old: Sequence[Step], state: PlanState, tools: Mapping[str, Tool]
+) -> tuple[tuple[Step, ...], set[str]]:
+    """The plan with the steps as they were whose calls may have taken effect, and the ids of those that it repeats.
+
+    Such a call is not made again without a person's approval. What needs it cannot run; the rest of the plan can.
+    """
+    doubtful = steps_in_doubt(state)
+    asks = {name for name, tool in tools.items() if tool.approve == "always"}
+    kept = {step.step_id: step for step in old if step.step_id in doubtful and step.action not in asks}
+    repeated = {step.step_id for step in merged if step.step_id in kept and step.status is Status.PENDING}
+    return tuple(kept.get(step.step_id, step) for step in merged), repeated
+
+
+def _without_nulls(item: dict[str, Any]) -> dict[str, Any]:
+    known = ("action", "params", "description", "phase", "depends_on")
+    return {name: item[name] for name in known if item.get(name) is not None}
+
+
+# SCHEDULE: fold in what ran, then pick the steps that run next, once a person has approved those that need it.
+
+MOST_REPLANS = 2
+"""How often a plan is revised after a failed step."""
+
+
+async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
+    """Settle the last wave, then fix the next one; a failed step or an addition asks for a revised plan."""
+    work = node_context(runtime)
+    added = cast(PlanUpdate, await read_added_messages(state, work))
+    ran, settled = last_wave(state), settled_steps(state)
+    spent = limit_reached(state, work)
+    left = work.agent.budget.tool_calls - _calls(state)
+    runner = runner_of(state, work, state.get("vetted", ()))
+    chosen = () if spent else _choose(settled, runner)[: min(left, work.agent.budget.parallel_calls)]
+    before, settled = settled, _thoughts_before(chosen, settled)
+    wave, broken = _wave(chosen, state)
+    begun = _failed(settled, broken)
+    failed = [] if state["replans"] >= MOST_REPLANS else unrepaired(begun, state)
+    pairs = _exchange(state["task_id"], len(state["outcomes"]) - len(ran), ran)
+    update: PlanUpdate = {
+        "messages": [*pairs, *added.get("messages", ())],
+        "outcomes": broken,
+        "complaint": "",
+        "wave": [],
+    }
+    if summaries := [outcome["usage"] for outcome in ran if "usage" in outcome]:
+        update["usage"] = add_usages([state["usage"], *summaries])
+    if (failed or added) and not spent:
+        replans = state["replans"] + bool(failed)
+        complaint = _complaint(failed, added, [*state["outcomes"], *broken], state["language"])
+        update |= {"complaint": complaint, "replans": replans, **_moved(state, settled, begun, [])}
+        return joined(added, update)
+    wave, given = await _approved(wave, runner)
+    emit_thoughts(before, settled, state, work)
+    update |= {
+        "wave": wave,
+        **_moved(state, settled, begin_steps(begun, [call["step_id"] for call in wave]), wave, given),
+    }
+    return joined(added, update)
+
+
+def runner_of(state: PlanState | StepWork, work: NodeContext, vetted: Sequence[Mapping[str, Any]] = ()) -> CallRunner:
+    """What runs the calls of a wave; `vetted` are the steps that untrusted text has no part in."""
+    ids = {"task_id": state["task_id"]}
+    shown = ("step_id", "description")
+
+    def planned(call: PendingCall) -> bool:
+        fields: Mapping[str, Any] = call
+        return {name: fields[name] for name in ("action", "params")} in vetted
+
+    return CallRunner(work, work.tools, state["task_id"], state["language"], ids, planned=planned, shown=shown)
+
+
+async def _approved(wave: list[PlannedCall], runner: CallRunner) -> tuple[list[PlannedCall], list[Durable]]:
+    """The wave with what a person decided about it; the graph is interrupted until they have, before any of it runs."""
+    numbered = [{**call, "index": place} for place, call in enumerate(wave)]
+    calls, given = await runner.decide(cast(list[PendingCall], numbered))
+    return [cast(PlannedCall, {**call, "index": 0}) for call in calls], given
+
+
+def _complaint(failed: Sequence[Step], added: PlanUpdate, outcomes: Sequence[Mapping[str, Any]], language: str) -> str:
+    """Why the plan has to be revised: what failed, what a person rejected, what they added."""
+    last = {outcome["step_id"]: outcome for outcome in outcomes}
+    wrong = [_failure_text(step, last.get(step.step_id, {}), language) for step in failed]
+    notes = "; ".join(message.text for message in added.get("messages", ()))
+    return "; ".join([*wrong, *([phrase("user_added", language, notes=notes)] if notes else [])])
+
+
+def _failure_text(step: Step, outcome: Mapping[str, Any], language: str) -> str:
+    if not _rejected(outcome):
+        return phrase("failed_step", language, step=step.step_id, description=step.description, why=step.note)
+    about = {
+        "step": step.step_id,
+        "description": step.description,
+        "why": reason_clause(outcome.get("rejected", ""), language),
+    }
+    return phrase("rejected_step", language, **about)
+
+
+def _rejected(outcome: Mapping[str, Any]) -> bool:
+    return CallResult.of(outcome["result"]).status is CallStatus.REJECTED if outcome else False
+
+
+def _calls(state: PlanState) -> int:
+    """The calls that count against the budget."""
+    return sum(not _rejected(outcome) for outcome in state["outcomes"])
+
+
+def _failed(steps: tuple[Step, ...], broken: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
+    """The plan with the steps failed whose calls cannot be made."""
+    return end_steps(begin_steps(steps, [outcome["step_id"] for outcome in broken]), broken)
+
+
+def _choose(steps: tuple[Step, ...], runner: CallRunner) -> tuple[Step, ...]:
+    """All ready steps where they may run beside each other, else the first; those without a tool are left to ANSWER."""
+    waiting = tuple(step for step in ready(finish_thoughts(steps)) if step.uses_tool)
+    return waiting if all(runner.parallel(step.action) for step in waiting) else waiting[:1]
+
+
+def _thoughts_before(chosen: Sequence[Step], steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The plan with the steps without a tool done that come before the chosen ones."""
+    ids = [step.step_id for step in steps]
+    first = min((ids.index(step.step_id) for step in chosen), default=0)
+    return finish_thoughts(steps)[:first] + steps[first:]
+
+
+def limit_reached(state: PlanState, work: NodeContext) -> str:
+    """Which budget of the agent is spent: seconds or tool_calls; empty while none is."""
+    budget = work.agent.budget
+    if work.seconds_since(state["started_at"]) > budget.seconds:
+        return "seconds"
+    return "tool_calls" if _calls(state) >= budget.tool_calls else ""
+
+
+def _wave(chosen: Sequence[Step], state: PlanState) -> tuple[list[PlannedCall], list[dict[str, Any]]]:
+    """The calls of the chosen steps with their resolved arguments, and those whose references lead nowhere."""
+    wave: list[PlannedCall] = []
+    broken: list[dict[str, Any]] = []
+    for step in chosen:
+        call = call_of(step, state)
+        try:
+            wave.append(resolved(call, state))
+        except DanglingReference as error:
+            result = CallResult.failed(phrase("not_filled", state["language"], error=error))
+            broken.append({**call, "result": result.json()})
+    return wave, broken
+
+
+def _moved(
+    state: PlanState,
+    settled: Sequence[Step],
+    begun: Sequence[Step],
+    wave: Sequence[PlannedCall],
+    given: Sequence[Durable] = (),
+) -> PlanUpdate:
+    """The plan and the events of its moves: first what ended, then what was decided about it, then what begins.
+
+    EXECUTE_STEP has said of most steps how they ended.
+    """
+    ids = {"task_id": state["task_id"]}
+    old = [Step(**step) for step in state["plan"]]
+    announced = {outcome["step_id"] for outcome in last_wave(state) if outcome.get("announced")}
+    ended = step_events(old, [step for step in settled if step.step_id not in announced], ids)
+    begins = step_events(settled, begun, ids)
+    events = announce(*ended, *given, *begins, *call_events(wave, False, ids))
+    return {"plan": [s.model_dump(mode="json") for s in begun], "events": events}
+
+
+def _exchange(task_id: str, first: int, ran: Sequence[Mapping[str, Any]]) -> list[AnyMessage]:
+    """The wave's calls and results, as the thread's history keeps them; `first` counts the calls before them."""
+    calls = [
+        Settled(
+            f"{task_id[:8]}-{first + place}", o["name"], o["arguments"], o["result"], CallKey(task_id, o["scope"], 0)
+        )
+        for place, o in enumerate(ran)
+    ]
+    return exchange("", calls) if calls else []
+
+
+# EXECUTE_STEP: carry out one step's tool call.
+
+
+async def execute_step(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
+    """Run the call through the ledger and say how the step ended; SCHEDULE folds its outcome into the plan."""
+    work = node_context(runtime)
+    call, runner = state["call"], runner_of(state, work)
+    work.emit(step_banner(state["task_id"], call, state["place"], state["total"], state["language"]))
+    (done,) = ran = await runner.run([call])
+    if done.result.status is CallStatus.WAITING:  # nothing else interrupts the graph in this node
+        ran = await runner.run([waited(marked_wait(done.call, done.result), state["language"])])
+    outcome = runner.entry(ran[0])
+    if ran[0].summary:
+        outcome["usage"] = ran[0].summary.usage
+    running = Step(step_id=call["step_id"], description=call["description"], status=Status.RUNNING)
+    (step,) = end_steps((running,), [outcome])
+    events = announce(*runner.events(ran), step_event(step, {"task_id": state["task_id"]}))
+    return {"outcomes": [{**outcome, "announced": True}], "events": events}
+
+
+# REACT: hand the plan to the react graph, which carries it out with judgement.
+
+NAME = "plan_react"
+
+
+def react(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Node[PlannedTask, PlannedTask]:
+    """The node over this react graph."""
+
+    async def run_react(state: PlannedTask, runtime: NodeRuntime) -> PlannedTask:
+        """Run the react graph with the plan preloaded, and count the planning's tokens in."""
+        given = state["messages"]
+        inherited = {"task_id": state["task_id"], "language": state["language"], "plan": state["plan"]}
+        inherited["vetted"] = state.get("vetted", [])
+        out = await graph.ainvoke({"messages": given, "assignment": inherited}, context=runtime.context)
+        usage = add_usages([out["result"]["usage"], state["usage"]])
+        result = {**out["result"], "mode": NAME, "usage": usage}
+        fresh = [message.model_copy(update={"id": None}) for message in out["messages"][len(given) :]]
+        return {"messages": fresh, "result": result, "events": announce(*end_task(state, result, answered=False))}
+
+    return run_react
+
+
+# ANSWER: write the answer from the results.
+
+MOST_EMPTY = 3
+"""How often the answer is asked for while it is empty."""
+
+
+async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
+    """Stream the answer, close the plan, and say which steps failed."""
+    work = node_context(runtime)
+    added = cast(PlanUpdate, await read_added_messages(state, work))
+    state = amended(state, added)
+    task_id, language = state["task_id"], state["language"]
+    old = tuple(Step(**step) for step in state["plan"])
+    steps, error = _close(old, state)
+    emit_thoughts(old, steps, state, work)
+    work.emit(Phase(task_id=task_id, content=phrase("plan_4", language)))
+    calls = await _ask_until_answered(state, work)
+    asked = calls[-1]
+    truncated = is_truncated(work, asked.reply)
+    if asked.reply.text.strip() or truncated:
+        written = whole_answer(work, asked.reply, language)
+    else:
+        why = phrase("spent_unreadable", language, n=MOST_EMPTY)
+        written, error = unfinished(state["outcomes"], why, language), "; ".join(filter(None, [error, why]))
+    text = "\n\n".join([written, *_unknown(old, state)])
+    if rest := text.removeprefix(asked.streamed):
+        work.emit(Token(task_id=task_id, content=rest))
+    plan = [step.model_dump(mode="json") for step in steps]
+    result = compose_result(
+        "plan",
+        text,
+        history=_history(state, work.agent.budget.result_chars),
+        reasoning=f"[Plan Mode] {state['goal']}",
+        total_steps=len(plan),
+        plan=plan,
+        usage=asked.usage,
+        error=error,
+        limit=limit_reached(state, work) if error else "",
+        truncated=truncated,
+    )
+    moved = step_events(old, steps, {"task_id": task_id})
+    update: PlanUpdate = {
+        "messages": [*added.get("messages", ()), AIMessage(text)],
+        "plan": plan,
+        "usage": asked.usage,
+        "result": result,
+        "events": announce(*(call.event for call in calls), *moved, *end_task(state, result)),
+    }
+    return joined(added, update)
+
+
+async def _ask_until_answered(state: PlanState, work: NodeContext) -> list[CompletedCall]:
+    """The calls: one, or more where the first ones failed."""
+    calls = [await _ask(state, work, state["usage"])]
+    while not calls[-1].reply.text.strip() and not is_truncated(work, calls[-1].reply) and len(calls) < MOST_EMPTY:
+        calls.append(await _ask(state, work, calls[-1].usage))
+    return calls
+
+
+async def _ask(state: PlanState, work: NodeContext, usage: Mapping[str, Any]) -> CompletedCall:
+    language, chars, most = state["language"], work.agent.budget.result_chars, work.agent.budget.prompt_tokens
+    results = truncate_together([_seen(outcome) for outcome in state["outcomes"]], chars, most // 2)
+    past = conversation(window(before_objective(state["messages"]), most // 4, chars), chars)
+    own = agent_prompt(work.agent, language, state["objective"])
+    shown = {"conversation": as_json(past), "results": as_json(results)}
+    system = render("plan_answer", language, agent_prompt=own, **shown)
+    request = ModelRequest(
+        purpose="answer",
+        messages=[SystemMessage(system), objective_message(state)],
+        tools=[tool.spec for tool in work.tools.values()],
+    )
+    ids = {"task_id": state["task_id"]}
+    return await ask_model(work, request, LiveText, usage, ids, language)
+
+
+def _seen(outcome: Mapping[str, Any]) -> dict[str, Any]:
+    """What the answer is written from; a person's edit shows, as the step's description does not know of it."""
+    edit = {name: outcome[name] for name in ("original", "arguments")} if "original" in outcome else {}
+    return {"step": outcome["description"], "tool": outcome["name"], **edit, "result": outcome["result"]}
+
+
+def _close(steps: tuple[Step, ...], state: PlanState) -> tuple[tuple[Step, ...], str]:
+    """The closed plan, and which steps failed; the answer carries out the steps without a tool.
+
+    A call of unknown outcome is no failure, and the answer mentions it; the steps that need it did not run.
+    """
+    doubtful = steps_in_doubt(state)
+    failed = {step.step_id for step in unrepaired(steps, state)} - doubtful
+    blocked = dependents_of(steps, doubtful)
+    language = state["language"]
+    why = phrase("step_needs_failed" if failed else "step_over_budget", language)
+    unknown = phrase("step_needs_unknown", language)
+    left = [step.step_id for step in steps if step.status is Status.PENDING and step.uses_tool]
+    notes = {step_id: unknown if step_id in blocked else why for step_id in left}
+    steps = close_steps(steps, phrase("step_answered", language), notes)
+    undone = [s for s in steps if s.step_id in failed or s.status is Status.SKIPPED]
+    return steps, undone_line("step_undone", undone, language)
+
+
+def _unknown(steps: Sequence[Step], state: PlanState) -> list[str]:
+    """A line for each call that may or may not have taken effect, and the steps that did not run because of it."""
+    doubtful, language = steps_in_doubt(state), state["language"]
+    lines = [phrase("unknown_call", language, tool=s.action) for s in steps if s.step_id in doubtful]
+    left = [f"- {step.description}" for step in steps if step.step_id in dependents_of(steps, doubtful)]
+    return [*lines, *([phrase("unknown_left", language, steps="\n".join(left))] if left else [])]
+
+
+def _history(state: PlanState, result_chars: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "step": outcome["step_id"],
+            "phase": outcome["phase"],
+            "action": outcome["name"],
+            "result": truncate_result(outcome["result"], result_chars),
+            "description": outcome["description"],
+        }
+        for outcome in state["outcomes"]
+    ]
+
+
+# GIVE_UP: no plan could be had; another mode takes over.
+
+
+async def give_up(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
+    """Say why there is no plan; alone, the task ends with it."""
+    why = state["complaint"]
+    if state["nested"]:
+        return {"gave_up": why}
+    result = compose_result("plan", "", usage=state["usage"], error=why)
+    return {
+        "gave_up": why,
+        "result": result,
+        "events": announce(*end_task(state, result, failure=why, answered=False)),
+    }

@@ -1,1 +1,0 @@
-"""The nodes of the plan_react graph that it does not share with plan."""

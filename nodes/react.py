@@ -1,0 +1,420 @@
+"""The react graph: routes and nodes."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+from langchain_core.messages import AIMessage, AnyMessage
+
+from segue.core.calls import CallResult, PendingCall
+from segue.core.decision import ActionType, Decision
+from segue.core.errors import InvalidPlan, UnreadableReply
+from segue.core.events import (
+    Action,
+    AttemptRestarted,
+    ErrorRaised,
+    Observe,
+    Phase,
+    PlanUpdate,
+    RecursionStart,
+    RestartReason,
+    StepUpdate,
+    Thought,
+    Token,
+)
+from segue.core.models import REFUSAL
+from segue.core.plan import Plan, Step, validate
+from segue.core.tools import RECALL
+from segue.prompts.catalogue import error_text, phrase
+
+from .call_values import vetted_steps
+from .calls import repeated_failure
+from .context import NodeContext, NodeRuntime, Settled, announce, exchange, node_context
+from .model_call import CompletedCall, ask_model, is_truncated
+from .plan_progress import answer_steps, begin_steps, end_steps, replan_steps, step_events
+from .react_prompt import (
+    MOST_UNREADABLE,
+    ReactState,
+    ReactUpdate,
+    announced_calls,
+    calls_of,
+    control_exchange,
+    decision_of,
+    full_answer,
+    ids_of,
+    key_of,
+    limit_reached,
+    prose_answer,
+    protocol_of,
+    react_result,
+    record_of,
+    rounds_of,
+    runner_of,
+    unreadable_in_a_row,
+)
+from .task import additions, amended, begin, end_task, joined, read_added_messages, replaced, unfinished
+
+# Routers of the react graph.
+
+
+def after_input(state: ReactState) -> Literal["CALL_LLM", "FINISH"]:
+    """A spent budget ends the task."""
+    return "FINISH" if state["spent"] else "CALL_LLM"
+
+
+def after_call_llm(state: ReactState) -> Literal["CALL_TOOL", "PLAN", "REMEND", "ANSWER", "INPUT"]:
+    """The decision's action; an unreadable reply and a mere reflection go back to INPUT."""
+    decision = state["decision"]
+    match decision["action_type"] if decision else "":
+        case "CALL_TOOL":
+            return "CALL_TOOL"
+        case "PLAN":
+            return "PLAN"
+        case "REMEND":
+            return "REMEND"
+        case "ANSWER":
+            return "ANSWER"
+        case _:
+            return "INPUT"
+
+
+def after_call_tool(state: ReactState) -> Literal["CALL_TOOL", "INPUT"]:
+    """Calls that are left run next, each behind a boundary where a pause can be taken."""
+    return "CALL_TOOL" if state["calls"] else "INPUT"
+
+
+def after_remend(state: ReactState) -> Literal["CALL_TOOL", "PLAN", "INPUT"]:
+    """Carry out the correction: its calls, its plan, or neither when repairs are used up."""
+    decision = state["decision"]
+    if state["calls"]:
+        return "CALL_TOOL"
+    return "PLAN" if decision and decision["plan"] else "INPUT"
+
+
+# INIT: a new task on the thread.
+
+
+async def init(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
+    """Mint the task's id and reset everything that belongs to a task."""
+    assignment = state.get("assignment")
+    done = (assignment or {}).get("done") or []
+    return {
+        **cast(ReactUpdate, begin(state["messages"], assignment, runtime)),
+        "notes_taken": len(additions(state["messages"])),
+        "iteration": 0,
+        "trace_id": "",
+        "spent": "",
+        "plan": (assignment or {}).get("plan") or [],
+        "vetted": (assignment or {}).get("vetted") or [],
+        "records": replaced([_before(done)] if done else []),
+        "decision": None,
+        "calls": [],
+        "outcomes": [],
+        "tool_calls": len(done),
+        "repairs": 0,
+    }
+
+
+def _before(done: list[dict[str, Any]]) -> dict[str, Any]:
+    """What another mode did for the task, as a record before the first round."""
+    results = [(call["name"], CallResult.of(call["result"])) for call in done]
+    failed = "\n".join(f"{name}: {result.error}" for name, result in results if not result.success)
+    kept = {"iteration": 0, "trace_id": "", "action_type": "CALL_TOOL", "observe": "", "thought": "", "output": {}}
+    return {**kept, "results": done, "error": failed}
+
+
+# INPUT: the next recursion begins, if the budget allows.
+
+
+async def input_(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
+    """Give the recursion its trace_id and number, or say which budget is spent."""
+    work = node_context(runtime)
+    if spent := _spent(state, work):
+        return {"spent": spent}
+    iteration = state["iteration"] + 1
+    trace_id = work.services.ids.trace()
+    banner = phrase("react", state["language"], i=iteration, n=work.agent.max_iteration)
+    work.emit(Phase(task_id=state["task_id"], content=banner))
+    start = RecursionStart(
+        task_id=state["task_id"], trace_id=trace_id, iteration=iteration, max_iteration=work.agent.max_iteration
+    )
+    return {"iteration": iteration, "trace_id": trace_id, "decision": None, "outcomes": [], "events": announce(start)}
+
+
+def _spent(state: ReactState, work: NodeContext) -> str:
+    agent, language = work.agent, state["language"]
+    match limit_reached(state, work):
+        case "iterations":
+            return phrase("spent_iterations", language, n=agent.max_iteration)
+        case "tool_calls":
+            return phrase("spent_calls", language, n=agent.budget.tool_calls)
+        case "seconds":
+            return phrase("spent_seconds", language, n=f"{agent.budget.seconds:g}")
+    if unreadable_in_a_row(state) >= MOST_UNREADABLE:
+        return phrase("spent_unreadable", language, n=MOST_UNREADABLE)
+    return repeated_failure(rounds_of(state), [*work.tools, RECALL], language)
+
+
+# CALL_LLM: one model call, one decision.
+
+
+async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
+    """Ask the model what to do; a reply that cannot be read becomes the next round's error."""
+    work = node_context(runtime)
+    added = cast(ReactUpdate, await read_added_messages(state, work))
+    state = amended(state, added)
+    protocol, ids = protocol_of(work), ids_of(state)
+    request = protocol.request(state, work)
+    asked = await ask_model(work, request, protocol.listen, state["usage"], ids, state["language"])
+    try:
+        decision = _decision(asked, state, work)
+        errors: list[ErrorRaised] = []
+    except UnreadableReply as error:
+        prose, unread = prose_answer(asked.reply, state, work), error_text(error, state["language"])
+        if prose is None:
+            return joined(added, _unreadable(asked, unread, state, work))
+        why = phrase("prose_answer", state["language"], n=MOST_UNREADABLE)
+        decision, errors = prose, [ErrorRaised(message=f"{unread} {why}", **ids)]
+    if asked.reply.finish_reason == REFUSAL:
+        decision = decision.model_copy(update={"refused": True})
+    calls = calls_of(state, decision) if decision.action_type is ActionType.CALL_TOOL else []
+    decision = _streamed(decision, asked.streamed, work, ids)
+    steps = tuple(Step(**step) for step in state["plan"])
+    moved = begin_steps(steps, [call["step_id"] for call in calls], decision.step_status_update)
+    update: ReactUpdate = {
+        "decision": decision.model_dump(mode="json"),
+        "plan": [step.model_dump(mode="json") for step in moved],
+        "usage": asked.usage,
+        "events": announce(
+            asked.event, *errors, *_events(state, decision, step_events(steps, moved, ids), calls, work)
+        ),
+    }
+    if calls:
+        update["calls"] = calls
+    if decision.action_type is ActionType.REFLECT:
+        update["records"] = [record_of(state, "REFLECT", decision)]
+    return joined(added, update)
+
+
+def _decision(asked: CompletedCall, state: ReactState, work: NodeContext) -> Decision:
+    """The decision of a reply; what was shown of one that ended at the client's limit of tokens is the answer.
+
+    Raises:
+        UnreadableReply: it cannot be read, or it does not call what the client requires, or calls what it forbids.
+    """
+    if is_truncated(work, asked.reply):
+        return Decision(action_type=ActionType.ANSWER, answer=asked.streamed, truncated=True)
+    decision = protocol_of(work).read(asked.reply, state, work)
+    options, called = work.services.reply_options, {call.name for call in decision.tool_calls}
+    if options.tool_choice == "none" and called & work.services.client_tools.keys():
+        raise UnreadableReply("The tools of the client are not available now: nothing was run. Answer without them.")
+    if not options.required_tool or asked.reply.finish_reason == REFUSAL:
+        return decision
+    if decision.action_type is ActionType.ANSWER:
+        required = options.required_tool if options.required_tool != "required" else "one of the client's tools"
+        raise UnreadableReply(f"An answer is not possible now: call {required}.")
+    return decision
+
+
+def _unreadable(asked: CompletedCall, why: str, state: ReactState, work: NodeContext) -> ReactUpdate:
+    """The error for the next round; what was streamed as the answer is discarded."""
+    ids = ids_of(state)
+    if asked.streamed:
+        work.emit(AttemptRestarted(attempt=1, reason=RestartReason.UNREADABLE.value, **ids))
+    record = record_of(state, "UNREADABLE", error=why)
+    events = announce(asked.event, ErrorRaised(message=why, **ids))
+    return {"decision": None, "records": [record], "usage": asked.usage, "events": events}
+
+
+def _streamed(decision: Decision, streamed: str, work: NodeContext, ids: Mapping[str, Any]) -> Decision:
+    """Stream what is missing of an answer; what was streamed before other actions is kept, as its first paragraph."""
+    if decision.action_type is ActionType.ANSWER:
+        rest = decision.answer.removeprefix(streamed)
+    else:
+        decision = decision.model_copy(update={"said": streamed})
+        rest = "\n\n" if streamed else ""
+    if rest:
+        work.emit(Token(content=rest, **ids))
+    return decision
+
+
+def _events(
+    state: ReactState,
+    decision: Decision,
+    steps: list[StepUpdate],
+    calls: list[PendingCall],
+    work: NodeContext,
+) -> list[Any]:
+    ids = ids_of(state)
+    planned = calls or calls_of(state, decision)
+    step_id = next((call["step_id"] for call in planned if call["step_id"]), decision.step_id)
+    action = Action(action_type=decision.action_type.value, output=decision.output, step_id=step_id, **ids)
+    observed = [Observe(text=decision.observe, **ids)] if decision.observe else []
+    thought = [Thought(text=decision.thought, **ids)] if decision.thought and not decision.said else []
+    return [*observed, *thought, action, *steps, *announced_calls(state, calls, work)]
+
+
+# CALL_TOOL: run the next of the decided calls, once a person has approved those that need it.
+#
+# The graph comes back here while some are left.
+
+
+async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
+    """Run one call, or up to `parallel_calls` at once where every tool in the batch is read-only.
+
+    Where a person has to approve some, they are asked about all of those at once, and what they decided is stored
+    before any call runs. Consecutive calls that the client carries out wait together for their results.
+    """
+    work = node_context(runtime)
+    runner = runner_of(state, work)
+    calls, given, ready = await runner.prepare(state["calls"])
+    if not ready:
+        return {"calls": calls, "events": announce(*given)} if given else {"calls": calls}
+    spent = state["tool_calls"] >= work.agent.budget.tool_calls
+    group = calls if spent else runner.next_group(calls)
+    ran = await runner.run(group)
+    if waiting := runner.waiting(calls, ran):
+        return {"calls": waiting}
+    runner.show_results(ran)
+    outcomes = [*state["outcomes"], *map(runner.entry, ran)]
+    update: ReactUpdate = {
+        "calls": calls[len(group) :],
+        "outcomes": outcomes,
+        "tool_calls": state["tool_calls"] + sum(done.ran for done in ran),
+        "events": announce(*runner.events(ran)),
+    }
+    if any(done.summary for done in ran):
+        update["usage"] = runner.usage(state["usage"], ran)
+    return update if update["calls"] else _settle(update, state, outcomes)
+
+
+def _settle(update: ReactUpdate, state: ReactState, outcomes: list[dict[str, Any]]) -> ReactUpdate:
+    """The recursion's calls are done: write its record, move the plan, put the pairs into the history."""
+    decision = decision_of(state)
+    results = [(o["name"], CallResult.of(o["result"])) for o in outcomes]
+    errors = [f"{name}: {result.error}" for name, result in results if not result.success]
+    steps = tuple(Step(**step) for step in state["plan"])
+    moved = end_steps(steps, outcomes, decision.step_status_update)
+    update["records"] = [record_of(state, decision.action_type.value, decision, outcomes, "\n".join(errors))]
+    native = any(call.call_id for call in decision.tool_calls)
+    update["messages"] = _exchange(state, decision, native, outcomes)
+    update["plan"] = [step.model_dump(mode="json") for step in moved]
+    update["events"] = [*update["events"], *announce(*step_events(steps, moved, ids_of(state)))]
+    if not errors:
+        update["repairs"] = 0
+    return update
+
+
+def _exchange(state: ReactState, decision: Decision, native: bool, outcomes: list[dict[str, Any]]) -> list[AnyMessage]:
+    if decision.control_id:
+        done = [{name: o[name] for name in ("name", "original", "arguments", "result") if name in o} for o in outcomes]
+        return control_exchange(decision, {"success": done})
+    calls = [Settled(o["call_id"], o["name"], o["arguments"], o["result"], key_of(state, o["index"])) for o in outcomes]
+    return exchange(decision.thought if native else "", calls)
+
+
+# PLAN: write the plan, or rewrite it and keep what is done.
+
+
+async def plan(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
+    """Take the decided plan over; one that cannot run becomes the next round's error."""
+    decision = decision_of(state)
+    old = tuple(Step(**step) for step in state["plan"])
+    merged = replan_steps(old, decision.plan) if decision.plan else old
+    try:
+        validate(Plan(goal=state["objective"], steps=merged))
+    except InvalidPlan as error:
+        why = error_text(error, state["language"])
+        failed = record_of(state, decision.action_type.value, decision, error=why)
+        return {"records": [failed], "events": announce(ErrorRaised(message=why, **ids_of(state)))}
+    steps = [step.model_dump(mode="json") for step in merged]
+    vetted = await vetted_steps(node_context(runtime), state["task_id"], merged, state.get("vetted", ()))
+    return {
+        "plan": steps,
+        "vetted": vetted,
+        "records": [record_of(state, decision.action_type.value, decision)],
+        "messages": control_exchange(decision, {"success": "The plan is taken over."}),
+        "events": announce(PlanUpdate(goal=state["objective"], steps=steps, **ids_of(state))),
+    }
+
+
+# REMEND: take a diagnosis and carry its correction on.
+
+MOST_REPAIRS = 3
+"""REMENDs in a row for one failure."""
+
+
+async def remend(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
+    """Set the corrected calls; when repairs are used up, tell the model to plan around the failure."""
+    decision = decision_of(state)
+    repairs = state["repairs"] + 1
+    if repairs > MOST_REPAIRS:
+        return _refused(state, phrase("plan_around", state["language"], n=MOST_REPAIRS), repairs)
+    if not decision.tool_calls and not decision.plan:
+        return _refused(state, phrase("repair_empty", state["language"]), repairs)
+    steps = tuple(Step(**step) for step in state["plan"])
+    calls = calls_of(state, decision)
+    begun = begin_steps(steps, [call["step_id"] for call in calls])
+    return {
+        "calls": calls,
+        "plan": [step.model_dump(mode="json") for step in begun],
+        "repairs": repairs,
+        "events": announce(
+            *step_events(steps, begun, ids_of(state)), *announced_calls(state, calls, node_context(runtime))
+        ),
+    }
+
+
+def _refused(state: ReactState, why: str, repairs: int) -> ReactUpdate:
+    record = record_of(state, "REMEND", decision_of(state), error=why)
+    return {
+        "decision": None,
+        "repairs": repairs,
+        "records": [record],
+        "events": announce(ErrorRaised(message=why, **ids_of(state))),
+    }
+
+
+# ANSWER: the final answer goes into the history and ends the task.
+
+
+async def answer(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
+    """Close the plan and write the result."""
+    decision = decision_of(state)
+    text, chars = decision.answer, node_context(runtime).agent.budget.result_chars
+    steps = tuple(Step(**step) for step in state["plan"])
+    closed = answer_steps(steps)
+    plan = [step.model_dump(mode="json") for step in closed]
+    ids = ids_of(state)
+    whole = full_answer(state, text)
+    result = react_result({**state, "plan": plan}, whole, chars, decision.thought)
+    if decision.truncated:
+        result["truncated"] = True
+    if decision.malformed:
+        result["malformed"] = True
+    if decision.refused:
+        result["refused"] = True
+    return {
+        "messages": [AIMessage(text)],
+        "plan": plan,
+        "result": result,
+        "events": announce(*step_events(steps, closed, ids), *end_task(state, result, **ids)),
+    }
+
+
+# FINISH: the budget is spent; say so, with what was found.
+
+
+async def finish(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
+    """End the task as an error that keeps what was found."""
+    language, why = state["language"], state["spent"]
+    text = unfinished([outcome for record in state["records"] for outcome in record["results"]], why, language)
+    work, ids = node_context(runtime), ids_of(state)
+    work.emit(Token(content=text, **ids))
+    whole = full_answer(state, text)
+    limit = limit_reached(state, work)
+    result = react_result(state, whole, work.agent.budget.result_chars, error=why, limit=limit)
+    return {
+        "messages": [AIMessage(text)],
+        "result": result,
+        "events": announce(*end_task(state, result, failure=why, **ids)),
+    }

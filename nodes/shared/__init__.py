@@ -1,1 +1,0 @@
-"""Parts that the nodes of several graphs share."""

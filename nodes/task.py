@@ -1,0 +1,448 @@
+"""A task in a graph: its channels, its services, its objective and additions, and its result."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import Annotated, Any, TypeVar, cast
+
+from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, convert_to_messages
+from langgraph.channels import DeltaChannel, EphemeralValue
+from langgraph.types import Overwrite
+from pydantic import ValidationError
+from typing_extensions import TypedDict
+
+from segue.core.attachments import ATTACHMENTS, naming
+from segue.core.calls import CallResult
+from segue.core.context import PromptText, Services
+from segue.core.decision import read_steps
+from segue.core.errors import InvalidMessage, UnreadableReply
+from segue.core.events import Answer, Durable, ErrorRaised, Event, NotesTaken, TaskComplete, Thinking, Token
+from segue.core.models import SentPrompts
+from segue.core.plan import Step
+from segue.core.records import Call
+from segue.core.tools import CallKey, Claim, Ledger, Tool, is_repeatable
+from segue.prompts.catalogue import language_of, phrase
+from segue.tools.calls import unknown_outcome
+
+from .context import NodeContext, NodeRuntime, announce, as_json, node_context, truncate
+
+# The channels that grow: a thread's messages and a task's records, kept as a log of what was added.
+
+
+def extend_messages(history: list[BaseMessage], writes: Sequence[Any]) -> list[BaseMessage]:
+    """Append messages; one with an id that is there already replaces it. A missing id becomes the message's place."""
+    grown = _converted(history)
+    taken = set(map(_id, grown))
+    for write in writes:
+        for given in convert_to_messages(write if isinstance(write, list) else [write]):
+            message = given if given.id else given.model_copy(update={"id": f"m{len(grown)}"})
+            if message.id in taken:
+                grown[max(place for place, other in enumerate(grown) if other.id == message.id)] = message
+            else:
+                taken.add(message.id)
+                grown.append(message)
+    return grown
+
+
+_id = attrgetter("id")
+
+
+def _converted(history: list[BaseMessage]) -> list[BaseMessage]:
+    """A new list, its entries converted where they are no messages yet: looking at each of them takes long."""
+    kinds = set(map(type, history))
+    return [*history] if all(issubclass(kind, BaseMessage) for kind in kinds) else convert_to_messages(history)
+
+
+def extend_records(records: list[dict[str, Any]], writes: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Append records."""
+    return [*records, *(record for write in writes for record in write)]
+
+
+def replaced(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The write that puts these records in place of all that were there."""
+    return cast(list[dict[str, Any]], Overwrite(records))
+
+
+class EventsChannel(EphemeralValue[Any]):
+    """A node's events: they go with its update to the saver and to streams, and are kept by the event log alone."""
+
+    def update(self, values: Sequence[Any]) -> bool:
+        return False
+
+
+History = Annotated[list[AnyMessage], DeltaChannel(extend_messages)]
+Records = Annotated[list[dict[str, Any]], DeltaChannel(extend_records)]
+Events = Annotated[list[dict[str, Any]], EventsChannel(list, guard=False)]
+
+
+# Services and ledger of a nested part of a task, a subtask or a branch, whose answer is not the task's.
+
+OF_THE_WHOLE = frozenset({"answer", "plan_update", "step_update"})
+"""Events that a part does not tell: they would be taken for the whole task's."""
+
+
+def nested_services(
+    whole: Services, ledger: Ledger | None, *, step_id: str = "", parent_id: str = "", read: Sequence[str] = ()
+) -> Services:
+    """The services of the whole for one part: its streamed answer is sent as a thought.
+
+    Its events name the subtask (`step_id`) or the round (`parent_id`) that the part belongs to: an error ends the part
+    and not the task. What is added to the task reaches a branch through its controller. What the part is to do may come
+    from the texts that were `read`, which anybody may have written.
+    """
+    named = {"step_id": step_id, "parent_id": parent_id}
+    ids: dict[str, Any] = {name: value for name, value in named.items() if value}
+
+    def emit(event: Event) -> None:
+        whole.emit(replace(_as_thought(event), **ids))
+
+    async def notes(task_id: str) -> Sequence[str]:
+        return () if parent_id else await whole.notes(task_id)
+
+    async def said() -> Sequence[PromptText] | None:
+        known = await whole.said()
+        return None if known is None else [*known, *(PromptText(text, False, kind="memory") for text in read)]
+
+    def announced(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [{**event, **ids, "data": _of_part(event)} for event in events if event["type"] not in OF_THE_WHOLE]
+
+    return replace(
+        whole,
+        ledger=ledger,
+        emit=emit,
+        notes=notes,
+        said=said,
+        announced=announced,
+        prompts=SentPrompts(),
+        reply_options=whole.reply_options.for_part,
+    )
+
+
+def _as_thought(event: Event) -> Event:
+    if not isinstance(event, Token):
+        return event
+    return Thinking(
+        task_id=event.task_id,
+        trace_id=event.trace_id,
+        iteration=event.iteration,
+        content=event.content,
+        attempt=event.attempt,
+    )
+
+
+def _of_part(event: Mapping[str, Any]) -> dict[str, Any]:
+    return {**event["data"], "final": False} if event["type"] == "error" else event["data"]
+
+
+class NestedLedger:
+    """The whole task's ledger, with the calls of a part that are under way."""
+
+    def __init__(self, whole: Ledger) -> None:
+        self._whole = whole
+        self._under_way: dict[CallKey, str] = {}
+
+    async def read(self, key: CallKey) -> Mapping[str, Any] | None:
+        return await self._whole.read(key)
+
+    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any], *, synced: bool = True) -> Claim:
+        claim = await self._whole.claim(key, name, arguments, synced=synced)
+        if claim.state != "finished":
+            self._under_way[key] = name
+        return claim
+
+    async def settle(self, key: CallKey, outcome: Mapping[str, Any], *, synced: bool = True) -> None:
+        await self._whole.settle(key, outcome, synced=synced)
+        self._under_way.pop(key, None)
+
+    async def unknown(self, task_id: str) -> Sequence[Mapping[str, Any]]:
+        return await self._whole.unknown(task_id)
+
+    async def finished(self) -> Sequence[Call]:
+        return await self._whole.finished()
+
+    async def cancel(self, tools: Mapping[str, Tool], why: str, language: str) -> None:
+        """Settle the calls that were interrupted: of one that changes something, nobody knows whether it did."""
+        for key, name in list(self._under_way.items()):
+            repeatable = is_repeatable(tools.get(name))
+            unknown = unknown_outcome("call_stopped_unknown", language, tool=name, why=why.rstrip(".。"))
+            result = CallResult.failed(why) if repeatable else unknown
+            await self.settle(key, result.json())
+
+
+# A task: what goes into the modes' graphs, what every INIT does first, its objective and additions, and its result.
+
+FOUND_CHARS = 400
+"""Characters of each result in the answer of a task that ends early."""
+
+
+class Assignment(TypedDict, total=False):
+    """What a parent graph hands down; INIT takes it in and clears it."""
+
+    task_id: str
+    language: str
+    """That of the task, which its parts inherit."""
+    plan: list[dict[str, Any]]
+    """Steps to begin with."""
+    vetted: list[dict[str, Any]]
+    """Those that untrusted text has no part in: {action, params}."""
+    done: list[dict[str, Any]]
+    """Calls that another mode made for this task: {name, arguments, result, ref}."""
+    usage: dict[str, Any]
+    """What the task used so far."""
+    started_at: float
+    attachments: list[dict[str, Any]]
+    """The message's files, for a part that is not given the message."""
+    branch: str
+    """The branches that lead to a nested flow, joined by dots."""
+
+
+class GraphInput(TypedDict, total=False):
+    """What a graph that carries a task is invoked with."""
+
+    messages: History
+    assignment: Assignment | None
+
+
+class TaskState(GraphInput, total=False):
+    """The channels that every graph of a task has. They are thread-scoped: INIT resets them, as all of a task's."""
+
+    task_id: str
+    """Of the user's message. INIT."""
+    nested: bool
+    """Whether a parent graph ends the task. INIT."""
+    objective: str
+    """The user's message, and what was added to it since. INIT, and every node that reads an addition."""
+    language: str
+    """zh or en. INIT."""
+    started_at: float
+    """Unix seconds. INIT."""
+    usage: dict[str, Any]
+    """Tokens and model calls. Every node that asks a model."""
+    result: dict[str, Any] | None
+    """The node that ends the task."""
+    events: Events
+    """What happened in a node, for the event log."""
+
+
+class PlannedTask(TaskState, total=False):
+    """A task with its plan, for the nodes of graphs that make one first."""
+
+    plan: list[dict[str, Any]]
+    vetted: list[dict[str, Any]]
+
+
+class TaskOutput(TypedDict):
+    """What a graph returns that ends its task in any case."""
+
+    messages: History
+    result: dict[str, Any] | None
+
+
+class ModeOutput(TaskOutput):
+    """What a mode returns that another may take over from: `gave_up` says why."""
+
+    gave_up: str
+    usage: dict[str, Any]
+
+
+def begin(messages: list[AnyMessage], assignment: Mapping[str, Any] | None, runtime: NodeRuntime) -> TaskState:
+    """Take the task's id from the parent graph or mint one, and read the objective with what was added to it.
+
+    Raises:
+        InvalidMessage: there is no user message, or it is empty.
+    """
+    work, handed = node_context(runtime), assignment or {}
+    asked = objective_of(messages)
+    given = handed.get("task_id")
+    return {
+        "assignment": None,
+        "task_id": given or work.services.ids.task(),
+        "nested": given is not None,
+        "objective": "\n".join([asked, *additions(messages)]),
+        "language": work.agent.language or handed.get("language") or work.context.language or language_of(asked),
+        "started_at": handed.get("started_at") or work.services.clock(),
+        "usage": dict(handed.get("usage") or {}),
+        "result": None,
+    }
+
+
+def given_steps(plan: Any) -> list[dict[str, Any]]:
+    """A caller's plan as steps; a text is read as a numbered list.
+
+    Raises:
+        InvalidMessage: it cannot be read.
+    """
+    if not plan:
+        return []
+    try:
+        if isinstance(plan, Sequence) and all(isinstance(item, dict) and "step_id" in item for item in plan):
+            steps: Sequence[Step] = [Step(**item) for item in plan]
+        else:
+            steps = read_steps(plan)
+    except (UnreadableReply, ValidationError) as error:
+        raise InvalidMessage("The plan cannot be read: give a numbered text, or steps with a description.") from error
+    return [step.model_dump(mode="json") for step in steps]
+
+
+STEER = "steer"
+"""Marks a user's message that was added to a task under way and began none."""
+
+
+def is_steering(message: AnyMessage) -> bool:
+    """Whether the message was added to a task under way."""
+    return message.type == "human" and bool(message.additional_kwargs.get(STEER))
+
+
+def _place(messages: Sequence[AnyMessage]) -> int:
+    for place in range(len(messages) - 1, -1, -1):
+        if messages[place].type == "human" and not is_steering(messages[place]):
+            return place
+    raise InvalidMessage('There is no user message: invoke the graph with {"messages": [("user", "…")]}.')
+
+
+def objective_of(messages: Sequence[AnyMessage]) -> str:
+    """The text of the latest user message, verbatim.
+
+    Raises:
+        InvalidMessage: there is none, or it is empty.
+    """
+    text = messages[_place(messages)].text
+    if not text.strip():
+        raise InvalidMessage("The message is empty: write what you want done.")
+    return text
+
+
+def objective_message(state: Mapping[str, Any]) -> HumanMessage:
+    """The objective as a message, with the files of its own message and then of earlier ones, the latest first."""
+    return HumanMessage(state["objective"], additional_kwargs=naming(attachments_of(state["messages"])))
+
+
+def attachments_of(messages: Sequence[AnyMessage]) -> list[dict[str, Any]]:
+    """The files of the latest user message and then of earlier ones, the latest first, each content once."""
+    found: dict[str, dict[str, Any]] = {}
+    for message in reversed(messages[: _place(messages) + 1]):
+        for form in message.additional_kwargs.get(ATTACHMENTS, ()):
+            found.setdefault(form["digest"], form)
+    return [*found.values()]
+
+
+def additions(messages: Sequence[AnyMessage]) -> list[str]:
+    """What was added to the latest user message since, oldest first."""
+    return [message.text for message in messages[_place(messages) :] if is_steering(message)]
+
+
+def before_objective(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+    """The messages of earlier turns."""
+    return list(messages[: _place(messages)])
+
+
+def unfinished(outcomes: Sequence[Mapping[str, Any]], why: str, language: str) -> str:
+    """The answer of a task that ends early: why it does, and a line for each successful call."""
+    results = [(outcome["name"], CallResult.of(outcome["result"])) for outcome in outcomes]
+    lines = [f"- {name}: {truncate(as_json(r.value), FOUND_CHARS)}" for name, r in results if r.success]
+    found = "\n".join(lines) or phrase("nothing_found", language)
+    return phrase("unfinished", language, why=why, found=found)
+
+
+def end_task(
+    state: TaskState,
+    result: Mapping[str, Any],
+    *,
+    failure: str = "",
+    answered: bool = True,
+    **ids: Any,
+) -> list[Durable]:
+    """The events that end a task: its failure, its answer, and its completion, which a parent graph says of its parts.
+
+    `answered`: the answer is not in the log yet. `ids` are those of the events.
+    """
+    ids = ids or {"task_id": state["task_id"]}
+    events: list[Durable] = [ErrorRaised(message=failure, final=True, **ids)] if failure else []
+    if answered:
+        events.append(Answer(answer=result["answer"], **ids))
+    if not state["nested"]:
+        status = "done" if result.get("success") else "error"
+        events.append(TaskComplete(status=status, result=dict(result), **ids))
+    return events
+
+
+def compose_result(
+    mode: str,
+    answer: str,
+    *,
+    history: Sequence[Mapping[str, Any]] = (),
+    reasoning: str = "",
+    total_steps: int = 0,
+    plan: Sequence[Mapping[str, Any]] = (),
+    usage: Mapping[str, Any] | None = None,
+    error: str = "",
+    limit: str = "",
+    truncated: bool = False,
+) -> dict[str, Any]:
+    """`{success, answer, mode, reasoning, history, plan?, usage, error?, limit?, truncated?}`.
+
+    Reasoning is {text, total_steps, tools_used}, a history entry {step, phase, action, result, description};
+    `tools_used` are those that ran, in the order of first use. `limit` is the budget of the agent that was spent.
+    """
+    used = dict.fromkeys(entry["action"] for entry in history if entry["result"] and CallResult.of(entry["result"]).ran)
+    result: dict[str, Any] = {
+        "success": not error,
+        "answer": answer,
+        "mode": mode,
+        "reasoning": {
+            "text": f"<thinking>\n{reasoning}\n</thinking>",
+            "total_steps": total_steps,
+            "tools_used": list(used),
+        },
+        "history": [dict(entry) for entry in history],
+        "usage": dict(usage or {}),
+    }
+    if plan:
+        result["plan"] = [dict(step) for step in plan]
+    if error:
+        result["error"] = error
+    if limit:
+        result["limit"] = limit
+    if truncated:
+        result["truncated"] = True
+    return result
+
+
+class Added(TypedDict, total=False):
+    """The update of a node that reads additions; empty where there are none."""
+
+    messages: list[Any]
+    objective: str
+    notes_taken: int
+    events: list[dict[str, Any]]
+    """That they were read; they go before the node's own."""
+
+
+State = TypeVar("State", bound=Mapping[str, Any])
+
+
+async def read_added_messages(state: Mapping[str, Any], work: NodeContext) -> Added:
+    """What was added since the last look: the objective with it, and the messages for the history."""
+    taken = state["notes_taken"]
+    fresh = (await work.services.notes(state["task_id"]))[taken:]
+    if not fresh:
+        return {}
+    ids = {name: state[name] for name in ("task_id", "trace_id", "iteration") if state.get(name)}
+    return {
+        "messages": [HumanMessage(note, additional_kwargs={STEER: True}) for note in fresh],
+        "objective": "\n".join([state["objective"], *fresh]),
+        "notes_taken": taken + len(fresh),
+        "events": announce(NotesTaken(count=taken + len(fresh), **ids)),
+    }
+
+
+def joined(added: State, update: State) -> State:
+    """A node's update with the additions that it read, whose events go first."""
+    events = [*added.get("events", ()), *update.get("events", ())]
+    return cast(State, {**added, **update, "events": events})
+
+
+def amended(state: State, added: Mapping[str, Any]) -> State:
+    """The state as it will be with the update."""
+    messages = [*state["messages"], *added.get("messages", ())]
+    return cast(State, {**cast(dict[str, Any], state), **added, "messages": messages})

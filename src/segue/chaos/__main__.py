@@ -1,6 +1,0 @@
-"""The process that a hunt's children are forked from: `python -m segue.chaos`."""
-
-from .child import main
-
-if __name__ == "__main__":
-    main()

@@ -1,1 +1,0 @@
-"""The dialog with the person at the terminal."""

@@ -1,1 +1,0 @@
-"""Agents, their prompts and sessions as an MCP server."""

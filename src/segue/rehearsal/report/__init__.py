@@ -1,1 +1,0 @@
-"""Reports on batches: outcomes, statistics, faults, and the comparison of two."""

@@ -1,1 +1,0 @@
-"""The history of a session: its timeline, the states that it shows, and the retention of snapshots."""

@@ -1,0 +1,1 @@
+"""The agents as A2A servers: requests, replies, routes."""

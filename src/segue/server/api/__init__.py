@@ -1,0 +1,1 @@
+"""Segue's own HTTP API, a module per subject."""

@@ -1,1 +1,0 @@
-"""Tasks as each protocol shows them: encoders of a reply and its result."""

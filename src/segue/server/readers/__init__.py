@@ -1,1 +1,0 @@
-"""The requests of each protocol: what they ask, and the task that they begin, continue or join."""

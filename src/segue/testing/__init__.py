@@ -1,0 +1,1 @@
+"""Tests of agents: rehearsals with simulated users, cassettes, backtests and injected faults."""

@@ -1,1 +1,0 @@
-"""Execution of one tool call: arguments, timeout, failures and results."""

@@ -1,1 +1,0 @@
-"""The travel tools and their facts."""
