@@ -33,7 +33,7 @@ FIRST = """
 import asyncio, os, signal, sys
 from pathlib import Path
 import segue
-from segue.checkpoints.tables import tasks
+from segue.checkpoints import tasks
 from tests.checkpoints.test_killed_approvals import agent
 
 def die(*_):

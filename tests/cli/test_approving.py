@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from segue.cli.approval import MOST, Questioner, print_question
-from segue.cli.prompt import answer_hints
+from segue.cli.hints import answer_hints
 from segue.cli.settings import Settings
 
 CALLS: list[dict[str, Any]] = [

@@ -11,7 +11,8 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from segue.cli.prompt import Choices, Keyboard, TerminalPrompt, Words
+from segue.cli.interrupts import Keyboard
+from segue.cli.prompt import Choices, TerminalPrompt, Words
 from tests.fakes import answer
 from tests.loopback import Deltas, Gate, LoopbackServer, Text
 from tests.polling import wait_until

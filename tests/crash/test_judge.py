@@ -101,7 +101,7 @@ def found(tmp_path: Path, run: World, same: World | None = None, interruptions: 
 def test_the_judge_knows_nothing_of_segue_but_the_reader_of_evidence() -> None:
     look = "import sys, tests.crash.judge; print(*sorted(name for name in sys.modules if name.startswith('segue')))"
     loaded = subprocess.run([sys.executable, "-c", look], cwd=ROOT, check=True, capture_output=True, text=True)
-    assert loaded.stdout.split() == ["segue", "segue.testing.chaos", "segue.testing.chaos.evidence"]
+    assert loaded.stdout.split() == ["segue", "segue.testing", "segue.testing.chaos", "segue.testing.chaos.evidence"]
 
 
 def test_a_run_as_it_should_be_has_no_finding(tmp_path: Path) -> None:

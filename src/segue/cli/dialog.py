@@ -23,17 +23,9 @@ from ..prompts.catalogue import Language, sentence, word
 from ..runtime.start import MessageOptions, Request
 from .approval import Questioner, can_ask, print_question
 from .exits import FAILED, PAUSED, WAITING, sentence_of
+from .hints import alternatives, answer_hints, busy_hints, continue_hint
+from .interrupts import Interrupts, listening, run_interruptible, typing
 from .lookup import LATEST, find_session, find_task
-from .prompt import (
-    Interrupts,
-    alternatives,
-    answer_hints,
-    busy_hints,
-    continue_hint,
-    listening,
-    run_interruptible,
-    typing,
-)
 from .settings import Settings, send_command, task_command
 from .verdicts import Answer, Decisions, answer_of
 from .views.console import (

@@ -9,10 +9,11 @@ from ..core.agents import Agent
 from ..core.environment import whole_number
 from ..core.errors import ConfigurationError, MissingKey, UnknownModel
 from ..core.models import OFFLINE, Model
-from .openai.transport import REPLY_SECONDS, RetryPolicy
 
 if TYPE_CHECKING:
     from langchain_openai.chat_models.base import BaseChatOpenAI
+
+    from .openai.transport import RetryPolicy
 
 OFFLINE_PACE = "SEGUE_OFFLINE_PACE"
 """Characters that the offline planner writes a second; 0 is no limit."""
@@ -157,5 +158,7 @@ def _extra_body(agent: Agent, limit: str) -> dict[str, Any]:
     return {**{name: value for name, value in own.items() if value is not None}, **agent.extra_body}
 
 
-def _retry_policy(agent: Agent) -> RetryPolicy:
+def _retry_policy(agent: Agent) -> "RetryPolicy":
+    from .openai.transport import REPLY_SECONDS, RetryPolicy
+
     return RetryPolicy(read_timeout=agent.read_timeout, reply_timeout=max(agent.read_timeout, REPLY_SECONDS))

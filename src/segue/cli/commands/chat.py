@@ -12,7 +12,8 @@ from ...core.timeline import SHORT
 from ...runtime.sessions import check_session
 from ..dialog import ConversationLoop, is_command
 from ..exits import sentence_of
-from ..prompt import Choices, Prompt, busy_hints, open_prompt, unfinished_hint
+from ..hints import busy_hints, unfinished_hint
+from ..prompt import Choices, Prompt, open_prompt
 from ..settings import Settings
 from ..views.console import print_error
 from ..views.lines import header, print_heading, usage_parts

@@ -129,7 +129,7 @@ def history(
     as_json: options.JsonOfList = False,
 ) -> None:
     """Print the messages of a session."""
-    from ..prompt import unfinished_hint
+    from ..hints import unfinished_hint
     from ..views.tables import print_history
 
     settings, name = Settings(db), named(session, last, "SESSION")

@@ -17,8 +17,8 @@ from ...core.records import Task
 from ...prompts.catalogue import sentence, word
 from ..dialog import ConversationLoop
 from ..exits import FAILED, PAUSED, WAITING, sentence_of
+from ..interrupts import Interrupts, listening
 from ..lookup import with_file_of
-from ..prompt import Interrupts, listening
 from ..settings import Settings, task_command
 from ..views.console import one_line, output, print_error, write_json
 from ..views.lines import Symbols, symbols_for, unknown_calls

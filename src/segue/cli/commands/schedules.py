@@ -211,7 +211,7 @@ def run_schedules(settings: Settings) -> None:
 
 
 async def _run(settings: Settings) -> None:
-    from ..prompt import handling_signals
+    from ..interrupts import handling_signals
 
     stopping = asyncio.Event()
     async with settings.opened(serving=True) as app:

@@ -255,7 +255,7 @@ def work(settings: Settings, concurrency: int, grace: float, metrics_host: str, 
 
 
 async def _work(settings: Settings, concurrency: int, grace: float, metrics_host: str, metrics_port: int) -> None:
-    from ..prompt import handling_signals
+    from ..interrupts import handling_signals
 
     async with settings.opened(max_running=concurrency, serving=True) as app:
         worker = app.worker(concurrency)

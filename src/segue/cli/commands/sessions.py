@@ -174,7 +174,7 @@ def _recovery_lines(settings: Settings, session: str, found: "Recovery") -> list
 
 def _next_command(settings: Settings, session: str, task: "Task | None") -> list[str]:
     """How to continue a recovered session."""
-    from ..prompt import continue_hint
+    from ..hints import continue_hint
 
     if task is None:
         return [settings.say("to_continue"), continue_command(settings, session)]

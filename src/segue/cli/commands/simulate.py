@@ -222,7 +222,7 @@ async def _print_hints(app: "App", settings: Settings, conversation: "Conversati
     """Say what a conversation waits for, if that is not an utterance, and how it goes on."""
     from ...core.calls import WAIT
     from ..approval import print_question
-    from ..prompt import answer_hints
+    from ..hints import answer_hints
 
     question = await app.question(conversation.task_id)
     if question["kind"] == WAIT:

@@ -192,7 +192,7 @@ def _print_waiting(console: "Console", task: "WaitingTask", settings: Settings) 
 
     from ...prompts.catalogue import word
     from ..approval import print_question
-    from ..prompt import answer_hints
+    from ..hints import answer_hints
     from ..views.console import print_prose
     from ..views.tables import message_text, when
 
