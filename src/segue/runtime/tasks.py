@@ -448,7 +448,7 @@ class Tasks:
         workers = await self._stream.dispatch.workers()
         unowned = await self._storage.workers.unowned()
         left = [each for each in unowned if not any(worker.takes(each) for worker in workers)]
-        return [await self._runner.tasks.get(each.task_id) for each in left if each.expired]
+        return [await self._runner.tasks.show(each.task_id) for each in left if each.expired]
 
     async def unfinished(self) -> Sequence[Task]:
         """Every task that has not come to an end, those that wait for a person among them, oldest first."""
