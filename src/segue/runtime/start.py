@@ -405,7 +405,7 @@ class Starter:
 
         Raises:
             TaskError: the task waits for an answer, or is a conversation.
-            KeyUsed: the idempotency key stands for a task already.
+            KeyUsed: another request was stored with the idempotency key.
         """
         row = await self._runner.tasks.latest_of(thread_id)
         if not row or row.status not in OPEN or row.requested == "cancel":
@@ -461,7 +461,7 @@ class Starter:
 
 
 def _refuse_bot_session(request: Request, beginning: Beginning) -> None:
-    """Refuse a message to the bot of a conversation that goes on: it would stand for the user's."""
+    """Refuse a message to the bot of a conversation that goes on: the bot would take it for the user's."""
     conversation = unless_over(beginning.conversation)
     if conversation and request.origin != "conversation":
         raise TaskUnfinished(conversation.thread_id, conversation.task_id, conversation.status)
