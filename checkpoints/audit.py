@@ -3,12 +3,13 @@
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from segue.core.actor import SEGUE
 from segue.core.audit import BEGUN, SHORT, Act, AuditEntry, AuditHead, Seal, entry_digest, row_digest
-from segue.core.records import Json, Task, readable
+from segue.core.records import Json, Moment, Record, Task, readable
 from segue.core.spend import KINDS, Owner, Scope
 from segue.core.task import ACTIVE, TaskStatus
 
@@ -77,7 +78,7 @@ def record(
     """
     if not is_kept(connection):
         return
-    names = [row[0] for row in connection.execute(_OF_THREAD, (thread_id,))] if whole else [task_id] if task_id else []
+    names = _tasks_of(connection, thread_id) if whole else [task_id] if task_id else []
     found = {name: _seal(connection, name, opens=opens) for name in names}
     seals: Json = {"tasks": {name: seal for name, seal in found.items() if seal is not _MISSING}} if found else {}
     if whole or chosen:
@@ -90,6 +91,11 @@ def record(
     if rows:
         seals |= {"rows": rows, "of": owners}
     _append(connection, act, thread_id, task_id, seals)
+
+
+def _tasks_of(connection: Connection, thread_id: str) -> list[str]:
+    """The ids of a thread's tasks; one that is damaged names no rows."""
+    return [row[0] for row in connection.fetched(_OF_THREAD, (thread_id,)) if isinstance(row[0], str)]
 
 
 def record_moved(connection: Connection, act: Act | None, old: Task, new: Task) -> None:
@@ -145,10 +151,15 @@ def _kept(table: str, row: Mapping[str, Any], pending: tuple[int, int]) -> list[
     digest = row_digest(row, _UNSEALED.get(table, ()))[: 2 * SHORT]
     seal = [digest, row[OWNER[table]], row.get("thread_id", "")]
     if table == "shares":
-        seal.append(row["expires_at"])
+        seal.append(_number(row["expires_at"]))
     if table == "spend":
-        seal += [row["tokens"] - pending[0], row["cost"] - pending[1]]
+        seal += [_number(row["tokens"]) - pending[0], _number(row["cost"]) - pending[1]]
     return seal
+
+
+def _number(value: object) -> int | float:
+    """What a damaged column is sealed as where a number is."""
+    return value if isinstance(value, int | float) else 0
 
 
 def _pending(connection: Connection) -> tuple[int, int]:
@@ -157,14 +168,25 @@ def _pending(connection: Connection) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Spender(Record):
+    """Whose calls a task's are."""
+
+    task_id: str
+    thread_id: str
+    user_id: str
+    agent_id: str
+    updated_at: Moment
+
+
 def _spend_of(connection: Connection, task_id: str) -> Json:
     """The seals of the limits that a task's calls may count for: the days around its last change are looked up."""
-    tasks = connection.fetched(_TASK, (task_id,))
+    tasks = readable(_Spender, connection.fetched(_TASK, (task_id,)))
     if not tasks or not connection.fetched("SELECT 1 FROM spend LIMIT 1"):
         return {}
-    task, owner = tasks[0], Owner.of(tasks[0]["thread_id"], tasks[0]["user_id"])
-    days = [str((datetime.fromtimestamp(task["updated_at"], UTC) + timedelta(days=days)).date()) for days in (-1, 0, 1)]
-    names = {"task": task_id, "session": task["thread_id"], "user": task["user_id"], "agent": task["agent_id"]}
+    task, owner = tasks[0], Owner.of(tasks[0].thread_id, tasks[0].user_id)
+    days = [str((datetime.fromtimestamp(task.updated_at, UTC) + timedelta(days=days)).date()) for days in (-1, 0, 1)]
+    names = {"task": task_id, "session": task.thread_id, "user": task.user_id, "agent": task.agent_id}
     keys = [
         Scope(kind, names.get(kind, ""), tenant, day).key
         for tenant in {"", owner.tenant}
@@ -201,21 +223,27 @@ def choice_digest(connection: Connection, thread_id: str) -> str | None:
     return row_digest(dict(rows[0])) if rows else None
 
 
+def _head(connection: Connection) -> AuditHead | None:
+    """The newest entry, whatever its digest is."""
+    rows = connection.fetched(_HEAD)
+    return AuditHead(rows[0]["position"], str(rows[0]["digest"] or "")) if rows else None
+
+
 def _append(connection: Connection, act: Act, thread_id: str, task_id: str, seals: Json) -> None:
     connection.lock(LOCK)
-    head = connection.execute(_HEAD).fetchone()
+    head = _head(connection)
     task = connection.fetched(_TASK, (task_id,)) if task_id else []
     entry: dict[str, Any] = {
-        "position": head["position"] + 1 if head else 1,
+        "position": head.position + 1 if head else 1,
         "moment": time.time(),
         "actor": act.actor,
         "action": act.action,
         "thread_id": thread_id,
         "task_id": task_id,
         "user_id": str(task[0]["user_id"]) if task else "",
-        "details": json.dumps(act.details, sort_keys=True),
-        "seals": json.dumps(seals, separators=(",", ":")),
-        "previous": str(head["digest"] or "") if head else "",
+        "details": json.dumps(act.details, sort_keys=True, default=repr),
+        "seals": json.dumps(seals, separators=(",", ":"), default=repr),
+        "previous": head.digest if head else "",
     }
     connection.execute(_INSERT, {**entry, "digest": entry_digest(entry)})
 
@@ -233,9 +261,10 @@ class Audit:
         first = Act("enabled")
         await self._database.write(lambda db: None if is_kept(db) else _append(db, first, "", "", {}), synced=True)
         threads = await self._database.read(lambda connection: connection.fetched(_UNSEALED_THREADS))
-        for row in threads:
-            await self.record(Act(SEALED, actor=SEGUE), row["thread_id"], whole=True)
-        begun = Act(BEGUN, {"sessions": len(threads)}, SEGUE)
+        names = [row["thread_id"] for row in threads if isinstance(row["thread_id"], str)]
+        for name in names:
+            await self.record(Act(SEALED, actor=SEGUE), name, whole=True)
+        begun = Act(BEGUN, {"sessions": len(names)}, SEGUE)
 
         def finish(connection: Connection) -> None:
             if not connection.fetched(_HAS, (BEGUN,)):
@@ -250,8 +279,7 @@ class Audit:
 
     async def head(self) -> AuditHead | None:
         """The newest entry; None where there is no log."""
-        row = await self._database.read(lambda connection: connection.execute(_HEAD).fetchone())
-        return None if row is None else AuditHead(row["position"], row["digest"])
+        return await self._database.read(_head)
 
     async def record(
         self, act: Act, thread_id: str = "", task_id: str = "", *, whole: bool = False, opens: bool = False

@@ -830,7 +830,8 @@ def _of_kept(connection: Connection, known: _Known, now: float) -> Iterator[Find
 def _is_less(connection: Connection, scope: str, seal: Sequence[Any]) -> bool:
     """Whether less is used of a limit than there was."""
     (row,) = connection.fetched("SELECT tokens, cost FROM spend WHERE scope = ?", (scope,))
-    return bool(row["tokens"] < seal[3] or row["cost"] < seal[4])
+    found = (row["tokens"], row["cost"])
+    return not all(isinstance(value, int) and value >= least for value, least in zip(found, seal[3:], strict=True))
 
 
 def _is_raised(connection: Connection, scope: str) -> bool:

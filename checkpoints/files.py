@@ -1,19 +1,24 @@
 """The files that messages name, and the uploads that no message names yet; the contents are kept elsewhere."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Annotated, Any
 from uuid import uuid4
+
+from pydantic import AfterValidator
 
 from segue.core.attachments import UPLOAD_SECONDS, Attachment, FilesReport, Upload, read_attachment
 from segue.core.errors import FileUnavailable
+from segue.core.records import STORED_AS_JSON, Attachments, Json, Moment, Name, Record, from_row, readable
 
-from .ports import Connection, Contents, Database, Row
+from .ports import Connection, Contents, Database
 
 _PIN = "INSERT INTO uploads (upload_id, owner, digest, attachment, created_at) VALUES (?, ?, ?, ?, ?)"
-_UPLOADS = "SELECT upload_id, attachment, created_at FROM uploads WHERE owner = ? AND created_at >= ?"
+_UPLOADS = "SELECT * FROM uploads WHERE owner = ? AND created_at >= ?"
 _UPLOADED = f"{_UPLOADS} AND upload_id = ?"
 _IN_ORDER = f"{_UPLOADS} ORDER BY created_at, upload_id"
 _DISCARD = "UPDATE uploads SET created_at = 0 WHERE upload_id = ? AND owner = ? AND created_at > 0"
@@ -21,8 +26,53 @@ _EXPIRED = "SELECT DISTINCT digest FROM uploads WHERE created_at < ?"
 _DROP_EXPIRED = "DELETE FROM uploads WHERE created_at < ?"
 _IS_UPLOADED = "SELECT 1 FROM uploads WHERE digest = ? LIMIT 1"
 _IS_NAMED = "SELECT 1 FROM tasks WHERE attachments <> '[]' AND attachments LIKE ? LIMIT 1"
-_OF_THREAD = "SELECT attachments FROM tasks WHERE thread_id = ? AND attachments <> '[]' ORDER BY position"
-_ALL = "SELECT thread_id, attachments FROM tasks WHERE attachments <> '[]' ORDER BY position"
+_NAMING = "SELECT task_id, thread_id, attachments FROM tasks WHERE attachments <> '[]'"
+_OF_THREAD = f"{_NAMING} AND thread_id = ? ORDER BY position"
+_ALL = f"{_NAMING} ORDER BY position"
+
+
+_DIGEST = re.compile("[0-9a-f]{64}")
+_ABOUT = ("purpose", "seconds")
+
+
+def _upload_form(form: Json) -> Json:
+    read_attachment({name: value for name, value in form.items() if name not in _ABOUT})
+    if not (isinstance(form.get("purpose", ""), str) and isinstance(form.get("seconds", 0), int | float)):
+        raise ValueError("should be an attachment")
+    return form
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredUpload(Record):
+    """An upload as it is stored: the form of its attachment has its purpose and duration, too."""
+
+    row_name = "upload {upload_id}"
+    is_recoverable = False
+
+    upload_id: Name
+    owner: str
+    digest: str
+    attachment: Annotated[Annotated[Json, AfterValidator(_upload_form)], STORED_AS_JSON]
+    created_at: Moment
+
+    @property
+    def upload(self) -> Upload:
+        form = {**self.attachment}
+        about = {name: form.pop(name) for name in _ABOUT if name in form}
+        return Upload(self.upload_id, read_attachment(form), self.created_at, **about)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Naming(Record):
+    """A task that names files."""
+
+    task_id: Name
+    thread_id: Name
+    attachments: Attachments
+
+    @property
+    def files(self) -> list[Attachment]:
+        return [read_attachment(form) for form in self.attachments]
 
 
 class Files:
@@ -62,18 +112,23 @@ class Files:
         return upload_id
 
     async def uploaded(self, upload_id: str, owner: str) -> Upload | None:
-        """What was uploaded under this id by this owner, unless it has expired."""
+        """What was uploaded under this id by this owner, unless it has expired.
+
+        Raises:
+            DatabaseDamaged: it cannot be read.
+        """
         values = (owner, self._clock() - UPLOAD_SECONDS, upload_id)
-        row = await self._database.read(lambda connection: connection.execute(_UPLOADED, values).fetchone())
-        upload = _upload(row) if row else None
+        rows = await self._database.read(lambda connection: connection.fetched(_UPLOADED, values))
+        upload = from_row(StoredUpload, rows[0]).upload if rows else None
         return upload if upload and upload.expires_at > self._clock() else None
 
     async def uploads(self, owner: str) -> list[Upload]:
-        """What this owner uploaded, oldest first, unless it has expired."""
+        """What this owner uploaded, oldest first, unless it has expired or cannot be read."""
         now = self._clock()
         values = (owner, now - UPLOAD_SECONDS)
-        rows = await self._database.read(lambda connection: connection.execute(_IN_ORDER, values).fetchall())
-        return [upload for upload in map(_upload, rows) if upload.expires_at > now]
+        rows = await self._database.read(lambda connection: connection.fetched(_IN_ORDER, values))
+        found = [row.upload for row in readable(StoredUpload, rows)]
+        return [upload for upload in found if upload.expires_at > now]
 
     async def discard(self, upload_id: str, owner: str = "") -> bool:
         """Let go of an upload; its content is deleted with the next sweep unless something names it.
@@ -97,9 +152,9 @@ class Files:
         return content
 
     async def of_thread(self, thread_id: str) -> list[Attachment]:
-        """The files that a thread's messages name, oldest first."""
-        rows = await self._database.read(lambda connection: connection.execute(_OF_THREAD, (thread_id,)).fetchall())
-        return [attachment for row in rows for attachment in _attachments(row)]
+        """The files that a thread's messages name, oldest first, as far as they can be read."""
+        rows = await self._database.read(lambda connection: connection.fetched(_OF_THREAD, (thread_id,)))
+        return [attachment for row in readable(_Naming, rows) for attachment in row.files]
 
     async def expire(self, thread_id: str) -> None:
         """Let the next sweep delete what only this thread names, which is about to be deleted."""
@@ -113,9 +168,9 @@ class Files:
         before = self._clock() - UPLOAD_SECONDS
 
         def work(connection: Connection) -> None:
-            digests = [row["digest"] for row in connection.execute(_EXPIRED, (before,))]
+            digests = [row["digest"] for row in connection.fetched(_EXPIRED, (before,))]
             connection.execute(_DROP_EXPIRED, (before,))
-            for digest in digests:
+            for digest in filter(_DIGEST.fullmatch, map(str, digests)):  # a damaged one names no content
                 self._contents.lock(connection, digest)
                 named = connection.execute(_IS_NAMED, (f'%"{digest}"%',)).fetchone()
                 if not named and not connection.execute(_IS_UPLOADED, (digest,)).fetchone():
@@ -126,13 +181,9 @@ class Files:
 
     async def check(self) -> FilesReport:
         """Read every content that a task names."""
-        rows = await self._database.read(lambda connection: connection.execute(_ALL).fetchall())
-        named = {
-            each.digest: f"{each.name} ({row['thread_id']})"
-            for row in rows
-            for each in _attachments(row)
-            if not each.url
-        }
+        rows = await self._database.read(lambda connection: connection.fetched(_ALL))
+        naming = readable(_Naming, rows)
+        named = {each.digest: f"{each.name} ({row.thread_id})" for row in naming for each in row.files if not each.url}
         size = 0
         lost: dict[str, list[str]] = {"missing": [], "damaged": []}
         for digest, name in named.items():
@@ -141,13 +192,3 @@ class Files:
             except FileUnavailable as error:
                 lost[str(error.params["state"])].append(name)
         return FilesReport(self._contents.place, len(named), size, tuple(lost["missing"]), tuple(lost["damaged"]))
-
-
-def _upload(row: Row) -> Upload:
-    form = json.loads(row["attachment"])
-    about = {name: form.pop(name) for name in ("purpose", "seconds") if name in form}
-    return Upload(row["upload_id"], read_attachment(form), row["created_at"], **about)
-
-
-def _attachments(row: Row) -> list[Attachment]:
-    return [read_attachment(form) for form in json.loads(row["attachments"])]

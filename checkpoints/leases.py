@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from segue.core.errors import DatabaseUnavailable, StaleOwner, StorageError, ThreadBusy
+from segue.core.records import Count, Record, from_row
 
 from .ports import ALL, Connection, Database, NotRepeatable, Session, lease_clock
 
@@ -33,8 +34,21 @@ _STAY = "UPDATE lease_queue SET expires_at = ? WHERE position = ?"
 _LEAVE = "DELETE FROM lease_queue WHERE position = ? OR expires_at < ?"
 _BEFORE = "SELECT 1 FROM lease_queue WHERE thread_id = ? AND expires_at > ? AND position < ?"
 _RENEW = "UPDATE leases SET expires_at = ? WHERE thread_id = ? AND fence = ?"
-_LAST_OWNER = "SELECT owner, expires_at FROM leases WHERE thread_id = ?"
-_HOLDER = "SELECT owner FROM leases WHERE thread_id = ? AND expires_at > ?"
+_LAST_OWNER = "SELECT * FROM leases WHERE thread_id = ?"
+_HOLDER = "SELECT * FROM leases WHERE thread_id = ? AND expires_at > ?"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredLease(Record):
+    """A lease as it is stored; one that was released has no owner."""
+
+    row_name = "lease of session {thread_id}"
+    is_recoverable = False
+
+    thread_id: str
+    owner: str
+    fence: Count
+    expires_at: float
 
 
 def check_fence(connection: Connection, thread_id: str, fence: int) -> None:
@@ -158,17 +172,16 @@ class Lease:
         return await self._database.read(lambda connection: self._last_owner(connection, thread_id))
 
     def _last_owner(self, connection: Connection, thread_id: str) -> tuple[str, float]:
-        row = connection.execute(_LAST_OWNER, (thread_id,)).fetchone()
-        if row is None or not row["owner"]:
-            return "", 0.0
-        return str(row["owner"]), float(row["expires_at"]) - self._now(connection)
+        rows = connection.fetched(_LAST_OWNER, (thread_id,))
+        found = from_row(StoredLease, rows[0]) if rows else None
+        return (found.owner, found.expires_at - self._now(connection)) if found and found.owner else ("", 0.0)
 
     async def holder(self, thread_id: str) -> str | None:
         """Return the live owner, or None: then a task with the status `running` was interrupted."""
-        row = await self._database.read(
-            lambda connection: connection.execute(_HOLDER, (thread_id, self._now(connection))).fetchone()
+        rows = await self._database.read(
+            lambda connection: connection.fetched(_HOLDER, (thread_id, self._now(connection)))
         )
-        return None if row is None else str(row["owner"])
+        return from_row(StoredLease, rows[0]).owner if rows else None
 
 
 class Renewal:

@@ -84,7 +84,7 @@ class Outbox:
         if not names or not await self._database.read(lambda connection: connection.fetched(due, values)):
             return []
         claim = _CLAIM.format(due=due)
-        rows: list[Row] = await self._database.write(lambda connection: connection.execute(claim, values).fetchall())
+        rows: list[Row] = await self._database.write(lambda connection: connection.fetched(claim, values))
         return [found for row in rows if (found := await self._read(row))]
 
     async def _read(self, row: Row) -> Notification | None:
@@ -209,22 +209,22 @@ class Webhooks:
         return stored > 0
 
     async def list(self, task_id: str) -> Sequence[Webhook]:
-        """Return a task's webhooks.
+        """Return a task's webhooks, without those that cannot be read."""
+        return readable(Webhook, await self._rows(task_id))
 
-        Raises:
-            DatabaseDamaged: one cannot be read.
-        """
-        rows = await self._database.read(lambda connection: connection.fetched(_LIST_WEBHOOKS, (task_id,)))
-        return [from_row(Webhook, row) for row in rows]
+    async def _rows(self, task_id: str) -> Sequence[Row]:
+        return await self._database.read(lambda connection: connection.fetched(_LIST_WEBHOOKS, (task_id,)))
 
     async def reported_to(self, notification: Notification) -> Webhook | None:
         """Return the webhook that a notification is for; None where it was deleted.
 
         Raises:
-            DatabaseDamaged: one of the task's cannot be read.
+            DatabaseDamaged: it cannot be read.
         """
-        found = await self.list(notification.task_id)
-        return next((each for each in found if notification.notification_id.endswith(f"/{each.webhook_id}")), None)
+        for row in await self._rows(notification.task_id):
+            if notification.notification_id.endswith(f"/{row['webhook_id']}"):
+                return from_row(Webhook, row)
+        return None
 
     async def delete(self, task_id: str, webhook_id: str) -> None:
         """Delete a task's webhook, if it has it."""

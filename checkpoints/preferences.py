@@ -9,7 +9,7 @@ from segue.core.actor import SEGUE
 from segue.core.approval import Grant, PermissionRule
 from segue.core.audit import Act
 from segue.core.errors import InvalidAnswer, UnknownTask
-from segue.core.records import BEST, STORED_AS_JSON, Json, Permission, read
+from segue.core.records import BEST, STORED_AS_JSON, Json, Name, Permission, Record, read, readable
 
 from .audit import record
 from .ports import ALL, Connection, Database
@@ -20,7 +20,7 @@ _GRANT = """
     ON CONFLICT (thread_id, agent_id, tool, scope, task_id) DO UPDATE SET version = excluded.version
 """
 _IN_TASK = """
-    SELECT tool, scope, version FROM permissions
+    SELECT * FROM permissions
     WHERE thread_id = ? AND agent_id = ? AND (scope = 'session' OR task_id = ?) ORDER BY scope DESC
 """
 # Those of a task end with it.
@@ -54,16 +54,19 @@ class Permissions:
         self._database = database
 
     async def in_task(self, thread_id: str, agent_id: str, task_id: str) -> Sequence[Grant]:
-        """Return the rules for the tools of an agent that count in a task."""
+        """Return the rules for the tools of an agent that count in a task; one that cannot be read permits nothing."""
         values = (thread_id, agent_id, task_id)
         rows = await self._database.read(lambda connection: connection.fetched(_IN_TASK, values))
-        return [Grant(PermissionRule.parse(row["tool"]), row["scope"], row["version"]) for row in rows]
+        return [Grant(PermissionRule.parse(each.tool), each.scope, each.version) for each in readable(Permission, rows)]
 
     async def list(self, thread_id: str | None = None, prefix: str = "") -> list[Permission]:
-        """Return the permissions of a thread, or of those whose names begin with `prefix`, oldest first."""
+        """Return the permissions of a thread, or of those whose names begin with `prefix`, oldest first.
+
+        Those that cannot be read are left out.
+        """
         values: Json = {"thread_id": thread_id, "prefix": prefix}
         rows = await self._database.read(lambda connection: connection.fetched(_LIST, values))
-        return [Permission(**dict(row)) for row in rows]
+        return readable(Permission, rows)
 
     async def revoke(self, thread_id: str, tool: str = "", agent_id: str = "") -> int:
         """Delete a thread's permissions, of one tool, rule or agent where it is named; return how many there were."""
@@ -80,6 +83,17 @@ class Permissions:
 
 
 @dataclass(frozen=True)
+class Preference(Record):
+    """What a user prefers."""
+
+    row_name = "preferences of user {user_id}"
+    is_recoverable = False
+
+    user_id: Name
+    default_mode: str
+
+
+@dataclass(frozen=True)
 class _Rated:
     """What the history needs of a task."""
 
@@ -88,7 +102,7 @@ class _Rated:
     rating: Literal[1, 2, 3, 4, 5] | None
 
 
-_DEFAULT = "SELECT default_mode FROM preferences WHERE user_id = ?"
+_DEFAULT = "SELECT * FROM preferences WHERE user_id = ?"
 # A copy counts where it was rated itself, or where its original is in another database.
 _HISTORY = """
     SELECT message, result, rating, position FROM tasks
@@ -104,9 +118,9 @@ _RATE = "UPDATE tasks SET rating = ? WHERE task_id = ? RETURNING thread_id"
 
 
 def default_mode(connection: Connection, user_id: str) -> str:
-    """The user's default mode; empty where none is set."""
-    row = connection.execute(_DEFAULT, (user_id,)).fetchone()
-    return "" if row is None else str(row["default_mode"])
+    """The user's default mode; empty where none is set, or it cannot be read."""
+    found = readable(Preference, connection.fetched(_DEFAULT, (user_id,)))
+    return found[0].default_mode if found else ""
 
 
 class Preferences:

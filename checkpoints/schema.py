@@ -4,23 +4,38 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from segue.core.audit import AuditEntry
+from segue.core.notifications import Notification
 from segue.core.records import (
     Call,
     Json,
+    KnownRequest,
+    Name,
+    Permission,
+    Record,
+    SentEvent,
     Session,
+    Share,
     StoredEvent,
     Task,
+    Webhook,
     call_checksum,
     damaged,
     described,
     listed_faults,
     read,
 )
+from segue.core.schedules import Schedule
+from segue.core.timeline import Branch
 
+from .files import StoredUpload
+from .leases import StoredLease
 from .ports import Connection
+from .preferences import Preference
 from .search import index_task
+from .spend import ScopeUse, StoredCall
 
-# Damage in the rows of tasks, events, calls and sessions.
+# Damage in the rows of tasks, events, calls and sessions, which a recovery repairs, and of the other tables.
 
 ORDERED = {"tasks": "position", "calls": "position", "events": "task_id, seq"}
 """The tables whose rows have an order, and the columns that say which."""
@@ -69,6 +84,44 @@ _SESSION = """
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Queued(Record):
+    row_name = "place {position} in the queue of session {thread_id}"
+
+    position: int
+    thread_id: Name
+    expires_at: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Title(Record):
+    row_name = "title of session {thread_id}"
+
+    thread_id: Name
+    title: str
+
+
+BESIDE: Mapping[str, type[Record]] = {
+    "leases": StoredLease,
+    "lease_queue": _Queued,
+    "preferences": Preference,
+    "permissions": Permission,
+    "titles": _Title,
+    "branches": Branch,
+    "shares": Share,
+    "request_keys": KnownRequest,
+    "webhooks": Webhook,
+    "sent_events": SentEvent,
+    "schedules": Schedule,
+    "notifications": Notification,
+    "uploads": StoredUpload,
+    "spend": ScopeUse,
+    "spend_calls": StoredCall,
+    "audit": AuditEntry,
+}
+"""The tables whose damaged rows are skipped, and not repaired by a recovery."""
+
+
 @dataclass(frozen=True)
 class ReadRow:
     """A row as it is stored, its columns that can be read, and what is wrong with the others."""
@@ -86,7 +139,8 @@ class ReadRow:
     @property
     def described(self) -> str:
         """Which row it is, and what is wrong with it."""
-        return f"{described(_KINDS[self.table], self.values)} ({listed_faults(self.faults)})"
+        kind = _KINDS.get(self.table) or BESIDE[self.table]
+        return f"{described(kind, self.values)} ({listed_faults(self.faults)})"
 
 
 def rows_of(
@@ -112,6 +166,19 @@ def rows_of(
 def damaged_rows(connection: Connection, thread_id: str | None = None) -> list[ReadRow]:
     """The damaged ones among a session's rows, or among all."""
     return [row for table in _KINDS for row in rows_of(connection, table, thread_id, damaged_only=True)]
+
+
+def damaged_beside(connection: Connection) -> list[ReadRow]:
+    """The damaged rows of the tables that no recovery repairs."""
+    found: list[ReadRow] = []
+    for table, kind in BESIDE.items():
+        for row in map(dict, connection.fetched(f"SELECT * FROM {table}")):
+            if row.get("is_stored") in (0, 1):
+                row["is_stored"] = bool(row["is_stored"])
+            values, faults = read(kind, row)
+            if faults:
+                found.append(ReadRow(table, row, values, faults))
+    return found
 
 
 def refuse_damaged(connection: Connection, thread_id: str) -> None:
@@ -272,8 +339,8 @@ _TABLES = (
         expires_at DOUBLE PRECISION NOT NULL
     ){clustered}""",
     "CREATE INDEX shares_of_thread ON shares (thread_id)",
-    # What a client's idempotency key stands for: a task, what continued it after its event `seq`, or with no task a
-    # thread. `digest` is of the request, `about` what its client reads back of it.
+    # What the request with a client's idempotency key did: it began a task, continued it after its event `seq`, or with
+    # no task made a thread. `digest` is of the request, `about` what its client reads back of it.
     """CREATE TABLE request_keys (
         key {key} PRIMARY KEY,
         task_id {key} NOT NULL,

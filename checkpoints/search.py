@@ -10,7 +10,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import Any
 
-from segue.core.records import Hit, Role
+from segue.core.records import Hit, Json, Role, readable
 
 from .ports import Connection, Database, Row
 
@@ -171,7 +171,7 @@ class Search:
         found: list[Hit] = []
         while len(found) < limit:
             rows = await self._rows(statement, values)
-            found += [hit for row in rows if (hit := _hit(row, patterns))]
+            found += readable(Hit, filter(None, (_hit(row, patterns) for row in rows)))
             if len(rows) < values["limit"]:
                 break
             values |= {"before": rows[-1]["task_id"], "limit": max(limit, min(2 * values["limit"], _LONGEST_PAGE))}
@@ -226,19 +226,19 @@ def _weight(term: object) -> int:
     return int.from_bytes(blake2b(repr(term).encode(), digest_size=8).digest())
 
 
-def _hit(row: Row, patterns: Sequence[re.Pattern[str]]) -> Hit | None:
-    """The first text of a task in which something is, if everything is in one of them."""
+def _hit(row: Row, patterns: Sequence[re.Pattern[str]]) -> Json | None:
+    """The fields of a hit, with the first text of a task in which something is, if everything is in one of them."""
     said = [*_said(row)]
     if not all(any(pattern.search(text) for _, text in said) for pattern in patterns):
         return None
     role, text, match = next((role, text, at) for role, text in said if (at := patterns[0].search(text)))
     start, end = max(0, match.start() - _AROUND[0]), match.start() + _AROUND[1]
     snippet = " ".join(text[start:end].split())
-    return Hit(
-        task_id=row["task_id"],
-        thread_id=row["shown_in"],
-        title=row["title"] or row["shown_in"],
-        role=role,
-        snippet=f"{'…' if start else ''}{snippet}{'…' if end < len(text) else ''}",
-        created_at=row["created_at"],
-    )
+    return {
+        "task_id": row["task_id"],
+        "thread_id": row["shown_in"],
+        "title": row["title"] if row["title"] and isinstance(row["title"], str) else row["shown_in"],
+        "role": role,
+        "snippet": f"{'…' if start else ''}{snippet}{'…' if end < len(text) else ''}",
+        "created_at": row["created_at"],
+    }

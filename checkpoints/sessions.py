@@ -12,7 +12,18 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from segue.core.audit import DELETED, Act
 from segue.core.errors import DamagedCheckpoint, UnknownThread
-from segue.core.records import Call, Json, Recovery, RequestKey, Session, SessionFilter, Thread, from_row, read
+from segue.core.records import (
+    Call,
+    Json,
+    Recovery,
+    RequestKey,
+    Session,
+    SessionFilter,
+    Thread,
+    from_row,
+    read,
+    readable,
+)
 from segue.core.task import PEOPLE, TaskStatus
 from segue.core.timeline import UNDO_SCOPE, Branch, CallOrigin, Place, Snapshot
 from segue.prompts.catalogue import Language
@@ -405,9 +416,12 @@ class Threads:
         await self._database.write(lambda connection: connection.execute(_DROP_BRANCH, (thread_id,)).rowcount)
 
     async def branches(self, thread_id: str) -> list[Branch]:
-        """The branches of a thread's conversation, its first thread at the beginning; empty where it has none."""
+        """The branches of a thread's conversation, its first thread at the beginning; empty where it has none.
+
+        Those that cannot be read are left out.
+        """
         rows = await self._database.read(lambda connection: connection.fetched(_BRANCHES, {"thread_id": thread_id}))
-        found = [from_row(Branch, row) for row in rows]
+        found = readable(Branch, rows)
         return [Branch(found[0].root, found[0].root, "", 1), *found] if found else []
 
     async def delete(self, thread_id: str, fence: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from segue.core.audit import Act
 from segue.core.errors import UnknownThread
-from segue.core.records import Share, from_row
+from segue.core.records import Share, from_row, readable
 
 from .audit import record
 from .ports import Connection, Database
@@ -54,16 +54,20 @@ class Shares:
         return token, share
 
     async def find(self, token: str) -> Share | None:
-        """The link of a token; None where there is none, or none any more."""
+        """The link of a token; None where there is none, or none any more.
+
+        Raises:
+            DatabaseDamaged: it cannot be read.
+        """
         values = (_hashed(token), self._clock())
         rows = await self._database.read(lambda connection: connection.fetched(_FIND, values))
         return from_row(Share, rows[0]) if rows else None
 
     async def list(self, thread_id: str) -> list[Share]:
-        """The links to a thread that have not expired, oldest first."""
+        """The links to a thread that have not expired, oldest first, without those that cannot be read."""
         values = (thread_id, self._clock())
         rows = await self._database.read(lambda connection: connection.fetched(_LIST, values))
-        return [from_row(Share, row) for row in rows]
+        return readable(Share, rows)
 
     async def delete_expired(self) -> None:
         """Delete the links that have expired, which nothing finds any more."""

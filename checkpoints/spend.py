@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from segue.core.audit import Act
-from segue.core.records import Count, Record, from_row
+from segue.core.records import Count, Record, from_row, readable
 from segue.core.spend import TOKENS, USD, Allowed, EstimatedUsage, LimitedScope, PlannedCall, Raised, Reached, public
 
 from .audit import record
@@ -14,7 +14,7 @@ from .ports import Connection, Database, Failed
 LOCK = "segue.spend"
 """What a transaction locks that counts calls: of several processes, one at a time."""
 
-_COLUMNS = "kind, name, tenant, day, tokens, cost, raised_tokens, raised_cost"
+_COLUMNS = "kind, name, tenant, day, thread_id, tokens, cost, raised_tokens, raised_cost"
 _USE = f"SELECT {_COLUMNS} FROM spend WHERE scope = ?"
 _BEGIN = f"""
     INSERT INTO spend (scope, kind, name, tenant, day, thread_id, tokens, cost)
@@ -40,23 +40,19 @@ _LARGEST = f"""
     ORDER BY cost DESC, tokens DESC, name LIMIT :most
 """
 _ESTIMATES = """
-    SELECT user_id, agent_id, model, created_at, tokens, cost FROM spend_calls
+    SELECT * FROM spend_calls
     WHERE created_at >= :since AND (CAST(:agent_id AS TEXT) IS NULL OR agent_id = :agent_id)
         AND (:prefix = '' OR substr(thread_id, 1, length(:prefix)) = :prefix)
 """
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScopeUse(Record):
-    """What is used of a scope, and the limits that a person raised, None where nobody did."""
+class Use(Record):
+    """How much is used of a scope, and the limits that a person raised, None where nobody did."""
 
     row_name = "use of a limit"
     is_recoverable = False
 
-    kind: str
-    name: str
-    tenant: str
-    day: str
     tokens: Count
     cost: Count
     raised_tokens: Count | None
@@ -65,6 +61,28 @@ class ScopeUse(Record):
     def allowed(self, configured: Allowed) -> Allowed:
         """The limits in force: those of the configuration, or what a person raised them to."""
         return Allowed(_higher(configured.cost, self.raised_cost), _higher(configured.tokens, self.raised_tokens))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScopeUse(Use):
+    """What is used of which scope."""
+
+    row_name = "use of the limit of {kind} '{name}'"
+
+    kind: str
+    name: str
+    tenant: str
+    day: str
+    thread_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredCall(EstimatedUsage):
+    """A call whose use is estimated, as it is stored."""
+
+    call_id: str
+    thread_id: str
+    task_id: str
 
 
 def _higher(configured: int | None, raised: int | None) -> int | None:
@@ -81,6 +99,9 @@ class Spend:
         """Keep room for a call in each of its scopes, or return the first limit that leaves none.
 
         One transaction looks and reserves, and others wait for it: calls that are made at once share the room.
+
+        Raises:
+            DatabaseDamaged: how much is used of one of them cannot be read.
         """
 
         def reserve(connection: Connection) -> Reached | None:
@@ -125,7 +146,7 @@ class Spend:
         act = Act("raised_limit", {"limit": raised.limit, "unit": raised.unit})
 
         def store(connection: Connection) -> None:
-            for kind, name, day, thread_id in connection.execute(_RAISE, values).fetchall():
+            for kind, name, day, thread_id in connection.fetched(_RAISE, values):
                 of = {"kind": kind, "name": name, "day": day}
                 of_limit = replace(act, details={**act.details, **of})
                 record(connection, of_limit, thread_id, kept={"spend": raised.scope})
@@ -133,16 +154,19 @@ class Spend:
         await self._database.write(store, synced=True)
 
     async def largest(self, kind: str, tenant: str, day: str, most: int) -> list[ScopeUse]:
-        """Return the scopes of a kind that are used most."""
+        """Return the scopes of a kind that are used most, without those that cannot be read."""
         values = {"kind": kind, "tenant": tenant, "day": day, "most": most}
         rows = await self._database.read(lambda connection: connection.fetched(_LARGEST, values))
-        return [from_row(ScopeUse, row) for row in rows]
+        return readable(ScopeUse, rows)
 
     async def estimates(self, since: float, agent_id: str | None, prefix: str) -> list[EstimatedUsage]:
-        """Return the calls since a moment whose use is estimated: interrupted ones, and those that nobody counted."""
+        """Return the calls since a moment whose use is estimated: interrupted ones, and those that nobody counted.
+
+        Those that cannot be read are left out.
+        """
         values = {"since": since, "agent_id": agent_id, "prefix": prefix}
         rows = await self._database.read(lambda connection: connection.fetched(_ESTIMATES, values))
-        return [from_row(EstimatedUsage, row) for row in rows]
+        return readable(EstimatedUsage, rows)
 
 
 def _reached(connection: Connection, limited: LimitedScope, call: PlannedCall) -> Reached | None:
@@ -152,7 +176,7 @@ def _reached(connection: Connection, limited: LimitedScope, call: PlannedCall) -
     if not rows:
         about = {**asdict(scope), "scope": scope.key, "thread_id": limited.thread_id}
         rows = [connection.execute(_BEGIN, about).fetchone()]
-    use = from_row(ScopeUse, rows[0])
+    use = from_row(Use, rows[0])  # a call needs no more of it
     allowed = use.allowed(limited.allowed)
     if allowed.cost is not None and use.cost + call.cost > allowed.cost:
         limit, used, needs = map(public, (allowed.cost, use.cost, call.cost))

@@ -77,12 +77,12 @@ _UNSTORED = f"""
 def add_key(
     connection: Connection, key: RequestKey | None, thread_id: str, task_id: str = "", seq: int | None = None
 ) -> None:
-    """Store, in the transaction of what a request does, that its key stands for that; without a key nothing.
+    """Store the key of a request with what the request does, in the same transaction; without a key nothing.
 
     The task continues after its event `seq`, by default its newest.
 
     Raises:
-        KeyUsed: the key stands for something already.
+        KeyUsed: another request was stored with it.
     """
     if key is None:
         return
@@ -100,7 +100,7 @@ class RequestKeys:
         self._database = database
 
     async def get(self, key: str) -> KnownRequest | None:
-        """Return what a key stands for, or None."""
+        """Return what the request with a key did, or None."""
         return await self._one(_WITH_KEY, key=key)
 
     async def continuing(self, task_id: str, seq: int) -> KnownRequest | None:
@@ -108,7 +108,7 @@ class RequestKeys:
         return await self._one(_CONTINUING, task_id=task_id, seq=seq)
 
     async def last(self, prefix: str, limit: int) -> list[KnownRequest]:
-        """Return what the keys stand for that are this prefix and a number, those with the highest numbers first."""
+        """Return what the requests did whose keys are this prefix and a number, the highest numbers first."""
         about = {"first": f"{prefix}0", "after": f"{prefix}:", "limit": limit}  # a colon follows the digits
         return await self._all(_LAST, about)
 
@@ -122,7 +122,7 @@ class RequestKeys:
         """Store that a request was answered with what a task did after its event `seq`.
 
         Raises:
-            KeyUsed: the key stands for something already.
+            KeyUsed: another request was stored with the key.
         """
         await self._database.write(lambda connection: add_key(connection, key, thread_id, task_id, seq))
 
@@ -386,7 +386,7 @@ class Tasks:
             UnknownTask, IllegalTransition: there is none, or it cannot go there from where it is.
             StaleOwner: `fence` is given and another owner took its thread.
             TaskPinned: it keeps the version of its agent.
-            KeyUsed: the key stands for something already; nothing was stored.
+            KeyUsed: another request was stored with the key; nothing was stored.
         """
         announced = tuple(events)
 
@@ -432,14 +432,14 @@ class Tasks:
         return task
 
     async def add_note(self, task_id: str, text: str, event: Event, key: RequestKey | None = None) -> Moved:
-        """Add a text that steers a task which has not ended, and store that the idempotency key stands for the task.
+        """Add a text that steers a task which has not ended, and store its idempotency key with the task.
 
         It is on the disk when this returns.
 
         Raises:
             UnknownTask: there is none.
             TaskError: it has ended.
-            KeyUsed: the key stands for a task already; nothing was stored.
+            KeyUsed: another request was stored with the key; nothing was stored.
         """
 
         act = Act("steered")
@@ -647,7 +647,7 @@ def _insert(connection: Connection, values: Json) -> Row:
 def _begin_next(connection: Connection, ended: Task, next_id: str, now: float) -> NotesMoved | None:
     """Make a task of the messages that the agent of an ended one does not know; None where it knows them all.
 
-    Their idempotency keys stand for it, too.
+    Their idempotency keys are moved to it.
     """
     events = [(row["seq"], json.loads(row["event"])) for row in connection.fetched(_ADDITIONS, (ended.task_id,))]
     known = max((event["data"]["count"] for _, event in events if event["type"] == NotesTaken.type), default=0)

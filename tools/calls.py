@@ -12,8 +12,11 @@ import traceback
 from base64 import b64encode
 from collections import UserString
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence, Set, ValuesView
+from contextlib import contextmanager
+from contextvars import Context
 from datetime import date, time
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -223,15 +226,23 @@ class _Factory:
         return self._before(loop, coro, **options) if self._before else asyncio.Task(coro, loop=loop, **options)
 
 
-async def _guarded(coro: Coroutine[Any, Any, Any]) -> Any:
+@contextmanager
+def _guarding() -> Iterator[None]:
+    """Have what a tool raises to stop the process be an error as any other."""
     try:
-        return await coro
+        yield
     except SystemExit as error:
         raise RuntimeError(f"the tool called sys.exit({error.code!r})") from error
     except KeyboardInterrupt as error:
         if is_ctrl_c(error):
             raise
         raise RuntimeError("the tool raised KeyboardInterrupt") from error
+
+
+async def _guarded(coro: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        with _guarding():
+            return await coro
     except GeneratorExit as error:
         closed = error.__traceback__ is None or error.__traceback__.tb_next is None
         if closed:
@@ -239,11 +250,30 @@ async def _guarded(coro: Coroutine[Any, Any, Any]) -> Any:
         raise RuntimeError("the tool raised GeneratorExit") from error
 
 
+_SCHEDULING: Mapping[str, int] = {"call_soon": 0, "call_soon_threadsafe": 0, "call_at": 1}
+"""A loop's methods that schedule a callback, and its place among their arguments; `call_later` calls `call_at`."""
+
+
+def _schedule(schedule: Callable[..., Any], place: int, *given: Any, context: Context | None = None) -> Any:
+    """Schedule a callback; one of a tool cannot end the process, and what it raises is logged."""
+    call = current_call.get(None) if context is None else context.get(current_call)
+    if call is not None and len(given) > place:
+        given = (*given[:place], partial(_run_guarded, given[place]), *given[place + 1 :])
+    return schedule(*given, context=context)
+
+
+def _run_guarded(callback: Callable[..., Any], *given: Any) -> None:
+    with _guarding():
+        callback(*given)
+
+
 def guard_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """Have the loop make tasks that a tool starts so that none of them ends the process."""
+    """Have the loop run tasks and callbacks of a tool so that none of them ends the process."""
     before = loop.get_task_factory()
     if not isinstance(before, _Factory):
         loop.set_task_factory(_Factory(before))
+        for name, place in _SCHEDULING.items():
+            setattr(loop, name, partial(_schedule, getattr(loop, name), place))
 
 
 # The executor of tools: exactly one result a call, never run twice, whatever the tool does.

@@ -29,7 +29,7 @@ from ..checksums import next_version
 from ..database import Connections
 from ..leases import TTL
 from ..ports import Connection, Workers
-from ..schema import ReadRow, damaged_rows, session_of
+from ..schema import ReadRow, damaged_beside, damaged_rows, session_of
 from ..serializer import is_garbled
 from .state import SCHEMA_VERSION, SqliteState, Statements, check_tables, check_version, upgrade
 
@@ -825,6 +825,17 @@ def check_rows(file: Path, timeout: float = LOCK_TIMEOUT) -> dict[str, list[Read
     return found
 
 
+def check_rows_beside(file: Path, timeout: float = LOCK_TIMEOUT) -> list[ReadRow]:
+    """Return the damaged rows that no recovery of a session repairs.
+
+    Raises:
+        DatabaseUnavailable: the file itself is damaged.
+    """
+    with _opened(file, timeout) as connection:
+        connection.row_factory = sqlite3.Row
+        return damaged_beside(connection)
+
+
 def saving(file: Path) -> str:
     """The commands that copy what can be read of a damaged file: `.recover` is not compiled into every sqlite3."""
     saved = str(file.with_name(f"{file.stem}-saved{file.suffix}"))
@@ -834,14 +845,32 @@ def saving(file: Path) -> str:
 
 
 def removing(file: Path, rows: Iterable[ReadRow]) -> str:
-    """The command that deletes rows whose session is unknown."""
+    """The command that deletes rows which no recovery repairs."""
     return shlex.join(["sqlite3", str(file), "; ".join(f"DELETE FROM {row.table} WHERE {_place(row)}" for row in rows)])
+
+
+_KEYS = {
+    "events": ("task_id", "seq"),
+    "lease_queue": ("position",),
+    "preferences": ("user_id",),
+    "permissions": ("thread_id", "agent_id", "tool", "scope", "task_id"),
+    "shares": ("share_id",),
+    "request_keys": ("key",),
+    "webhooks": ("task_id", "webhook_id"),
+    "sent_events": ("position",),
+    "schedules": ("schedule_id",),
+    "notifications": ("notification_id",),
+    "uploads": ("upload_id",),
+    "spend": ("scope",),
+    "spend_calls": ("call_id",),
+}
+"""What names a row, where it is not its session."""
 
 
 def _place(row: ReadRow) -> str:
     if row.table in ("tasks", "calls"):
         return f"position = {row.stored['position']}"
-    columns = ("task_id", "seq") if row.table == "events" else ("thread_id",)
+    columns = _KEYS.get(row.table, ("thread_id",))
     return " AND ".join(f"hex({column}) = '{_hex(row.stored[column])}'" for column in columns)
 
 

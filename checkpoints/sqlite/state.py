@@ -135,11 +135,11 @@ class StateReader(SerializerProtocol):
     def _text(self, digest: bytes) -> str:
         if digest not in self._known:
             place = (_FIND_ANYWHERE, (digest,)) if self._thread_id is None else (_FIND, (self._thread_id, digest))
-            row = self._connection.execute(*place).fetchone()
-            if row is None:
+            rows = self._connection.fetched(*place)
+            if not rows:
                 raise Undecodable("a text of it is missing")
             try:
-                text = zlib.decompress(row[0])
+                text = zlib.decompress(rows[0][0])
             except (zlib.error, TypeError) as error:
                 raise Undecodable("a text of it has changed since it was stored") from error
             if blake2b(text, digest_size=DIGEST_BYTES).digest() != digest:

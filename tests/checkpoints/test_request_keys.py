@@ -1,4 +1,4 @@
-"""What requests' keys stand for, in both databases."""
+"""What the requests with keys did, in both databases."""
 
 from pathlib import Path
 from typing import Any

@@ -2,6 +2,8 @@
 
 import asyncio
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ from segue import tool
 from segue.app import App
 from segue.core.agents import Agent
 from segue.core.errors import TaskError
+from segue.core.events import Event, NotesMoved
+from segue.core.records import Task
+from segue.runtime.relay import Observer
 from segue.runtime.start import Request
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.polling import until
@@ -161,6 +166,86 @@ async def test_what_comes_too_late_for_the_answer_begins_the_next_task(database:
             assert (earlier["notes"], earlier["result"]["answer"]) == ([], "one")
         said = [m["content"] for m in await app.history("s") if m["role"] == "user"]
         assert said == ["first", "more"]
+
+
+async def test_a_task_that_cannot_be_continued_in_the_background_is_logged_and_can_be_resumed(
+    database: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate, entered = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> str:
+        """Take a while."""
+        entered.set()
+        await gate.wait()
+        return "slow"
+
+    till = Till()
+    till.tools = (slow,)  # type: ignore[assignment]
+    async with segue.open(database) as app:
+        register(app, till, [call_tool(("slow", {}))])
+        task_id = (await app.start("first", session_id="s", agent="a"))["task_id"]
+        await entered.wait()
+        pausing = asyncio.create_task(app.pause(task_id))
+
+        async def asked() -> bool:
+            return (await app._runner.tasks.get(task_id)).requested == "pause"
+
+        await until(asked)
+        await app.tasks.accept(Request("and cheap", session_id="s", agent="a", steer=True))
+        app.agents.forget("a")
+        gate.set()
+        await pausing
+
+        async def logged() -> bool:
+            return f"Task {task_id} was not continued, and can be resumed: There is no agent" in caplog.text
+
+        await until(logged)
+        register(app, till, [answer("both")])
+        assert (await app.resume(task_id))["answer"] == "both"
+
+
+class _Damaging(Observer):
+    """Damages the task that begins with what came too late for another one, as it is stored."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def stored(self, task: Task, event: Event) -> None:
+        if isinstance(event, NotesMoved):
+            self.put_rating("'x'", event.next_task_id)
+
+    def put_rating(self, value: str, task_id: str) -> None:
+        with closing(sqlite3.connect(self._file)) as connection, connection:
+            connection.execute(f"UPDATE tasks SET rating = {value} WHERE task_id = '{task_id}'")
+
+
+async def test_a_next_task_that_cannot_be_begun_is_logged_and_can_be_resumed(
+    database: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with segue.open(database) as app:
+        app.tasks.observe(damaging := _Damaging(database))
+
+        def decide(_: Any) -> str:
+            for task_id in [*app._runner._runs]:
+                app._runner._pause_run(task_id)  # before the answer is written
+            return answer("one")
+
+        app.register(Agent(agent_id="a", model=ScriptedChatModel([decide, answer("two")]), mode="react"))
+        row = await app.start("first", session_id="s", agent="a")
+        async for _ in app.follow(row["task_id"]):
+            pass
+        accepted = await app.tasks.accept(Request("more", session_id="s", agent="a", steer=True))
+        async for _ in app.follow(accepted.task_id):
+            pass
+        later, earlier = await app.tasks()
+        assert (earlier["result"]["answer"], later["message"]) == ("one", "more")
+
+        async def logged() -> bool:
+            return f"Task {later['task_id']} was not begun, and can be resumed:" in caplog.text
+
+        await until(logged)
+        damaging.put_rating("NULL", later["task_id"])
+        assert (await app.resume(later["task_id"]))["answer"] == "two"
 
 
 def _copied(file: Path) -> Path:

@@ -38,8 +38,8 @@ from segue.core.flows import FlowConfig
 from segue.runtime.senders import PublicTransport, public_addresses
 from segue.server import ServerSettings
 from segue.tools.adapters.a2a import REPEATS_JOIN
-from tests.fakes import ScriptedChatModel
-from tests.polling import wait_until
+from tests.fakes import ScriptedChatModel, call_tool
+from tests.polling import until, wait_until
 from tests.receivers import HttpReceiver
 
 from .serving import ALPHA, BETA, KEYS, Held, Json, Served, chat
@@ -270,6 +270,34 @@ async def test_a_message_approves_nothing_that_its_person_was_not_shown(served: 
         shown = await send(client, "yes", "unseen", task)
         assert shown.status.state == WAITS and "refund(amount=5)" in get_message_text(shown.status.message)
         assert (await send(client, "yes", "seen", task)).status.state == DONE
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_message_approves_nothing_whose_question_came_after_its_stream_broke(
+    database: Path, binding: str
+) -> None:
+    held = Held()
+
+    def both(messages: Any) -> str:
+        said = "held one" in str(messages)
+        return (
+            reply(messages)
+            if "refunded" in str(messages)
+            else call_tool(("refund", {"amount": 5}) if said else ("hold", {"name": "one"}))
+        )
+
+    with Served(database, ServerSettings(), agents=[held.agent("shop", both, tools=(refund,))]) as served:
+        async with opened(served.url, headers={}, binding=binding) as client:
+            stream = client.send_message(SendMessageRequest(message=message("hold, then refund", "first")))
+            task = (await anext(stream)).task
+        await asyncio.to_thread(held.begun.wait)
+        await until(lambda: not served.service.streams)
+        held.go.set()
+        await until(lambda: bool(served.do(served.service.app.waiting())))
+        async with opened(served.url, headers={}, binding=binding) as client:
+            shown = await send(client, "yes", "unseen", task)
+            assert shown.status.state == WAITS and "refund(amount=5)" in get_message_text(shown.status.message)
+            assert (await send(client, "yes", "seen", task)).status.state == DONE
 
 
 async def test_a_client_that_approves_each_call_is_asked_once_for_each(served: Served) -> None:

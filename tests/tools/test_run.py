@@ -224,6 +224,33 @@ async def test_a_task_that_a_tool_leaves_behind_does_not_end_the_process() -> No
         await left[0]
 
 
+@pytest.mark.parametrize("schedule", ["call_soon", "call_later", "call_at", "threadsafe", "done callback"])
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+async def test_a_callback_that_a_tool_schedules_does_not_end_the_process(schedule: str, error: BaseException) -> None:
+    loop, logged = asyncio.get_running_loop(), asyncio.Queue[BaseException]()
+    loop.set_exception_handler(lambda _, about: logged.put_nowait(about["exception"]))
+
+    def stop(*_: object) -> None:
+        raise error
+
+    async def leave() -> str:
+        match schedule:
+            case "call_soon":
+                loop.call_soon(stop)
+            case "call_later":
+                loop.call_later(0.001, stop, "an argument")
+            case "call_at":
+                loop.call_at(loop.time(), stop)
+            case "threadsafe":
+                await asyncio.to_thread(loop.call_soon_threadsafe, stop)
+            case _:
+                asyncio.create_task(asyncio.sleep(0)).add_done_callback(stop)
+        return "left"
+
+    assert await result_of(leave) == {"success": "left"}
+    assert isinstance(await logged.get(), RuntimeError)
+
+
 async def test_a_synchronous_tool_that_raises_cancellation_is_no_stop() -> None:
     assert await result_of(raises(asyncio.CancelledError())) == {"error": "fail cancelled itself."}
 

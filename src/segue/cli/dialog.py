@@ -24,7 +24,7 @@ from ..runtime.start import MessageOptions, Request
 from .approval import Questioner, can_ask, print_question
 from .exits import FAILED, PAUSED, WAITING, sentence_of
 from .hints import alternatives, answer_hints, busy_hints, continue_hint
-from .interrupts import Interrupts, listening, run_interruptible, typing
+from .interrupts import listening, run_interruptible, typing
 from .lookup import LATEST, find_session, find_task
 from .settings import Settings, send_command, task_command
 from .verdicts import Answer, Decisions, answer_of
@@ -50,8 +50,6 @@ LIFECYCLE = "lifecycle"
 """The mode whose tasks are shown as a table of their subtasks."""
 PATIENCE = 0.5
 """Seconds after which a message is reported as waiting."""
-TAKEOVER_SECONDS = 2.0
-"""Seconds that whoever paused a task from elsewhere may need to resume it."""
 POLL_SECONDS = 0.1
 
 
@@ -239,16 +237,14 @@ class Conversation:
                     if isinstance(event, StateChanged) and event.new == "pausing" and not interrupts.count:
                         view.notice(self.settings.say("pausing_requested"))
                     paused = isinstance(event, Paused) or (paused and isinstance(event, StateChanged))
-                task = (
-                    await self._wait_for_takeover(task_id, interrupts) if paused else await self.app.tasks.get(task_id)
-                )
+                task = await self.app.tasks.get(task_id)
         except BaseException:
             view.finish()
             raise
         self.seconds += time.monotonic() - began
         self.stopped |= interrupts.stopped
         if paused and task.status not in ("paused", "cancelled"):
-            return self._report_taken_over(task)
+            return self._report_resumed_elsewhere(task)
         turn = await self._judge(task, interrupted=interrupts.count > 0)
         if following := self.following:
             self.following = None
@@ -312,16 +308,7 @@ class Conversation:
                     yield event
                 return
 
-    async def _wait_for_takeover(self, task_id: str, interrupts: Interrupts) -> Task:
-        """A task that is paused; one that was not paused from here may be resumed elsewhere in a moment."""
-        deadline = time.monotonic() + TAKEOVER_SECONDS
-        while True:
-            task = await self.app.tasks.get(task_id)
-            if task.status != "paused" or interrupts.count or time.monotonic() > deadline:
-                return task
-            await asyncio.sleep(POLL_SECONDS)
-
-    def _report_taken_over(self, task: Task) -> Turn:
+    def _report_resumed_elsewhere(self, task: Task) -> Turn:
         view = self._shown()
         view.finish()
         if isinstance(view, JsonView):

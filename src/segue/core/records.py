@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import cache
@@ -27,6 +28,7 @@ from zlib import crc32
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic takes no other with Python 3.11
 
+from .approval import PermissionRule
 from .attachments import read_attachment
 from .decision import check_storable
 from .errors import DamagedRow, DatabaseDamaged, InvalidAnswer, StorageError
@@ -184,6 +186,10 @@ def _attachments(forms: list[Json]) -> list[Json]:
     return [read_attachment(form).json() for form in forms]
 
 
+Attachments = Annotated[Annotated[list[Json], OR_EMPTY, AfterValidator(_attachments)], STORED_AS_JSON]
+"""The files of a message, in the form of `Attachment.json`."""
+
+
 def _event(form: Json) -> Json:
     if is_valid_event(form):
         return form
@@ -238,9 +244,7 @@ class NewTask(Record):
     language: Literal["zh", "en"] | None = None
     agents_file: str | None = None
     agent_version: str | None = None
-    attachments: Annotated[Annotated[list[Json], OR_EMPTY, AfterValidator(_attachments)], STORED_AS_JSON] = field(
-        default_factory=list
-    )
+    attachments: Attachments = field(default_factory=list)
     client_tools: Annotated[Annotated[list[Json], OR_EMPTY], STORED_AS_JSON] = field(default_factory=list)
     reply_options: Annotated[Annotated[Json, BeforeValidator(lambda form: form or {})], STORED_AS_JSON] = field(
         default_factory=dict
@@ -437,9 +441,11 @@ class Webhook(Record):
     """A webhook to call whenever its task stops."""
 
     row_name = "webhook of task {task_id}"
+    is_recoverable = False
 
     task_id: str
     webhook_id: str
+    thread_id: str
     config: Annotated[Json, STORED_AS_JSON]
 
 
@@ -478,20 +484,30 @@ class WaitingTask(Public):
     spend: Json | None = None
 
 
+def _permission_rule(text: str) -> str:
+    rule = PermissionRule.parse(text)
+    if not (isinstance(rule.only, dict) and isinstance(rule.flow, dict)):
+        raise ValueError("should be a rule")
+    return text
+
+
 @dataclass(frozen=True, kw_only=True)
-class Permission:
+class Permission(Record):
     """A tool of an agent that runs without approval in a session, or in one task of it.
 
     `tool` is its name, or a rule: `refund {"order_id": 17}`, `refund flow {"order_id": ["tool read_mail"]}`.
     `task_id` is the task whose question was answered so.
     """
 
-    thread_id: str
+    row_name = "permission of task {task_id}"
+    is_recoverable = False
+
+    thread_id: Name
     agent_id: str
-    tool: str
+    tool: Annotated[str, AfterValidator(_permission_rule)]
     scope: Literal["task", "session"]
     task_id: str
-    granted_at: float
+    granted_at: Moment
     version: str = ""
     """The digest of the tool that was permitted; not public."""
 
@@ -645,7 +661,7 @@ def damaged(kind: type[Record], values: Mapping[str, Any], faults: Mapping[str, 
 
 def described(kind: type[Record], values: Mapping[str, Any]) -> str:
     """Which row it is, by what of it can be read."""
-    return kind.row_name.format(**{"seq": "?", "name": "?", "task_id": "", **values})
+    return kind.row_name.format_map(defaultdict(lambda: "?", {"task_id": "", **values}))
 
 
 def _plain(record: Task | Thread) -> Json:
@@ -748,7 +764,7 @@ Role = Literal["user", "assistant"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hit(Public):
+class Hit(Record, Public):
     """A task in whose message or answer something was found; `snippet` is the text around it, `role` who wrote it.
 
     `thread_id` is the session that it is shown in: of what a conversation's bot was told, the conversation's.
@@ -781,6 +797,8 @@ class SentEvent(Record):
     name: Name
     data: Annotated[Json, STORED_AS_JSON]
     sent_at: Moment
+    taken_at: Moment | None
+    key: str | None
 
 
 def check_event(name: object, data: Any = None) -> None:

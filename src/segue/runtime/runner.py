@@ -273,10 +273,12 @@ class Runner:
         """Begin the task of what was added too late, under the same lease; one that cannot be begun is resumable."""
         if self.for_others:
             return False  # a worker takes it as any other
-        with suppress(SegueError):
+        try:
             self._begin(await self.tasks.get(run.next_id), run.fence)
-            return True
-        return False
+        except SegueError as error:
+            logger.warning("Task %s was not begun, and can be resumed: %s", run.next_id, error)
+            return False
+        return True
 
     async def _execute(self, run: Run) -> Json:
         """Run the graph to its end or to a boundary, and store the outcome."""

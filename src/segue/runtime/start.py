@@ -1,6 +1,7 @@
 """The start of a task: a message with its options, what is checked before it is stored, and its typed answer."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -19,6 +20,7 @@ from ..core.decision import read_object
 from ..core.errors import (
     InvalidMessage,
     KeyUsed,
+    SegueError,
     TaskError,
     TaskUnfinished,
     UnknownMode,
@@ -39,9 +41,11 @@ from ..tools.adapters.client import client_tool_specs
 from .control import STOP_SECONDS, Control, Started
 from .message_files import FileInput, MessageFile, MessageFiles, check_accepted, fingerprint
 from .relay import POLL_SECONDS
-from .run import retrieve_error, state_at, thread_config
+from .run import state_at, thread_config
 from .runner import Runner
 from .sessions import check_session, unless_over
+
+logger = logging.getLogger(__name__)
 
 _NO_RESULT = frozenset({"__error__", "__interrupt__", "__resume__"})
 """LangGraph's channels of what a step that has not ended may write."""
@@ -401,7 +405,7 @@ class Starter:
 
         Raises:
             TaskError: the task waits for an answer, or is a conversation.
-            KeyUsed: the idempotency key stands for a task already.
+            KeyUsed: another request was stored with the idempotency key.
         """
         row = await self._runner.tasks.latest_of(thread_id)
         if not row or row.status not in OPEN or row.requested == "cancel":
@@ -428,9 +432,17 @@ class Starter:
             return await self._continued(row)
         continuing = asyncio.create_task(self._continued(row), name=f"continue {row.task_id}")
         self._continuing.add(continuing)
-        continuing.add_done_callback(self._continuing.discard)
-        continuing.add_done_callback(retrieve_error)
+        continuing.add_done_callback(partial(self._end_continuing, row.task_id))
         return row, None
+
+    def _end_continuing(self, task_id: str, continuing: "asyncio.Task[Started]") -> None:
+        """Log why a task that was to continue in the background did not: nobody waits for it."""
+        self._continuing.discard(continuing)
+        error = None if continuing.cancelled() else continuing.exception()
+        if isinstance(error, SegueError):
+            logger.warning("Task %s was not continued, and can be resumed: %s", task_id, error)
+        elif error:
+            logger.error("Task %s was not continued, and can be resumed.", task_id, exc_info=error)
 
     async def _continued(self, row: Task) -> Started:
         """A task that was steered: it runs on, or continues unless a person is asked meanwhile."""
@@ -449,7 +461,7 @@ class Starter:
 
 
 def _refuse_bot_session(request: Request, beginning: Beginning) -> None:
-    """Refuse a message to the bot of a conversation that goes on: it would stand for the user's."""
+    """Refuse a message to the bot of a conversation that goes on: the bot would take it for the user's."""
     conversation = unless_over(beginning.conversation)
     if conversation and request.origin != "conversation":
         raise TaskUnfinished(conversation.thread_id, conversation.task_id, conversation.status)

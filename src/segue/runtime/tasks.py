@@ -55,6 +55,15 @@ class ResumableTask:
         return {**self.task.json(), "owner": self.owner, "interrupted": self.interrupted}
 
 
+NO_EVENT = -1
+"""In place of the event after which a request continued its task, where it continued none."""
+
+
+def _delivery(question: Json, client: str) -> RequestKey:
+    """What is stored once a client has a question."""
+    return RequestKey(f"{client}delivered/{question['interrupt_id']}", "")
+
+
 class Tasks:
     """The tasks of an app, as records: `get` one, `list` them, `follow` or `trace` one, `start` or `resume` one.
 
@@ -261,24 +270,31 @@ class Tasks:
     ) -> int | None:
         """The number of the event before an open question that the sender of a message has not seen; else None.
 
-        A message answers the question if it names it by `interrupt_id`, or names none and its sender was shown no
-        other: since its request before, which continued the task after its event `continued`, no other was asked; a
-        text is the prefix of the keys of its requests, without which it was shown none. For a message that does not,
-        `key` is stored, so that the sender's next message is an answer.
+        A message answers the question if it names it by `interrupt_id`, or names none and its sender was shown this one
+        and no other: since its request before, which continued the task after its event `continued`, no other was
+        asked. A text is the prefix of the keys of a client's requests; `note_delivered` says what it was shown. A
+        request that does not is stored with `key`, so that the sender's next message is an answer.
         """
         if interrupt_id == question["interrupt_id"]:
             return None
-        since = (
-            await self._storage.requests.last_seq(task.task_id, continued) if isinstance(continued, str) else continued
-        )
+        since: int | None = None
+        if isinstance(continued, int):
+            since = continued
+        elif await self.known(_delivery(question, continued)):
+            since = await self._storage.requests.last_seq(task.task_id, continued)
         if since is not None and not interrupt_id:
             asked = [event for event in await self.events(task.task_id, since) if isinstance(event, ASKING)]
             if len(asked) <= 1:
                 return None
-        return await self.ask_again(task, key, since or 0)
+        return await self.ask_again(task, key, max(since or 0, 0))
+
+    async def note_delivered(self, task: Task, question: Json, client: str) -> None:
+        """Note that the question that a task waits with was delivered to a client, by the prefix of its requests."""
+        with suppress(KeyUsed):
+            await self._storage.requests.add(_delivery(question, client), task.thread_id, task.task_id, NO_EVENT)
 
     async def ask_again(self, task: Task, key: RequestKey, continued: int = 0) -> int:
-        """Let a request have the question that a task waits with, as `before_question`; `key` stands for that."""
+        """Let a request have the question that a task waits with, as `before_question`, and store it with `key`."""
         before = await self.before_question(task, continued)
         with suppress(KeyUsed):  # the same message came twice at once
             await self._storage.requests.add(key, task.thread_id, task.task_id, before)
@@ -448,7 +464,7 @@ class Tasks:
         workers = await self._stream.dispatch.workers()
         unowned = await self._storage.workers.unowned()
         left = [each for each in unowned if not any(worker.takes(each) for worker in workers)]
-        return [await self._runner.tasks.get(each.task_id) for each in left if each.expired]
+        return [await self._runner.tasks.show(each.task_id) for each in left if each.expired]
 
     async def unfinished(self) -> Sequence[Task]:
         """Every task that has not come to an end, those that wait for a person among them, oldest first."""

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from ...checkpoints.damage import IntegrityCheck
 from ...checkpoints.schema import ReadRow
-from ...checkpoints.sqlite.database import check_pages, check_rows, removing, saving
+from ...checkpoints.sqlite.database import check_pages, check_rows, check_rows_beside, removing, saving
 from ...checkpoints.storage import open_storage
 from ...core.agents import Agent
 from ...core.attachments import FilesReport
@@ -209,6 +209,7 @@ def _existing_database(settings: Settings, file: Path, language: Language) -> It
         unreadable = asyncio.run(unreadable_sessions(file, THREADS, language))
         version, faults = check_pages(file, most=MOST_FAULTS, timeout=SECONDS)
         rows = {} if faults else check_rows(file, timeout=SECONDS)
+        beside = [] if faults else check_rows_beside(file, timeout=SECONDS)
     except (SegueError, sqlite3.Error) as error:
         found = error_text(error, language) if isinstance(error, SegueError) else str(error)
         damaged = isinstance(error, DatabaseDamaged) and not isinstance(error, NotADatabase)
@@ -218,8 +219,9 @@ def _existing_database(settings: Settings, file: Path, language: Language) -> It
         count = finding("faults_or_more" if len(faults) == MOST_FAULTS else "faults", language, n=len(faults))
         found = finding("damaged", language, file=file, count=count, first=repr(faults[0]))
         yield Finding(False, "database", _with_remedy(file, found, language))
-    elif rows or unreadable:
+    elif rows or unreadable or beside:
         yield from _damaged_sessions(settings, file, rows, unreadable, language)
+        yield from _damaged_beside(settings, file, beside, language)
     else:
         yield Finding(True, "database", finding("no_damage", language, file=file, version=version))
         yield from _message_files(file, language)
@@ -297,8 +299,21 @@ def _damaged_sessions(
         yield Finding(False, "database", finding("sessions_beside", language, n=len(more)))
 
 
+def _damaged_beside(settings: Settings, file: Path, rows: Sequence[ReadRow], language: Language) -> Iterator[Finding]:
+    """The damaged rows that no recovery repairs, by table, and the command that removes them."""
+    for table in dict.fromkeys(row.table for row in rows):
+        damaged = [row for row in rows if row.table == table]
+        what = _damage_text(damaged, None, language)
+        if table == "audit":
+            cure = task_command(settings, "audit", "--verify")
+            yield Finding(False, "database", finding("damaged_entries", language, what=what, command=cure))
+        else:
+            cure = removing(file, damaged[:MOST_ROWS])
+            yield Finding(False, "database", finding("damaged_rows", language, what=what, command=cure))
+
+
 def _damage_text(rows: Sequence[ReadRow], checkpoint: Unreadable | None, language: Language) -> str:
-    """The first damaged rows of a session, and its newest checkpoint if that cannot be read."""
+    """The first of some damaged rows, and a session's newest checkpoint if that cannot be read."""
     what = [row.described for row in rows[:MOST_ROWS]]
     if len(rows) > MOST_ROWS:
         what.append(finding("rows_beside", language, n=len(rows) - MOST_ROWS))

@@ -60,7 +60,8 @@ async def begin(service: Service, tenant: Tenant, agent: str, message: Message, 
     ago, unless the client says that its messages with equal ids are one (`joins`).
 
     A message with a task's id answers what the task waits for, or joins the task as long as it has not ended. If its
-    metadata has an `interrupt_id`, it answers that question only.
+    metadata has an `interrupt_id`, it answers that question only; else one that was delivered to its person. Any other
+    message is sent the question.
 
     Raises:
         A2AError: the task has ended or is not there, or a part cannot be read. And those of `App.start`, `App.answer`.
@@ -126,6 +127,12 @@ async def _continue(service: Service, tenant: Tenant, row: Task, message: Messag
         origin="a2a",
         steer=True,
     )
+
+
+async def note_delivered(service: Service, tenant: Tenant, row: Task, result: Mapping[str, Any]) -> None:
+    """Note that the person of a key was sent a task, by its `outcome`: what it asks can be answered by a text."""
+    if question := result.get("question"):
+        await service.app.tasks.note_delivered(row, question, _keys_of(tenant))
 
 
 def _answer(question: Mapping[str, Any], message: Message, row: Task) -> Any:

@@ -63,7 +63,7 @@ from starlette.types import ASGIApp, Scope
 
 from ...core.agents import Agent
 from ...core.errors import SegueError
-from ...core.records import Task, Webhook
+from ...core.records import Json, Task, Webhook
 from ...prompts.catalogue import render_over_http
 from ...runtime.senders import NotPublic, PublicTransport, is_named, public_addresses
 from ...tools.adapters.a2a import REPEATS_JOIN
@@ -76,7 +76,7 @@ from ..tenants import Tenant
 from ..views import outcome
 from .endpoint import CARD, PATH
 from .reply import Description, Translation, Update, as_dict, statuses_of
-from .request import begin, own_task, refuse_long_id
+from .request import begin, note_delivered, own_task, refuse_long_id
 
 # Push notifications of A2A: where they may go, and how they are sent.
 
@@ -188,12 +188,16 @@ class Caller:
 
     tenant: Tenant
     agent: str
-    scope: Scope
+    request: Request
+
+    @property
+    def scope(self) -> Scope:
+        return self.request.scope
 
 
 class _Contexts(ServerCallContextBuilder):
     def build(self, request: Request) -> ServerCallContext:
-        caller = Caller(request.scope["segue_tenant"], request.path_params["agent"], request.scope)
+        caller = Caller(request.scope["segue_tenant"], request.path_params["agent"], request)
         extensions = get_requested_extensions(request.headers.getlist(HTTP_EXTENSION_HEADER))
         state = {"caller": caller, "headers": dict(request.headers)}
         return ServerCallContext(state=state, requested_extensions=extensions)
@@ -343,15 +347,24 @@ class Handler(RequestHandler):
             async for event in events:
                 for update in translation.of(event):
                     yield update
-        for update in translation.finish(await outcome(self._service.app, caller.tenant, row.task_id)):
+        result = await outcome(self._service.app, caller.tenant, row.task_id)
+        await self._note_delivered(caller, row, result)
+        for update in translation.finish(result):
             yield update
+
+    async def _note_delivered(self, caller: Caller, row: Task, result: Json) -> None:
+        """Note what a task asks as delivered, before it is sent: the answer may come at once. Not if nobody listens."""
+        if "question" in result and not await caller.request.is_disconnected():
+            await note_delivered(self._service, caller.tenant, row, result)
 
     # Tasks.
 
-    async def _task(self, caller: Caller, task_id: str) -> A2ATask:
+    async def _task(self, caller: Caller, task_id: str, *, in_list: bool = False) -> A2ATask:
         app = self._service.app
         row = await app.tasks.get(task_id)
         result = await outcome(app, caller.tenant, task_id)
+        if not in_list:
+            await self._note_delivered(caller, row, result)
         return Description(caller.tenant, row).task(result, await app.tasks.events(task_id))
 
     async def _status(self, caller: Caller, row: Task) -> TaskStatus:
@@ -380,7 +393,9 @@ class Handler(RequestHandler):
             }
             tasks = self._service.app.tasks
             rows = await tasks.list(**which, limit=size + 1, before=await self._last_shown(caller, params))
-            page = [apply_history_length(await self._task(caller, row.task_id), params) for row in rows[:size]]
+            page = [
+                apply_history_length(await self._task(caller, row.task_id, in_list=True), params) for row in rows[:size]
+            ]
             for task in page if not params.include_artifacts else ():
                 task.ClearField("artifacts")
             following = page[-1].id if len(rows) > size else ""
