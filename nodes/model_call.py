@@ -421,12 +421,23 @@ def is_truncated(work: NodeContext, reply: ModelReply) -> bool:
     return reply.finish_reason == "length" and work.services.reply_options.settings.max_tokens is not None
 
 
+def refuse_unreadable(reply: ModelReply) -> None:
+    """Make sure that a reply is one.
+
+    Raises:
+        UnreadableReply: what the model wrote could not be read.
+    """
+    if reply.unreadable is not None:
+        raise UnreadableReply(reply.unreadable.template, **reply.unreadable.values)
+
+
 def whole_answer(work: NodeContext, reply: ModelReply, language: str) -> str:
     """The reply as an answer, with a note if it was truncated at a length limit that nobody asked for.
 
     Raises:
-        UnreadableReply: it is empty.
+        UnreadableReply: it is empty, or could not be read.
     """
+    refuse_unreadable(reply)
     if is_truncated(work, reply):
         return reply.text
     if not reply.text.strip():

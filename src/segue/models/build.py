@@ -9,7 +9,7 @@ from ..core.agents import Agent
 from ..core.environment import whole_number
 from ..core.errors import ConfigurationError, MissingKey, UnknownModel
 from ..core.models import OFFLINE, Model
-from .openai.transport import REPLY_SECONDS, RetryPolicy
+from .openai.faults import REPLY_SECONDS, RetryPolicy
 
 if TYPE_CHECKING:
     from langchain_openai.chat_models.base import BaseChatOpenAI
