@@ -36,7 +36,7 @@ from segue.prompts.load import agent_prompt, has_slot, render, template
 from segue.tools.builtin import recall_tool
 
 from .call_values import seen_outcome
-from .calls import CallRunner, call_events, refused_repeat
+from .calls import UNREADABLE, CallRunner, call_events, failed_round, refused_repeat
 from .context import (
     KEPT_CHARS,
     NodeContext,
@@ -130,6 +130,18 @@ def rounds_of(state: ReactState) -> list[list[dict[str, Any]]]:
     return [record["results"] for record in state["records"] if record["results"]]
 
 
+def all_rounds(state: ReactState) -> list[Sequence[Mapping[str, Any]]]:
+    """The outcomes of each round that made calls, failed, or only thought; oldest first."""
+    rounds: list[Sequence[Mapping[str, Any]]] = []
+    for record in state["records"]:
+        idle = phrase("only_thought", state["language"]) if record["action_type"] == ActionType.REFLECT else ""
+        if record["results"]:
+            rounds.append(record["results"])
+        elif error := record["error"] or idle:
+            rounds.append(failed_round(record["action_type"], record["output"], error))
+    return rounds
+
+
 def _stored(call: PendingCall, state: ReactState) -> CallResult | None:
     """The result that a call had in each of the last rounds, with a request to answer; None where they differ."""
     rounds = rounds_of(state)[: -MOST_SUCCESSES - 1 : -1]
@@ -183,7 +195,7 @@ def unreadable_in_a_row(state: ReactState) -> int:
     """How many of the latest rounds had a reply that could not be read."""
     count = 0
     for record in reversed(state["records"]):
-        if record["action_type"] != "UNREADABLE":
+        if record["action_type"] != UNREADABLE:
             break
         count += 1
     return count

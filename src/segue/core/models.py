@@ -167,6 +167,8 @@ class SentPrompts:
 
     def __init__(self) -> None:
         self._last: dict[str, list[str]] = {}
+        self.most_tokens: dict[str, int] = {}
+        """What prompts of a model may have, by its name, where its endpoint refused a longer one."""
 
     def add(self, request: ModelRequest) -> PromptSize:
         """Measure a prompt, a line for each message, beside the last one for its purpose."""

@@ -57,7 +57,8 @@ def find_mark(text: str, start: int = 0) -> int:
     for mark in _MARK.finditer(text, start):
         if not _is_quoted(text, mark.start()):
             return mark.start()
-    return len(text) - begun_mark(text, MARKS)
+    begun = begun_mark(text, MARKS)
+    return len(text) - (begun if begun > 2 or not text[-1:].isalpha() else 0)
 
 
 def _is_quoted(text: str, place: int) -> bool:

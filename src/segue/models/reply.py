@@ -474,6 +474,8 @@ class GrowingReply:
         text, calls, why = self._text.text, self._raw_calls(), None
         if self._tools and not calls:
             text, calls, why = self._read_markup(text)
+        if self.finish_reason in MALFORMED:
+            calls, why = (), Clause("The model wrote a call that its provider cannot read: call the tool again.")
         if self._tools:
             try:
                 calls = tuple(each for call in calls for each in self._resolved(call))

@@ -165,7 +165,7 @@ def body_fault(body: object, redact: Redactor) -> Fault:
     if code == _QUOTA or re.fullmatch("4[0-9][0-9]", code):
         return status_fault(429 if code == _QUOTA else int(code), body, redact)
     why, text = _words(body, redact), _all(body)
-    if _is_too_long(text):
+    if is_too_long(text):
         return _prompt_too_long(0, why, text)
     return Fault(Clause("did not finish its reply ({why})", why=why), text=text, about_reply=_is_about_reply(text))
 
@@ -186,7 +186,7 @@ def status_fault(status: int, body: object, redact: Redactor, wait: float | None
     refused = Clause("refused the request ({why})", why=why)
     if _is_about_reply(text):
         return Fault(refused, "resume to ask again", status=status, text=text, about_reply=True)
-    if status not in (401, 402, 403, 404) and _is_too_long(text):
+    if status not in (401, 402, 403, 404) and is_too_long(text):
         return _prompt_too_long(status, why, text)
     if status in (401, 403):
         reason, advice = Clause("rejected the key ({why})", why=why), "check OPENAI_API_KEY or the agent's api_key"
@@ -260,7 +260,8 @@ _SEARCHED = 20_000
 """Characters of an error in which such words are looked for."""
 
 
-def _is_too_long(text: str) -> bool:
+def is_too_long(text: str) -> bool:
+    """Whether an error, in lower case, says that the prompt is too long."""
     return bool(_TOO_LONG.search(text, 0, _SEARCHED)) and not _NOT_TOO_LONG.search(text, 0, _SEARCHED)
 
 
