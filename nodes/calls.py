@@ -121,8 +121,10 @@ Rounds = Sequence[Sequence[Outcome]]
 
 MOST_FAILURES = 2
 """How often in a row the same call may fail before it is refused."""
-MOST_FAILED_ROUNDS = 5
-"""Rounds in a row that make the same failing call, and nothing else that succeeds; then the task ends."""
+MOST_FAILED_ROUNDS = 3
+"""How often rounds make the same failing call, with none between them that succeeds; then the task ends."""
+UNREADABLE = "UNREADABLE"
+"""Stands for a reply that could not be read among the calls of the rounds."""
 SHOWN_CHARS = 300
 
 
@@ -147,27 +149,33 @@ def failures_in_a_row(call: PendingCall, rounds: Rounds) -> int:
 
 
 def repeated_failure(rounds: Rounds, known: Collection[str], language: str) -> str:
-    """Why a task ends whose latest rounds only repeated failing calls; empty if it continues.
+    """Why a task ends whose latest rounds only failed, some of them in the same way; empty if it continues.
 
-    The same calls end it after `MOST_FAILED_ROUNDS`, two in turn after twice as many. Calls of a tool that is not
-    `known` are the same whatever their arguments.
+    Calls of a tool that is not `known` are the same whatever their arguments.
     """
-    failed = [*takewhile(_is_failed, reversed(rounds))]
-    for different, name in ((1, "spent_failures"), (2, "spent_in_turn")):
-        latest = failed[: different * MOST_FAILED_ROUNDS]
-        made = {_made(outcomes, known) for outcomes in latest}
-        if len(latest) == different * MOST_FAILED_ROUNDS and len(made) <= different:
-            return _why(name, latest, language)
+    alike: dict[str, list[Sequence[Outcome]]] = {}
+    for outcomes in takewhile(_is_failed, reversed(rounds)):
+        same = alike.setdefault(_made(outcomes, known), [])
+        same.append(outcomes)
+        if len(same) == MOST_FAILED_ROUNDS:
+            return _why(same, language)
     return ""
 
 
-def _why(name: str, latest: Rounds, language: str) -> str:
+def failed_round(name: str, arguments: Mapping[str, Any], error: str) -> Sequence[Outcome]:
+    """A round without calls that failed, in the form of one."""
+    return [{"name": name, "arguments": arguments, "result": {"error": error}}]
+
+
+def _why(latest: Rounds, language: str) -> str:
     """The sentence; `latest` are the failed rounds, newest first."""
     failures = [o for outcomes in latest for o in reversed(outcomes) if not _result(o).success]
     last = next((o for o in failures if _result(o).status is not CallStatus.REFUSED), failures[0])
     call = f"{last['name']} {truncate(as_json(last['arguments']), SHOWN_CHARS)}"
     error = truncate(_result(last).error.rstrip(" .。"), SHOWN_CHARS)
-    return phrase(name, language, n=len(latest), call=call, error=error)
+    if last["name"] == UNREADABLE:
+        return phrase("spent_unreadable", language, n=len(latest), error=error)
+    return phrase("spent_failures", language, n=len(latest), call=call, error=error)
 
 
 def _made(outcomes: Sequence[Outcome], known: Collection[str]) -> str:

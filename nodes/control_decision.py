@@ -62,7 +62,7 @@ from .calls import call_events, repeated_failure
 from .context import Node, NodeContext, NodeRuntime, announce, as_json, as_text, node_context, truncate, truncate_result
 from .history import or_references
 from .live_reply import JsonStrings, Listener, LiveReply
-from .model_call import CompletedCall, ask_model, refuse_quotation, size_of
+from .model_call import CompletedCall, ask_model, refuse_quotation, refuse_unreadable, size_of
 from .plan_progress import begin_steps, claim_steps, step_events, steps_of_calls
 from .task import Assignment, Events, Records, joined, nested_services
 
@@ -397,8 +397,15 @@ def controller(config: FlowConfig) -> FlowNode:
         added = await _add_steering(state, work)
         state = {**state, **added}
         branches = branches_of(config, work, state["language"])
-        asking = request(config, state, work, branches)
-        asked = await ask_model(work, asking, LiveDecision, state["usage"], ids_of(state), state["language"])
+        current = state
+        asked = await ask_model(
+            work,
+            lambda within: request(config, current, within, branches),
+            LiveDecision,
+            state["usage"],
+            ids_of(state),
+            state["language"],
+        )
         update: FlowUpdate = {"usage": asked.usage}
         try:
             decision = _read_decision(asked.reply, state, work)
@@ -430,6 +437,7 @@ def _read_decision(reply: ModelReply, state: FlowState, work: NodeContext) -> Co
     Raises:
         UnreadableReply: it is none, it was truncated, or it quotes a result.
     """
+    refuse_unreadable(reply)
     if reply.finish_reason == "length":
         raise UnreadableReply("The reply was truncated at its length limit: write a shorter one.")
     refuse_quotation(reply.text, (record["result"] for record in state["records"]), work.services.renderings)
@@ -460,7 +468,7 @@ def _unreadable(why: str, asked: CompletedCall, state: FlowState) -> FlowUpdate:
     update: FlowUpdate = {"asked": tries, "complaint": why, "events": announce(asked.event, error)}
     if tries < MOST_ASKED:
         return update
-    reason = phrase("spent_unreadable", state["language"], n=tries)
+    reason = phrase("spent_unreadable", state["language"], n=tries, error=why.rstrip(" .。"))
     return {**update, "early_exit": exit_of(unfinished(state, reason))}
 
 

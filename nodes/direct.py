@@ -1,5 +1,6 @@
 """The direct graph: state and nodes."""
 
+from functools import partial
 from typing import cast
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
@@ -53,7 +54,7 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     work.emit(Phase(task_id=state["task_id"], content=phrase("direct", state["language"])))
     request, ids = _request(state, work), {"task_id": state["task_id"]}
     try:
-        asked = await ask_model(work, request, LiveText, state["usage"], ids, state["language"])
+        asked = await ask_model(work, partial(_request, state), LiveText, state["usage"], ids, state["language"])
     except ModelRefused as error:
         return joined(added, _failed(error, await refused_call(work, request, error, ids), state))
     try:

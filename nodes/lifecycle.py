@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from functools import wraps
+from functools import partial, wraps
 from inspect import isawaitable
 from typing import Any, Literal, NotRequired, TypeVar, cast
 
@@ -56,7 +56,7 @@ from .context import (
 )
 from .history import MOST_STEPS, described, window
 from .live_reply import Listener
-from .model_call import ask_model
+from .model_call import ask_model, refuse_unreadable
 from .plan_progress import begin_steps, end_steps, restart_steps, skip_steps, step_event, undone_line
 from .task import (
     Assignment,
@@ -557,7 +557,7 @@ async def _asked(
     state: LifecycleState, work: NodeContext, update: LifecycleState, also: list[Durable]
 ) -> tuple[SubTask, ...]:
     ids = {"task_id": state["task_id"]}
-    asked = await ask_model(work, _request(state, work), Listener, state["usage"], ids, state["language"])
+    asked = await ask_model(work, partial(_request, state), Listener, state["usage"], ids, state["language"])
     update["usage"] = asked.usage
     also.append(asked.event)
     return read_tasks(_read(asked.reply))
@@ -583,6 +583,7 @@ def _request(state: LifecycleState, work: NodeContext) -> ModelRequest:
 
 
 def _read(reply: ModelReply) -> dict[str, Any]:
+    refuse_unreadable(reply)
     if reply.finish_reason == "length":
         raise UnreadableReply("The reply was truncated at its length limit: write fewer tasks.")
     return read_object(reply.text, "tasks")

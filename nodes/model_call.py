@@ -17,7 +17,7 @@ from segue.core.agents import Budget
 from segue.core.attachments import ATTACHMENTS, PARTS, Attachment, attached, kind_of, naming
 from segue.core.calls import PAUSE
 from segue.core.decision import find_object
-from segue.core.errors import FileUnavailable, ModelError, UnreadableReply
+from segue.core.errors import FileUnavailable, ModelError, ModelRefused, UnreadableReply
 from segue.core.events import AttemptRestarted, ModelCalled, RestartReason, Waiting
 from segue.core.models import (
     CallDelta,
@@ -32,6 +32,7 @@ from segue.core.models import (
     Usage,
     Withdrawn,
     add_usages,
+    prompt_tokens,
     usage_of,
 )
 from segue.core.spend import SPEND, USD, Reached, Reservation
@@ -211,9 +212,13 @@ class CompletedCall:
     event: ModelCalled
 
 
+Asking = ModelRequest | Callable[[NodeContext], ModelRequest]
+"""A request, or what makes one within the budget of an agent, so that a prompt that is too long can be shortened."""
+
+
 async def ask_model(
     work: NodeContext,
-    request: ModelRequest,
+    asking: Asking,
     listen: Callable[[LiveReply], Listener],
     usage: Mapping[str, Any],
     ids: Mapping[str, Any],
@@ -221,7 +226,9 @@ async def ask_model(
 ) -> CompletedCall:
     """Make one call; the listener gets each piece as it arrives, and waits and restarts become events in a language.
 
-    Where a limit of spending leaves no room for it, the graph is interrupted until a person raises the limit.
+    A prompt that the endpoint says is too long, or that may be, is sent once more, with half of its tokens; further
+    ones of the run are made that small. Where a limit of spending leaves no room for a call, the graph is interrupted
+    until a person raises the limit.
 
     A reply that exceeds the agent's budget is truncated, with the finish_reason `length`. Where a pause is requested,
     no further attempt is made: the node runs again when the task is resumed.
@@ -229,6 +236,55 @@ async def ask_model(
     Raises:
         ModelError: the call failed for good.
     """
+    if isinstance(asking, ModelRequest):
+        return await _ask(work, asking, listen, usage, ids, language)
+    known = work.services.prompts.most_tokens
+    within = _within(work, known[work.model.name]) if work.model.name in known else work
+    request = asking(within)
+    try:
+        return await _ask(within, request, listen, usage, ids, language)
+    except ModelRefused as error:
+        size = prompt_tokens(request)
+        within = _within(work, size // 2)
+        shorter = asking(within)
+        if not error.may_be_too_long or prompt_tokens(shorter) > size * MOST_LEFT:
+            raise
+        refused = error
+    reason = phrase("prompt_shortened", language, n=prompt_tokens(shorter))
+    work.emit(AttemptRestarted(attempt=1, reason=reason, **ids))
+    try:
+        done = await _ask(within, shorter, listen, usage, ids, language)
+    except ModelRefused as error:
+        raise (error if error.may_be_too_long else refused) from None
+    known[work.model.name] = size // 2
+    return done
+
+
+MOST_LEFT = 0.9
+"""The share of a prompt that may be left of it for a shortened one to be worth sending."""
+
+
+def _within(work: NodeContext, tokens: int) -> NodeContext:
+    """The context with an agent whose prompts, with what is in them, have so many tokens."""
+    budget = work.agent.budget
+    least = budget.model_copy(
+        update={
+            "prompt_tokens": min(budget.prompt_tokens, max(tokens, 500)),
+            "result_chars": min(budget.result_chars, max(tokens * 3 // 4, 100)),
+            "file_tokens": min(budget.file_tokens, tokens // 4),
+        }
+    )
+    return replace(work, agent=work.agent.model_copy(update={"budget": least}))
+
+
+async def _ask(
+    work: NodeContext,
+    request: ModelRequest,
+    listen: Callable[[LiveReply], Listener],
+    usage: Mapping[str, Any],
+    ids: Mapping[str, Any],
+    language: str,
+) -> CompletedCall:
     request = await with_files(work, as_asked(work, request))
     reserved = await reserve(work, request, ids["task_id"], language)
     started, received, live = time.monotonic(), _Received(), LiveReply(work, ids, language)
@@ -421,12 +477,23 @@ def is_truncated(work: NodeContext, reply: ModelReply) -> bool:
     return reply.finish_reason == "length" and work.services.reply_options.settings.max_tokens is not None
 
 
+def refuse_unreadable(reply: ModelReply) -> None:
+    """Make sure that a reply is one.
+
+    Raises:
+        UnreadableReply: what the model wrote could not be read.
+    """
+    if reply.unreadable is not None:
+        raise UnreadableReply(reply.unreadable.template, **reply.unreadable.values)
+
+
 def whole_answer(work: NodeContext, reply: ModelReply, language: str) -> str:
     """The reply as an answer, with a note if it was truncated at a length limit that nobody asked for.
 
     Raises:
-        UnreadableReply: it is empty.
+        UnreadableReply: it is empty, or could not be read.
     """
+    refuse_unreadable(reply)
     if is_truncated(work, reply):
         return reply.text
     if not reply.text.strip():

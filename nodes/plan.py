@@ -46,7 +46,7 @@ from .context import (
 )
 from .history import described, plan_schema, window
 from .live_reply import Listener, LiveText
-from .model_call import CompletedCall, ask_model, is_truncated, refuse_quotation, whole_answer
+from .model_call import CompletedCall, ask_model, is_truncated, refuse_quotation, refuse_unreadable, whole_answer
 from .plan_progress import begin_steps, close_steps, end_steps, finish_thoughts, step_event, step_events, undone_line
 from .task import (
     PlannedTask,
@@ -328,7 +328,7 @@ async def make_plan(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     banner = phrase("plan_again", language, why=why) if why else phrase("plan_1", language)
     work.emit(Phase(task_id=state["task_id"], content=banner))
     ids = {"task_id": state["task_id"]}
-    asked = await ask_model(work, _request(state, work), Listener, state["usage"], ids, state["language"])
+    asked = await ask_model(work, partial(_request, state), Listener, state["usage"], ids, state["language"])
     update: PlanUpdate = {"asked": state["asked"] + 1, "usage": asked.usage}
     try:
         update |= {"draft": _read(asked.reply, state), "complaint": "", "events": announce(asked.event)}
@@ -340,6 +340,7 @@ async def make_plan(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
 
 
 def _read(reply: ModelReply, state: PlanState) -> dict[str, Any]:
+    refuse_unreadable(reply)
     if reply.finish_reason == "length":
         raise UnreadableReply("The plan was truncated at its length limit: write a shorter one.")
     refuse_quotation(reply.text, (outcome["result"] for outcome in state["outcomes"]))
@@ -686,7 +687,8 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     if asked.reply.text.strip() or truncated:
         written = whole_answer(work, asked.reply, language)
     else:
-        why = phrase("spent_unreadable", language, n=MOST_EMPTY)
+        empty = phrase("answer_empty", language)
+        why = phrase("spent_unreadable", language, n=MOST_EMPTY, error=empty)
         written, error = unfinished(state["outcomes"], why, language), "; ".join(filter(None, [error, why]))
     text = "\n\n".join([written, *_unknown(old, state)])
     if rest := text.removeprefix(asked.streamed):
@@ -724,19 +726,22 @@ async def _ask_until_answered(state: PlanState, work: NodeContext) -> list[Compl
 
 
 async def _ask(state: PlanState, work: NodeContext, usage: Mapping[str, Any]) -> CompletedCall:
+    ids = {"task_id": state["task_id"]}
+    return await ask_model(work, partial(_answer_request, state), LiveText, usage, ids, state["language"])
+
+
+def _answer_request(state: PlanState, work: NodeContext) -> ModelRequest:
     language, chars, most = state["language"], work.agent.budget.result_chars, work.agent.budget.prompt_tokens
     results = truncate_together([_seen(outcome) for outcome in state["outcomes"]], chars, most // 2)
     past = conversation(window(before_objective(state["messages"]), most // 4, chars), chars)
     own = agent_prompt(work.agent, language, state["objective"])
     shown = {"conversation": as_json(past), "results": as_json(results)}
     system = render("plan_answer", language, agent_prompt=own, **shown)
-    request = ModelRequest(
+    return ModelRequest(
         purpose="answer",
         messages=[SystemMessage(system), objective_message(state)],
         tools=[tool.spec for tool in work.tools.values()],
     )
-    ids = {"task_id": state["task_id"]}
-    return await ask_model(work, request, LiveText, usage, ids, language)
 
 
 def _seen(outcome: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from segue.core.tools import RECALL
 from segue.prompts.catalogue import error_text, phrase
 
 from .call_values import vetted_steps
-from .calls import repeated_failure
+from .calls import UNREADABLE, repeated_failure
 from .context import NodeContext, NodeRuntime, Settled, announce, exchange, node_context
 from .model_call import CompletedCall, ask_model, is_truncated
 from .plan_progress import answer_steps, begin_steps, end_steps, replan_steps, step_events
@@ -35,6 +35,7 @@ from .react_prompt import (
     MOST_UNREADABLE,
     ReactState,
     ReactUpdate,
+    all_rounds,
     announced_calls,
     calls_of,
     control_exchange,
@@ -47,9 +48,7 @@ from .react_prompt import (
     protocol_of,
     react_result,
     record_of,
-    rounds_of,
     runner_of,
-    unreadable_in_a_row,
 )
 from .task import additions, amended, begin, end_task, joined, read_added_messages, replaced, unfinished
 
@@ -149,9 +148,8 @@ def _spent(state: ReactState, work: NodeContext) -> str:
             return phrase("spent_calls", language, n=agent.budget.tool_calls)
         case "seconds":
             return phrase("spent_seconds", language, n=f"{agent.budget.seconds:g}")
-    if unreadable_in_a_row(state) >= MOST_UNREADABLE:
-        return phrase("spent_unreadable", language, n=MOST_UNREADABLE)
-    return repeated_failure(rounds_of(state), [*work.tools, RECALL], language)
+    known = [*work.tools, RECALL, *ActionType]
+    return repeated_failure(all_rounds(state), known, language)
 
 
 # CALL_LLM: one model call, one decision.
@@ -162,9 +160,10 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     work = node_context(runtime)
     added = cast(ReactUpdate, await read_added_messages(state, work))
     state = amended(state, added)
-    protocol, ids = protocol_of(work), ids_of(state)
-    request = protocol.request(state, work)
-    asked = await ask_model(work, request, protocol.listen, state["usage"], ids, state["language"])
+    protocol, ids, current = protocol_of(work), ids_of(state), state
+    asked = await ask_model(
+        work, lambda within: protocol.request(current, within), protocol.listen, state["usage"], ids, state["language"]
+    )
     try:
         decision = _decision(asked, state, work)
         errors: list[ErrorRaised] = []
@@ -220,7 +219,7 @@ def _unreadable(asked: CompletedCall, why: str, state: ReactState, work: NodeCon
     ids = ids_of(state)
     if asked.streamed:
         work.emit(AttemptRestarted(attempt=1, reason=RestartReason.UNREADABLE.value, **ids))
-    record = record_of(state, "UNREADABLE", error=why)
+    record = record_of(state, UNREADABLE, error=why)
     events = announce(asked.event, ErrorRaised(message=why, **ids))
     return {"decision": None, "records": [record], "usage": asked.usage, "events": events}
 

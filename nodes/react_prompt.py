@@ -3,7 +3,6 @@
 The messages before the state only grow, so that a prompt begins as the one before it did and providers' caches hit.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,9 +19,10 @@ from segue.core.decision import (
     RequestedCall,
     StepStatusUpdate,
     call_name,
-    check_storable,
     decode,
     holds_object,
+    offered_name,
+    read_arguments,
     read_steps,
 )
 from segue.core.errors import UnreadableReply
@@ -36,7 +36,7 @@ from segue.prompts.load import agent_prompt, has_slot, render, template
 from segue.tools.builtin import recall_tool
 
 from .call_values import seen_outcome
-from .calls import CallRunner, call_events, refused_repeat
+from .calls import UNREADABLE, CallRunner, call_events, failed_round, refused_repeat
 from .context import (
     KEPT_CHARS,
     NodeContext,
@@ -64,7 +64,7 @@ from .history import (
     window,
 )
 from .live_reply import Listener, LiveCalls, LiveEnvelope, LiveReply
-from .model_call import refuse_quotation, size_of, whole_answer
+from .model_call import refuse_quotation, refuse_unreadable, size_of, whole_answer
 from .plan_progress import steps_of_calls
 from .task import Records, TaskState, attachments_of, before_objective, compose_result, objective_message
 
@@ -130,6 +130,18 @@ def rounds_of(state: ReactState) -> list[list[dict[str, Any]]]:
     return [record["results"] for record in state["records"] if record["results"]]
 
 
+def all_rounds(state: ReactState) -> list[Sequence[Mapping[str, Any]]]:
+    """The outcomes of each round that made calls, failed, or only thought; oldest first."""
+    rounds: list[Sequence[Mapping[str, Any]]] = []
+    for record in state["records"]:
+        idle = phrase("only_thought", state["language"]) if record["action_type"] == ActionType.REFLECT else ""
+        if record["results"]:
+            rounds.append(record["results"])
+        elif error := record["error"] or idle:
+            rounds.append(failed_round(record["action_type"], record["output"], error))
+    return rounds
+
+
 def _stored(call: PendingCall, state: ReactState) -> CallResult | None:
     """The result that a call had in each of the last rounds, with a request to answer; None where they differ."""
     rounds = rounds_of(state)[: -MOST_SUCCESSES - 1 : -1]
@@ -183,7 +195,7 @@ def unreadable_in_a_row(state: ReactState) -> int:
     """How many of the latest rounds had a reply that could not be read."""
     count = 0
     for record in reversed(state["records"]):
-        if record["action_type"] != "UNREADABLE":
+        if record["action_type"] != UNREADABLE:
             break
         count += 1
     return count
@@ -191,7 +203,12 @@ def unreadable_in_a_row(state: ReactState) -> int:
 
 def prose_answer(reply: ModelReply, state: ReactState, work: NodeContext) -> Decision | None:
     """The last unreadable reply's text as the answer, if it is plain text."""
-    if unreadable_in_a_row(state) + 1 < MOST_UNREADABLE or reply.tool_calls or not reply.text.strip():
+    if (
+        unreadable_in_a_row(state) + 1 < MOST_UNREADABLE
+        or reply.tool_calls
+        or reply.unreadable
+        or not reply.text.strip()
+    ):
         return None
     if work.services.reply_options.required_tool:
         return None
@@ -449,11 +466,16 @@ def read_json(reply: ModelReply, state: ReactState, work: NodeContext) -> Decisi
     Raises:
         UnreadableReply: it is none, it was truncated, or it quotes a tool's result.
     """
+    refuse_unreadable(reply)
     if reply.finish_reason == "length":
         raise UnreadableReply("The reply was truncated at its length limit: write a shorter one.")
+    if reply.has_reasoning and not reply.text.strip():
+        raise UnreadableReply(_ONLY_THOUGHT)
     results = (outcome["result"] for record in state["records"] for outcome in record["results"])
     refuse_quotation(reply.text, results, work.services.renderings)
-    return decode(reply.text)
+    decision, known = decode(reply.text), {*work.tools, RECALL}
+    named = [call.model_copy(update={"name": offered_name(call.name, known)}) for call in decision.tool_calls]
+    return decision.model_copy(update={"tool_calls": tuple(named)})
 
 
 def record_text(record: dict[str, Any], result_chars: int) -> str:
@@ -588,6 +610,12 @@ def _line(unit: Exchange) -> str:
     return f"{'user' if first.type == 'human' else 'assistant'}: {first.text}"[:LINE_CHARS]
 
 
+_ONLY_THOUGHT = (
+    "The reply is only reasoning, without an answer: call a tool, or answer. A larger max_tokens on the agent leaves "
+    "room for both."
+)
+
+
 def read_native(reply: ModelReply, state: ReactState, work: NodeContext) -> Decision:
     """Tool calls are CALL_TOOL, the control tools PLAN and REMEND, text beside calls the thought, mere text ANSWER.
 
@@ -595,12 +623,15 @@ def read_native(reply: ModelReply, state: ReactState, work: NodeContext) -> Deci
         UnreadableReply: the reply is empty or truncated, a call has no name, or its arguments are not a JSON object;
             nothing is run.
     """
+    refuse_unreadable(reply)
     if reply.finish_reason == "length":
         raise UnreadableReply("The reply was truncated at its length limit and nothing was run: write a shorter one.")
     calls = [replace(call, name=call_name(call.name)) for call in reply.tool_calls]
     if not calls:
         if not reply.text.strip():
-            raise UnreadableReply("The reply is empty: call a tool, or answer.")
+            raise UnreadableReply(
+                _ONLY_THOUGHT if reply.has_reasoning else "The reply is empty: call a tool, or answer."
+            )
         return Decision(action_type=ActionType.ANSWER, answer=reply.text)
     control = [call for call in calls if call.name in CONTROL_TOOLS]
     if not control:
@@ -611,25 +642,12 @@ def read_native(reply: ModelReply, state: ReactState, work: NodeContext) -> Deci
     return _control(reply.text, control[0])
 
 
-def _arguments(call: RawCall) -> dict[str, Any]:
-    try:
-        arguments = json.loads(call.arguments or "{}")
-        check_storable(arguments)
-    except (ValueError, RecursionError) as error:
-        raise UnreadableReply(
-            "The arguments of {name} are not valid JSON, so nothing was run: {error}.", name=call.name, error=error
-        ) from error
-    if not isinstance(arguments, dict):
-        raise UnreadableReply("The arguments of {name} are not a JSON object, so nothing was run.", name=call.name)
-    return arguments
-
-
 def _requested(call: RawCall) -> RequestedCall:
-    return RequestedCall(name=call.name, arguments=_arguments(call), call_id=call.id)
+    return RequestedCall(name=call.name, arguments=read_arguments(call.name, call.arguments), call_id=call.id)
 
 
 def _control(thought: str, call: RawCall) -> Decision:
-    arguments = _arguments(call)
+    arguments = read_arguments(call.name, call.arguments)
     steps = read_steps(arguments["plan"]) if arguments.get("plan") else ()
     if call.name == "plan":
         updates = _updates(arguments.get("step_status_update") or ())
@@ -664,11 +682,8 @@ def _updates(given: object) -> tuple[StepStatusUpdate, ...]:
 def _repairs(given: object) -> tuple[RequestedCall, ...]:
     if not isinstance(given, list) or not all(_is_call(item) for item in given):
         raise UnreadableReply("The tool_calls of remend need the form {form}.", form='[{"name", "arguments": {…}}]')
-    found = [(call_name(item["name"]), item.get("arguments") or {}) for item in given]
-    return tuple(
-        RequestedCall(name=name, arguments=_arguments(RawCall("", name, a)) if isinstance(a, str) else a)
-        for name, a in found
-    )
+    found = [(call_name(item["name"]), item.get("arguments")) for item in given]
+    return tuple(RequestedCall(name=name, arguments=read_arguments(name, arguments)) for name, arguments in found)
 
 
 def _is_call(item: object) -> bool:

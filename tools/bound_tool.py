@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from segue.core.approval import ApprovalTerms
 from segue.core.bounds import MOST_SECONDS
+from segue.core.decision import check_storable
 from segue.core.errors import ConfigurationError, UnknownOption
 from segue.core.provenance import Hiding, Policy, SourceKind
 from segue.core.records import check_event
@@ -387,6 +388,10 @@ class Marked:
     def timeout(self) -> float | None:
         return self.marks.timeout
 
+    def fitted(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments in the types of the schema, where what a model wrote is near to them."""
+        return fit_arguments(self.spec["function"]["parameters"], arguments)
+
     async def check_effect(self, arguments: Mapping[str, Any]) -> Any:
         """The result of an interrupted call, `NOT_DONE` where it may be made again, or None if nothing can tell."""
         return None
@@ -426,13 +431,17 @@ class BoundTool(Marked):
         Raises:
             BadArguments: the arguments do not fit the schema; the tool did not run.
         """
-        values = self.check(arguments)
+        values = self.check(self.fitted(arguments))
         if self.context_parameter:
             values = {**values, self.context_parameter: current_call.get()}
         if not self.synchronous:
             return await self.inner.ainvoke(values)
         value = await run_in_thread(self.name, partial(self.inner.invoke, values))
         return await value if inspect.isawaitable(value) else value
+
+    def fitted(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments in the types of the schema, where what a model wrote is near to them."""
+        return fit_arguments(self.spec["function"]["parameters"], arguments)
 
     async def check_effect(self, arguments: Mapping[str, Any]) -> Any:
         check = self.effect_check
@@ -441,6 +450,53 @@ class BoundTool(Marked):
     def known(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Those of another tool's arguments that this one has parameters for."""
         return {name: value for name, value in arguments.items() if name in self.parameters}
+
+
+def fit_arguments(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments, with lists and objects for the JSON texts of them, and without null where a default stands for it.
+
+    Only what the schema refuses is changed: a text stays where it takes one.
+    """
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return dict(arguments)
+    required = schema.get("required") or ()
+    fitted: dict[str, Any] = {}
+    for name, value in arguments.items():
+        kinds = _kinds(properties.get(name))
+        if value is None and kinds and "null" not in kinds and name not in required:
+            continue
+        fitted[name] = _fitted(value, kinds, properties.get(name))
+    return fitted
+
+
+def _fitted(value: Any, kinds: Collection[str], schema: Any) -> Any:
+    if isinstance(value, str) and not {"string"} & {*kinds} and {"array", "object"} & {*kinds}:
+        try:
+            inner = json.loads(value)
+            check_storable(inner)
+        except (ValueError, RecursionError):
+            return value
+        kind = "array" if isinstance(inner, list) else "object" if isinstance(inner, dict) else ""
+        value = inner if kind in kinds else value
+    if isinstance(value, dict) and isinstance(schema, Mapping):
+        return fit_arguments(schema, value)
+    return value
+
+
+def _kinds(schema: Any) -> set[str]:
+    """The types that a schema takes; empty where it does not say."""
+    if not isinstance(schema, Mapping):
+        return set()
+    kinds = schema.get("type")
+    if isinstance(kinds, str | list):
+        return {kinds} if isinstance(kinds, str) else {kind for kind in kinds if isinstance(kind, str)}
+    found: set[str] = set()
+    for part in [*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())]:
+        if not (inner := _kinds(part)):
+            return set()
+        found |= inner
+    return found
 
 
 def refuse_unknown(parameters: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:

@@ -297,11 +297,31 @@ def failure(error: BaseException) -> dict[str, Any]:
     report = traceback.TracebackException.from_exception(error)
     _trim(report)
     stack = "".join(_cut(part, PART_CHARS, "…\n") for part in report.format())
-    said = f"{type(error).__name__}: {report}".removesuffix(": ")
+    said = "; ".join(f"{type(leaf).__name__}: {_said(leaf)}".removesuffix(": ") for leaf in _leaves(error))
     return {
         "error": _cut(said, MESSAGE_CHARS, "…"),
         "stack": stack if len(stack) <= STACK_CHARS else "…" + stack[1 - STACK_CHARS :],
     }
+
+
+_MOST_LEAVES = 10
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    """What went wrong: of a group the exceptions that are in it, else the exception itself."""
+    found: list[BaseException] = []
+    waiting = [error]
+    while waiting and len(found) < _MOST_LEAVES:
+        one = waiting.pop(0)
+        if isinstance(one, BaseExceptionGroup):
+            waiting = [*one.exceptions, *waiting]
+        else:
+            found.append(one)
+    return found
+
+
+def _said(error: BaseException) -> str:
+    return str(traceback.TracebackException(type(error), error, None))
 
 
 def _cut(text: str, most: int, end: str) -> str:
@@ -408,7 +428,7 @@ def argument_error(tool: Tool | None, arguments: Mapping[str, Any]) -> str:
     if not isinstance(tool, BoundTool):
         return ""
     try:
-        tool.check(arguments)
+        tool.check(tool.fitted(arguments))
     except BadArguments as error:
         return _sentence(str(error))
     except BaseException as error:  # noqa: BLE001 - a tool's own validator may raise anything

@@ -300,22 +300,32 @@ def test_reflect_in_a_sentence_keeps_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"base": 12, "exponent": 5}, '{"base": 12, "exponent": 5}', ' {"base":12,"exponent":5}\n']
+    "arguments",
+    [
+        {"base": 12, "exponent": 5},
+        '{"base": 12, "exponent": 5}',
+        ' {"base":12,"exponent":5}\n',
+        '{"base": 12, "exponent": 5}""',
+        '{"base": 12, "exponent": 5}{"exponent": 5, "base": 12}',
+        '{}{"base": 12, "exponent": 5}',
+        '{"base": 12, "exponent": 5}{"base": 12, "expo',
+        '```json\n{"base": 12, "exponent": 5}\n```',
+        '"{\\"base\\": 12, \\"exponent\\": 5}"',
+        [{"base": 12, "exponent": 5}],
+    ],
 )
 def test_arguments_are_an_object_or_its_text(arguments: Any) -> None:
     decision = decode(nested("CALL_TOOL", {"tool_calls": [{"function": {"name": "power", "arguments": arguments}}]}))
     assert decision.tool_calls == (RequestedCall(**POWER),)
 
 
-@cases("arguments", ["", "{}", {}, None, "null"])
+@cases("arguments", ["", "{}", {}, None, "null", [], "[]", "```json\n{}\n```", '"{}"'])
 def test_no_arguments_are_none(arguments: Any) -> None:
     decision = decode(nested("CALL_TOOL", {"tool_calls": [{"function": {"name": "now", "arguments": arguments}}]}))
     assert decision.tool_calls == (RequestedCall(name="now", arguments={}),)
 
 
-@cases(
-    "arguments", ['{"amount": 10', "[1, 2]", "12", [1], 12, '"text"', "amount=10", '{"a": 1} {"b": 2}', False, 0, []]
-)
+@cases("arguments", ['{"amount": 10', "[1, 2]", "12", [1], 12, '"text"', "amount=10", '{"a": 1} {"b": 2}', False, 0])
 def test_arguments_that_are_no_object_are_never_mended(arguments: Any) -> None:
     with pytest.raises(UnreadableReply, match="arguments of refund"):
         decode(nested("CALL_TOOL", {"tool_calls": [{"function": {"name": "refund", "arguments": arguments}}]}))

@@ -11,8 +11,8 @@ from segue.core.agents import Agent
 from segue.core.errors import ModelError
 from segue.core.models import CallDelta, ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
 from segue.models.build import build_model
+from segue.models.openai.faults import RetryPolicy
 from segue.models.openai.model import OpenAIModel
-from segue.models.openai.transport import RetryPolicy
 from tests.loopback import Json, LoopbackServer, Scripted
 
 KEY = "test-key-0123456789"

@@ -24,8 +24,8 @@ from segue.core.json import DEEPEST
 from segue.core.lifecycle import MOST_TASKS
 from segue.core.plan import MAX_STEPS
 from segue.models.local import CONTEXT_TOKENS
+from segue.models.openai.faults import ATTEMPTS, FIRST_DELAY, MAX_RETRY_AFTER, REPLY_SECONDS
 from segue.models.openai.model import CONNECT_SECONDS
-from segue.models.openai.transport import ATTEMPTS, FIRST_DELAY, MAX_RETRY_AFTER, REPLY_SECONDS
 from segue.nodes.react import MOST_REPAIRS
 from segue.nodes.react_prompt import MOST_SUCCESSES, MOST_UNREADABLE
 from segue.runtime.capacity import MAX_QUEUED, MAX_RUNNING

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -362,21 +363,110 @@ def _call(item: Any) -> RequestedCall:
     function = item.get("function", item) if isinstance(item, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise UnreadableReply("Each tool call needs the form {form}.", form=_CALL)
-    arguments = function.get("arguments")
     name = call_name(function["name"])
-    if isinstance(arguments, str):
+    return RequestedCall(name=name, arguments=read_arguments(name, function.get("arguments")))
+
+
+@dataclass(frozen=True)
+class MarkedCall:
+    """A call that stands in a text: its tool and its arguments."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+def read_arguments(name: str, given: Any) -> dict[str, Any]:
+    """The arguments of a call, from an object or a text in which there is one.
+
+    Nothing, null and an empty list are no arguments. An object that is fenced, written twice, or followed by anything
+    that is no other object counts.
+
+    Raises:
+        UnreadableReply: they are no JSON object, or two different ones.
+    """
+    try:
+        value = _object_in(given) if isinstance(given, str) else given
+        check_storable(value)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableReply(
+            "The arguments of {name} are not valid JSON, so nothing was run: {error}.", name=name, error=error
+        ) from error
+    if value is None or value == []:
+        return {}
+    if isinstance(value, list) and len(value) == 1:
+        (value,) = value
+    if not isinstance(value, dict):
+        raise UnreadableReply("The arguments of {name} are not a JSON object, so nothing was run.", name=name)
+    return value
+
+
+_WITHIN = 3
+"""How often JSON may be written as a text in JSON."""
+
+
+def _object_in(text: str) -> Any:
+    """The value of a text; of several objects the first that says something."""
+    for _ in range(_WITHIN):
+        inner = _unfenced(text).strip()
+        if not inner:
+            return None
+        value, end = _DECODER.raw_decode(inner)
+        if not isinstance(value, str) or inner[end:].strip():
+            break
+        text = value
+    rest = inner[end:]
+    if isinstance(value, dict | list):
+        return _first_of(value, rest)
+    if rest.strip():
+        raise ValueError(f"there is more behind its first value: {rest.strip()[:100]!r}")
+    return value
+
+
+def _first_of(value: Any, rest: str) -> Any:
+    """The first value that says something, where what follows is no different one."""
+    if _GOES_ON.match(rest):
+        raise ValueError(f"it goes on after its last brace: {rest[:100]!r}")
+    while brace := _OPENING.search(rest):
         try:
-            arguments = json.loads(arguments or "{}")
-            check_storable(arguments)
-        except (ValueError, RecursionError) as error:
-            raise UnreadableReply(
-                "The arguments of {name} are not valid JSON: {error}.", name=name, error=error
-            ) from error
-    if arguments is None:
-        arguments = {}
-    if not isinstance(arguments, dict):
-        raise UnreadableReply("The arguments of {name} are not a JSON object.", name=name)
-    return RequestedCall(name=name, arguments=arguments)
+            other, end = _DECODER.raw_decode(rest, brace.start())
+        except ValueError:
+            written = "".join(json.dumps(value, ensure_ascii=False).split())
+            if written.startswith("".join(rest[brace.start() :].split())):
+                return value  # a repeat that is cut
+            raise ValueError("a second object in it is broken") from None
+        if other and value and other != value:
+            raise ValueError("they are two different objects")
+        value, rest = value or other, rest[end:]
+    return value
+
+
+_QUALIFIER = re.compile(r"\s*(?:<\||<｜).*\Z|\s*\(\s*\)\s*\Z|:\d+\Z|[\s`'\"]+\Z|\A[\s`'\"]+", re.DOTALL)
+"""What models write around the name of a tool."""
+_SEPARATOR = re.compile(r"[.:/|]+|__+")
+_SIGNS = re.compile(r"[\W_]+")
+
+
+def offered_name(given: str, offered: Collection[str]) -> str:
+    """The name of the tool that a name means, if exactly one of the offered ones fits; else the name as given."""
+    if given in offered:
+        return given
+    bare = _QUALIFIER.sub("", given.strip())
+    for form in (bare, _SEPARATOR.split(bare)[-1]):
+        if not (sought := _SIGNS.sub("", form).casefold()):
+            continue
+        for key in (_plain, _plain_tail):
+            fitting = [name for name in offered if key(name) == sought]
+            if fitting:
+                return fitting[0] if len(fitting) == 1 else given.strip()
+    return given.strip()
+
+
+def _plain(name: str) -> str:
+    return _SIGNS.sub("", name).casefold()
+
+
+def _plain_tail(name: str) -> str:
+    return _plain(_SEPARATOR.split(name)[-1])
 
 
 MOST_NAME_CHARS = 256

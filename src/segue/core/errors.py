@@ -230,6 +230,9 @@ class ModelUnreachable(ModelError):
 class ModelRefused(ModelError):
     """The endpoint answered with an error that asking again will not change."""
 
+    may_be_too_long = False
+    """Whether a smaller prompt may pass."""
+
 
 class UnreadableReply(ModelError):
     """The reply is not a valid decision or plan; the message says what is wrong with it."""

@@ -125,6 +125,7 @@ def _plain_function(function: Mapping[str, Any]) -> dict[str, Any]:
 def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
     """A schema with its references replaced by what they refer to; its own `$defs` stay.
 
+    A union's discriminator, which maps its values to references, is left out: each part of the union has the value.
     Where a definition refers to itself, the inner reference becomes a schema that accepts anything.
 
     Raises:
@@ -166,7 +167,8 @@ class _Inlining:
         return target if not others else {**(target if isinstance(target, dict) else {}), **others}
 
     def _members(self, part: Mapping[str, Any], within: tuple[str, ...], depth: int) -> dict[str, Any]:
-        members = {key: inner for key, inner in part.items() if key != "$defs" or not within}
+        left_out = {*(["$defs"] if within else []), *(["discriminator"] if "oneOf" in part or "anyOf" in part else [])}
+        members = {key: inner for key, inner in part.items() if key not in left_out}
         return {key: self._member(key, inner, within, depth + 1) for key, inner in members.items()}
 
     def _member(self, key: str, inner: Any, within: tuple[str, ...], depth: int) -> Any:

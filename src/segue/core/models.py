@@ -21,6 +21,10 @@ REFUSAL = "refusal"
 """The `finish_reason` of a reply that says why there is no answer."""
 
 
+UNREADABLE = "unreadable"
+"""The `finish_reason` of a reply that cannot be read."""
+
+
 def is_local(model: str) -> bool:
     """Whether a model of this name is loaded from a file."""
     return model.startswith("local:")
@@ -114,7 +118,7 @@ class ModelReply:
     """The whole reply.
 
     `usage` counts tokens as {"input", "output"}, and "cached" of the input where the endpoint says so. `cost` is in US
-    dollars; None: it is not known.
+    dollars; None: it is not known. `unreadable` says why a reply cannot be read; then it has no calls.
     """
 
     text: str
@@ -122,6 +126,9 @@ class ModelReply:
     usage: Mapping[str, int] = field(default_factory=dict)
     tool_calls: tuple[RawCall, ...] = ()
     cost: float | None = None
+    unreadable: Clause | None = None
+    has_reasoning: bool = field(default=False, compare=False)
+    """Whether the model reasoned, so that a reply without a text is only a thought."""
 
 
 ModelPiece = TextDelta | ReasoningDelta | CallDelta | Withdrawn | Hidden | Retry | ModelReply
@@ -160,6 +167,8 @@ class SentPrompts:
 
     def __init__(self) -> None:
         self._last: dict[str, list[str]] = {}
+        self.most_tokens: dict[str, int] = {}
+        """What prompts of a model may have, by its name, where its endpoint refused a longer one."""
 
     def add(self, request: ModelRequest) -> PromptSize:
         """Measure a prompt, a line for each message, beside the last one for its purpose."""

@@ -1,9 +1,11 @@
 """Models, built from what an agent names."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeGuard
+from urllib.parse import urlsplit
 
 from ..core.agents import Agent
 from ..core.environment import whole_number
@@ -13,7 +15,7 @@ from ..core.models import OFFLINE, Model
 if TYPE_CHECKING:
     from langchain_openai.chat_models.base import BaseChatOpenAI
 
-    from .openai.transport import RetryPolicy
+    from .openai.faults import RetryPolicy
 
 OFFLINE_PACE = "SEGUE_OFFLINE_PACE"
 """Characters that the offline planner writes a second; 0 is no limit."""
@@ -127,14 +129,89 @@ def _speaks_chat_completions(choice: Any) -> "TypeGuard[BaseChatOpenAI]":
     return isinstance(choice, BaseChatOpenAI) and not choice.use_responses_api
 
 
+BASE_URL = "OPENAI_BASE_URL"
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
+
+
+def _checked_url(agent: Agent, environ: Mapping[str, str]) -> str | None:
+    """The endpoint's address, as the agent or the environment has it.
+
+    Raises:
+        ConfigurationError: it is no address.
+    """
+    name, given = ("base_url", agent.base_url) if agent.base_url else (BASE_URL, environ.get(BASE_URL))
+    if not given:
+        return None
+    shown = re.sub(r"(?<=//)[^/@]*@", "", given.partition("?")[0])
+    if not given.isprintable() or re.search(r"\s", given):
+        raise ConfigurationError(
+            "{name} is {text!r}: write the address without spaces and line ends.", name=name, text=shown
+        )
+    try:
+        address = urlsplit(given)
+        whole = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
+    except ValueError:  # the port is no number, or a bracket is open
+        whole = False
+    if not whole:
+        raise ConfigurationError(
+            "{name} is {text!r}: write a whole address, such as http://127.0.0.1:8000/v1.", name=name, text=shown
+        )
+    return given
+
+
+@contextmanager
+def _named_settings(environ: Mapping[str, str]) -> "Iterator[None]":
+    """Name the variable behind what the HTTP client cannot be built with.
+
+    Raises:
+        ConfigurationError: a proxy or a certificate file of the environment cannot be used.
+    """
+    try:
+        yield
+    except ImportError as error:
+        if "socks" not in str(error).lower():
+            raise
+        raise ConfigurationError(
+            "{name} names a SOCKS proxy, which needs a package: pip install socksio, or unset {name}.",
+            name=_set_in(environ, _PROXIES, "socks") or "A proxy variable",
+        ) from error
+    except OSError as error:
+        if not (name := _set_in(environ, _CERTIFICATES)):
+            raise
+        raise ConfigurationError(
+            "{name} is {text!r}, which cannot be read as certificates ({why}): correct it, or unset it.",
+            name=name,
+            text=environ.get(name, ""),
+            why=error.strerror or str(error),
+        ) from error
+    except ValueError as error:
+        if not (name := _set_in(environ, _PROXIES)) or "proxy" not in str(error).lower():
+            raise
+        raise ConfigurationError(
+            "{name} is no address of a proxy ({why}): correct it, or unset it.", name=name, why=str(error)[:200]
+        ) from error
+
+
+def _set_in(environ: Mapping[str, str], names: Sequence[str], begins: str = "") -> str:
+    """The first of the variables that is set, in either case, to what begins so."""
+    either = [form for name in names for form in (name, name.lower())]
+    return next((name for name in either if environ.get(name) and environ[name].lower().startswith(begins)), "")
+
+
 def _openai(agent: Agent, name: str, environ: Mapping[str, str]) -> Model:
+    base_url = _checked_url(agent, environ)
+    with _named_settings(environ):
+        return _openai_at(base_url, agent, name, environ)
+
+
+def _openai_at(base_url: str | None, agent: Agent, name: str, environ: Mapping[str, str]) -> Model:
     from langchain_openai import ChatOpenAI
     from openai import DefaultAsyncHttpxClient
     from pydantic import SecretStr
 
     from .openai.model import OpenAIModel
 
-    base_url = agent.base_url or environ.get("OPENAI_BASE_URL")
     key = agent.api_key or (SecretStr(environ["OPENAI_API_KEY"]) if environ.get("OPENAI_API_KEY") else None)
     if key is None and base_url is None:
         raise MissingKey(f"openai:{name}")
@@ -159,6 +236,6 @@ def _extra_body(agent: Agent, limit: str) -> dict[str, Any]:
 
 
 def _retry_policy(agent: Agent) -> "RetryPolicy":
-    from .openai.transport import REPLY_SECONDS, RetryPolicy
+    from .openai.faults import REPLY_SECONDS, RetryPolicy
 
     return RetryPolicy(read_timeout=agent.read_timeout, reply_timeout=max(agent.read_timeout, REPLY_SECONDS))

@@ -7,10 +7,11 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from ..core.attachments import PARTS, Attachment, attached
-from ..core.errors import ModelRefused
+from ..core.errors import ModelError, ModelRefused, ModelUnreachable
 from ..core.json import plain_specs
 from ..core.models import ModelPiece, ModelRequest
-from .reply import GrowingReply
+from .openai.faults import is_too_long
+from .reply import BROKEN, FILTERED, MALFORMED, GrowingReply, finish_reason_of
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -41,7 +42,6 @@ def _part(file: Attachment, content: bytes) -> dict[str, Any]:
     return {"type": "file", **data, "filename": file.name}
 
 
-_FINISH_REASONS = {"max_tokens": "length", "tool_use": "tool_calls", "end_turn": "stop", "stop_sequence": "stop"}
 _FINISH_FIELDS = ("finish_reason", "stop_reason", "done_reason")
 
 
@@ -78,16 +78,44 @@ class ChatObject:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         growing = GrowingReply.to(request)
-        async with aclosing(self._messages(request)) as messages:
-            async for message in messages:
-                _add(growing, message)
-                for piece in growing.take():
-                    yield piece
+        try:
+            async with aclosing(self._messages(request)) as messages:
+                async for message in messages:
+                    _add(growing, message)
+                    for piece in growing.take():
+                        yield piece
+        except Exception as error:  # of any provider's client; only a prompt that is too long has to be known
+            if isinstance(error, ModelError) or not is_too_long(str(error).lower()):
+                raise
+            raise self._too_long(error) from error
         growing.finish_reason = growing.finish_reason or "stop"
+        self._refuse_broken(growing.finish_reason)
         reply = growing.whole()
         for piece in growing.take():
             yield piece
         yield reply
+
+    def _too_long(self, error: Exception) -> ModelRefused:
+        refused = ModelRefused(
+            'The model "{name}" refused the prompt ({why}): lower the agent\'s budget.prompt_tokens.',
+            name=self.name,
+            why=" ".join(str(error).split())[:200],
+        )
+        refused.may_be_too_long = True
+        return refused
+
+    def _refuse_broken(self, finish_reason: str) -> None:
+        """Make sure that a reply did not break off.
+
+        Raises:
+            ModelUnreachable, ModelRefused.
+        """
+        if finish_reason in FILTERED:
+            template = 'The model "{name}" stopped its reply at its content filter: rephrase the message.'
+            raise ModelRefused(template, name=self.name)
+        if finish_reason in BROKEN - MALFORMED:
+            template = 'The model "{name}" did not finish its reply ({reason}): check the endpoint, then resume.'
+            raise ModelUnreachable(template, name=self.name, reason=finish_reason)
 
     async def _messages(self, request: ModelRequest) -> "AsyncGenerator[AIMessage, None]":
         runnable, messages = self.bound(request), messages_with_parts(request)
@@ -138,7 +166,7 @@ def _add_calls(growing: GrowingReply, message: "AIMessage") -> None:
 
 def _finish_reason(metadata: Mapping[str, Any]) -> str:
     reason = next((str(metadata[name]).lower() for name in _FINISH_FIELDS if metadata.get(name)), "")
-    return _FINISH_REASONS.get(reason, reason)
+    return finish_reason_of(reason)
 
 
 def _counted(usage: Mapping[str, Any] | None) -> dict[str, int]:

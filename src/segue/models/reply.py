@@ -1,12 +1,16 @@
 """A model's reply while it arrives: text, function calls, and the thoughts between their marks."""
 
+import json
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 from uuid import uuid4
 
+from ..core.decision import offered_name, read_arguments
+from ..core.errors import Clause, UnreadableReply
 from ..core.models import (
+    UNREADABLE,
     CallDelta,
     Hidden,
     ModelPiece,
@@ -18,6 +22,35 @@ from ..core.models import (
     Withdrawn,
 )
 from ..core.thoughts import CLOSING, CLOSINGS, EMPTY, EMPTY_MARKS, LONGEST, MARKS, OPENING, begun_mark, closing_of
+from .call_markup import Schemas, begins_json, find_mark, read_markup
+
+# How a reply ended.
+
+_LENGTH = ("length", "max_tokens", "max_output_tokens", "max_completion_tokens", "max_length", "model_length")
+_REASONS = {
+    **dict.fromkeys(_LENGTH, "length"),
+    **dict.fromkeys(("tool_use", "tool_call", "tool_calls", "function_call"), "tool_calls"),
+    **dict.fromkeys(("end_turn", "stop_sequence", "stop"), "stop"),
+}
+MALFORMED = frozenset(("malformed_function_call", "malformed_tool_call", "unexpected_tool_call"))
+"""The model wrote a call that its provider cannot read."""
+BROKEN = MALFORMED | frozenset(
+    ("error", "abort", "aborted", "cancelled", "canceled", "failed", "engine_error", "server_error", "internal_error",
+     "network_error", "insufficient_system_resource", "timeout", "interrupted", "incomplete")
+)  # fmt: skip
+"""The endpoint broke the reply off."""
+FILTERED = frozenset(
+    ("content_filter", "content-filter", "content_filtered", "guardrail_intervened", "safety", "sensitive",
+     "recitation", "blocklist", "prohibited_content", "spii", "image_safety")
+)  # fmt: skip
+"""The endpoint does not let the reply pass."""
+
+
+def finish_reason_of(given: str) -> str:
+    """How a reply ended, in OpenAI's words where it has one for it."""
+    reason = given.strip().lower()
+    return _REASONS.get(reason, reason)
+
 
 _OBJECT = re.compile(r"\s*\{")
 _BEGINNINGS = (*MARKS, *EMPTY_MARKS)
@@ -52,6 +85,11 @@ class ThinkTags:
         self.withdrawn = False
         self.lone = False
         """Whether a closing mark came without an opening one."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether a part of the text is held back."""
+        return bool(self._buffer or self._untagged)
 
     @property
     def unclosed(self) -> str:
@@ -240,36 +278,63 @@ class _Call:
 class GrowingReply:
     """A reply that is put together piece by piece.
 
-    `structured`: it should be JSON. `tools` are the names of those that the model may call.
+    `structured`: it should be JSON. `tools` are those that the model may call, where they are native.
     """
 
-    def __init__(self, opened: bool = False, *, structured: bool = False, tools: Collection[str] = ()) -> None:
+    def __init__(self, opened: bool = False, *, structured: bool = False, tools: Schemas | None = None) -> None:
         self._text = TextPieces()
         self._reasoning = TextPieces()
         self._tags = ThinkTags(opened, structured)
-        self._tools = tools
+        self._tools: Schemas = tools or {}
         self._calls: list[_Call] = []
         self._call_at: dict[object, _Call] = {}
         self._call_of: dict[str, _Call] = {}
         self._pending: list[ModelPiece] = []
         self._chars = 0
+        self._raw: list[str] = []
+        """The text as it came, where tools are offered."""
+        self._unsaid = ""
+        """What of the text is not shown yet, as it may be the markup of a call."""
+        self._said: list[str] = []
+        self._fences = 0
+        self._line = ""
+        """What is, how many fences of code are in it, and its last line."""
+        self._reply: ModelReply | None = None
         self.finish_reason = ""
         self.usage: dict[str, int] = {}
 
     @classmethod
     def to(cls, request: ModelRequest, opened: bool = False) -> Self:
         """The reply to a request."""
-        names = [str(tool["function"]["name"]) for tool in request.tools] if request.native else []
-        return cls(opened, structured=request.schema is not None, tools=names)
+        functions = [tool["function"] for tool in request.tools] if request.native else []
+        tools = {str(function["name"]): function.get("parameters") or {} for function in functions}
+        return cls(opened, structured=request.schema is not None, tools=tools)
 
     def add_text(self, piece: str) -> None:
         """Add a piece of the text; thoughts that it begins with are reasoning."""
+        if self._tools:
+            self._raw.append(piece)
         thoughts, text = self._tags.feed(piece)
         if self._tags.withdrawn:
             self._tags.withdrawn = False
             self._text = TextPieces()
-            self._pending.append(Withdrawn())
+            self._said = self._said or [""]
+            self._unsay()
         self._add(thoughts, text)
+
+    @property
+    def has_content(self) -> bool:
+        """Whether anything came: a text, a thought or a call."""
+        return bool(self._text.text or self._reasoning.text or self._calls or self._tags.holds)
+
+    def end(self) -> None:
+        """Finish a reply whose endpoint did not say how it ended, unless a call's arguments are cut."""
+        try:
+            for call in self._calls:
+                read_arguments(call.name, call.arguments.text)
+        except UnreadableReply:
+            return
+        self.finish_reason = "tool_calls" if self._calls else "stop"
 
     @property
     def opened(self) -> bool | None:
@@ -282,8 +347,41 @@ class GrowingReply:
     def _add(self, reasoning: str, text: str) -> None:
         if shown := self._reasoning.add(reasoning):
             self._pending.append(ReasoningDelta(shown))
-        if shown := self._text.add(text):
-            self._pending.append(TextDelta(shown))
+        shown = self._text.add(text)
+        if not self._tools:
+            self._say(shown)
+        elif shown:
+            self._unsaid += shown
+            self._release()
+
+    def _say(self, shown: str) -> None:
+        if not shown:
+            return
+        self._pending.append(TextDelta(shown))
+        if self._tools:
+            self._said.append(shown)
+            self._fences += shown.count(_FENCE)
+            self._line = (self._line + shown).rpartition("\n")[2][-_LINE_CHARS:]
+
+    def _release(self) -> None:
+        """Show what is no markup of a call."""
+        if not self._said and begins_json(self._unsaid):
+            return
+        before = f"{_FENCE * (self._fences % 2)}\n{self._line}"
+        end = find_mark(f" {before}{self._unsaid}", len(before) + 1) - len(before) - 1
+        shown, self._unsaid = self._unsaid[:end], self._unsaid[end:]
+        self._say(shown)
+
+    def _flush(self) -> None:
+        """Show all of the text: there is no markup in it, or calls that can be read follow."""
+        self._say(self._unsaid)
+        self._unsaid = ""
+
+    def _unsay(self) -> None:
+        """Take back what was shown of the text."""
+        if self._said:
+            self._pending.append(Withdrawn())
+        self._said, self._unsaid, self._fences, self._line = [], "", 0, ""
 
     def add_hidden(self, chars: int) -> None:
         """Count characters that are received and not shown."""
@@ -322,6 +420,7 @@ class GrowingReply:
         return self._calls[-1]
 
     def _extend(self, call: _Call, name: str, arguments: str) -> None:
+        self._flush()
         self.add_hidden(len(call.id) + len(name) + len(arguments))
         call.is_repeated |= bool(name) and call.is_complete
         call.add_arguments(arguments)
@@ -364,19 +463,98 @@ class GrowingReply:
 
     def whole(self) -> ModelReply:
         """The reply, now that nothing follows; a call that came without an id gets one: results are paired by it."""
+        if self._reply is None:
+            self._reply = self._read()
+        return self._reply
+
+    def _read(self) -> ModelReply:
         self._add(*self._tags.close())
         if self._tags.unclosed and not self._text.text:
             self._add("", self._tags.unclosed)
+        text, calls, why = self._text.text, self._raw_calls(), None
+        if self._tools and not calls:
+            text, calls, why = self._read_markup(text)
+        if self.finish_reason in MALFORMED:
+            calls, why = (), Clause("The model wrote a call that its provider cannot read: call the tool again.")
+        if self._tools:
+            try:
+                calls = tuple(each for call in calls for each in self._resolved(call))
+            except UnreadableReply as error:
+                why = Clause(error.template, **error.params)
         return ModelReply(
-            text=self._text.text,
-            finish_reason=_storable(self.finish_reason),
+            text=text,
+            finish_reason=UNREADABLE if why else self.finish_reason,
             usage=self.usage,
-            tool_calls=tuple(
-                RawCall(
-                    id=_storable(call.id) or f"call_{uuid4().hex}",
-                    name=_storable(call.name).strip(),
-                    arguments=call.arguments.text,
-                )
-                for call in self._calls
-            ),
+            tool_calls=() if why else calls,
+            unreadable=why,
+            has_reasoning=bool(self._reasoning.text.strip()),
         )
+
+    def _raw_calls(self) -> tuple[RawCall, ...]:
+        return tuple(
+            RawCall(_storable(call.id) or _new_id(), _storable(call.name).strip(), call.arguments.text)
+            for call in self._calls
+        )
+
+    def _read_markup(self, text: str) -> tuple[str, tuple[RawCall, ...], Clause | None]:
+        """The text without the calls that stand in it, the calls, and why they cannot be read."""
+        # Harmony's calls stand where its thoughts do.
+        marked = read_markup(text if text.strip() else "".join(self._raw), self._tools)
+        if marked is None:
+            self._flush()
+            return text, (), None
+        self.add_hidden(len(self._unsaid))
+        if not marked.before.startswith("".join(self._said).rstrip()):
+            self._unsay()
+            self._say(marked.before)
+        if marked.why:
+            return marked.before, (), Clause(_UNREAD_MARKUP, why=marked.why)
+        self._pending += [CallDelta(call.name) for call in marked.calls]
+        calls = (RawCall(_new_id(), call.name, json.dumps(call.arguments, ensure_ascii=False)) for call in marked.calls)
+        return marked.before, tuple(calls), None
+
+    def _resolved(self, call: RawCall) -> Sequence[RawCall]:
+        """The call under the name of the tool that is meant; several where it asks for several at once.
+
+        Raises:
+            UnreadableReply: the name can be no tool's.
+        """
+        name = offered_name(call.name, self._tools)
+        if name in self._tools or not name:
+            return [replace(call, name=name)]
+        if _PARALLEL.search(name):
+            arguments = read_arguments(call.name, call.arguments)
+            uses = arguments.get("tool_uses")
+            if isinstance(uses, list) and uses and all(isinstance(use, Mapping) for use in uses):
+                return [
+                    made
+                    for use in uses
+                    for made in self._resolved(
+                        RawCall(
+                            _new_id(),
+                            str(use.get("recipient_name") or use.get("name") or ""),
+                            json.dumps(use.get("parameters") or use.get("arguments") or {}, ensure_ascii=False),
+                        )
+                    )
+                ]
+        if not _API_NAME.fullmatch(name):
+            raise UnreadableReply(
+                "The reply calls {name!r}, which is not the name of a tool, so nothing was run: call one of {known}.",
+                name=name[:100],
+                known=", ".join([*self._tools][:30]),
+            )
+        return [call]
+
+
+_FENCE = "```"
+_LINE_CHARS = 1000
+_PARALLEL = re.compile(r"multi_tool_use[._:]parallel\Z|\Aparallel\Z")
+_API_NAME = re.compile(r"[\w-]{1,256}")
+_UNREAD_MARKUP = (
+    "The reply has a tool call in its text that cannot be read ({why}), so nothing was run: call the tool again. If an "
+    'endpoint never reads tool calls, turn on its tool-call parser, or set protocol="json" on the agent.'
+)
+
+
+def _new_id() -> str:
+    return f"call_{uuid4().hex}"

@@ -15,10 +15,11 @@ from pydantic import SecretStr
 
 from ...core.errors import Clause, ModelError, ModelRefused, ModelUnreachable
 from ...core.json import plain_specs
-from ...core.models import ModelPiece, ModelRequest, Retry
+from ...core.models import UNREADABLE, ModelPiece, ModelReply, ModelRequest, Retry
 from ..chat_object import messages_with_parts
 from ..reply import GrowingReply
-from .transport import ATTEMPTS, MAX_RETRY_AFTER, AttemptFailed, Fault, Redactor, RetryPolicy, Transport
+from .faults import ATTEMPTS, MAX_RETRY_AFTER, AttemptFailed, Fault, Redactor, RetryPolicy
+from .transport import Transport
 
 _DOMAIN = re.compile(r"//[^/]*\.[a-z][a-z0-9-]+(:\d+)?(/|$)", re.IGNORECASE)
 """An address whose host has a domain name. Others have no listed price, and the list takes 10 MB."""
@@ -79,7 +80,6 @@ _ABOUT_FORMATS = (
     "grammar", "guided", "outlines",
 )  # fmt: skip
 _ABOUT_USAGE = ("stream_options", "include_usage")
-_ABOUT_TOOLS = ("tool", "function")
 _NOT_ABOUT_THE_BODY = (0, 401, 403, 408, 409, 429)
 
 
@@ -140,10 +140,6 @@ def _for_langchain(message: "BaseMessage") -> "BaseMessage":
     if message.tool_calls or message.invalid_tool_calls or message.additional_kwargs or message.name:
         return message
     return ChatMessage(content=message.content, role="assistant")
-
-
-def rejects_tools(fault: Fault) -> bool:
-    return fault.status not in _NOT_ABOUT_THE_BODY and not fault.retryable and _mentions(fault, _ABOUT_TOOLS)
 
 
 def _mentions(fault: Fault, words: tuple[str, ...]) -> bool:
@@ -212,6 +208,9 @@ class OpenAIModel:
             # Raised out here an error has no context: what the client raised may hold the key.
             if update_capabilities(self._endpoint, capabilities, request, fault):
                 continue
+            if fault.about_reply:
+                yield ModelReply("", UNREADABLE, unreadable=self._faulty(fault))
+                return
             if end := self._end(request, fault, attempt):
                 raise end
             attempt += 1
@@ -265,10 +264,9 @@ class OpenAIModel:
     def _end(self, request: ModelRequest, fault: Fault, attempt: int) -> ModelError | None:
         """The error that the call ends with, unless there is another attempt."""
         if not fault.retryable:
-            advice = fault.advice
-            if request.native and rejects_tools(fault):
-                advice = 'if it takes no tools, set protocol="json" on the agent'
-            return ModelRefused("{fault}: {advice}.", fault=self._faulty(fault), advice=Clause(advice))
+            refused = ModelRefused("{fault}: {advice}.", fault=self._faulty(fault), advice=Clause(fault.advice))
+            refused.may_be_too_long = fault.too_long or fault.status in (400, 413)
+            return refused
         if fault.retry_after is not None and fault.retry_after > MAX_RETRY_AFTER:
             until = self._policy.time_after(fault.retry_after)
             return ModelUnreachable(

@@ -2,16 +2,9 @@
 
 import asyncio
 import json
-import random
 import re
-import sys
-import time
-from asyncio import sleep
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Annotated, Any, Self
 
@@ -21,207 +14,25 @@ from pydantic import BaseModel, BeforeValidator, PlainValidator, ValidationError
 
 from ...core.errors import Clause
 from ...core.models import ModelPiece, ModelReply, TextDelta
-from ..reply import GrowingReply
-
-# Faults of OpenAI-compatible endpoints: whether and when to retry, and what the operator can do.
-
-ATTEMPTS = 3
-"""How often a call is made, the first time included; no other layer retries."""
-
-MAX_RETRY_AFTER = 60.0
-"""The longest Retry-After in seconds that is waited for; with a longer one the task ends, to be resumed."""
-
-FIRST_DELAY = 1.0
-"""Seconds before the second attempt; they double with each further one, less a random part of up to half."""
-
-REPLY_SECONDS = 300.0
-"""Seconds that a reply may take which is not streamed."""
-
-
-@dataclass(frozen=True)
-class RetryPolicy:
-    """How long to wait, in seconds, and where time and chance come from.
-
-    `read_timeout` bounds the wait for each piece of a stream, `reply_timeout` that for a reply that is not streamed.
-    """
-
-    read_timeout: float = 60.0
-    reply_timeout: float = REPLY_SECONDS
-    sleep: Callable[[float], Awaitable[object]] = sleep
-    chance: Callable[[], float] = random.random
-    clock: Callable[[], float] = time.time
-
-    def delay(self, attempt: int, retry_after: float | None) -> float:
-        """Seconds to wait before an attempt (2 is the first that waits): its Retry-After, else backoff."""
-        if retry_after is not None:
-            return retry_after
-        return float(FIRST_DELAY * 2 ** (attempt - 2)) * (1 - self.chance() / 2)
-
-    def time_after(self, seconds: float) -> str:
-        """The time of day in so many seconds."""
-        return datetime.fromtimestamp(self.clock() + seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-_REASON_CHARS = 200
-_QUOTA = "insufficient_quota"
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Why an attempt failed.
-
-    `reason` continues "The model x at y"; `advice` says what to do. `text` is the endpoint's error in lower case,
-    `retry_after` its Retry-After in seconds.
-    """
-
-    reason: Clause
-    advice: str = "check the endpoint, then resume"
-    retryable: bool = True
-    status: int = 0
-    text: str = ""
-    retry_after: float | None = None
-
-
-class AttemptFailed(Exception):
-    """An attempt failed; carries the fault through LangChain."""
-
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(str(fault.reason))
-        self.fault = fault
-
-
-class Redactor:
-    """Replaces keys in what an endpoint sends."""
-
-    def __init__(self, keys: Iterable[str]) -> None:
-        known = [re.escape(key) for key in keys if len(key) > 5]
-        self._secret = re.compile("|".join([*known, r"(?i:bearer\s+)\S+", r"\bsk-[\w*.-]{6,}"]))
-
-    def __call__(self, text: str) -> str:
-        return self._secret.sub("***", text)
-
-
-def client_errors(*names: str) -> tuple[type[Exception], ...]:
-    """The exceptions of these names: OpenAI's client is built on one of two httpx, and takes clients of the other."""
-    clients = [sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules]
-    return tuple(getattr(client, name) for client in clients for name in names)
-
-
-def fault_of(error: "openai.OpenAIError", redact: Redactor, clock: Callable[[], float]) -> Fault:
-    """Return the fault behind an error of the client."""
-    import openai  # it takes most of a second, and only a fault needs it
-
-    if isinstance(error, openai.APIStatusError):
-        wait = retry_after(error.response.headers, clock)
-        return status_fault(error.status_code, error.body or error.message, redact, wait)
-    if isinstance(error, openai.APIConnectionError):
-        return _connection_fault(error, redact)
-    if isinstance(error, openai.APIError):
-        return body_fault(error.body or error.message, redact)
-    why = _words(str(error), redact)
-    return Fault(
-        Clause("could not take the request ({why})", why=why), "check the key and the settings", retryable=False
-    )
-
-
-def _connection_fault(error: "openai.APIConnectionError", redact: Redactor) -> Fault:
-    cause = error.__cause__
-    why = _words(str(cause or error) or type(cause).__name__, redact)
-    if isinstance(cause, client_errors("UnsupportedProtocol", "InvalidURL", "LocalProtocolError")):
-        return Fault(
-            Clause("could not take the request ({why})", why=why),
-            "check base_url and the key, then resume",
-            retryable=False,
-        )
-    if isinstance(cause, Exception) and not isinstance(cause, client_errors("ConnectError", "ConnectTimeout")):
-        return Fault(Clause("closed the connection ({why})", why=why))
-    return Fault(Clause("could not be reached ({why})", why=why), "check the address and the network, then resume")
-
-
-def timeout_fault(seconds: float, cause: BaseException | None) -> Fault:
-    """Return the fault of a timeout."""
-    if isinstance(cause, client_errors("ConnectTimeout")):
-        return Fault(Clause("could not be reached in time"), "check the address and the network, then resume")
-    advice = "check the endpoint, then resume; a slow one needs a larger read_timeout on the agent"
-    return Fault(Clause("sent nothing new for {seconds} s", seconds=f"{seconds:g}"), advice)
-
-
-def too_long(limit: int) -> Fault:
-    return Fault(Clause("sent a reply of more than {limit} bytes", limit=f"{limit:,}"))
-
-
-def body_fault(body: object, redact: Redactor) -> Fault:
-    """Return the fault of an error object in the place of a reply; its `code` may be an HTTP status."""
-    code = str(body.get("code") or "") if isinstance(body, Mapping) else ""
-    if code in ("429", _QUOTA) or re.fullmatch("4[0-9][0-9]", code):
-        return status_fault(429 if code == _QUOTA else int(code), body, redact)
-    return Fault(Clause("did not finish its reply ({why})", why=_words(body, redact)), text=_all(body))
-
-
-def status_fault(status: int, body: object, redact: Redactor, wait: float | None = None) -> Fault:
-    """Return the fault of an HTTP error."""
-    why, text = _words(body, redact), _all(body)
-    if status in (401, 403):
-        reason, advice = Clause("rejected the key ({why})", why=why), "check OPENAI_API_KEY or the agent's api_key"
-        return Fault(reason, advice, False, status=status, text=text)
-    if status == 404:
-        reason = Clause("was not found ({why})", why=why)
-        return Fault(reason, "check the model's name and base_url", False, status=status, text=text)
-    if status == 429 and _QUOTA in text:
-        reason = Clause("has no credit left ({why})", why=why)
-        return Fault(reason, "top up the account or use another key", False, status=status)
-    if status in (408, 409, 429) or status >= 500:
-        reason = Clause("answered {status} ({why})", status=status, why=why)
-        return Fault(reason, "wait a moment, then resume", status=status, text=text, retry_after=wait)
-    refused = Clause("refused the request ({why})", why=why)
-    if "context" in text and any(word in text for word in ("length", "window", "maximum")):
-        return Fault(refused, "lower the agent's budget.prompt_tokens", False, status=status)
-    return Fault(refused, "change what it names, then resume", False, status=status, text=text)
-
-
-def retry_after(headers: Mapping[str, str], clock: Callable[[], float]) -> float | None:
-    """Read the Retry-After in seconds; None where there is none."""
-    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
-        try:
-            return max(float(headers.get(name, "")) / unit, 0.0)
-        except ValueError:
-            continue
-    try:
-        moment = parsedate_to_datetime(headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(aware.timestamp() - clock(), 0.0)
-
-
-def _words(body: object, redact: Redactor) -> str:
-    """An error body's message, in a line."""
-    text = " ".join(redact(_message(body)).split())
-    if re.match(r"<(!doctype|html)", text, re.IGNORECASE):
-        return "a web page"
-    return text[:_REASON_CHARS].rstrip(". ") or "no reason given"
-
-
-def _message(body: object) -> str:
-    while isinstance(body, Mapping):
-        inner = next((body[key] for key in ("message", "detail", "error") if body.get(key)), None)
-        if inner is None:
-            break
-        body = inner
-    return body if isinstance(body, str) else _dumped(body)
-
-
-def _all(body: object) -> str:
-    return (body if isinstance(body, str) else _dumped(body)).lower()
-
-
-def _dumped(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
-
+from ..reply import GrowingReply, finish_reason_of
+from .faults import (
+    AttemptFailed,
+    Fault,
+    Redactor,
+    RetryPolicy,
+    body_fault,
+    client_errors,
+    end_fault,
+    fault_of,
+    is_error,
+    timeout_fault,
+    too_long,
+)
 
 # The chat-completion format on the wire.
 #
-# A missing field is empty; a field of the wrong type makes the whole document invalid.
+# A missing field is empty. Numbers may be text and texts numbers, a list may hold nulls, and counts and indexes that
+# make no sense are passed over. A text or a call of the wrong type makes the whole document invalid.
 
 MAX_TOKENS = 10**9
 """The largest token count that is believed."""
@@ -245,37 +56,56 @@ def _reasoning(value: object) -> str:
 
 def _parts(value: object) -> object:
     """A message's text as a list of parts, which is how some endpoints send it."""
-    if value is None or isinstance(value, str):
-        return [{"text": value}]
-    return value
+    parts = value if isinstance(value, list) else [value]
+    return [{"text": part} if isinstance(part, str) else part for part in parts if part is not None]
 
 
 def _as_json(value: object) -> str:
-    """Arguments as text; some endpoints send them as an object."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else _text(value)
+    """Arguments as text; some endpoints send them as an object or a list."""
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _word(value: object) -> str:
+    """An id or a reason; what is neither a text nor a number says nothing."""
+    return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+
+
+def _place(value: object) -> int | None:
+    """The number of a call or a choice."""
+    if isinstance(value, str) and value.strip().isdecimal():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _count(value: object) -> int:
-    if value is None:
+    try:
+        return int(min(max(float(value), 0), MAX_TOKENS)) if isinstance(value, int | float | str) else 0
+    except (ValueError, OverflowError):  # "many", nan
         return 0
-    if not isinstance(value, int | float):
-        raise ValueError("Input should be a number")
-    return int(min(max(value, 0), MAX_TOKENS))
 
 
 def _details(value: object) -> object:
     return value if isinstance(value, dict) else {}
 
 
-def _or_empty(value: Any) -> Any:
+def _object_or_none(value: object) -> object:
+    return value if isinstance(value, dict) else None
+
+
+def _present(value: Any) -> Any:
+    """The entries of a list that are there."""
+    if isinstance(value, list):
+        return [each for each in value if each is not None]
     return () if value is None else value
 
 
 Text = Annotated[str, PlainValidator(_text)]
+Word = Annotated[str, PlainValidator(_word)]
+Place = Annotated[int | None, PlainValidator(_place)]
 Reasoning = Annotated[str, PlainValidator(_reasoning)]
 Arguments = Annotated[str, PlainValidator(_as_json)]
 Count = Annotated[int, PlainValidator(_count)]
-OrEmpty = BeforeValidator(_or_empty)
+Present = BeforeValidator(_present)
 
 
 class Details(BaseModel):
@@ -299,12 +129,17 @@ class Function(BaseModel):
     arguments: Arguments = ""
 
 
-class ToolCall(BaseModel):
-    """A tool call, or a piece of one."""
+class ToolCall(Function):
+    """A tool call, or a piece of one; some endpoints leave the `function` around its name and arguments out."""
 
-    index: int | None = None
-    id: Text = ""
+    index: Place = None
+    id: Word = ""
     function: Function | None = None
+
+    @property
+    def called(self) -> Function:
+        """The function with its arguments."""
+        return self.function or self
 
 
 class Part(BaseModel):
@@ -321,7 +156,9 @@ class Message(BaseModel):
     refusal: Text = ""
     reasoning: Reasoning = ""
     reasoning_content: Reasoning = ""
-    tool_calls: Annotated[tuple[ToolCall, ...], OrEmpty] = ()
+    tool_calls: Annotated[tuple[ToolCall, ...], Present] = ()
+    function_call: Function | None = None
+    """A call in the form that came before `tool_calls`."""
 
     @property
     def text(self) -> str:
@@ -332,31 +169,46 @@ class Message(BaseModel):
         """The reasoning; some endpoints send it under both names."""
         return "".join(part.thinking for part in self.content) + (self.reasoning_content or self.reasoning)
 
+    @property
+    def calls(self) -> Sequence[ToolCall]:
+        if self.function_call is None:
+            return self.tool_calls
+        return (*self.tool_calls, ToolCall(function=self.function_call))
+
 
 class Choice(BaseModel):
     """One answer; `delta` in a stream, `message` in a whole reply."""
 
+    index: Place = None
     delta: Message | None = None
     message: Message | None = None
-    finish_reason: Text = ""
+    finish_reason: Word = ""
+    error: Any = None
 
 
 class Completion(BaseModel):
     """A chat completion, or one chunk of it."""
 
-    error: Any = None
-    choices: Annotated[tuple[Choice, ...], OrEmpty] = ()
-    usage: Usage | None = None
+    choices: Annotated[tuple[Choice, ...], Present] = ()
+    usage: Annotated[Usage | None, BeforeValidator(_object_or_none)] = None
+
+    @property
+    def choice(self) -> Choice | None:
+        """The first answer; further ones are passed over."""
+        return next((choice for choice in self.choices if not choice.index), None)
 
 
-def read_completion(document: bytes) -> Completion:
+def read_completion(document: bytes, redact: Redactor) -> Completion:
     """Read a body, or the data of one server-sent event.
 
     Raises:
-        AttemptFailed: it is not valid JSON, or not a chat completion.
+        AttemptFailed: it is not valid JSON, or not a chat completion, or an error object.
     """
     try:
-        return Completion.model_validate(json.loads(document))
+        body = json.loads(document)
+        if is_error(body):
+            raise AttemptFailed(body_fault(body, redact))
+        return Completion.model_validate(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the document"
@@ -381,6 +233,9 @@ class ReplyReader:
         self._reply = growing
         self._refusal: list[str] = []
         self._begun = False
+        self._in_pieces = False
+        self.is_whole = False
+        """Whether the endpoint said that nothing follows, with [DONE] or as the reply is one document."""
 
     @property
     def finish_reason(self) -> str:
@@ -390,24 +245,29 @@ class ReplyReader:
         """Add a completion, or a chunk of one; return whether anything was in it.
 
         Raises:
-            AttemptFailed: it is an error object.
+            AttemptFailed: it says that the reply broke off.
         """
-        if completion.error:
-            raise AttemptFailed(body_fault(completion.error, self._redact))
         if completion.usage is not None:
             usage = completion.usage
             self._reply.usage = {"input": usage.prompt_tokens, "output": usage.completion_tokens}
             if cached := usage.prompt_tokens_details.cached_tokens:
                 self._reply.usage["cached"] = cached
-        return any([self._choice(choice) for choice in completion.choices[:1]])
+        return self._choice(completion.choice) if completion.choice else False
 
     def _choice(self, choice: Choice) -> bool:
-        self._reply.finish_reason = choice.finish_reason or self._reply.finish_reason
-        message = choice.delta or choice.message
-        if message is None:
-            return False
-        self._begun = True
-        return self._message(message, whole=choice.delta is None)
+        self._reply.finish_reason = finish_reason_of(choice.finish_reason) or self._reply.finish_reason
+        said = False
+        if choice.delta is not None:
+            self._begun = self._in_pieces = True
+            said = self._message(choice.delta, whole=False)
+        elif choice.message is not None:
+            self._begun = True
+            self.is_whole |= not self._in_pieces
+            # Behind its pieces a message repeats them.
+            said = not self._in_pieces and self._message(choice.message, whole=True)
+        if choice.error:
+            raise AttemptFailed(body_fault({"error": choice.error}, self._redact))
+        return said
 
     def _message(self, message: Message, whole: bool) -> bool:
         reasoning, text = message.reasoning_text, message.text
@@ -416,17 +276,17 @@ class ReplyReader:
         if message.refusal:
             self._refusal.append(message.refusal)
             self._reply.add_hidden(len(message.refusal))
-        calls = [self._call(call, whole) for call in message.tool_calls]
+        calls = [self._call(call, whole) for call in message.calls]
         return any([*calls, text, message.refusal, reasoning])
 
     def _call(self, call: ToolCall, whole: bool) -> bool:
-        function = call.function or Function()
+        called = call.called
         if whole:
-            self._reply.add_whole_call(call.id, function.name, function.arguments)
-        elif call.function is None or not (call.id or function.name or function.arguments):
+            self._reply.add_whole_call(call.id, called.name, called.arguments)
+        elif not (called.name or called.arguments or (call.id and call.function)):
             return False
         else:
-            self._reply.add_call(call.index, call.id, function.name, function.arguments)
+            self._reply.add_call(call.index, call.id, called.name, called.arguments)
         return True
 
     @property
@@ -452,8 +312,10 @@ class ReplyReader:
         if refusal := "".join(self._refusal):
             declined = Clause("declined to answer ({why})", why=self._redact(refusal)[:200])
             raise AttemptFailed(Fault(declined, _REPHRASE, retryable=False))
-        if self.finish_reason == "content_filter":
-            raise AttemptFailed(Fault(Clause("stopped its reply at its content filter"), _REPHRASE, retryable=False))
+        if fault := end_fault(self.finish_reason):
+            raise AttemptFailed(fault)
+        if not self.finish_reason and self.is_whole and self._reply.has_content:
+            self._reply.end()
         if self.finish_reason:
             return
         if self._begun:
@@ -491,7 +353,10 @@ class Transport:
         self._redact = redact
         self._streaming = streaming
         self._seconds = policy.read_timeout if streaming else policy.reply_timeout
-        self._deadline = 0.0
+        self._silent_until = 0.0
+        """When bytes have to arrive; keep-alives and comments are some."""
+        self._idle_until = 0.0
+        """When something new has to arrive."""
         self._response: Any = None
         self.reader = ReplyReader(redact, growing)
 
@@ -503,7 +368,7 @@ class Transport:
         """Send the request; the answer is a stream of chunks, even if the reply comes in one piece."""
         if not self._streaming:
             payload = {name: value for name, value in payload.items() if name not in ("stream", "stream_options")}
-        self._extend(self._seconds)
+        self._extend()
         with self._named_faults():
             async with asyncio.timeout_at(self._deadline):
                 request = self._completions.with_streaming_response.create(**_as_body(payload))
@@ -531,24 +396,37 @@ class Transport:
         yield _chunk("", self.reader.reply())
 
     def _read(self, document: bytes) -> None:
-        """Add a document to the reply; one that adds nothing leaves the deadline where it is."""
+        """Add a document to the reply; after one that adds nothing, the wait for something new goes on."""
         finished = self.reader.finish_reason
-        if self.reader.read(read_completion(document)) or self.reader.finish_reason != finished:
-            self._extend(min(self._seconds, TAIL) if self.reader.finish_reason else self._seconds)
+        if self.reader.read(read_completion(document, self._redact)) or self.reader.finish_reason != finished:
+            self._extend(TAIL if self.reader.finish_reason else None)
 
     async def _documents(self) -> AsyncGenerator[list[bytes], None]:
         """The body, or the data of those of its events that arrive together."""
         async with aclosing(self._received()) as received:
             begins = await _beginning(received)
-            if "json" in self._media_type or begins.startswith(b"{"):
-                yield [await _joined(_resumed(begins, received))]
-            elif self._streaming or "event-stream" in self._media_type:
-                async for data in _event_data(_resumed(begins, received), MAX_BYTES):
-                    ended = next((place for place, each in enumerate(data) if each.startswith(b"[DONE]")), None)
-                    yield data[:ended]
-                    if ended is not None:
-                        await self._drain(received)
-                        return
+            if self._is_json(begins):
+                yield _lines_of_json(await _joined(_resumed(begins, received)))
+                return
+            if not (self._streaming or "event-stream" in self._media_type or _FIELD.match(begins)):
+                return
+            async for events in _events(_resumed(begins, received), MAX_BYTES):
+                data: list[bytes] = []
+                for name, each in events:
+                    if each.strip(b' "').startswith(b"[DONE]"):
+                        self.reader.is_whole = True
+                        break
+                    if name == b"error":
+                        raise AttemptFailed(body_fault(_error_in(each), self._redact))
+                    data.append(each)
+                yield data
+                if self.reader.is_whole:
+                    await self._drain(received)
+                    return
+
+    def _is_json(self, begins: bytes) -> bool:
+        """Whether the body is JSON: what it begins with counts before its media type."""
+        return begins.startswith((b"{", b"[")) or ("json" in self._media_type and not _FIELD.match(begins))
 
     async def _drain(self, received: AsyncGenerator[bytes, None]) -> None:
         """Read the end of the body, so that the connection can be used again."""
@@ -571,10 +449,26 @@ class Transport:
                 return
             if received is None:
                 return
+            self._silent_until = asyncio.get_running_loop().time() + self._seconds
             yield received
 
-    def _extend(self, seconds: float) -> None:
-        self._deadline = asyncio.get_running_loop().time() + seconds
+    def _extend(self, most: float | None = None) -> None:
+        """Wait anew for something new, for `most` seconds where that is less than usual."""
+        now = asyncio.get_running_loop().time()
+        idle = max(self._policy.reply_timeout, self._seconds)
+        self._silent_until = now + self._seconds
+        self._idle_until = now + (idle if most is None else min(most, self._seconds))
+
+    @property
+    def _deadline(self) -> float:
+        return min(self._silent_until, self._idle_until)
+
+    @property
+    def _waited(self) -> float:
+        """How many seconds were waited for where the deadline is over."""
+        if self._silent_until <= self._idle_until:
+            return self._seconds
+        return max(self._policy.reply_timeout, self._seconds)
 
     @property
     def _media_type(self) -> str:
@@ -586,7 +480,7 @@ class Transport:
         try:
             yield
         except (TimeoutError, openai.APITimeoutError) as error:
-            raise AttemptFailed(timeout_fault(self._seconds, error.__cause__)) from None
+            raise AttemptFailed(timeout_fault(self._waited, error.__cause__)) from None
         except openai.OpenAIError as error:
             raise AttemptFailed(fault_of(error, self._redact, self._policy.clock)) from None
         except UnicodeEncodeError:
@@ -595,7 +489,7 @@ class Transport:
             )
             raise AttemptFailed(fault) from None
         except client_errors("TimeoutException") as error:
-            raise AttemptFailed(timeout_fault(self._seconds, error)) from None
+            raise AttemptFailed(timeout_fault(self._waited, error)) from None
         except client_errors("RequestError"):
             raise AttemptFailed(_BROKEN_OFF) from None
         except (OSError, anyio.EndOfStream):
@@ -648,12 +542,20 @@ def _chunk(text: str, reply: ModelReply | None = None) -> dict[str, Any]:
     return {"choices": [choice | {"finish_reason": reply.finish_reason}], "usage": usage if reply.usage else None}
 
 
+_BOM = b"\xef\xbb\xbf"
+_FIELD = re.compile(rb"(?:data|event|id|retry)?:")
+"""What a stream of events begins with, whatever its media type says."""
+_BEGINNINGS = (_BOM, b"data:", b"event:", b"retry:", b"id:")
+
+
 async def _beginning(received: AsyncGenerator[bytes, None]) -> bytes:
-    """The first bytes that are not blank: some endpoints answer with JSON under another media type."""
+    """The first bytes that are not blank, without a byte order mark, and enough of them to see what they are."""
+    found = b""
     async for chunk in received:
-        if found := chunk.lstrip():
-            return found
-    return b""
+        found = (found + chunk).lstrip().removeprefix(_BOM).lstrip()
+        if found and not any(mark.startswith(found) and mark != found for mark in _BEGINNINGS):
+            break
+    return found
 
 
 async def _resumed(begins: bytes, received: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
@@ -673,30 +575,64 @@ async def _joined(received: AsyncGenerator[bytes, None]) -> bytes:
     return b"".join(body)
 
 
-async def _event_data(received: AsyncIterator[bytes], limit: int) -> AsyncGenerator[list[bytes], None]:
-    """Yield the data of the events that arrive together; names, ids and comments are passed over.
+def _lines_of_json(body: bytes) -> list[bytes]:
+    """The body as a document, or the documents of its lines where each of them is one."""
+    lines = [line for line in body.splitlines() if line.strip()]
+    return lines if len(lines) > 1 and all(map(_is_valid, lines)) else [body]
+
+
+def _is_valid(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _error_in(data: bytes) -> object:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return data.decode(errors="replace")
+
+
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+Event = tuple[bytes, bytes]
+"""The name of a server-sent event, and its data."""
+
+
+async def _events(received: AsyncIterator[bytes], limit: int) -> AsyncGenerator[list[Event], None]:
+    """Yield the events that arrive together; ids and comments are passed over.
 
     Raises:
         AttemptFailed: an event is longer than `limit` bytes.
     """
     line: list[bytes] = []
     data: list[bytes] = []
-    size = 0
-    async for chunk in received:
-        first, *rest = chunk.replace(b"\r", b"").split(b"\n")
+    event, size, after_cr = b"", 0, False
+    async for received_chunk in received:
+        chunk = received_chunk.removeprefix(b"\n") if after_cr else received_chunk
+        after_cr = chunk.endswith(b"\r")
+        first, *rest = _LINE_END.split(chunk)
         line.append(first)
-        together: list[bytes] = []
+        together: list[Event] = []
         for after in rest:
             whole, line = b"".join(line), [after]
             name, _, value = whole.partition(b":")
             if name == b"data":
                 data.append(value.removeprefix(b" "))
+            elif name == b"event":
+                event = value.strip()
             elif not whole:
                 if data:
-                    together.append(b"\n".join(data))
-                data, size = [], 0
+                    together.append((event, b"\n".join(data)))
+                data, event, size = [], b"", 0
         if together:
             yield together
         size += len(chunk)
         if size > limit:
             raise AttemptFailed(too_long(limit))
+    name, _, value = b"".join(line).partition(b":")
+    last = b"\n".join([*data, *([value.removeprefix(b" ")] if name == b"data" else [])])
+    if last and (last.startswith(b"[DONE]") or _is_valid(last)):  # else it is cut
+        yield [(event, last)]

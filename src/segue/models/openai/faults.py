@@ -1,0 +1,389 @@
+"""Faults of OpenAI-compatible endpoints: whether and when to retry, and what the operator can do."""
+
+import json
+import math
+import random
+import re
+import sys
+import time
+from asyncio import sleep
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import Clause
+from ..reply import BROKEN, FILTERED, MALFORMED
+
+if TYPE_CHECKING:
+    import openai
+
+ATTEMPTS = 3
+"""How often a call is made, the first time included; no other layer retries."""
+
+MAX_RETRY_AFTER = 60.0
+"""The longest Retry-After in seconds that is waited for; with a longer one the task ends, to be resumed."""
+
+FIRST_DELAY = 1.0
+"""Seconds before the second attempt; they double with each further one, less a random part of up to half."""
+
+REPLY_SECONDS = 300.0
+"""Seconds that a reply may take which is not streamed."""
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How long to wait, in seconds, and where time and chance come from.
+
+    `read_timeout` bounds the wait for each piece of a stream, `reply_timeout` that for a reply that is not streamed.
+    """
+
+    read_timeout: float = 60.0
+    reply_timeout: float = REPLY_SECONDS
+    sleep: Callable[[float], Awaitable[object]] = sleep
+    chance: Callable[[], float] = random.random
+    clock: Callable[[], float] = time.time
+
+    def delay(self, attempt: int, retry_after: float | None) -> float:
+        """Seconds to wait before an attempt (2 is the first that waits): its Retry-After, else backoff."""
+        if retry_after is not None:
+            return retry_after
+        return float(FIRST_DELAY * 2 ** (attempt - 2)) * (1 - self.chance() / 2)
+
+    def time_after(self, seconds: float) -> str:
+        """The time of day in so many seconds."""
+        return datetime.fromtimestamp(self.clock() + seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+_REASON_CHARS = 200
+_QUOTA = "insufficient_quota"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why an attempt failed.
+
+    `reason` continues "The model x at y"; `advice` says what to do. `text` is the endpoint's error in lower case,
+    `retry_after` its Retry-After in seconds. `too_long`: the prompt is. `about_reply`: what the model wrote is refused.
+    """
+
+    reason: Clause
+    advice: str = "check the endpoint, then resume"
+    retryable: bool = True
+    status: int = 0
+    text: str = ""
+    retry_after: float | None = None
+    too_long: bool = False
+    about_reply: bool = False
+
+
+class AttemptFailed(Exception):
+    """An attempt failed; carries the fault through LangChain."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(str(fault.reason))
+        self.fault = fault
+
+
+class Redactor:
+    """Replaces keys in what an endpoint sends."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        known = [re.escape(key) for key in keys if len(key) > 5]
+        self._secret = re.compile("|".join([*known, r"(?i:bearer\s+)\S+", r"\bsk-[\w*.-]{6,}"]))
+
+    def __call__(self, text: str) -> str:
+        return self._secret.sub("***", text)
+
+
+def client_errors(*names: str) -> tuple[type[Exception], ...]:
+    """The exceptions of these names: OpenAI's client is built on one of two httpx, and takes clients of the other."""
+    clients = [sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules]
+    return tuple(getattr(client, name) for client in clients for name in names)
+
+
+def fault_of(error: "openai.OpenAIError", redact: Redactor, clock: Callable[[], float]) -> Fault:
+    """Return the fault behind an error of the client."""
+    import openai  # it takes most of a second, and only a fault needs it
+
+    if isinstance(error, openai.APIStatusError):
+        wait = retry_after(error.response.headers, clock)
+        return status_fault(error.status_code, _body(error), redact, wait)
+    if isinstance(error, openai.APIConnectionError):
+        return _connection_fault(error, redact)
+    if isinstance(error, openai.APIError):
+        return body_fault(error.body or error.message, redact)
+    why = _words(str(error), redact)
+    return Fault(
+        Clause("could not take the request ({why})", why=why), "check the key and the settings", retryable=False
+    )
+
+
+def _body(error: "openai.APIStatusError") -> object:
+    """What the endpoint sent; the client keeps only what stands under `error`."""
+    try:
+        return error.response.json() or error.message
+    except (ValueError, RuntimeError):  # it is no JSON, or was not read
+        return error.body or error.message
+
+
+def _connection_fault(error: "openai.APIConnectionError", redact: Redactor) -> Fault:
+    cause = error.__cause__
+    why = _words(str(cause or error) or type(cause).__name__, redact)
+    if isinstance(cause, client_errors("UnsupportedProtocol", "InvalidURL", "LocalProtocolError")):
+        return Fault(
+            Clause("could not take the request ({why})", why=why),
+            "check base_url and the key, then resume",
+            retryable=False,
+        )
+    if isinstance(cause, Exception) and not isinstance(cause, client_errors("ConnectError", "ConnectTimeout")):
+        return Fault(Clause("closed the connection ({why})", why=why))
+    return Fault(Clause("could not be reached ({why})", why=why), "check the address and the network, then resume")
+
+
+def timeout_fault(seconds: float, cause: BaseException | None) -> Fault:
+    """Return the fault of a timeout."""
+    if isinstance(cause, client_errors("ConnectTimeout")):
+        return Fault(Clause("could not be reached in time"), "check the address and the network, then resume")
+    advice = "check the endpoint, then resume; a slow one needs a larger read_timeout on the agent"
+    return Fault(Clause("sent nothing new for {seconds} s", seconds=f"{seconds:g}"), advice)
+
+
+def too_long(limit: int) -> Fault:
+    return Fault(Clause("sent a reply of more than {limit} bytes", limit=f"{limit:,}"))
+
+
+_REPHRASE = "rephrase the message, or choose another model"
+
+
+def body_fault(body: object, redact: Redactor) -> Fault:
+    """Return the fault of an error object in the place of a reply; its `code` may be an HTTP status."""
+    inner = body.get("error") if isinstance(body, Mapping) else None
+    codes = [str(part.get("code") or "") for part in (inner, body) if isinstance(part, Mapping)]
+    code = next(filter(None, codes), "")
+    if code == _QUOTA or re.fullmatch("4[0-9][0-9]", code):
+        return status_fault(429 if code == _QUOTA else int(code), body, redact)
+    why, text = _words(body, redact), _all(body)
+    if is_too_long(text):
+        return _prompt_too_long(0, why, text)
+    return Fault(Clause("did not finish its reply ({why})", why=why), text=text, about_reply=_is_about_reply(text))
+
+
+def end_fault(finish_reason: str) -> Fault | None:
+    """Return the fault of a reply that broke off, as its finish_reason says; else None."""
+    if finish_reason in FILTERED:
+        return Fault(Clause("stopped its reply at its content filter"), _REPHRASE, retryable=False)
+    if finish_reason in BROKEN:
+        why = f"finish_reason {finish_reason}"
+        return Fault(Clause("did not finish its reply ({why})", why=why), about_reply=finish_reason in MALFORMED)
+    return None
+
+
+def status_fault(status: int, body: object, redact: Redactor, wait: float | None = None) -> Fault:
+    """Return the fault of an HTTP error."""
+    why, text = _words(body, redact), _all(body)
+    refused = Clause("refused the request ({why})", why=why)
+    if _is_about_reply(text):
+        return Fault(refused, "resume to ask again", status=status, text=text, about_reply=True)
+    if status not in (401, 402, 403, 404) and is_too_long(text):
+        return _prompt_too_long(status, why, text)
+    if status in (401, 403):
+        reason, advice = Clause("rejected the key ({why})", why=why), "check OPENAI_API_KEY or the agent's api_key"
+        return Fault(reason, advice, False, status=status, text=text)
+    if status == 404 and not _NO_TOOLS.search(text, 0, _SEARCHED):
+        reason = Clause("was not found ({why})", why=why)
+        return Fault(reason, "check the model's name and base_url", False, status=status, text=text)
+    if status == 402 or (status == 429 and _QUOTA in text):
+        reason = Clause("has no credit left ({why})", why=why)
+        return Fault(reason, "top up the account or use another key", False, status=status)
+    if status >= 500 and _TEMPLATE.search(text):
+        return Fault(refused, "change what it names, then resume", False, status=status, text=text)
+    if status in (408, 409, 429) or status >= 500:
+        reason = Clause("answered {status} ({why})", status=status, why=why)
+        wait = _wait_in(body) if wait is None else wait
+        return Fault(reason, "wait a moment, then resume", status=status, text=text, retry_after=wait)
+    return Fault(refused, _advice(text), False, status=status, text=text)
+
+
+def _prompt_too_long(status: int, why: str, text: str) -> Fault:
+    refused = Clause("refused the request ({why})", why=why)
+    return Fault(refused, "lower the agent's budget.prompt_tokens", False, status=status, text=text, too_long=True)
+
+
+def _advice(text: str) -> str:
+    """What to do about a refusal."""
+    if _NO_TOOLS.search(text):
+        return 'if it takes no tools, set protocol="json" on the agent'
+    if _LIMIT_NAME.search(text):
+        return "leave max_tokens out and set what it names under extra_body on the agent, then resume"
+    return "change what it names, then resume"
+
+
+_TEMPLATE = re.compile(r"jinja|chat[ _]template|template error|raise_exception")
+_NO_TOOLS = re.compile(
+    r"(?:not|n't|cannot|that) support (?:the |any )?(?:use of )?"
+    r"(?:tools?\b|tool[- _](?:use|call|choice)|function[- _]?call)"
+    r"|\b(?:tools?|tool[- _](?:use|calls?|calling|choice)|function[- _]call(?:s|ing)?|functions?)['\"`]?"
+    r" (?:parameter |field |argument )?(?:is|are|was) (?:not|currently not|un)"
+    r"|(?:unknown|unsupported|unrecognized|unexpected|extra|not permitted|not allowed)[^.]{0,40}['\"`: ]"
+    r"(?:tools|tool_choice|functions)(?:['\"`.,]|$)"
+    r"|enable-auto-tool-choice|tool-call-parser"
+)
+"""A refusal of tools as such; most that hold the word are about something else."""
+_LIMIT_NAME = re.compile(r"max_tokens.*max_completion_tokens|max_completion_tokens.*max_tokens", re.DOTALL)
+_ABOUT_REPLY = re.compile(
+    r"tool_use_failed|json_validate_failed|output_parse_failed|failed_generation|malformed_function_call"
+    r"|failed to call a function|failed to parse tool[ _]call|error parsing tool call|tool call validation failed"
+    r"|(?:failed|unable) to parse (?:the )?(?:model(?:'s)? )?(?:output|response|generat)"
+)
+"""A refusal of what the model wrote, in the words of Groq, Ollama, llama.cpp and others."""
+_TOO_LONG = re.compile(
+    r"context[_ -]?(?:length|window|size|limit)|context_length_exceeded|maximum context"
+    r"|(?:prompt|input|request|messages?|conversation|query)s?[_ ](?:is |are |was )?too[_ ](?:long|large|many tokens)"
+    r"|(?:prompt|input|request|messages?)[^.]{0,60}\b(?:exceed|over the|longer than|larger than|above)[^.]{0,60}"
+    r"\b(?:max|limit|length|token|context|allowed)"
+    r"|input token count|too many (?:input |prompt )?tokens|must have less than \d+ tokens|range of input length"
+    r"|(?:max|maximum)[_ ](?:prompt|input)[_ ](?:length|tokens|size)"
+    r"|reduce (?:the length|your (?:message|prompt|input)|the (?:prompt|number of (?:tokens|messages)))"
+    r"|tokens?[^.]{0,40}exceed[^.]{0,40}(?:context|window|model's (?:max|limit))"
+    r"|payload too large|request entity too large"
+    r"|上下文[^。]{0,20}(?:长度|超)|(?:输入|提示)[^。]{0,20}(?:过长|超)"
+)
+"""A prompt that is too long, in the words of many endpoints."""
+_NOT_TOO_LONG = re.compile(
+    r"(?:max_tokens|max_completion_tokens|output tokens)[^.]{0,40}(?:too large|at most|must be|>)"
+)
+
+
+_SEARCHED = 20_000
+"""Characters of an error in which such words are looked for."""
+
+
+def is_too_long(text: str) -> bool:
+    """Whether an error, in lower case, says that the prompt is too long."""
+    return bool(_TOO_LONG.search(text, 0, _SEARCHED)) and not _NOT_TOO_LONG.search(text, 0, _SEARCHED)
+
+
+def _is_about_reply(text: str) -> bool:
+    return bool(_ABOUT_REPLY.search(text, 0, _SEARCHED))
+
+
+_MOST_WAIT = 366 * 86_400.0
+"""Seconds; an endpoint that names a longer wait, or none that is a number, means nothing by it."""
+
+
+def retry_after(headers: Mapping[str, str], clock: Callable[[], float]) -> float | None:
+    """Read the Retry-After in seconds; None where there is none that makes sense."""
+    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
+        try:
+            return _sensible(float(headers.get(name, "")) / unit)
+        except ValueError:
+            continue
+    try:
+        moment = parsedate_to_datetime(headers.get("retry-after", ""))
+        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return _sensible(max(aware.timestamp() - clock(), 0.0))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _sensible(seconds: float) -> float | None:
+    return seconds if math.isfinite(seconds) and 0 <= seconds <= _MOST_WAIT else None
+
+
+_UNITS = {"h": 3600.0, "m": 60.0, "ms": 0.001, "milli": 0.001, "s": 1.0}
+_WAIT = re.compile(
+    r"(?:try(?: it)? again|retry|wait)(?:ing)?(?: (?:in|after|for|at least|about|approximately))*[: ]+"
+    r"((?:\d+(?:\.\d+)?\s*(?:h|ms|m|s|hours?|minutes?|mins?|seconds?|secs?|milliseconds?)(?=[^a-z]|\Z)\s*)+)"
+)
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|milli|h|m|s)")
+
+
+def _wait_in(body: object) -> float | None:
+    """The wait in seconds that an error's body names: Google's RetryInfo, a field, or a sentence."""
+    waiting = [body]
+    for _ in range(100):
+        if not waiting:
+            break
+        part = waiting.pop(0)
+        if isinstance(part, Mapping):
+            for name in ("retryDelay", "retry_after", "retryAfter", "retry_after_seconds"):
+                if (found := _seconds(part.get(name))) is not None:
+                    return found
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+    words = _WAIT.search(_all(body))
+    return _seconds(words[1]) if words else None
+
+
+def _seconds(given: object) -> float | None:
+    """A duration as a number, as "1m30.5s", or as {"seconds": 6}."""
+    if isinstance(given, Mapping):
+        given = given.get("seconds")
+    if isinstance(given, str):
+        try:
+            given = float(given)
+        except ValueError:
+            amounts = _AMOUNT.findall(given.lower())
+            given = sum(float(n) * _UNITS[unit] for n, unit in amounts) if amounts else None
+    return _sensible(float(given)) if isinstance(given, int | float) and not isinstance(given, bool) else None
+
+
+def _words(body: object, redact: Redactor) -> str:
+    """An error body's message, in a line."""
+    text = " ".join(redact(_message(body)).split())
+    if re.match(r"<(!doctype|html)", text, re.IGNORECASE):
+        return "a web page"
+    return text[:_REASON_CHARS].rstrip(". ") or "no reason given"
+
+
+_WORDS = (
+    "message", "msg", "detail", "error", "errors", "error_message", "error_msg", "errorMessage", "error_description",
+    "status_msg", "base_resp", "reason", "title", "description",
+)  # fmt: skip
+_DEEPEST = 20
+
+
+def _message(body: object, depth: int = 0) -> str:
+    """The words of an error in whatever form: an object, a list of them, or a text."""
+    if isinstance(body, str):
+        return body
+    if depth < _DEEPEST and isinstance(body, list):
+        return "; ".join(filter(None, (_message(each, depth + 1) for each in body[:3])))
+    if depth < _DEEPEST and isinstance(body, Mapping):
+        for key in _WORDS:
+            if body.get(key) and (words := _message(body[key], depth + 1)):
+                return words + _more_words(body)
+    return _dumped(body) if body else ""
+
+
+def _more_words(body: Mapping[str, Any]) -> str:
+    """What a router passes on of the provider's words, and where in the request a validator found a fault."""
+    metadata, place = body.get("metadata"), body.get("loc")
+    if isinstance(metadata, Mapping) and metadata.get("raw"):
+        return f": {_message(metadata['raw'])}"
+    return f" ({'.'.join(map(str, place))})" if isinstance(place, list) else ""
+
+
+def is_error(document: object) -> bool:
+    """Whether a document in the place of a reply, or of a chunk of one, is an error object."""
+    if not isinstance(document, Mapping):
+        return isinstance(document, list) and any(map(is_error, document[:1]))
+    if document.get("error"):
+        return True
+    if document.get("choices"):
+        return False
+    if document.get("object") == "error" or document.get("type") == "error" or document.get("success") is False:
+        return True
+    named = (document.get(key) for key in ("detail", "message", "msg", "error_msg", "error_message", "errorMessage"))
+    return any(isinstance(words, str | list) and words for words in named)
+
+
+def _all(body: object) -> str:
+    return (body if isinstance(body, str) else _dumped(body)).lower()
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
