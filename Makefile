@@ -61,6 +61,7 @@ check: $(VENV)/.dev types web/node_modules/.installed ## format, lint, types and
 	@echo 'mypy --strict'; out=$$(MYPYPATH=$(TYPES) $(BIN)/mypy --explicit-package-bases -p segue -p reference -p readme 2>&1); rc=$$?; echo "$$out" | \
 	  sed -E 's#$(TYPES)/segue/(graphs|nodes|tools|prompts|checkpoints)/#\1/#g; s#$(TYPES)/#src/#g'; exit $$rc
 	PYTHONPATH=$(TYPES) $(BIN)/lint-imports
+	$(BIN)/python -m gates
 	@echo 'tsc --checkJs and eslint'; $(NPM) run --silent check
 
 e2e: $(VENV)/.e2e web/node_modules/.installed ## the service in a browser: fetches Chromium where there is none

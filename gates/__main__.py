@@ -1,0 +1,16 @@
+"""Check the rules and the trends: `python -m gates`; `--keep` writes the trends' numbers as they are now."""
+
+import sys
+
+from .style import style_faults
+from .trends import grown, keep, measure
+
+faults = style_faults()
+trends = measure()
+if "--keep" in sys.argv:
+    keep(trends)
+else:
+    faults += [f"{line}: simplify, or accept it with: python -m gates --keep" for line in grown(trends)]
+print("gates:", ", ".join(f"{name} {number}" for name, number in trends.items() if not name.startswith("names of")))
+if faults:
+    sys.exit("\n".join(faults))
