@@ -31,6 +31,7 @@ from ..core.reply_options import ReplyOptions
 from ..core.schedules import ScheduledRun
 from ..core.spend import Owner, Quotas, Reached, Reservation
 from ..core.task import ACTIVE, OPEN, MessageOrigin, TaskStatus
+from ..core.timeline import Branch
 from ..nodes.conversation import read_config
 from ..nodes.model_call import extract
 from ..prompts.catalogue import language_of
@@ -103,6 +104,8 @@ class Request:
     origin: MessageOrigin = "python"
     run: ScheduledRun | None = None
     """The run of a schedule that it is."""
+    branch: Branch | None = None
+    """The branch that it begins."""
 
     @classmethod
     def of(cls, message: Any, options: Mapping[str, Any]) -> Self:
@@ -363,7 +366,7 @@ class Starter:
         """Store a new task under its session's lease, which ends with it where a worker runs it."""
         fence, quotas = self._runner.saver.fence(new.thread_id), self._runner.capacity.quotas if left else None
         return await self._runner.tasks.create(
-            new, fence=fence, key=request.key, release=left, run=request.run, quotas=quotas
+            new, fence=fence, key=request.key, release=left, run=request.run, branch=request.branch, quotas=quotas
         )
 
     async def _created(self, creating: "asyncio.Task[Task]", left: bool) -> Task:
