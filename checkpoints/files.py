@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 from uuid import uuid4
@@ -25,6 +25,18 @@ _OF_THREAD = "SELECT attachments FROM tasks WHERE thread_id = ? AND attachments 
 _ALL = "SELECT thread_id, attachments FROM tasks WHERE attachments <> '[]' ORDER BY position"
 
 
+PINS = "/"
+"""The owner of what is only pinned, which nobody sees: no tenant is called so."""
+Uploads = Sequence[tuple[str, str]]
+"""Uploads, each with its owner."""
+
+
+def take_along(connection: Connection, uploads: Uploads) -> None:
+    """Let go of uploads, in the transaction that stores the task that names their contents."""
+    for upload in uploads:
+        connection.execute(_DISCARD, upload)
+
+
 class Files:
     """The files of messages.
 
@@ -41,7 +53,7 @@ class Files:
         self._swept = False
 
     async def put(
-        self, attachment: Attachment, content: bytes | None, owner: str = "", about: Mapping[str, Any] | None = None
+        self, attachment: Attachment, content: bytes | None, owner: str = PINS, about: Mapping[str, Any] | None = None
     ) -> str:
         """Pin a content and store it, unless it is there; returns the id of the upload.
 
@@ -75,7 +87,7 @@ class Files:
         rows = await self._database.read(lambda connection: connection.execute(_IN_ORDER, values).fetchall())
         return [upload for upload in map(_upload, rows) if upload.expires_at > now]
 
-    async def discard(self, upload_id: str, owner: str = "") -> bool:
+    async def discard(self, upload_id: str, owner: str = PINS) -> bool:
         """Let go of an upload; its content is deleted with the next sweep unless something names it.
 
         Returns whether there was one.
@@ -104,7 +116,7 @@ class Files:
     async def expire(self, thread_id: str) -> None:
         """Let the next sweep delete what only this thread names, which is about to be deleted."""
         found = {attachment.digest: attachment for attachment in await self.of_thread(thread_id)}
-        values = [(str(uuid4()), "", digest, json.dumps(each.json()), 0.0) for digest, each in found.items()]
+        values = [(str(uuid4()), PINS, digest, json.dumps(each.json()), 0.0) for digest, each in found.items()]
         if values:
             await self._database.write(lambda connection: [connection.execute(_PIN, each) for each in values])
 

@@ -34,6 +34,7 @@ from .checksums import check_thread, decoded_checkpoint, delete_rows, seconds_of
 from .damage import Readable, recover
 from .due import delete_of_thread
 from .export import IMPORTED, WholeThread, export, read_import, read_thread, store_import, store_thread, threads_of
+from .files import Uploads, take_along
 from .fork import fork, refuse_taken
 from .leases import check_fence
 from .ports import ALL, Backend, CheckpointRow, Connection, Database, Row
@@ -480,13 +481,23 @@ class Threads:
         return document
 
     async def import_(
-        self, document: Any, thread_id: str, user_id: str | None = None, *, key: RequestKey | None = None
+        self,
+        document: Any,
+        thread_id: str,
+        user_id: str | None = None,
+        *,
+        key: RequestKey | None = None,
+        uploads: Uploads = (),
     ) -> str | None:
-        """Store a document as a new thread; returns the id of its newest task, None where it has none."""
+        """Store a document as a new thread, which takes the uploads along.
+
+        Returns the id of its newest task, None where it has none.
+        """
         read, act = read_import(document), Act("imported")
 
         def store(connection: Connection) -> None:
             store_import(connection, read, thread_id, user_id, key)
+            take_along(connection, uploads)
             record(connection, act, thread_id, whole=True)
 
         await self._database.write(store)

@@ -33,6 +33,7 @@ from .audit import record, record_moved
 from .branches import branched, put_branch
 from .due import take_run
 from .events import exchange_events, insert_event, share_result
+from .files import Uploads, take_along
 from .leases import check_fence, release_lease
 from .outbox import add_notification, drop_reminders, mark_due
 from .ports import ALL, Connection, Database, Row, sql_list
@@ -317,11 +318,13 @@ class Tasks:
         release: bool = False,
         run: ScheduledRun | None = None,
         branch: Branch | None = None,
+        uploads: Uploads = (),
         quotas: Quotas | None = None,
     ) -> Task:
         """Store a pending task, and that the idempotency key began it; `release` ends the lease of `fence` with it.
 
-        With `run` it is a schedule's, which goes on to the next one; with `branch` it begins a branch.
+        With `run` it is a schedule's, which goes on to the next one; with `branch` it begins a branch. It takes
+        the `uploads` along.
 
         Raises:
             StaleOwner: `fence` is given and another owner took the thread.
@@ -339,6 +342,7 @@ class Tasks:
             if quotas and quotas.limit_queues:
                 check_queue(connection, new, quotas)
             row = _insert(connection, values)
+            take_along(connection, uploads)
             if release:
                 release_lease(connection, new.thread_id, fence)
             if run:

@@ -247,8 +247,8 @@ class Sessions:
         if is_too_deep(document):
             raise InvalidExport(f"it is nested more than {DEEPEST} levels deep")
         await asyncio.to_thread(_check_requests, document)
-        async with imported_files(self._storage.files, document):
-            task_id = await self._storage.sessions.import_(document, session_id, user_id, key=key)
+        async with imported_files(self._storage.files, document) as uploads:
+            task_id = await self._storage.sessions.import_(document, session_id, user_id, key=key, uploads=uploads)
             return await self._task(task_id)
 
     async def _task(self, task_id: str | None) -> Task | None:
