@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Any
@@ -75,6 +75,18 @@ class _Naming(Record):
         return [read_attachment(form) for form in self.attachments]
 
 
+PINS = "/"
+"""The owner of what is only pinned, which nobody sees: no tenant is called so."""
+Uploads = Sequence[tuple[str, str]]
+"""Uploads, each with its owner."""
+
+
+def take_along(connection: Connection, uploads: Uploads) -> None:
+    """Let go of uploads, in the transaction that stores the task that names their contents."""
+    for upload in uploads:
+        connection.execute(_DISCARD, upload)
+
+
 class Files:
     """The files of messages.
 
@@ -91,7 +103,7 @@ class Files:
         self._swept = False
 
     async def put(
-        self, attachment: Attachment, content: bytes | None, owner: str = "", about: Mapping[str, Any] | None = None
+        self, attachment: Attachment, content: bytes | None, owner: str = PINS, about: Mapping[str, Any] | None = None
     ) -> str:
         """Pin a content and store it, unless it is there; returns the id of the upload.
 
@@ -130,7 +142,7 @@ class Files:
         found = [row.upload for row in readable(StoredUpload, rows)]
         return [upload for upload in found if upload.expires_at > now]
 
-    async def discard(self, upload_id: str, owner: str = "") -> bool:
+    async def discard(self, upload_id: str, owner: str = PINS) -> bool:
         """Let go of an upload; its content is deleted with the next sweep unless something names it.
 
         Returns whether there was one.
@@ -159,7 +171,7 @@ class Files:
     async def expire(self, thread_id: str) -> None:
         """Let the next sweep delete what only this thread names, which is about to be deleted."""
         found = {attachment.digest: attachment for attachment in await self.of_thread(thread_id)}
-        values = [(str(uuid4()), "", digest, json.dumps(each.json()), 0.0) for digest, each in found.items()]
+        values = [(str(uuid4()), PINS, digest, json.dumps(each.json()), 0.0) for digest, each in found.items()]
         if values:
             await self._database.write(lambda connection: [connection.execute(_PIN, each) for each in values])
 

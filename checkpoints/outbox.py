@@ -177,12 +177,12 @@ _WEBHOOKS_DUE = f"""
     FROM webhooks WHERE task_id = :task_id
 """
 _STOPPED = f"{_WEBHOOKS_DUE} ON CONFLICT (notification_id) DO UPDATE SET due = excluded.due, attempts = 0, error = NULL"
-# A statement of its own transaction: the task may stop while the webhook is stored.
 _STOPPED_ALREADY = f"""
     {_WEBHOOKS_DUE} AND webhook_id = :webhook_id AND EXISTS (
         SELECT 1 FROM tasks WHERE task_id = :task_id AND status NOT IN ({sql_list(ACTIVE)})
     ) ON CONFLICT (notification_id) DO NOTHING
 """
+_TASK = "SELECT 1 FROM tasks WHERE task_id = ?"
 _LIST_WEBHOOKS = "SELECT * FROM webhooks WHERE task_id = ? ORDER BY webhook_id"
 _DELETE = "DELETE FROM webhooks WHERE task_id = ? AND webhook_id = ?"
 
@@ -199,14 +199,17 @@ class Webhooks:
 
         It is due at once where the task has stopped.
         """
-        about: dict[str, Any] = {"task_id": task_id, "webhook_id": webhook_id}
-        values = {**about, "config": json.dumps(config), "most": most}
-        stored: int = await self._database.write(
-            lambda connection: connection.execute(_PUT, values).rowcount, synced=True
-        )
-        moment = {**about, "now": self._clock(), "body": "{}"}
-        await self._database.write(lambda connection: connection.execute(_STOPPED_ALREADY, moment).rowcount)
-        return stored > 0
+        values: dict[str, Any] = {"task_id": task_id, "webhook_id": webhook_id}
+        values |= {"config": json.dumps(config), "most": most, "now": self._clock(), "body": "{}"}
+
+        def put(connection: Connection) -> bool:
+            connection.execute(_TASK + connection.for_update, (task_id,))  # it cannot stop meanwhile
+            stored = connection.execute(_PUT, values).rowcount > 0
+            if stored:
+                connection.execute(_STOPPED_ALREADY, values)
+            return stored
+
+        return await self._database.write(put, synced=True)
 
     async def list(self, task_id: str) -> Sequence[Webhook]:
         """Return a task's webhooks, without those that cannot be read."""

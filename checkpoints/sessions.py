@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
@@ -18,21 +18,23 @@ from segue.core.records import (
     Recovery,
     RequestKey,
     Session,
+    SessionChanges,
     SessionFilter,
     Thread,
     from_row,
     read,
-    readable,
 )
 from segue.core.task import PEOPLE, TaskStatus
 from segue.core.timeline import UNDO_SCOPE, Branch, CallOrigin, Place, Snapshot
 from segue.prompts.catalogue import Language
 
 from .audit import Audit, record
+from .branches import branched, branches_of, put_branch
 from .checksums import check_thread, decoded_checkpoint, delete_rows, seconds_of
 from .damage import Readable, recover
 from .due import delete_of_thread
 from .export import IMPORTED, WholeThread, export, read_import, read_thread, store_import, store_thread, threads_of
+from .files import Uploads, take_along
 from .fork import fork, refuse_taken
 from .leases import check_fence
 from .ports import ALL, Backend, CheckpointRow, Connection, Database, Row
@@ -96,10 +98,6 @@ _LIST = f"""
 """
 _COUNT = f"SELECT count(*) AS threads {_LISTED}"
 _WILDCARD = re.compile("[!%_]")
-_IS_THREAD = """
-    SELECT 1 FROM tasks WHERE thread_id = :thread_id
-    UNION ALL SELECT 1 FROM sessions WHERE thread_id = :thread_id LIMIT 1
-"""
 _NAME = """
     INSERT INTO titles (thread_id, title) VALUES (:thread_id, :title)
     ON CONFLICT (thread_id) DO UPDATE SET title = excluded.title
@@ -134,21 +132,6 @@ class ThreadList:
         if not rows:
             raise UnknownThread(thread_id)
         return _shown(rows[0])
-
-    async def name(self, thread_id: str, title: str) -> None:
-        """Give a thread a title; an empty one leaves it with its first message.
-
-        Raises:
-            UnknownThread: it has no task, and was not created without one.
-        """
-        values = {"thread_id": thread_id, "title": title}
-
-        def name(connection: Connection) -> None:
-            if not connection.fetched(_IS_THREAD, values):
-                raise UnknownThread(thread_id)
-            name_thread(connection, thread_id, title)
-
-        await self._database.write(name)
 
 
 def name_thread(connection: Connection, thread_id: str, title: str) -> None:
@@ -312,22 +295,6 @@ _PUT = """
         is_pinned = excluded.is_pinned, is_archived = excluded.is_archived
 """
 _DELETE = "DELETE FROM {} WHERE thread_id = ?"
-_PUT_BRANCH = """
-    INSERT INTO branches (thread_id, root, parent, turn) VALUES (:thread_id, :root, :parent, :turn)
-    ON CONFLICT (thread_id) DO UPDATE SET root = excluded.root, parent = excluded.parent, turn = excluded.turn
-"""
-_DROP_BRANCH = """
-    DELETE FROM branches WHERE thread_id = ?
-    AND NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.thread_id = branches.thread_id)
-"""
-_SAME_TITLE = """
-    INSERT INTO titles (thread_id, title) SELECT :thread_id, title FROM titles WHERE thread_id = :parent
-"""
-_BRANCHES = """
-    SELECT * FROM branches
-    WHERE root = coalesce((SELECT root FROM branches WHERE thread_id = :thread_id), :thread_id)
-    ORDER BY (SELECT min(position) FROM tasks WHERE tasks.thread_id = branches.thread_id)
-"""
 _RAISE_FLOOR = """
     INSERT INTO leases (thread_id, owner, fence, expires_at) VALUES ('', '', ?, 0)
     ON CONFLICT (thread_id) DO UPDATE
@@ -389,40 +356,42 @@ class Threads:
         Raises:
             UnknownThread: it has neither a task nor anything chosen.
         """
-
         act = Act("chose")
 
         def store(connection: Connection) -> None:
-            thread_id = (session.thread_id,)
-            if not connection.fetched(_KNOWN, thread_id) and not connection.fetched(_GET, thread_id):
-                raise UnknownThread(session.thread_id)
-            connection.execute(_PUT, _row(session))
-            record(connection, act, session.thread_id, chosen=True)
+            _check_known(connection, session.thread_id)
+            _choose(connection, session, act)
 
         await self._database.write(store)
 
-    async def add_branch(self, branch: Branch) -> None:
-        """Store that a thread is a branch of another one; it has the title that its parent was given."""
-        act = _branched(branch)
+    async def change(self, thread_id: str, changes: SessionChanges, now: float) -> None:
+        """Store all that changes of a thread, or nothing: what is its whole conversation's with the other branches.
+
+        Raises:
+            UnknownThread: it has neither a task nor anything chosen; nothing was stored.
+        """
+        act = Act("chose")
 
         def store(connection: Connection) -> None:
-            _put_branch(connection, branch)
-            record(connection, act, branch.thread_id)
+            _check_known(connection, thread_id)
+            branches = branches_of(connection, thread_id)
+            root = branches[0].thread_id if branches else thread_id
+            for name, changed in ((thread_id, changes.choices), (root, changes.flags)):
+                if changed:
+                    chosen = chosen_for(connection, name) or Session(name, created_at=now)
+                    _choose(connection, replace(chosen, **changed), act)
+            if changes.title is not None:
+                for name in {thread_id, *(each.thread_id for each in branches if _has_task(connection, each))}:
+                    name_thread(connection, name, changes.title)
 
         await self._database.write(store)
-
-    async def drop_branch(self, thread_id: str) -> None:
-        """Delete that a thread is a branch, unless it has a task."""
-        await self._database.write(lambda connection: connection.execute(_DROP_BRANCH, (thread_id,)).rowcount)
 
     async def branches(self, thread_id: str) -> list[Branch]:
         """The branches of a thread's conversation, its first thread at the beginning; empty where it has none.
 
         Those that cannot be read are left out.
         """
-        rows = await self._database.read(lambda connection: connection.fetched(_BRANCHES, {"thread_id": thread_id}))
-        found = readable(Branch, rows)
-        return [Branch(found[0].root, found[0].root, "", 1), *found] if found else []
+        return await self._database.read(lambda connection: branches_of(connection, thread_id))
 
     async def delete(self, thread_id: str, fence: int) -> None:
         """Delete every row of a thread that is leased under this fence, and its lease; a file still holds their bytes.
@@ -496,13 +465,13 @@ class Threads:
     ) -> str | None:
         """Copy a thread as `sessions.fork.fork` describes it; as a `branch` of it where that is given."""
         others = tuple(beside)
-        act = _branched(branch) if branch else Act("forked", {"from": thread_id, "checkpoint_id": checkpoint_id})
+        act = branched(branch) if branch else Act("forked", {"from": thread_id, "checkpoint_id": checkpoint_id})
 
         def copy(connection: Connection) -> str | None:
             about: Json = {"blocked": blocked, "key": key, "by": act.actor}
             task_id = fork(connection, thread_id, checkpoint_id, new_thread_id, others, **about)
             if branch:
-                _put_branch(connection, branch)
+                put_branch(connection, branch)
             for name in (new_thread_id, *(copied for _, copied in others)):
                 record(connection, act, name, whole=True)
             return task_id
@@ -515,13 +484,23 @@ class Threads:
         return document
 
     async def import_(
-        self, document: Any, thread_id: str, user_id: str | None = None, *, key: RequestKey | None = None
+        self,
+        document: Any,
+        thread_id: str,
+        user_id: str | None = None,
+        *,
+        key: RequestKey | None = None,
+        uploads: Uploads = (),
     ) -> str | None:
-        """Store a document as a new thread; returns the id of its newest task, None where it has none."""
+        """Store a document as a new thread, which takes the uploads along.
+
+        Returns the id of its newest task, None where it has none.
+        """
         read, act = read_import(document), Act("imported")
 
         def store(connection: Connection) -> None:
             store_import(connection, read, thread_id, user_id, key)
+            take_along(connection, uploads)
             record(connection, act, thread_id, whole=True)
 
         await self._database.write(store)
@@ -553,14 +532,18 @@ class Threads:
         return await recover(self._database, saver, readable, thread_id, language, self._backend.copy_aside)
 
 
-def _branched(branch: Branch) -> Act:
-    return Act("branched", {"from": branch.parent, "turn": branch.turn})
+def _check_known(connection: Connection, thread_id: str) -> None:
+    if not connection.fetched(_KNOWN, (thread_id,)) and not connection.fetched(_GET, (thread_id,)):
+        raise UnknownThread(thread_id)
 
 
-def _put_branch(connection: Connection, branch: Branch) -> None:
-    connection.execute(_PUT_BRANCH, asdict(branch))
-    connection.execute(_DELETE.format("titles"), (branch.thread_id,))
-    connection.execute(_SAME_TITLE, asdict(branch))
+def _has_task(connection: Connection, branch: Branch) -> bool:
+    return bool(connection.fetched(_KNOWN, (branch.thread_id,)))
+
+
+def _choose(connection: Connection, session: Session, act: Act) -> None:
+    connection.execute(_PUT, _row(session))
+    record(connection, act, session.thread_id, chosen=True)
 
 
 def _row(session: Session) -> dict[str, object]:

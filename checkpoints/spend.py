@@ -33,7 +33,9 @@ _RAISE = """
             ELSE raised_tokens END,
         raised_cost = CASE WHEN CAST(:cost AS BIGINT) > coalesce(raised_cost, 0) THEN CAST(:cost AS BIGINT)
             ELSE raised_cost END
-    WHERE scope = :scope RETURNING kind, name, day, thread_id
+    WHERE scope = :scope AND (
+        CAST(:tokens AS BIGINT) > coalesce(raised_tokens, 0) OR CAST(:cost AS BIGINT) > coalesce(raised_cost, 0)
+    ) RETURNING kind, name, day, thread_id
 """
 _LARGEST = f"""
     SELECT {_COLUMNS} FROM spend WHERE kind = :kind AND tenant = :tenant AND day = :day
@@ -152,6 +154,11 @@ class Spend:
                 record(connection, of_limit, thread_id, kept={"spend": raised.scope})
 
         await self._database.write(store, synced=True)
+
+    async def use(self, scope: str) -> ScopeUse | None:
+        """Return what is used of a scope; None where nothing was yet."""
+        rows = await self._database.read(lambda connection: connection.fetched(_USE, (scope,)))
+        return from_row(ScopeUse, rows[0]) if rows else None
 
     async def largest(self, kind: str, tenant: str, day: str, most: int) -> list[ScopeUse]:
         """Return the scopes of a kind that are used most, without those that cannot be read."""

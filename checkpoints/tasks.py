@@ -27,10 +27,13 @@ from segue.core.records import (
 from segue.core.schedules import ScheduledRun
 from segue.core.spend import Owner, Quotas, TaskUsage
 from segue.core.task import ACTIVE, OPEN, TaskStatus, next_status
+from segue.core.timeline import Branch
 
 from .audit import record, record_moved
+from .branches import branched, put_branch
 from .due import take_run
 from .events import exchange_events, insert_event, share_result
+from .files import Uploads, take_along
 from .leases import check_fence, release_lease
 from .outbox import add_notification, drop_reminders, mark_due
 from .ports import ALL, Connection, Database, Row, sql_list
@@ -314,11 +317,14 @@ class Tasks:
         key: RequestKey | None = None,
         release: bool = False,
         run: ScheduledRun | None = None,
+        branch: Branch | None = None,
+        uploads: Uploads = (),
         quotas: Quotas | None = None,
     ) -> Task:
         """Store a pending task, and that the idempotency key began it; `release` ends the lease of `fence` with it.
 
-        With `run` it is a schedule's, which goes on to the next one.
+        With `run` it is a schedule's, which goes on to the next one; with `branch` it begins a branch. It takes
+        the `uploads` along.
 
         Raises:
             StaleOwner: `fence` is given and another owner took the thread.
@@ -327,6 +333,7 @@ class Tasks:
             OverQuota: as many tasks wait as `quotas` allow; nothing was stored.
         """
         values = {**to_row(NewTask, vars(new)), "now": self._clock()}
+        act = branched(branch) if branch else None
 
         def insert(connection: Connection) -> Row:
             if fence is not None:
@@ -335,10 +342,14 @@ class Tasks:
             if quotas and quotas.limit_queues:
                 check_queue(connection, new, quotas)
             row = _insert(connection, values)
+            take_along(connection, uploads)
             if release:
                 release_lease(connection, new.thread_id, fence)
             if run:
                 take_run(connection, run, new.task_id)
+            if branch and act:
+                put_branch(connection, branch)
+                record(connection, act, new.thread_id)
             return row
 
         return from_row(Task, await self._database.write(insert, brief=True))

@@ -15,7 +15,7 @@ from .core.calls import Executor
 from .core.context import Closed
 from .core.events import Event, to_dict
 from .core.models import Model
-from .core.records import Json, Result, SessionFilter
+from .core.records import Json, Result, SessionChanges, SessionFilter
 from .core.timeline import Retention
 from .graphs.chat import MODES, UNLISTED
 from .memory.folder import MemoryFolder
@@ -312,7 +312,7 @@ class App:
 
     async def rename(self, session_id: str, title: str) -> None:
         """Give a session a title; an empty one takes it back. Raises UnknownThread."""
-        await self.sessions.rename(session_id, title)
+        await self.sessions.change(session_id, SessionChanges(title=title))
 
     async def snapshots(self, session_id: str, *, limit: int = 50, before: str | None = None) -> list[Json]:
         """A session's snapshots, the latest first; `before` is the checkpoint_id that the last page ended with."""

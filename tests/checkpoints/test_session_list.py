@@ -1,7 +1,7 @@
 """The list of sessions: pinned and archived ones, those of programs, and those of conversations' bots."""
 
 from segue.core.conversation import ConversationConfig
-from segue.core.records import SessionFilter
+from segue.core.records import SessionChanges, SessionFilter
 from segue.testing.rehearsal.segue_bot import bot_session
 from segue.testing.rehearsal.simulate import converse
 from tests.fakes import answer
@@ -21,8 +21,8 @@ async def test_sessions_are_filed_and_told_apart_by_who_began_them(here: World) 
         await here.run("hello", name, agent="a", origin=origin)
     assert await names(here, sender="people") == ["terminal", "page"]
     assert await names(here, sender="programs") == ["mcp"]
-    await here.app.sessions.file("page", pinned=True)
-    await here.app.sessions.file("mcp", archived=True)
+    await here.app.sessions.change("page", SessionChanges(pinned=True))
+    await here.app.sessions.change("mcp", SessionChanges(archived=True))
     assert await names(here, archived=False) == ["page", "terminal"]
     assert await names(here, archived=True) == ["mcp"]
     assert await names(here) == ["page", "terminal", "mcp"]

@@ -6,7 +6,7 @@ import pytest
 
 from segue.checkpoints.events import EventLog
 from segue.checkpoints.leases import Lease
-from segue.checkpoints.sessions import ThreadList, Threads
+from segue.checkpoints.sessions import ThreadList, Threads, name_thread
 from segue.checkpoints.sqlite.database import SqliteBackend, SqliteDatabase
 from segue.checkpoints.tasks import Tasks
 from segue.core.errors import IllegalTransition, StaleOwner, TaskError, UnknownTask, UnknownThread
@@ -287,7 +287,7 @@ async def test_threads_show_their_last_task(database: SqliteDatabase, clock: Clo
         {**empty, **of_both, **chosen, "updated_at": 1003.0},
         {**old, **of_both, "status": "pending", "updated_at": 1000.0},
     ]
-    await threads.name("empty", "later")
+    await database.write(lambda connection: name_thread(connection, "empty", "later"))
     for thread in await threads.list(EVERY):
         assert await threads.get(thread.thread_id) == thread
     with pytest.raises(UnknownThread):

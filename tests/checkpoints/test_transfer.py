@@ -10,7 +10,7 @@ import pytest
 
 import segue
 from segue.core.errors import DatabaseUnavailable
-from segue.core.records import Json
+from segue.core.records import Json, SessionChanges
 from segue.runtime.sessions import Progress
 
 from .worlds import World, look_in_a_batch, note_the_turn, note_up_to, payments, world
@@ -44,8 +44,7 @@ async def test_sessions_are_the_same_there_and_back(here: World, path: str, ther
     first = await here.run("turn 1 " + "x" * 5000, agent="a")
     await here.run("turn 2", agent="a")
     await here.app.rate(first, 4)
-    await here.app.rename("s", "A title")
-    await here.app.sessions.file("s", pinned=True)
+    await here.app.sessions.change("s", SessionChanges(title="A title", pinned=True))
     await here.app.sessions.shares.create("s", 0)
     token, link = await here.app.sessions.shares.create("s", 60)
     (_, _, middle, *_) = await here.app.snapshots("s")

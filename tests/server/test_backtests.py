@@ -188,6 +188,21 @@ def test_backtests_survive_a_restart(folder: Path, served: Served, client: httpx
         assert refused.status_code == 422 and str(folder) not in refused.text
 
 
+@pytest.mark.parametrize("left", [{}, {"state.json": {"created_at": "2026", "asked": {"seed": 3}, "done": 1}}])
+def test_one_whose_process_was_killed_begins_again_with_the_same_request(
+    client: httpx.Client, folder: Path, left: Json
+) -> None:
+    name = f"killed-{len(left)}"
+    killed = folder / "alpha" / name
+    killed.mkdir(parents=True)
+    (killed / ".lock").touch()
+    for file, form in left.items():
+        (killed / file).write_text(json.dumps(form), encoding="utf-8")
+        other = client.post("/api/backtests", json={"name": name, "seed": 4})
+        assert other.status_code == 409 and other.json()["error"]["type"] == "BacktestExists"
+    assert run(client, name, seed=3)["status"] == "done"
+
+
 @pytest.mark.parametrize(
     "form",
     [

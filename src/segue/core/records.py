@@ -378,6 +378,32 @@ class Session(Record):
     created_at: Moment = 0.0
 
 
+@dataclass(frozen=True)
+class SessionChanges:
+    """What changes of a session, all at once; None leaves a thing as it is.
+
+    The title and whether it is pinned or archived are those of its whole conversation.
+    """
+
+    agent_id: str | None = None
+    model: str | None = None
+    title: str | None = None
+    pinned: bool | None = None
+    archived: bool | None = None
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """What changes of the session's own choices."""
+        given = {"agent_id": self.agent_id, "model": self.model}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """What changes of the choices of its conversation's first session."""
+        given = {"is_pinned": self.pinned, "is_archived": self.archived}
+        return {name: int(value) for name, value in given.items() if value is not None}
+
+
 _NAMED = "key/"
 """Begins the keys that clients name. What begins the service's own, and a tenant's name, has no slash."""
 

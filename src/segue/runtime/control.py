@@ -294,7 +294,11 @@ class Control:
         `reply_options` take the place of the task's. `remote`: the answer comes from a client of the service.
         """
 
+        begun = False
+
         async def resume() -> Started:
+            nonlocal begun
+            begun = True
             checked = None if answer is None else await self._checked(task_id, answer, interrupt_id)
             if checked and checked["value"] is None:
                 await self.cancel(task_id)
@@ -307,16 +311,22 @@ class Control:
                 task_id, checked, model=model, wait=wait, key=key, reply_options=reply_options
             )
             if raised:
-                await self._continue_waiting(raised.scope)
+                await self.continue_raised()
             return started
 
-        return await self.once(key, resume)
+        started = await self.once(key, resume)
+        if answer is not None and not begun:  # the process may have died before the others continued
+            await self.continue_raised()
+        return started
 
-    async def _continue_waiting(self, scope: str) -> None:
-        """Continue the other tasks that wait for a limit that a person just raised; one that cannot still waits."""
+    async def continue_raised(self) -> None:
+        """Continue the tasks that wait for a limit that a person raised since; one that cannot still waits."""
+        if self._runner.spend.is_empty:
+            return
         for row in await self._runner.tasks.waiting():
             with suppress(SegueError):
-                if (await self.questions.of(row.task_id)).get("scope") == scope:
+                question = await self.questions.of(row.task_id)
+                if question["kind"] == SPEND and await self._runner.spend.is_raised(question):
                     await self._refuse_bot(row)
                     await self.resume_with(row.task_id, None)
 
@@ -333,32 +343,50 @@ class Control:
     ) -> Started:
         """As `resume`, with an answer in the form that is stored; `taken` is the position of the event that it is."""
         row = await self._runner.tasks.get(task_id)
-        registry = self.registry.of(row)
-        agent = registry.agent(row.agent_id)
-        await registry.prepare(agent)
+        await self.prepare(row)
         async with self._runner.leased(row.thread_id, wait) as begin:
             row = await self._runner.tasks.get(task_id)
-            act: Act | None = Act("resumed")
-            question = await self.questions.open(task_id, checked["interrupt_id"]) if checked else None
-            if checked and question:
-                act = answer_act(question, checked["value"])
-            await self.check_resumable(row, checked)
-            if checked and question and question["kind"] == "approval":
-                decisions = with_decision(question, row, checked, self._runner.clock())
-                checked = final_answer(await self.questions.whole(row), decisions)
-                if checked is None:
-                    return await self._runner.move(row, None, decisions=decisions, act=act, key=key), None
-            registry.model_for(agent, model or row.model)
-            changes: Json = {"model": model or row.model, "answer": checked or row.answer, "requested": None}
-            changes |= {"taken": taken, "act": act}
-            if reply_options is not None:
-                changes["reply_options"] = _renewed(row, reply_options, agent).json()
-            changes["agents_file"] = self.registry.agents_file or row.agents_file
-            known = row.agent_version
-            if checked and row.offered_version:
-                row, decided = decided_version(row, checked["value"])
-                changes |= {**decided, "answer": row.answer}
-            return await self._continue(row, known, begin, key, changes)
+            return await self.resume_leased(row, begin, checked, model, key, reply_options, taken)
+
+    async def prepare(self, row: Task) -> None:
+        """Prepare the agent of a task that is about to continue."""
+        registry = self.registry.of(row)
+        await registry.prepare(registry.agent(row.agent_id))
+
+    async def resume_leased(
+        self,
+        row: Task,
+        begin: Begin,
+        checked: Json | None = None,
+        model: str = "",
+        key: RequestKey | None = None,
+        reply_options: ReplyOptions | None = None,
+        taken: int | None = None,
+    ) -> Started:
+        """As `resume_with`, under the lease of the task's thread; its agent is prepared."""
+        registry = self.registry.of(row)
+        agent = registry.agent(row.agent_id)
+        act: Act | None = Act("resumed")
+        question = await self.questions.open(row.task_id, checked["interrupt_id"]) if checked else None
+        if checked and question:
+            act = answer_act(question, checked["value"])
+        await self.check_resumable(row, checked)
+        if checked and question and question["kind"] == "approval":
+            decisions = with_decision(question, row, checked, self._runner.clock())
+            checked = final_answer(await self.questions.whole(row), decisions)
+            if checked is None:
+                return await self._runner.move(row, None, decisions=decisions, act=act, key=key), None
+        registry.model_for(agent, model or row.model)
+        changes: Json = {"model": model or row.model, "answer": checked or row.answer, "requested": None}
+        changes |= {"taken": taken, "act": act}
+        if reply_options is not None:
+            changes["reply_options"] = _renewed(row, reply_options, agent).json()
+        changes["agents_file"] = self.registry.agents_file or row.agents_file
+        known = row.agent_version
+        if checked and row.offered_version:
+            row, decided = decided_version(row, checked["value"])
+            changes |= {**decided, "answer": row.answer}
+        return await self._continue(row, known, begin, key, changes)
 
     async def _continue(
         self, row: Task, known: str | None, begin: Begin, key: RequestKey | None, changes: Json

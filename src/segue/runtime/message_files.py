@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
-from ..checkpoints.files import Files
+from ..checkpoints.files import PINS, Files, Uploads
 from ..core.attachments import (
     IMAGE_TOKENS,
     PDF_TOKENS,
@@ -226,20 +226,26 @@ class MessageFiles:
         return Attachment(digest=digest, name=name, media_type=media_type, size=len(content), tokens=counted)
 
     @asynccontextmanager
-    async def kept(self, files: Sequence[MessageFile]) -> AsyncIterator[list[Json]]:
-        """Keep the contents while a task that names them is stored; what an upload gave stays if none was."""
-        pinned: list[str] = []
+    async def kept(self, files: Sequence[MessageFile]) -> AsyncIterator[tuple[list[Json], Uploads]]:
+        """Keep the contents while a task that names them is stored; what an upload gave stays if none was.
+
+        Gives the forms of the files, and the uploads that the task takes along.
+        """
+        pinned: list[tuple[str, str]] = []
         try:
             for file in files:
                 if file.upload is None and not file.attachment.url:
-                    pinned.append(await self._store.put(file.attachment, file.content))
-            yield [file.attachment.json() for file in files]
-            for file in files:
-                if file.upload:
-                    await self._store.discard(file.upload.upload_id, file.upload.owner)
-        finally:
-            for upload_id in pinned:
-                await self._store.discard(upload_id)
+                    pinned.append((await self._store.put(file.attachment, file.content), PINS))
+            given = [(file.upload.upload_id, file.upload.owner) for file in files if file.upload]
+            yield [file.attachment.json() for file in files], [*given, *pinned]
+        except BaseException:
+            await _unpin(self._store, pinned)
+            raise
+
+
+async def _unpin(store: Files, pinned: Uploads) -> None:
+    for upload in pinned:
+        await store.discard(*upload)
 
 
 def check_accepted(files: Sequence[MessageFile], accepted: Collection[str], model: str) -> None:
@@ -281,19 +287,22 @@ async def _exported(store: Files, digest: str) -> str | None:
 
 
 @asynccontextmanager
-async def imported_files(store: Files, document: Any) -> AsyncIterator[None]:
-    """Store a document's files, and keep them while the tasks that name them are stored.
+async def imported_files(store: Files, document: Any) -> AsyncIterator[Uploads]:
+    """Store a document's files, and keep them until the tasks that name them are stored, which take these along.
 
     Raises:
         InvalidExport: a file is missing, or its content is not what its digest says; nothing was stored.
     """
     contents = [(attachment, _content(attachment, document)) for attachment in _named(document)]
-    pinned = [await store.put(attachment, content) for attachment, content in contents if content is not None]
+    pinned: list[tuple[str, str]] = []
     try:
-        yield
-    finally:
-        for upload_id in pinned:
-            await store.discard(upload_id)
+        for attachment, content in contents:
+            if content is not None:
+                pinned.append((await store.put(attachment, content), PINS))
+        yield pinned
+    except BaseException:
+        await _unpin(store, pinned)
+        raise
 
 
 def _named(document: Any) -> Iterable[Attachment]:

@@ -1,20 +1,20 @@
 """Going back in a session: its timeline, forks and edits, and undoing effects."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from langgraph.types import StateSnapshot
 
-from ..checkpoints.sessions import Threads
 from ..checkpoints.storage import Storage
 from ..core.agents import Budget
 from ..core.attachments import read_attachment
 from ..core.audit import Act
 from ..core.calls import CallResult, Execution
 from ..core.context import AppContext
-from ..core.errors import InvalidMessage, SegueError, TaskError, ThreadExists, UnknownThread
+from ..core.errors import InvalidMessage, SegueError, TaskError, ThreadBusy, ThreadExists, UnknownThread
+from ..core.events import Paused
 from ..core.records import Call, Json, RequestKey, Task
 from ..core.timeline import (
     UNDO_SCOPE,
@@ -370,7 +370,9 @@ class Rewind:
         if bool(message) == bool(changes):
             raise InvalidMessage("Give either a message or changes to the state.")
         if changes:
-            task, _ = await self._edit_state(session_id, checkpoint_id, new_session, changes, key)
+            task, _ = await self._starter.control.once(
+                key, lambda: self._edit_state(session_id, checkpoint_id, new_session, changes, key)
+            )
         else:
             snapshot = await self._snapshot(session_id, checkpoint_id)
             tasks, turn = await self._turn_at(session_id, snapshot)
@@ -392,13 +394,17 @@ class Rewind:
         request = replace(_request(tasks[turn], new_session, message), key=key)
         if turn == 0:
             await self.check_new(new_session)
-            async with _recorded(self._storage.sessions, branch):
-                return await self._starter.start(request)
+            return await self._starter.start(replace(request, branch=branch))
         before = await self._end_of(session_id, tasks[turn - 1])
         if await _is_begun(self._storage, branch):
             return await self._starter.start(request)
-        async with _forked(self._sessions, session_id, before.checkpoint_id, branch):
+        await self._sessions.fork(session_id, before.checkpoint_id, new_session, branch=branch)
+        try:
             return await self._starter.start(request)
+        except BaseException:
+            with suppress(SegueError):  # the first error says more
+                await self._sessions.discard(new_session)
+            raise
 
     # Branches.
 
@@ -499,16 +505,32 @@ class Rewind:
     ) -> Started:
         place, values = await self.check_edit(session_id, checkpoint_id, changes)
         snapshot = await self._snapshot(session_id, place.checkpoint_id)
-        _, turn = await self._turn_at(session_id, snapshot)
+        tasks, turn = await self._turn_at(session_id, snapshot)
         branch = await self._branch_of(session_id, new_session, turn)
-        copy = Place(new_session, place.inside, place.checkpoint_id)
-        # Blocked until the update is stored: if the process dies before that, nobody continues without the changes.
-        async with _forked(self._sessions, session_id, place.checkpoint_id, branch, blocked=True) as task:
-            async with self._runner.leased(new_session):
+        await self._starter.control.prepare(tasks[turn])
+        if branch in await self._storage.sessions.branches(session_id):
+            await self._sessions.discard(new_session, only=self._is_blocked)
+        # Blocked until its task continues: if the process dies before that, nobody continues without the changes, and
+        # the same request begins again.
+        await self._sessions.fork(session_id, place.checkpoint_id, new_session, blocked=True, branch=branch)
+        async with self._runner.leased(new_session) as begin:
+            task = await self._storage.tasks.latest_of(new_session)
+            if task is None or not await self._is_blocked(task):
+                raise ThreadBusy(new_session)  # the same request came twice at once
+            try:
+                copy = config_of(Place(new_session, place.inside, place.checkpoint_id))
                 as_node = snapshot.nodes[0] if snapshot.nodes else None
-                await self._runner.graph.aupdate_state(config_of(copy), values, as_node=as_node)
-                await self._runner.move(task, None, requested=None)
-            return await self._starter.control.resume(task.task_id, key=key)
+                await self._runner.graph.aupdate_state(copy, values, as_node=as_node)
+                return await self._starter.control.resume_leased(replace(task, requested=None), begin, key=key)
+            except BaseException:
+                with suppress(SegueError):  # the first error says more
+                    await self._sessions.discard_leased(new_session)
+                raise
+
+    async def _is_blocked(self, task: Task) -> bool:
+        """Whether a task is that of a branch whose changed state was not stored, or that never continued with it."""
+        last = await self._storage.events.last(task.task_id)
+        return task.requested == "cancel" and isinstance(last, Paused) and last.forked
 
 
 def _request(task: Task, session_id: str, message: str) -> Request:
@@ -524,33 +546,6 @@ def _request(task: Task, session_id: str, message: str) -> Request:
         language=task.language or "",
         origin=task.origin,
     )
-
-
-@asynccontextmanager
-async def _forked(
-    sessions: Sessions, session_id: str, checkpoint_id: str, branch: Branch, *, blocked: bool = False
-) -> AsyncGenerator[Task, None]:
-    """A branch's newest task; the branch alone is deleted if what is done with it fails."""
-    name = branch.thread_id
-    task = await sessions.fork(session_id, checkpoint_id, name, blocked=blocked, branch=branch)
-    try:
-        yield cast(Task, task)  # the turn's own, or the one before it
-    except BaseException:
-        with suppress(SegueError):  # the first error says more
-            await sessions.discard(name)
-        raise
-
-
-@asynccontextmanager
-async def _recorded(threads: Threads, branch: Branch) -> AsyncGenerator[None, None]:
-    """Record a branch that repeats no turn before its first message is stored."""
-    await threads.add_branch(branch)
-    try:
-        yield
-    except BaseException:
-        with suppress(SegueError):  # the first error says more
-            await threads.drop_branch(branch.thread_id)
-        raise
 
 
 async def _is_begun(storage: Storage, branch: Branch) -> bool:

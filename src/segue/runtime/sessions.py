@@ -3,8 +3,7 @@
 import asyncio
 import logging
 import re
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,7 +28,18 @@ from ..core.errors import (
     UnknownThread,
 )
 from ..core.json import DEEPEST, is_too_deep
-from ..core.records import Hit, Json, Permission, Recovery, RequestKey, Session, SessionFilter, Task, Thread
+from ..core.records import (
+    Hit,
+    Json,
+    Permission,
+    Recovery,
+    RequestKey,
+    Session,
+    SessionChanges,
+    SessionFilter,
+    Task,
+    Thread,
+)
 from ..core.reply_options import ReplyOptions
 from ..core.task import ENDED
 from ..core.timeline import Branch, Pruned, Retention, Snapshot
@@ -174,19 +184,15 @@ class Sessions:
         """
         await self._storage.sessions.put(session)
 
-    async def file(self, session_id: str, *, pinned: bool | None = None, archived: bool | None = None) -> None:
-        """Pin or archive the session's conversation, or take it back; None leaves it as it is.
+    async def change(self, session_id: str, changes: SessionChanges) -> None:
+        """Change a session: all that is named, or nothing.
 
         Raises:
             UnknownThread.
         """
-        root = (await self.get(session_id)).root
-        session = await self.choices(root) or Session(root, created_at=time.time())
-        if pinned is not None:
-            session = replace(session, is_pinned=1 if pinned else 0)
-        if archived is not None:
-            session = replace(session, is_archived=1 if archived else 0)
-        await self.choose(session)
+        if changes.title is not None:
+            changes = replace(changes, title=_one_line(changes.title))
+        await self._storage.sessions.change(session_id, changes, self._runner.clock())
 
     async def fork(
         self,
@@ -241,8 +247,8 @@ class Sessions:
         if is_too_deep(document):
             raise InvalidExport(f"it is nested more than {DEEPEST} levels deep")
         await asyncio.to_thread(_check_requests, document)
-        async with imported_files(self._storage.files, document):
-            task_id = await self._storage.sessions.import_(document, session_id, user_id, key=key)
+        async with imported_files(self._storage.files, document) as uploads:
+            task_id = await self._storage.sessions.import_(document, session_id, user_id, key=key, uploads=uploads)
             return await self._task(task_id)
 
     async def _task(self, task_id: str | None) -> Task | None:
@@ -278,15 +284,6 @@ class Sessions:
         """Prune all sessions now and then every hour, in the background."""
         self._pruning.start(retention)
 
-    async def rename(self, session_id: str, title: str) -> None:
-        """Give the session, and the branches of its conversation, a title; an empty one takes it back.
-
-        Raises:
-            UnknownThread.
-        """
-        for each in await self._conversation(session_id):
-            await self._storage.threads.name(each, _one_line(title))
-
     async def branches(self, session_id: str) -> Sequence[Branch]:
         """The branches of the session's conversation, the first one at the beginning; empty where it has none."""
         return [each for each in await self._storage.sessions.branches(session_id) if await self._exists(each)]
@@ -312,14 +309,23 @@ class Sessions:
                 await self._delete_leased(each, keep_memory)
         await self._storage.compact()
 
-    async def discard(self, session_id: str) -> None:
-        """Delete a session that was just made, without the rest of its conversation and without what is remembered.
+    async def discard(self, session_id: str, only: Callable[[Task], Awaitable[bool]] | None = None) -> None:
+        """Delete a session that was just made, or `only` one whose newest task is like that.
+
+        The rest of its conversation stays, and what is remembered.
 
         Raises:
             UnknownThread, ThreadBusy, DatabaseUnavailable.
         """
         async with self._runner.leased(session_id):
-            await self._delete_leased(session_id, keep_memory=True)
+            task = await self._storage.tasks.latest_of(session_id) if only else None
+            if only and not (task and await only(task)):
+                return
+            await self.discard_leased(session_id)
+
+    async def discard_leased(self, session_id: str) -> None:
+        """As `discard`, under the session's lease."""
+        await self._delete_leased(session_id, keep_memory=True)
         await self._storage.compact()
 
     async def delete_unstored(self, seconds: float, open_seconds: float = 86_400.0) -> int:

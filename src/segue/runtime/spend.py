@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ..checkpoints.saver import FencedSaver
 from ..checkpoints.spend import ScopeUse, Spend
@@ -98,6 +98,20 @@ class SpendControl:
         if remote and not self._limits.raise_over_http:
             raise InvalidAnswer("Only the operators of this service can raise the limit: ask them, or cancel the task.")
         await self._table.raise_limit(raised)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no limits."""
+        return self._limits.is_empty
+
+    async def is_raised(self, question: Mapping[str, Any]) -> bool:
+        """Whether a person raised the limit that a task asks about since it asked."""
+        use = await self._table.use(question["scope"])
+        asked = Raised(question["scope"], question["unit"], question["limit"]).allowed
+        if use is None:
+            return False
+        raised, limit = (use.raised_tokens, asked.tokens) if asked.cost is None else (use.raised_cost, asked.cost)
+        return raised is not None and limit is not None and raised > limit
 
     async def estimates(self, since: float, agent_id: str | None, prefix: str) -> Sequence[EstimatedUsage]:
         """The calls since a moment whose use is estimated; none where there are no limits."""

@@ -12,6 +12,7 @@ from typing import Any, Self, TypedDict, TypeVar
 from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel
 
+from ..checkpoints.files import Uploads
 from ..checkpoints.storage import Beginning, Storage
 from ..core.actor import actor
 from ..core.agents import Agent, Prices
@@ -33,6 +34,7 @@ from ..core.reply_options import ReplyOptions
 from ..core.schedules import ScheduledRun
 from ..core.spend import Owner, Quotas, Reached, Reservation
 from ..core.task import ACTIVE, OPEN, MessageOrigin, TaskStatus
+from ..core.timeline import Branch
 from ..nodes.conversation import read_config
 from ..nodes.model_call import extract
 from ..prompts.catalogue import language_of
@@ -107,6 +109,8 @@ class Request:
     origin: MessageOrigin = "python"
     run: ScheduledRun | None = None
     """The run of a schedule that it is."""
+    branch: Branch | None = None
+    """The branch that it begins."""
 
     @classmethod
     def of(cls, message: Any, options: Mapping[str, Any]) -> Self:
@@ -272,7 +276,7 @@ class Starter:
         leaves = not unlisted and await self._dispatch.to_worker(agent.agent_id, mode, version)
         admitted = self._runner.capacity.admitted(None if leaves else Owner.of(thread_id, request.user_id))
         leasing = self._runner.leased(thread_id, request.wait, self._promised if self._dispatch.to_workers else None)
-        async with admitted, leasing as begin, self._files.kept(files) as attachments:
+        async with admitted, leasing as begin, self._files.kept(files) as (attachments, uploads):
             await self._make_room(thread_id)
             new = NewTask(
                 task_id=self._ids.task(),
@@ -292,7 +296,7 @@ class Starter:
                 asked_by=[actor()],
                 bot_session=_bot_of(thread_id, request.message) if unlisted == MODE else None,
             )
-            row = await self._created(asyncio.create_task(self._store(new, request, leaves)), leaves)
+            row = await self._created(asyncio.create_task(self._store(new, request, leaves, uploads)), leaves)
             return self.control.submit_to_worker(row) if leaves else (row, begin(row))
 
     async def _promised(self, thread_id: str) -> bool:
@@ -363,11 +367,18 @@ class Starter:
             check_accepted(files, self._registry.accepted(agent, request.model), model)
         return files
 
-    async def _store(self, new: NewTask, request: Request, left: bool) -> Task:
+    async def _store(self, new: NewTask, request: Request, left: bool, uploads: Uploads) -> Task:
         """Store a new task under its session's lease, which ends with it where a worker runs it."""
         fence, quotas = self._runner.saver.fence(new.thread_id), self._runner.capacity.quotas if left else None
         return await self._runner.tasks.create(
-            new, fence=fence, key=request.key, release=left, run=request.run, quotas=quotas
+            new,
+            fence=fence,
+            key=request.key,
+            release=left,
+            run=request.run,
+            branch=request.branch,
+            uploads=uploads,
+            quotas=quotas,
         )
 
     async def _created(self, creating: "asyncio.Task[Task]", left: bool) -> Task:

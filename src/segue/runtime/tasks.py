@@ -410,6 +410,10 @@ class Tasks:
         about = {"answer": answer, "interrupt_id": interrupt_id, "key": key, "reply_options": reply_options}
         return await self._control.resume(task_id, model=model, remote=remote, **about)
 
+    async def continue_raised(self) -> None:
+        """Continue the tasks that wait for a limit that a person raised since they asked."""
+        await self._control.continue_raised()
+
     async def resume_with(self, task_id: str, checked: Json | None, wait: float = 0.0) -> Started:
         """Continue a task, with an answer in the form that is stored, if one is given: {"interrupt_id", "value"}.
 

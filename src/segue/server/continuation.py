@@ -4,18 +4,20 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from ..core.errors import InvalidMessage, TaskError
 from ..core.events import ApprovalRequested, QuestionAsked, Resumed
-from ..core.records import KnownRequest, Task
+from ..core.records import KnownRequest, RequestKey, Task
 from ..core.task import ENDED, TaskStatus
 from .requests import ChatMessage, File, refuse_files
 from .service import Service
 from .settings import CLIENT_SECONDS
 from .tenants import Tenant
 
+_FORK = "fork/"
+"""Begins the key of the fork that a request begins its task in; no other begins so."""
 _NEW = ("user", "tool")
 """Whose messages a client adds to a conversation."""
 Said = tuple[tuple[str, ...], ...]
@@ -195,12 +197,19 @@ async def rejoin(service: Service, tenant: Tenant, task: Task) -> Task:
         return await service.app.tasks.get(task.task_id)
 
 
-async def fork_after(service: Service, tenant: Tenant, task: Task) -> str:
+async def fork_after(service: Service, tenant: Tenant, task: Task, key: RequestKey) -> str:
     """The stored name of a new session that is as a session was when the task had ended.
+
+    The same request again, by its key, has the same one, unless something was sent to it since.
 
     Raises:
         TaskError: the snapshots of then were pruned.
     """
+    named = replace(key, key=f"{_FORK}{key.key}", digest="", also=None)
+    if known := await service.app.tasks.known(named):
+        newest = await service.app.tasks.newest(known.thread_id)
+        if newest and newest.copy_of == task.task_id:
+            return known.thread_id
     snapshots = await service.app.sessions.snapshots(task.thread_id, -1)
     ends = [each for each in snapshots if each.task_id == task.task_id and not each.inside]
     if not ends:
@@ -208,9 +217,10 @@ async def fork_after(service: Service, tenant: Tenant, task: Task) -> str:
             "The snapshots before this message of session '{thread_id}' were pruned: start a new conversation.",
             thread_id=task.thread_id,
         )
-    thread_id = await unused_session(service, tenant, tenant.shown(task.thread_id))
-    await service.app.sessions.fork(task.thread_id, ends[0].checkpoint_id, thread_id)
-    return thread_id
+    thread_id, new = await unused_session(service, tenant, tenant.shown(task.thread_id)), None if known else named
+    await service.once(new, service.app.sessions.fork(task.thread_id, ends[0].checkpoint_id, thread_id, key=new))
+    made = await service.app.tasks.known(new)
+    return made.thread_id if made else thread_id
 
 
 async def unused_session(service: Service, tenant: Tenant, session_id: str) -> str:

@@ -83,12 +83,20 @@ class AutoResume:
     async def run(self, ids: Iterable[str]) -> None:
         """Resume these, then what is found later, until cancelled."""
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._continue_raised(), name="continuing with raised limits")
             while True:
                 for task_id in ids:
                     self._tried.add(task_id)
                     group.create_task(self._resume(task_id), name=f"resuming {task_id}")
                 await asyncio.sleep(POLL_SECONDS)
                 ids = await self.find(paused=False)
+
+    async def _continue_raised(self) -> None:
+        """Continue what waits for a limit that was raised before the service was killed."""
+        try:
+            await self._service.app.tasks.continue_raised()
+        except Exception:  # noqa: BLE001  logged with its trace, and the others continue
+            logger.exception("not continued")
 
     async def _resume(self, task_id: str) -> None:
         """Resume a task and wait until it ends, so that not too many run at once."""

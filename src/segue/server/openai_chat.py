@@ -430,7 +430,7 @@ class CompletionTasks:
         latest, *_ = await self._app.tasks.list(session_id=before.thread_id, limit=1)
         message, files = conversation.message, conversation.new_files
         if latest.task_id != before.task_id:
-            return await self._start(message, files, await fork_after(self._service, self._tenant, before), key)
+            return await self._start(message, files, await fork_after(self._service, self._tenant, before, key), key)
         if before.status == TaskStatus.WAITING:
             refuse_files(files)
             return await self._answer(conversation, before, after, key)

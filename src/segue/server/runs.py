@@ -126,14 +126,19 @@ class State:
         Raises:
             ConfigurationError: it cannot be read.
         """
-        state = cls._stored(folder)
+        state = cls.read_stored(folder)
         if state.status == "running" and not _is_held(folder):
-            state = cls._stored(folder)  # it may have ended meanwhile
+            state = cls.read_stored(folder)  # it may have ended meanwhile
             return replace(state, status="interrupted") if state.status == "running" else state
         return state
 
     @classmethod
-    def _stored(cls, folder: Path) -> Self:
+    def read_stored(cls, folder: Path) -> Self:
+        """The state as it is stored.
+
+        Raises:
+            ConfigurationError: it cannot be read.
+        """
         form = _read(folder / FILE)
         try:
             return TypeAdapter(cls).validate_python(form)
@@ -203,23 +208,45 @@ def request_stop(folder: Path) -> None:
 
 
 def begin(folder: Path, asked: Json, make: Make, tenant: Tenant) -> Coroutine[Any, Any, None]:
-    """Begin a backtest in a new folder; returns what makes it.
+    """Begin a backtest in a new folder, or again where its process ended meanwhile; returns what makes it.
 
     Raises:
-        FileExistsError: there is one of that name.
+        FileExistsError: there is another one of that name, or one that has ended.
         ConfigurationError: its state cannot be written; there is no new folder.
     """
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     lock = _lock(folder)
-    lock.acquire(timeout=0)
-    state = State(created_at=datetime.now(UTC).isoformat(timespec="seconds"), asked=asked)
     try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise FileExistsError(folder) from None
+    state = State(created_at=datetime.now(UTC).isoformat(timespec="seconds"), asked=asked)
+    is_new = _is_empty(folder)
+    try:
+        if not is_new and not _was_interrupted(folder, asked):
+            raise FileExistsError(folder)
+        (folder / STOP).unlink(missing_ok=True)
         state.write(folder)
-    except ConfigurationError:
+    except (FileExistsError, ConfigurationError):
         lock.release()
-        rmtree(folder, ignore_errors=True)
+        if is_new:
+            rmtree(folder, ignore_errors=True)
         raise
     return _run(folder, lock, state, make, tenant)
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether a folder has at most what a process leaves that is killed before it has stored the state."""
+    return all(file.name.startswith(".") for file in folder.iterdir())
+
+
+def _was_interrupted(folder: Path, asked: Json) -> bool:
+    """Whether a folder, which nobody else has, holds the backtest that is asked for, and that did not end."""
+    try:
+        state = State.read_stored(folder)
+    except ConfigurationError:
+        return False
+    return state.asked == asked and state.status in ("running", "interrupted")
 
 
 async def _run(folder: Path, lock: FileLock, state: State, make: Make, tenant: Tenant) -> None:

@@ -9,7 +9,7 @@ from fastapi import Path, Query, Response
 from pydantic import BaseModel, Field
 
 from ...core.conversation import MODE
-from ...core.records import Json, Sender, Session, SessionFilter, Share, Task
+from ...core.records import Json, Sender, Session, SessionChanges, SessionFilter, Share, Task
 from ...core.timeline import Branch
 from ..dependencies import CONFLICT, Before, Html, KeyDep, Limit, ServiceDep, SessionId, TenantDep, Unset, routes
 from ..errors import JsonResponse, LongJsonResponse, not_found
@@ -217,13 +217,10 @@ async def fork(
 async def change(session_id: SessionId, body: SessionChange, service: ServiceDep, tenant: TenantDep) -> Response:
     """Rename, pin or archive the session, or choose the agent and the model that its next messages use."""
     thread_id = await service.own_session(tenant, session_id)
-    if body.agent_id is not None or body.model is not None:
-        chosen = await service.app.sessions.choices(thread_id) or Session(thread_id, created_at=time.time())
-        await service.app.sessions.choose(_chosen(service, chosen, body))
-    if body.pinned is not None or body.archived is not None:
-        await service.app.sessions.file(thread_id, pinned=body.pinned, archived=body.archived)
-    if body.title is not None:
-        await service.app.rename(thread_id, body.title)
+    changes = SessionChanges(**body.model_dump())
+    if changes.choices:
+        _chosen(service, await service.app.sessions.choices(thread_id) or Session(thread_id), body)
+    await service.app.sessions.change(thread_id, changes)
     return Response(status_code=204)
 
 

@@ -340,7 +340,7 @@ class ResponseTasks:
         if not previous.is_last or previous.row.status not in ENDED:
             raise Problem(409, "ResponseContinued", named=previous.id)
         task = await self.service.app.tasks.get(previous.task_id)
-        return await self._send(message, await fork_after(self.service, self.tenant, task), None, key, options)
+        return await self._send(message, await fork_after(self.service, self.tenant, task, key), None, key, options)
 
     async def _previous(self) -> tuple[Segment | None, Sequence[InputItem]]:
         """The response that the request continues, and what it adds to that.
