@@ -16,7 +16,7 @@ from segue.core.errors import FileUnavailable, ModelError
 from segue.core.events import ModelCalled
 from segue.core.models import ModelRequest, Usage
 from segue.core.plan import Step
-from segue.core.provenance import Hiding, Known, Labelled, Source
+from segue.core.provenance import Hiding, SeenText, Source, SourcedText
 from segue.core.records import Call
 from segue.core.tools import RECALL, CallKey, Ledger, Tool
 from segue.passages import text_of
@@ -44,7 +44,7 @@ from .model_call import ask_model, refused_call
 
 async def collect_sources(
     work: NodeContext, task_id: str, tools: Mapping[str, Tool], memory: str = "", together: Collection[str] = ()
-) -> Known | None:
+) -> SeenText | None:
     """What entered the session until now; None where nothing remembers it.
 
     `memory` is what was read of its files. Calls of the scopes `together` were decided at once, none of them by what
@@ -60,12 +60,15 @@ async def collect_sources(
     for message in [*said, *(each for each in own if each not in said)]:
         entered += await _of_message(message, work)
     if memory:
-        entered.append(Labelled(memory, (Source("memory"),)))
-    return Known((message.text for message in said if message.trusted), work.agent.prompt, entered)
+        entered.append(SourcedText(memory, (Source("memory"),)))
+    return SeenText((message.text for message in said if message.trusted), work.agent.prompt, entered)
 
 
-def terms_of(tool: Tool, agent: Agent) -> CallTerms:
-    """What is said of a tool's calls: the first word of its name, which "do" is none of, its keywords, and rules."""
+def describe_tool_for_matching(tool: Tool, agent: Agent) -> CallTerms:
+    """The words by which a person asks for calls of a tool, what of its arguments is only text, and its rules.
+
+    The words are its keywords and the first word of its name: "send" of `send_mail`; "do" of `do_it` is too short.
+    """
     first = tool.name.partition("_")[0]
     words = [
         *([first] if len(first) > 2 or not first.isascii() else ()),
@@ -90,8 +93,8 @@ def _of_calls(
     task_id: str,
     tools: Mapping[str, Tool],
     together: Collection[str],
-    read: dict[object, Labelled],
-) -> Iterable[Labelled]:
+    read: dict[object, SourcedText],
+) -> Iterable[SourcedText]:
     """The results of calls, each numbered in its task; 0 in another one. Those that were `read` are not read again."""
     for _, calls in groupby(finished, key=lambda call: call.task_id):
         for number, call in enumerate(calls, start=1):
@@ -101,7 +104,9 @@ def _of_calls(
                 if key not in read:
                     result = CallResult.of(call.outcome or {})
                     ref = recall_ref(CallKey(call.task_id, call.scope, call.idx))
-                    read[key] = Labelled(result.content, result.sources or (own,), secret, result.hidden is True, ref)
+                    read[key] = SourcedText(
+                        result.content, result.sources or (own,), secret, result.hidden is True, ref
+                    )
                 yield read[key]
 
 
@@ -114,18 +119,18 @@ def _labels(call: Call, number: int, tool: Tool | None) -> tuple[Source, Source 
     return own, replace(own, trusted=False) if is_secret else None
 
 
-async def _of_message(message: PromptText, work: NodeContext) -> list[Labelled]:
+async def _of_message(message: PromptText, work: NodeContext) -> list[SourcedText]:
     """The files of a message, and its text where it is not the person's own."""
     found = []
     if not message.trusted:
         text = (message.kind, message.name, message.text)
         if text not in work.services.entered:
-            work.services.entered[text] = Labelled(message.text, (Source(message.kind, message.name),))
+            work.services.entered[text] = SourcedText(message.text, (Source(message.kind, message.name),))
         found.append(work.services.entered[text])
     for file in message.files:
         key = ("file", file.digest, file.name)
         if key not in work.services.entered:
-            work.services.entered[key] = Labelled(await _content(file, work), (Source("file", file.name),))
+            work.services.entered[key] = SourcedText(await _content(file, work), (Source("file", file.name),))
         found.append(work.services.entered[key])
     return found
 

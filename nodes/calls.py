@@ -19,7 +19,7 @@ from segue.core.digests import tool_digest
 from segue.core.errors import listed
 from segue.core.events import CallPermitted, Durable, Phase, ToolCall, ToolResult
 from segue.core.models import Usage, add_usages
-from segue.core.provenance import DOUBTS, Known
+from segue.core.provenance import DOUBTS, SeenText
 from segue.core.task import written
 from segue.core.tools import CallKey, Ledger, Tool, has_effect
 from segue.prompts.catalogue import phrase
@@ -42,12 +42,12 @@ from .call_values import (
     Summary,
     as_seen,
     collect_sources,
+    describe_tool_for_matching,
     hiding_of,
     is_callers_error,
     seen_result,
     summarized,
     taken_refs,
-    terms_of,
     with_values,
 )
 from .context import NodeContext, as_json, as_text, kept, recall_ref, truncate, truncate_result
@@ -409,7 +409,7 @@ class CallRunner:
         by_sources = tool is not None and (tool.approve == "untrusted" or self._is_guarded(call))
         return by_sources and "finding" not in call and self.undecided(call) and not self._refused(call)
 
-    def _with_sources(self, call: PendingCall, known: Known | None) -> PendingCall:
+    def _with_sources(self, call: PendingCall, known: SeenText | None) -> PendingCall:
         if known is None:
             return {**call, "sources": {}, "finding": "unknown_sources", "doubted": []}
         tool = self.tools[call["name"]]
@@ -425,14 +425,14 @@ class CallRunner:
         return {**call, "sources": found.json(), "finding": finding, "doubted": [*found.doubted]}
 
     def _terms_of(self, tool: Tool) -> CallTerms:
-        return terms_of(tool, self.work.agent)
+        return describe_tool_for_matching(tool, self.work.agent)
 
     def _carries_labels(self, call: PendingCall) -> bool:
         """Whether what went into the call counts for its result."""
         tool = self.tools.get(call["name"])
         return tool is not None and (tool.trusted or (self._has_secrets and tool.read_only))
 
-    def _labels(self, call: PendingCall, known: Known | None) -> dict[str, Any]:
+    def _labels(self, call: PendingCall, known: SeenText | None) -> dict[str, Any]:
         """What the result of a call carries: secrets, and of a trusted tool the untrusted sources of its arguments."""
         tool = self.tools.get(call["name"])
         if tool is None:
@@ -513,7 +513,7 @@ class CallRunner:
         whole = done.seen or replace(done.result, sources=None, secret=False).json()
         return {**as_seen(done.call), "ref": recall_ref(key), "result": kept({**whole}, key, self.work.services.ledger)}
 
-    async def _run(self, call: PendingCall, permission: str, known: Known | None) -> FinishedCall:
+    async def _run(self, call: PendingCall, permission: str, known: SeenText | None) -> FinishedCall:
         if "rejected" in call:
             return FinishedCall(call, rejection(call["name"], call["rejected"], self.language))
         if refused := self._refused(call):
