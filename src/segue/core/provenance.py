@@ -270,9 +270,16 @@ class Assessment:
     finding: Finding
     doubted: tuple[str, ...] = ()
 
-    def json(self) -> dict[str, list[dict[str, Any]]]:
-        """The sources as a call keeps them."""
-        return {name: [source.json() for source in found] for name, found in self.sources.items()}
+    def json(self) -> dict[str, Any]:
+        """The form in a call and in a question: {sources, finding, doubted}."""
+        sources = {name: [source.json() for source in found] for name, found in self.sources.items()}
+        return {"sources": sources, "finding": self.finding, "doubted": [*self.doubted]}
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Self:
+        """The assessment in the form that `json` gives."""
+        sources = {name: tuple(map(Source.of, found)) for name, found in stored["sources"].items()}
+        return cls(sources, stored["finding"], tuple(stored["doubted"]))
 
 
 Taken = Mapping[str, Collection[str]]
