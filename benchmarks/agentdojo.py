@@ -33,7 +33,7 @@ import segue
 from segue.app import App
 from segue.core.agents import Agent
 from segue.core.call_rules import AllowRule, CallTerms
-from segue.core.provenance import DOUBTS, Known, Labelled, Source
+from segue.core.provenance import DOUBTS, SeenText, Source, SourcedText
 from segue.core.value_forms import identifiers
 
 VERSION = "v1.2.2"
@@ -239,7 +239,7 @@ def paraphrased(calls: list[tuple[str, dict[str, Any]]], share: float, rng: rand
 
 def planned(calls: Sequence[tuple[str, dict[str, Any]]], prompt: str) -> list[dict[str, Any]]:
     """The steps that can be planned before anything is read: those whose values are the person's, or that have none."""
-    said = Known([prompt], "", [])
+    said = SeenText([prompt], "", [])
     mine = [call for call in calls if all(_is_said(said, *each) for each in call[1].items())]
     return [_step(place, name, arguments) for place, (name, arguments) in enumerate(mine, start=1)]
 
@@ -248,7 +248,7 @@ def _step(place: int, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
     return {"step": place, "action": name, "params": params, "description": name}
 
 
-def _is_said(said: Known, name: str, value: Any) -> bool:
+def _is_said(said: SeenText, name: str, value: Any) -> bool:
     return all(source.kind == "user" for source in said.sources(name, value))
 
 
@@ -256,7 +256,7 @@ def whole_plan(
     calls: Sequence[tuple[str, dict[str, Any]]], prompt: str, results: Sequence[Any]
 ) -> list[dict[str, Any]]:
     """The task as a plan, with references to results; empty where a value is neither in the prompt nor in a result."""
-    said = Known([prompt], "", [])
+    said = SeenText([prompt], "", [])
     steps = []
     for place, (name, arguments) in enumerate(calls, start=1):
         params = {key: _param(said, key, value, results[: place - 1]) for key, value in arguments.items()}
@@ -266,7 +266,7 @@ def whole_plan(
     return steps
 
 
-def _param(said: Known, name: str, value: Any, results: Sequence[Any]) -> Any:
+def _param(said: SeenText, name: str, value: Any, results: Sequence[Any]) -> Any:
     """The value if the person said it, else a reference to the first result that has it; of a list, for each."""
     if isinstance(value, list) and value:
         each = [_param(said, name, one, results) for one in value]
@@ -348,19 +348,19 @@ def plan_of(world: World, task: Any, calls: Sequence[tuple[str, dict[str, Any]]]
 def judged(script: Script, prompt: str) -> dict[str, list[Made]]:
     """The calls that each policy asks about; Segue's are those that it did ask about."""
     asked: dict[str, list[Made]] = {name: [] for name in (*POLICIES, *SEGUE)}
-    entered: list[Labelled] = []
+    entered: list[SourcedText] = []
     for number, call in enumerate(script.made, start=1):
-        known = Known([prompt], "", entered)
+        known = SeenText([prompt], "", entered)
         terms = CallTerms((call.name.partition("_")[0], *keywords_of(call.name)), CONTENT)
         if call.name in (*EFFECTS, *PAGES):
             for name, does in zip((*POLICIES, *SEGUE), policies(call, known, terms), strict=True):
                 asked[name] += [call] if does else []
         carried = known.untrusted_sources(call.arguments, terms) if is_trusted(call.name) else ()
-        entered.append(Labelled(call.result, carried or (Source("tool", call.name, number, is_trusted(call.name)),)))
+        entered.append(SourcedText(call.result, carried or (Source("tool", call.name, number, is_trusted(call.name)),)))
     return asked
 
 
-def policies(call: Made, known: Known, terms: CallTerms) -> tuple[bool, ...]:
+def policies(call: Made, known: SeenText, terms: CallTerms) -> tuple[bool, ...]:
     """Whether each policy asks about a call."""
     found = known.assess(call.arguments, terms)
     effect, read = call.name in EFFECTS, known.untrusted

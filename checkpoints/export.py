@@ -16,7 +16,7 @@ from langgraph.types import Interrupt, Send
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from segue.core.actor import actor
-from segue.core.calls import PAUSE, SOURCES
+from segue.core.calls import PAUSE, SOURCES, is_pending_call, unapproved_state
 from segue.core.conversation import bot_session
 from segue.core.errors import (
     DamagedCheckpoint,
@@ -41,7 +41,7 @@ from .tasks import add_key
 # The form of an exported thread: what its document must hold to be imported.
 
 FORMAT = "segue.thread"
-VERSION = 3
+VERSION = 4
 # `json` and `pickle` would let a document choose what is called when it is read.
 _KINDS = ("msgpack", "null", "bytes", "bytearray")
 
@@ -244,28 +244,27 @@ def _decode_blob(blob: Blob) -> Any:
 
 
 _INTERRUPT = "__interrupt__"
-_APPROVED = "approved"
-"""The mark at a call that a person approved, as the nodes write it."""
-_FINDING = "finding"
-"""What was found of the sources of a call."""
 
 
 def without_approvals(blob: Blob) -> tuple[str, bytes]:
-    """The type and bytes of a stored value, without the marks of approved calls in it, and of those cleared."""
+    """The type and bytes of a stored value, without what says of calls in it that nobody has to be asked."""
     value = SERDE.loads_typed(blob.value())
     return SERDE.plain_typed(value) if _strip(value) else blob.value()
 
 
 def _strip(value: Any) -> bool:
-    """Remove the marks, in place; whether there were any."""
+    """Take the approvals of calls and the findings about their sources out, in place; whether there were any."""
     found, waiting = False, [value]
     while waiting:
         part = waiting.pop()
         match part:
             case Send():
                 waiting.append(part.arg)
+            case dict() if is_pending_call(part):
+                before = {**part}
+                part |= {"state": unapproved_state(part.get("state")), "assessment": None}
+                found |= part != before
             case dict():
-                found |= "name" in part and any([part.pop(mark, None) is not None for mark in (_APPROVED, _FINDING)])
                 waiting += part.values()
             case list() | tuple() | set():
                 waiting += part

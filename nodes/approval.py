@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -9,11 +10,12 @@ from langgraph.config import get_config
 from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
 
-from segue.core.approval import ApprovalTerms, Verdict, flow_of, settled, unfit
-from segue.core.calls import PendingCall
+from segue.core.approval import ApprovalTerms, Grant, Verdict, flow_of, settled, unfit
+from segue.core.calls import AnyCall, Approved, Asked, PendingCall, Rejected, Running, move_call
 from segue.core.digests import tool_digest
 from segue.core.errors import Clause, InvalidAnswer, listed
 from segue.core.events import ApprovalGiven, Durable, PermissionGranted
+from segue.core.provenance import DOUBTS
 from segue.core.tools import Tool
 from segue.prompts.catalogue import error_text, phrase
 from segue.tools.calls import argument_error
@@ -25,22 +27,38 @@ Calls = Sequence[Mapping[str, Any]]
 
 def by_person(call: PendingCall, task_id: str) -> bool:
     """Whether a person approved the call in this task; a fork is another task and asks again."""
-    return call.get("approved") == _mark(task_id)
+    return isinstance(call.decision, Approved) and call.decision.task == _mark(task_id)
 
 
-def approved(call: PendingCall, task_id: str, tool: Tool | None) -> bool:
+def is_approved(call: PendingCall, task_id: str, tool: Tool | None) -> bool:
     """Whether a person approved the call in this task, and its tool is still the same."""
-    return by_person(call, task_id) and tool is not None and call["version"] == tool_digest(tool)
+    return tool is not None and by_person(call, task_id) and not is_outdated(call, task_id, tool)
 
 
 def is_outdated(call: PendingCall, task_id: str, tool: Tool) -> bool:
     """Whether a person approved the call in this task, but its tool has changed since."""
-    return by_person(call, task_id) and call["version"] != tool_digest(tool)
+    decision = call.decision
+    return isinstance(decision, Approved) and decision.task == _mark(task_id) and decision.version != tool_digest(tool)
 
 
 def _mark(task_id: str) -> str:
     """A digest of the task's id: copying a thread replaces the ids in its state, and this stays what it was."""
     return sha256(task_id.encode()).hexdigest()[:16]
+
+
+def is_in_doubt(call: PendingCall) -> bool:
+    """Whether by the sources of the call a person is asked, or nobody looked at them."""
+    return call.finding is None or call.finding in DOUBTS
+
+
+def needs_no_approval(call: PendingCall, tool: Tool | None) -> bool:
+    """Whether by the sources of the call nobody has to be asked."""
+    return tool is not None and tool.approve != "always" and not is_in_doubt(call)
+
+
+def reason_not_asked(call: PendingCall, tool: Tool | None) -> str:
+    """Why nobody was asked about a call that was decided after untrusted text; empty otherwise."""
+    return call.finding if call.finding and call.finding != "clean" and needs_no_approval(call, tool) else ""
 
 
 def all_arguments(arguments: Mapping[str, Any], tool: Tool) -> dict[str, Any]:
@@ -55,6 +73,27 @@ def question_of(index: int, arguments: Mapping[str, Any], tool: Tool) -> dict[st
     """What a person is shown of a call of this tool."""
     shown = {"arguments": all_arguments(arguments, tool), "version": tool_digest(tool)}
     return {"index": index, "name": tool.name, **shown, **tool.terms.json()}
+
+
+def question_about(call: PendingCall, tool: Tool) -> dict[str, Any]:
+    """What a person is shown of a decided call, and why they are asked about it."""
+    asked = question_of(call.index, call.arguments, tool)
+    if call.assessment:
+        known = call.assessment.json()
+        asked |= {"sources": known["sources"], "reason": known["finding"], "doubted": known["doubted"]}
+    return asked
+
+
+def matching_grants(call: PendingCall, tool: Tool, grants: Sequence[Grant]) -> list[Grant]:
+    """The grants whose rule the call matches."""
+    asked = question_about(call, tool)
+    return [grant for grant in grants if grant.rule.matches(asked)]
+
+
+def granted_scope(call: PendingCall, tool: Tool, grants: Sequence[Grant]) -> str:
+    """The scope of the first grant for the call's tool as it is now, or empty."""
+    version = tool_digest(tool)
+    return next((grant.scope for grant in matching_grants(call, tool, grants) if grant.version == version), "")
 
 
 VERSIONS = "versions"
@@ -157,15 +196,18 @@ def check_tools(calls: Calls, verdicts: Sequence[Verdict], tools: Mapping[str, T
         )
 
 
-def decided(call: PendingCall, verdict: Verdict, task_id: str, tool: Tool) -> PendingCall:
-    """The call with what a person decided about it."""
+def decide_call(call: AnyCall, verdict: Verdict, task_id: str, tool: Tool) -> AnyCall:
+    """The call that a person was asked about, with what they decided."""
     if verdict.verdict == "reject":
-        return {**call, "rejected": verdict.reason.strip()}
-    after: PendingCall = {**call, "approved": _mark(task_id), "version": tool_digest(tool)}
+        return move_call(call, Rejected(verdict.reason.strip()))
+    approved = Approved(_mark(task_id), tool_digest(tool))
     if verdict.verdict == "edit":
-        after["original"] = call.get("original", call["arguments"])
-        after["arguments"] = verdict.arguments or {}
-    return after
+        original = call.arguments if call.original is None else call.original
+        call = replace(call, arguments=verdict.arguments or {}, original=original)
+    match call.state:
+        case Asked(before=Running() as before):
+            return move_call(call, replace(before, decision=approved))
+    return move_call(call, approved)
 
 
 def approval_events(calls: Calls, verdicts: Mapping[int, Verdict], work: NodeContext, **ids: Any) -> list[Durable]:

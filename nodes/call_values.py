@@ -1,4 +1,4 @@
-"""The values of calls: the sources that were seen, and hidden results that calls take by reference."""
+"""The values of calls: what they come from, what results carry of them, and hidden results taken by reference."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,13 +10,13 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from segue.core.agents import Agent
 from segue.core.attachments import Attachment
 from segue.core.call_rules import CallTerms
-from segue.core.calls import HIDDEN, SECRET, SOURCES, CallResult, PendingCall
+from segue.core.calls import HIDDEN, SECRET, SOURCES, AnyCall, CallResult, PendingCall
 from segue.core.context import PromptText, descriptions_of
 from segue.core.errors import FileUnavailable, ModelError
 from segue.core.events import ModelCalled
 from segue.core.models import ModelRequest, Usage
 from segue.core.plan import Step
-from segue.core.provenance import Hiding, Known, Labelled, Source
+from segue.core.provenance import DOUBTS, Assessment, Hiding, SeenText, Source, SourcedText
 from segue.core.records import Call
 from segue.core.tools import RECALL, CallKey, Ledger, Tool
 from segue.passages import text_of
@@ -24,7 +24,7 @@ from segue.prompts.catalogue import phrase
 from segue.prompts.load import render
 from segue.tools.calls import argument_error
 
-from .approval import all_arguments
+from .approval import all_arguments, answered_now
 from .context import (
     REF,
     DanglingReference,
@@ -44,7 +44,7 @@ from .model_call import ask_model, refused_call
 
 async def collect_sources(
     work: NodeContext, task_id: str, tools: Mapping[str, Tool], memory: str = "", together: Collection[str] = ()
-) -> Known | None:
+) -> SeenText | None:
     """What entered the session until now; None where nothing remembers it.
 
     `memory` is what was read of its files. Calls of the scopes `together` were decided at once, none of them by what
@@ -60,12 +60,15 @@ async def collect_sources(
     for message in [*said, *(each for each in own if each not in said)]:
         entered += await _of_message(message, work)
     if memory:
-        entered.append(Labelled(memory, (Source("memory"),)))
-    return Known((message.text for message in said if message.trusted), work.agent.prompt, entered)
+        entered.append(SourcedText(memory, (Source("memory"),)))
+    return SeenText((message.text for message in said if message.trusted), work.agent.prompt, entered)
 
 
-def terms_of(tool: Tool, agent: Agent) -> CallTerms:
-    """What is said of a tool's calls: the first word of its name, which "do" is none of, its keywords, and rules."""
+def describe_tool_for_matching(tool: Tool, agent: Agent) -> CallTerms:
+    """The words by which a person asks for calls of a tool, what of its arguments is only text, and its rules.
+
+    The words are its keywords and the first word of its name: "send" of `send_mail`; "do" of `do_it` is too short.
+    """
     first = tool.name.partition("_")[0]
     words = [
         *([first] if len(first) > 2 or not first.isascii() else ()),
@@ -90,8 +93,8 @@ def _of_calls(
     task_id: str,
     tools: Mapping[str, Tool],
     together: Collection[str],
-    read: dict[object, Labelled],
-) -> Iterable[Labelled]:
+    read: dict[object, SourcedText],
+) -> Iterable[SourcedText]:
     """The results of calls, each numbered in its task; 0 in another one. Those that were `read` are not read again."""
     for _, calls in groupby(finished, key=lambda call: call.task_id):
         for number, call in enumerate(calls, start=1):
@@ -101,7 +104,9 @@ def _of_calls(
                 if key not in read:
                     result = CallResult.of(call.outcome or {})
                     ref = recall_ref(CallKey(call.task_id, call.scope, call.idx))
-                    read[key] = Labelled(result.content, result.sources or (own,), secret, result.hidden is True, ref)
+                    read[key] = SourcedText(
+                        result.content, result.sources or (own,), secret, result.hidden is True, ref
+                    )
                 yield read[key]
 
 
@@ -114,18 +119,18 @@ def _labels(call: Call, number: int, tool: Tool | None) -> tuple[Source, Source 
     return own, replace(own, trusted=False) if is_secret else None
 
 
-async def _of_message(message: PromptText, work: NodeContext) -> list[Labelled]:
+async def _of_message(message: PromptText, work: NodeContext) -> list[SourcedText]:
     """The files of a message, and its text where it is not the person's own."""
     found = []
     if not message.trusted:
         text = (message.kind, message.name, message.text)
         if text not in work.services.entered:
-            work.services.entered[text] = Labelled(message.text, (Source(message.kind, message.name),))
+            work.services.entered[text] = SourcedText(message.text, (Source(message.kind, message.name),))
         found.append(work.services.entered[text])
     for file in message.files:
         key = ("file", file.digest, file.name)
         if key not in work.services.entered:
-            work.services.entered[key] = Labelled(await _content(file, work), (Source("file", file.name),))
+            work.services.entered[key] = SourcedText(await _content(file, work), (Source("file", file.name),))
         found.append(work.services.entered[key])
     return found
 
@@ -138,6 +143,51 @@ async def _content(file: Attachment, work: NodeContext) -> str:
         return text_of(await work.services.files(file.digest))
     except FileUnavailable:
         return file.name
+
+
+def has_secrets(tools: Mapping[str, Tool]) -> bool:
+    """Whether results of one of the tools are secret."""
+    return any(tool.secret for tool in tools.values())
+
+
+def values_taken(call: PendingCall) -> dict[str, list[str]]:
+    """The refs of the results that each argument takes a value of, by a reference of the plan or of the model."""
+    planned, given = call.taken or {}, taken_refs(call)
+    return {name: [*planned.get(name, ()), *given.get(name, ())] for name in {**planned, **given}}
+
+
+def assess_call(call: AnyCall, seen: SeenText | None, tool: Tool, agent: Agent, *, planned: bool) -> AnyCall:
+    """The call with the sources of its arguments and what is found of them; `seen` is None where nothing is known.
+
+    Of a tool that is not asked about by its sources, only values of secret results count.
+    """
+    if seen is None:
+        return replace(call, assessment=Assessment({}, "unknown_sources"))
+    found = seen.assess(call.arguments, describe_tool_for_matching(tool, agent), planned, values_taken(call))
+    finding = found.finding
+    if finding != "secret" and tool.approve != "untrusted":
+        if tool.approve == "always":
+            return call
+        finding = "clean"
+    if finding not in DOUBTS and call.index in answered_now():
+        finding = "unasked"
+    return replace(call, assessment=replace(found, finding=finding))
+
+
+def carries_labels(tool: Tool | None, *, secrets: bool) -> bool:
+    """Whether what goes into a call of the tool counts for its result; `secrets`: there are tools with secret ones."""
+    return tool is not None and (tool.trusted or (secrets and tool.read_only))
+
+
+def find_labels(call: PendingCall, seen: SeenText | None, tool: Tool | None, agent: Agent) -> dict[str, Any]:
+    """What the result of a call carries: secrets, and of a trusted tool the untrusted sources of its arguments."""
+    if tool is None:
+        return {}
+    about = (call.arguments, describe_tool_for_matching(tool, agent), values_taken(call))
+    labels: dict[str, Any] = {"secret": tool.secret or bool(tool.read_only and seen and seen.secrets(*about))}
+    if tool.trusted and seen is not None:
+        labels["sources"] = seen.untrusted_sources(*about)
+    return labels
 
 
 async def vetted_steps(
@@ -160,6 +210,8 @@ async def vetted_steps(
 
 SUMMARY_CHARS: Final = 500
 """Characters of a summary."""
+_STRENGTH: Final[Sequence[Hiding]] = (False, "summary", True)
+"""How far results are hidden, in ascending order."""
 _CALLS: Final = "calls."
 _RESULT: Final = ".result"
 
@@ -184,15 +236,11 @@ def hiding_of(call: PendingCall, tool: Tool | None) -> Hiding:
 
     Of a value that the model knows a summary of, the tool may give one, too.
     """
-    own, taken = tool.hidden if tool else False, call.get("hidden", False)
-    return True if taken is True else own or bool(taken)
+    own = tool.hidden if tool else False
+    return True if call.hidden is True else own or bool(call.hidden)
 
 
-def _most(hidings: Collection[Hiding]) -> Hiding:
-    return True if True in hidings else "summary" if "summary" in hidings else False
-
-
-async def with_values(calls: Sequence[PendingCall], ledger: Ledger | None, language: str) -> Sequence[PendingCall]:
+async def with_values(calls: Sequence[AnyCall], ledger: Ledger | None, language: str) -> Sequence[AnyCall]:
     """The calls with the results that their arguments refer to; `given` is what the model wrote.
 
     One that refers to nothing has the error in `dangling`, and must not run.
@@ -206,18 +254,17 @@ async def with_values(calls: Sequence[PendingCall], ledger: Ledger | None, langu
 
 
 def _is_unresolved(call: PendingCall) -> bool:
-    return not ("given" in call or "dangling" in call) and any(map(is_to_call, references(call["arguments"])))
+    return call.given is None and not call.dangling and any(map(is_to_call, references(call.arguments)))
 
 
-def _resolved(call: PendingCall, outcomes: Mapping[str, Mapping[str, Any]], language: str) -> PendingCall:
-    given = call["arguments"]
+def _resolved(call: AnyCall, outcomes: Mapping[str, Mapping[str, Any]], language: str) -> AnyCall:
     try:
-        arguments = resolve_arguments(given, lambda reference: _look_up(reference, outcomes))
+        arguments = resolve_arguments(call.arguments, lambda reference: _look_up(reference, outcomes))
     except DanglingReference as error:
-        return {**call, "dangling": phrase("not_filled", language, error=error)}
-    taken = [ref for refs in taken_refs({**call, "given": given}).values() for ref in refs]
-    hidden = _most([outcomes[ref].get(HIDDEN, False) for ref in taken])
-    return {**call, "arguments": arguments, "given": given, "hidden": hidden}
+        return replace(call, dangling=phrase("not_filled", language, error=error))
+    filled = replace(call, arguments=arguments, given=call.arguments)
+    hidings = [outcomes[ref].get(HIDDEN, False) for refs in taken_refs(filled).values() for ref in refs]
+    return replace(filled, hidden=max(hidings, key=_STRENGTH.index, default=False))
 
 
 def _look_up(reference: str, outcomes: Mapping[str, Mapping[str, Any]]) -> Any:
@@ -246,21 +293,21 @@ def _parts(reference: str) -> tuple[str, list[str]]:
 
 def taken_refs(call: PendingCall) -> dict[str, list[str]]:
     """The refs of the results that each argument of a call takes a value of."""
-    given = call.get("given", {})
-    found = {name: [_parts(each)[0] for each in references(value) if is_to_call(each)] for name, value in given.items()}
-    return {name: refs for name, refs in found.items() if refs}
+    found = {}
+    for name, value in (call.given or {}).items():
+        if refs := [_parts(each)[0] for each in references(value) if is_to_call(each)]:
+            found[name] = refs
+    return found
 
 
-def as_seen(call: PendingCall) -> PendingCall:
+def as_seen(call: AnyCall) -> AnyCall:
     """A call as its model may see it: with references in place of the values, also after a person's edit."""
-    if "given" not in call:
+    given = call.given
+    if given is None:
         return call
-    seen: PendingCall = {**call}
-    given, taken = seen.pop("given"), taken_refs(call)
-    seen["arguments"] = {name: given[name] if name in taken else value for name, value in call["arguments"].items()}
-    if "original" in call:
-        seen["original"] = given
-    return seen
+    taken = taken_refs(call)
+    arguments = {name: given[name] if name in taken else value for name, value in call.arguments.items()}
+    return replace(call, arguments=arguments, given=None, original=None if call.original is None else given)
 
 
 @dataclass(frozen=True)
@@ -311,7 +358,7 @@ def seen_outcome(outcome: Mapping[str, Any], key: CallKey, language: str) -> Map
 
 def is_callers_error(result: CallResult, call: PendingCall, tool: Tool | None) -> bool:
     """Whether a call failed because of the arguments that the model itself wrote, so that it may see the error."""
-    return not result.success and "given" not in call and bool(argument_error(tool, call["arguments"]))
+    return not result.success and call.given is None and bool(argument_error(tool, call.arguments))
 
 
 _TYPES: Final = ((bool, "boolean"), (int | float, "number"), (str, "string"), (list, "array"), (Mapping, "object"))

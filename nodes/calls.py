@@ -13,13 +13,28 @@ from langgraph.config import get_config
 from langgraph.types import interrupt
 
 from segue.core.approval import Grant, Verdict
-from segue.core.call_rules import CallTerms
-from segue.core.calls import UNKNOWN_OUTCOME, WAIT, CallResult, CallStatus, Execution, Executor, PendingCall
-from segue.core.digests import tool_digest
+from segue.core.calls import (
+    UNKNOWN_OUTCOME,
+    WAIT,
+    AnyCall,
+    Approved,
+    Asked,
+    CallResult,
+    CallStatus,
+    Done,
+    Execution,
+    Executor,
+    PendingCall,
+    Proposed,
+    Rejected,
+    Running,
+    Waiting,
+    move_call,
+)
 from segue.core.errors import listed
 from segue.core.events import CallPermitted, Durable, Phase, ToolCall, ToolResult
 from segue.core.models import Usage, add_usages
-from segue.core.provenance import DOUBTS, Known
+from segue.core.provenance import SeenText
 from segue.core.task import written
 from segue.core.tools import CallKey, Ledger, Tool, has_effect
 from segue.prompts.catalogue import phrase
@@ -28,26 +43,32 @@ from segue.tools.bound_tool import BadArguments, idempotency_key
 from segue.tools.calls import TOOLS
 
 from .approval import (
-    answered_now,
     approval_events,
-    approved,
     ask_person,
     by_person,
-    decided,
+    decide_call,
+    granted_scope,
+    is_approved,
+    is_in_doubt,
     is_outdated,
-    question_of,
+    matching_grants,
+    needs_no_approval,
+    question_about,
     reason_clause,
+    reason_not_asked,
 )
 from .call_values import (
     Summary,
     as_seen,
+    assess_call,
+    carries_labels,
     collect_sources,
+    find_labels,
+    has_secrets,
     hiding_of,
     is_callers_error,
     seen_result,
     summarized,
-    taken_refs,
-    terms_of,
     with_values,
 )
 from .context import NodeContext, as_json, as_text, kept, recall_ref, truncate, truncate_result
@@ -55,61 +76,77 @@ from .context import NodeContext, as_json, as_text, kept, recall_ref, truncate, 
 # Calls that the task's client carries out: which ones wait together, and the results that it sends.
 
 
-def marked(
-    calls: Sequence[PendingCall], tools: Mapping[str, Tool], refuse: Callable[[PendingCall], CallResult | None]
-) -> list[PendingCall] | None:
-    """The calls, the first ones marked that wait together for the client; None if the first one is not the client's."""
+def wait_for_client(
+    calls: Sequence[AnyCall], tools: Mapping[str, Tool], refuse: Callable[[PendingCall], CallResult | None]
+) -> list[AnyCall] | None:
+    """The calls, of which the first ones wait together for the client; None if the first one is not the client's."""
     count = 0
     for call in calls:
-        tool = tools.get(call["name"])
-        if not isinstance(tool, ClientTool) or "brought" in call or refuse(call) or not _fits(call, tool):
+        tool = tools.get(call.name)
+        if not isinstance(tool, ClientTool) or isinstance(call.state, Rejected) or _is_sent(call):
+            break
+        if refuse(call) or not _fits(call, tool):
             break
         count += 1
         if not tool.parallel:
             break
-    waiting: list[PendingCall] = [{**call, "awaited": True} for call in calls[:count]]
+    waiting = [move_call(call, Waiting(_decided(call))) for call in calls[:count]]
     return [*waiting, *calls[count:]] if waiting else None
 
 
-def with_client_results(calls: Sequence[PendingCall], tools: Mapping[str, Tool]) -> list[PendingCall]:
-    """The calls with the results that the client sends of the marked ones.
+def _is_sent(call: PendingCall) -> bool:
+    return isinstance(call.state, Running) and call.state.sent is not None
+
+
+def _waits_for_client(call: PendingCall) -> bool:
+    return isinstance(call.state, Waiting) and call.state.terms is None
+
+
+def with_client_results(calls: Sequence[AnyCall], tools: Mapping[str, Tool]) -> list[AnyCall]:
+    """The calls with the results that the client sends of those that wait for it.
 
     The graph is interrupted until it has sent at least one; the others are asked for again.
     """
-    asked = [call for call in calls if call.get("awaited")]
-    first = tools[asked[0]["name"]]
+    asked = [call for call in calls if _waits_for_client(call)]
+    first = tools[asked[0].name]
     assert isinstance(first, ClientTool)
-    forms = [client_call(_id(call), call["name"], call["arguments"]) for call in asked]
+    forms = [client_call(_id(call), call.name, call.arguments) for call in asked]
     results = ask_client(forms, first.language)
-    return [_answered(call, results) for call in calls]
+    return [_answered(call, results) if _waits_for_client(call) else call for call in calls]
 
 
-def _answered(call: PendingCall, results: Results) -> PendingCall:
-    rest: PendingCall = {**call}
-    if rest.pop("awaited", False) and (call_id := _id(call)) in results:
-        return {**rest, "brought": {call_id: results[call_id]}}
-    return rest
+def _answered(call: AnyCall, results: Results) -> AnyCall:
+    decision, call_id = _decided(call), _id(call)
+    if call_id in results:
+        return move_call(call, Running(decision, sent={call_id: results[call_id]}))
+    return move_call(call, decision)
 
 
 def with_result(tools: Mapping[str, Tool], call: PendingCall) -> Mapping[str, Tool]:
     """The tools, that of the call with the result that the client sent."""
-    tool = tools.get(call["name"])
-    if "brought" not in call or not isinstance(tool, ClientTool):
+    tool = tools.get(call.name)
+    if not isinstance(tool, ClientTool) or not isinstance(call.state, Running) or call.state.sent is None:
         return tools
-    return {**tools, call["name"]: replace(tool, results=call["brought"])}
+    return {**tools, call.name: replace(tool, results=call.state.sent)}
 
 
 def _fits(call: PendingCall, tool: ClientTool) -> bool:
     """Whether the client can be asked for the call; what is wrong with it otherwise, running it says."""
     try:
-        tool.check(call["arguments"])
+        tool.check(call.arguments)
     except BadArguments:
         return False
     return True
 
 
 def _id(call: PendingCall) -> str:
-    return idempotency_key(call["origin"], call["name"], call["arguments"])
+    return idempotency_key(call.origin, call.name, call.arguments)
+
+
+def _decided(call: PendingCall) -> Proposed | Approved:
+    """The decision by which a call runs; one that was rejected never does."""
+    assert not isinstance(call.decision, Rejected)
+    return call.decision
 
 
 # Calls that fail again and again: refused first, then the task ends.
@@ -132,7 +169,7 @@ def refused_repeat(call: PendingCall, rounds: Rounds, task_id: str, language: st
     """The result of a call that failed too often to run again; one that a person approved may fail as they like."""
     if by_person(call, task_id) or failures_in_a_row(call, rounds) < MOST_FAILURES:
         return None
-    why = phrase("call_refused", language, tool=call["name"], n=MOST_FAILURES)
+    why = phrase("call_refused", language, tool=call.name, n=MOST_FAILURES)
     return CallResult(status=CallStatus.REFUSED, error=why)
 
 
@@ -141,7 +178,7 @@ def failures_in_a_row(call: PendingCall, rounds: Rounds) -> int:
     count = 0
     for outcomes in reversed(rounds):
         for outcome in reversed(outcomes):
-            same = outcome["name"] == call["name"] and outcome["arguments"] == call["arguments"]
+            same = outcome["name"] == call.name and outcome["arguments"] == call.arguments
             if not same or _result(outcome).success:
                 return count
             count += 1
@@ -213,25 +250,16 @@ class Arrived:
         return CallResult.done(dict(self.value))
 
 
-def marked_wait(call: PendingCall, result: CallResult) -> PendingCall:
-    """The call, marked if it waits for its result."""
-    return {**call, "wait": result.value} if result.status is CallStatus.WAITING else call
+def wait_for_result(call: AnyCall, result: CallResult) -> AnyCall:
+    """The call that ran, which waits for its result if that comes later."""
+    return move_call(call, Waiting(_decided(call), result.value)) if result.status is CallStatus.WAITING else call
 
 
-def waited(call: PendingCall, language: str) -> PendingCall:
-    """A marked call with its result; the graph is interrupted until that is there."""
-    terms = call["wait"]
+def with_awaited_result(call: AnyCall, terms: Mapping[str, Any], language: str) -> AnyCall:
+    """A call with the result that it waits for by these terms; the graph is interrupted until that is there."""
     text = wait_sentence(terms["until"], terms["event"], language)
-    value = interrupt({"kind": WAIT, "question": text, "tool": call["name"], **terms})
-    return {**without_wait(call), "waited": value}
-
-
-def without_wait(call: PendingCall) -> PendingCall:
-    """The call as it was decided."""
-    rest: PendingCall = {**call}
-    rest.pop("wait", None)
-    rest.pop("waited", None)
-    return rest
+    value = interrupt({"kind": WAIT, "question": text, "tool": call.name, **terms})
+    return move_call(call, Running(_decided(call), arrived=value))
 
 
 def wait_sentence(until: float | None, event: str, language: str) -> str:
@@ -269,16 +297,6 @@ class FinishedCall:
     summary: Summary | None = None
 
 
-def allow_all(call: PendingCall) -> CallResult | None:
-    """Let every call run."""
-    return None
-
-
-def unplanned(call: PendingCall) -> bool:
-    """No plan has any call."""
-    return False
-
-
 @dataclass(frozen=True)
 class CallRunner:
     """Takes the calls of a round, a wave or a branch from the decision to their results.
@@ -296,8 +314,8 @@ class CallRunner:
     task_id: str
     language: str
     ids: Mapping[str, Any]
-    refuse: Callable[[PendingCall], CallResult | None] = allow_all
-    planned: Callable[[PendingCall], bool] = unplanned
+    refuse: Callable[[PendingCall], CallResult | None] = lambda call: None
+    planned: Callable[[PendingCall], bool] = lambda call: False
     memory: str = ""
     shown: Sequence[str] = ()
     own: Collection[str] = ()
@@ -305,255 +323,206 @@ class CallRunner:
     rejects: bool = False
     hides: bool = True
 
-    async def prepare(self, calls: Sequence[PendingCall]) -> tuple[list[PendingCall], list[Durable], bool]:
+    # What calls need before they run: the client's results, the result of a wait, or a person's decision.
+
+    async def prepare(self, calls: Sequence[AnyCall]) -> tuple[list[AnyCall], list[Durable], bool]:
         """Add what the calls need before they run: the client's results, the result of a wait, or a decision.
 
         Returns the calls, the events of a decision, and whether they can run now. If not, the node stores them and runs
         again: LangGraph pairs answers with interrupts by their order, so each run of a node has one at most.
         """
-        if calls[0].get("awaited"):
-            return with_client_results(calls, self.tools), [], False
         for place, call in enumerate(calls):
-            if "wait" in call:
-                return [*calls[:place], waited(call, self.language), *calls[place + 1 :]], [], False
-        calls, given = await self.decide(calls)
-        awaited = None if given else marked(calls, self.tools, self._refused)
-        return awaited or [*calls], given, not (given or awaited)
+            match call.state:
+                case Waiting(terms=terms) if terms is not None:
+                    arrived = with_awaited_result(call, terms, self.language)
+                    return [*calls[:place], arrived, *calls[place + 1 :]], [], False
+                case Waiting():
+                    return with_client_results(calls, self.tools), [], False
+        decided, given = await self.decide(calls)
+        waiting = None if given else wait_for_client(decided, self.tools, self._refused)
+        return waiting or decided, given, not (given or waiting)
 
-    async def decide(self, calls: Sequence[PendingCall]) -> tuple[list[PendingCall], list[Durable]]:
+    async def decide(self, calls: Sequence[AnyCall]) -> tuple[list[AnyCall], list[Durable]]:
         """Have a person decide about the calls that need it: the graph is interrupted until they have.
 
         Returns the calls with what they decided and what was found of their sources, and the events of a decision, none
         if nobody was asked.
         """
-        calls = await self._assessed(await self._with_values(calls))
-        grants = () if self.rejects else await self._grants(calls)
-        permitted = await self._permitted(calls, grants)
-        waiting = [
-            call
-            for place, call in enumerate(calls)
-            if self.undecided(call) and place not in permitted and not self._refused(call)
-        ]
-        if not waiting:
-            return [*calls], []
+        known = await self._assessed(await with_values(calls, self.work.services.ledger, self.language))
+        grants = () if self.rejects else await self._grants(known)
+        permitted = await self._permitted(known, grants)
+        proposed = [call if place in permitted else self._ask(call) for place, call in enumerate(known)]
+        asked = [call for call in proposed if isinstance(call.state, Asked)]
+        if not asked:
+            return proposed, []
+        given: list[Durable] = []
         if self.rejects:
-            verdicts = {call["index"]: Verdict(index=call["index"], verdict="reject") for call in waiting}
-            return [self._decided(call, verdicts) for call in calls], []
-        unknown = await self._unknown()
-        questions = [self._question(call, unknown) for call in waiting]
-        outdated = [call["name"] for call in waiting if self._is_outdated(call, grants)]
-        verdicts = ask_person(questions, self.tools, self.language, outdated)
-        given = approval_events(questions, verdicts, self.work, **self.ids)
-        return [self._decided(call, verdicts) for call in calls], given
+            verdicts = {call.index: Verdict(index=call.index, verdict="reject") for call in asked}
+        else:
+            unknown = await self._unknown()
+            questions = [self._question(call, unknown) for call in asked]
+            outdated = [call.name for call in asked if self._is_outdated(call, grants)]
+            verdicts = ask_person(questions, self.tools, self.language, outdated)
+            given = approval_events(questions, verdicts, self.work, **self.ids)
+        return [self._with_verdict(call, verdicts) for call in proposed], given
+
+    def _ask(self, call: AnyCall) -> AnyCall:
+        """The call, a person asked about it if one may have to approve it."""
+        match call.state:
+            case Proposed() | Approved() | Running() if self.is_undecided(call) and not self._refused(call):
+                return move_call(call, Asked(call.state))
+        return call
+
+    def _with_verdict(self, call: AnyCall, verdicts: Mapping[int, Verdict]) -> AnyCall:
+        if not isinstance(call.state, Asked):
+            return call
+        return decide_call(call, verdicts[call.index], self.task_id, self.tools[call.name])
+
+    def is_undecided(self, call: PendingCall) -> bool:
+        """Whether a person may have to approve the call, and has not decided yet."""
+        tool = self.tools.get(call.name)
+        if tool is None or isinstance(call.state, Rejected) or is_approved(call, self.task_id, tool):
+            return False
+        if self._is_guarded(call) and is_in_doubt(call):
+            return True
+        return not needs_no_approval(call, tool) and self._executor.needs_approval(tool)
 
     def _is_outdated(self, call: PendingCall, grants: Sequence[Grant]) -> bool:
         """Whether the tool has changed since a person approved the call or allowed it always."""
-        granted = bool(self._matching(call, grants)) and not self._scope(call, grants)
-        return granted or is_outdated(call, self.task_id, self.tools[call["name"]])
+        tool = self.tools[call.name]
+        granted = bool(matching_grants(call, tool, grants)) and not granted_scope(call, tool, grants)
+        return granted or is_outdated(call, self.task_id, tool)
 
-    def _decided(self, call: PendingCall, verdicts: Mapping[int, Verdict]) -> PendingCall:
-        verdict = verdicts.get(call["index"])
-        return decided(call, verdict, self.task_id, self.tools[call["name"]]) if verdict else call
+    def _refused(self, call: PendingCall) -> CallResult | None:
+        """The result of a call that must not run, whatever a person would say."""
+        if self.work.agent.on_secret == "refuse" and call.assessment and call.finding == "secret":
+            names = listed(call.assessment.doubted)
+            return CallResult.failed(phrase("call_secret", self.language, tool=call.name, arguments=names))
+        return CallResult.failed(call.dangling) if call.dangling else self.refuse(as_seen(call))
 
-    def waiting(self, calls: Sequence[PendingCall], ran: Sequence[FinishedCall]) -> list[PendingCall] | None:
-        """The calls, those marked that ran and whose results the next node waits for; None if there is none."""
-        if not any(done.result.status is CallStatus.WAITING for done in ran):
-            return None
-        return [*(marked_wait(done.call, done.result) for done in ran), *calls[len(ran) :]]
+    async def _assessed(self, calls: Sequence[AnyCall]) -> Sequence[AnyCall]:
+        """The calls with the sources of their arguments, where these decide about approval and are not known yet."""
+        places = [place for place, call in enumerate(calls) if self._is_unassessed(call)]
+        if not places:
+            return calls
+        together = {calls[place].scope for place in places}
+        seen = await collect_sources(self.work, self.task_id, self.tools, self.memory, together)
+        assessed = [*calls]
+        for place in places:
+            call, tool = calls[place], self.tools[calls[place].name]
+            assessed[place] = assess_call(call, seen, tool, self.work.agent, planned=self.planned(as_seen(call)))
+        return assessed
 
-    def next_group(self, calls: Sequence[PendingCall]) -> Sequence[PendingCall]:
+    def _is_unassessed(self, call: PendingCall) -> bool:
+        tool = self.tools.get(call.name)
+        by_sources = tool is not None and (tool.approve == "untrusted" or self._is_guarded(call))
+        return by_sources and call.assessment is None and self.is_undecided(call) and not self._refused(call)
+
+    @cached_property
+    def _has_secrets(self) -> bool:
+        return has_secrets(self.tools)
+
+    def _is_guarded(self, call: PendingCall) -> bool:
+        """Whether values of secret results may not go into the call as they like."""
+        return self._has_secrets and call.name not in self.own
+
+    async def _grants(self, calls: Sequence[PendingCall]) -> Sequence[Grant]:
+        """What a person allowed, if one of the calls is undecided."""
+        if not any(map(self.is_undecided, calls)):
+            return ()
+        return await self.work.services.permissions(self.work.agent.agent_id)
+
+    async def _permitted(self, calls: Sequence[PendingCall], grants: Sequence[Grant]) -> Mapping[int, str]:
+        """The places of the undecided calls that a person need not be asked about, each with its permission's scope.
+
+        A call like one that may have taken effect already is asked about anyway.
+        """
+        undecided = [(place, call) for place, call in enumerate(calls) if self.is_undecided(call)]
+        if self.permission:
+            return {place: self.permission for place, _ in undecided}
+        if not grants:
+            return {}
+        unknown, found = await self._unknown(), {}
+        for place, call in undecided:
+            scope = granted_scope(call, self.tools[call.name], grants)
+            if scope and name_and_arguments(call) not in unknown:
+                found[place] = scope
+        return found
+
+    def _question(self, call: PendingCall, unknown: Collection[Mapping[str, Any]]) -> dict[str, Any]:
+        """What a person is shown of a call; `unknown_outcome` where one like it may have taken effect already."""
+        asked = question_about(call, self.tools[call.name]) | {name: getattr(call, name) for name in self.shown}
+        return {**asked, UNKNOWN_OUTCOME: True} if name_and_arguments(call) in unknown else asked
+
+    async def _unknown(self) -> Sequence[Mapping[str, Any]]:
+        ledger = self.work.services.ledger
+        return await ledger.unknown(self.task_id) if ledger else ()
+
+    # Calls that run.
+
+    def next_group(self, calls: Sequence[AnyCall]) -> Sequence[AnyCall]:
         """The calls that run next, with a boundary behind them where a pause can be taken."""
-        parallel = all(self.parallel(call["name"]) for call in calls)
+        parallel = all(self.parallel(call.name) for call in calls)
         return calls[: self.work.agent.budget.parallel_calls] if parallel else calls[:1]
 
     def parallel(self, name: str) -> bool:
         """Whether calls of this tool may run beside others."""
         return name in self.tools and self._executor.parallel(self.tools[name])
 
-    def undecided(self, call: PendingCall) -> bool:
-        """Whether a person may have to approve the call, and has not decided yet."""
-        tool = self.tools.get(call["name"])
-        if tool is None or "rejected" in call or approved(call, self.task_id, tool):
-            return False
-        if self._is_guarded(call) and call.get("finding", "secret") in DOUBTS:
-            return True
-        return not _cleared(call, tool) and self._executor.needs_approval(tool)
-
-    @cached_property
-    def _has_secrets(self) -> bool:
-        return any(tool.secret for tool in self.tools.values())
-
-    @cached_property
-    def _follows_sources(self) -> bool:
-        """Whether a decision here depends on what values come from."""
-        return self._has_secrets or any(tool.approve == "untrusted" for tool in self.tools.values())
-
-    def _is_guarded(self, call: PendingCall) -> bool:
-        """Whether values of secret results may not go into the call as they like."""
-        return self._has_secrets and call["name"] not in self.own
-
-    def _refused(self, call: PendingCall) -> CallResult | None:
-        """The result of a call that must not run, whatever a person would say."""
-        if self.work.agent.on_secret == "refuse" and call.get("finding") == "secret":
-            names = listed(call["doubted"])
-            return CallResult.failed(phrase("call_secret", self.language, tool=call["name"], arguments=names))
-        return CallResult.failed(call["dangling"]) if "dangling" in call else self.refuse(as_seen(call))
-
-    async def _with_values(self, calls: Sequence[PendingCall]) -> Sequence[PendingCall]:
-        """The calls with the results that their arguments refer to."""
-        return await with_values(calls, self.work.services.ledger, self.language)
-
-    async def _assessed(self, calls: Sequence[PendingCall]) -> Sequence[PendingCall]:
-        """The calls with the sources of their arguments, where these decide about approval and are not known yet."""
-        places = [place for place, call in enumerate(calls) if self._is_unassessed(call)]
-        if not places:
-            return calls
-        together = {calls[place]["scope"] for place in places}
-        known = await collect_sources(self.work, self.task_id, self.tools, self.memory, together)
-        return [self._with_sources(call, known) if place in places else call for place, call in enumerate(calls)]
-
-    def _is_unassessed(self, call: PendingCall) -> bool:
-        tool = self.tools.get(call["name"])
-        by_sources = tool is not None and (tool.approve == "untrusted" or self._is_guarded(call))
-        return by_sources and "finding" not in call and self.undecided(call) and not self._refused(call)
-
-    def _with_sources(self, call: PendingCall, known: Known | None) -> PendingCall:
-        if known is None:
-            return {**call, "sources": {}, "finding": "unknown_sources", "doubted": []}
-        tool = self.tools[call["name"]]
-        planned = self.planned(as_seen(call))
-        found = known.assess(call["arguments"], self._terms_of(tool), planned, _taken(call))
-        finding = found.finding
-        if finding != "secret" and tool.approve != "untrusted":
-            if tool.approve == "always":
-                return call
-            finding = "clean"
-        if finding not in DOUBTS and call["index"] in answered_now():
-            finding = "unasked"
-        return {**call, "sources": found.json(), "finding": finding, "doubted": [*found.doubted]}
-
-    def _terms_of(self, tool: Tool) -> CallTerms:
-        return terms_of(tool, self.work.agent)
-
-    def _carries_labels(self, call: PendingCall) -> bool:
-        """Whether what went into the call counts for its result."""
-        tool = self.tools.get(call["name"])
-        return tool is not None and (tool.trusted or (self._has_secrets and tool.read_only))
-
-    def _labels(self, call: PendingCall, known: Known | None) -> dict[str, Any]:
-        """What the result of a call carries: secrets, and of a trusted tool the untrusted sources of its arguments."""
-        tool = self.tools.get(call["name"])
-        if tool is None:
-            return {}
-        about = (call["arguments"], self._terms_of(tool), _taken(call))
-        labels: dict[str, Any] = {"secret": tool.secret or bool(tool.read_only and known and known.secrets(*about))}
-        if tool.trusted and known is not None:
-            labels["sources"] = known.untrusted_sources(*about)
-        return labels
-
     async def run(self, calls: Sequence[PendingCall]) -> list[FinishedCall]:
         """The calls with their results, in their order; they run at the same time.
 
         Summaries of hidden results are written one after the other: each may have to wait for a limit of spending.
         """
-        calls = await self._with_values(calls)
-        permitted = await self._permitted(calls, await self._grants(calls))
-        is_labelled = self._follows_sources and any(self._carries_labels(call) for call in calls)
-        known = await collect_sources(self.work, self.task_id, self.tools, self.memory) if is_labelled else None
+        filled = await with_values(calls, self.work.services.ledger, self.language)
+        permitted = await self._permitted(filled, await self._grants(filled))
+        follows_sources = self._has_secrets or any(tool.approve == "untrusted" for tool in self.tools.values())
+        labelled = [call for call in filled if carries_labels(self.tools.get(call.name), secrets=self._has_secrets)]
+        is_labelled = follows_sources and bool(labelled)
+        seen = await collect_sources(self.work, self.task_id, self.tools, self.memory) if is_labelled else None
         finished = await asyncio.gather(
-            *(self._run(call, permitted.get(place, ""), known) for place, call in enumerate(calls))
+            *(self._run(call, permitted.get(place, ""), seen) for place, call in enumerate(filled))
         )
         return [await self._hidden(done) if done.result.hidden and self.hides else done for done in finished]
 
-    async def _hidden(self, done: FinishedCall) -> FinishedCall:
-        """The call with what the model sees of its hidden result."""
-        result, call = done.result, done.call
-        if is_callers_error(result, call, self.tools.get(call["name"])):
-            return replace(done, result=replace(result, hidden=False))
-        wanted = result.success and result.hidden == "summary"
-        summary = await summarized(self.work, result.value, self.ids, self.language) if wanted else None
-        seen = seen_result(result, recall_ref(self._key(call)), self.language, summary.text if summary else "")
-        return replace(done, seen=seen, summary=summary)
+    def waiting(self, calls: Sequence[PendingCall], ran: Sequence[FinishedCall]) -> list[PendingCall] | None:
+        """The calls, of which those that ran wait for their results where these come later; None if there is none."""
+        if not any(done.result.status is CallStatus.WAITING for done in ran):
+            return None
+        return [*(wait_for_result(done.call, done.result) for done in ran), *calls[len(ran) :]]
 
-    def usage(self, usage: Usage, finished: Sequence[FinishedCall]) -> Usage:
-        """A task's usage with that of the summaries of hidden results."""
-        return add_usages([usage, *(done.summary.usage for done in finished if done.summary)])
-
-    def events(self, finished: Sequence[FinishedCall]) -> list[Durable]:
-        """What the log says of the results."""
-        asked: list[Durable] = [
-            CallPermitted(index=done.call["index"], name=done.call["name"], scope=done.permission, **self._ids(done))
-            for done in finished
-            if done.permission and done.ran
-        ]
-        summaries: list[Durable] = [done.summary.event for done in finished if done.summary]
-        return [*asked, *map(self._result_event, finished), *summaries]
-
-    def _result_event(self, done: FinishedCall) -> ToolResult:
-        return ToolResult(
-            scope=done.call["scope"],
-            index=done.call["index"],
-            name=done.call["name"],
-            arguments=done.call["arguments"],
-            result=truncate_result(done.result.json(), self.work.agent.budget.result_chars),
-            seconds=round(done.seconds, 3),
-            **self._ids(done),
-        )
-
-    def show_calls(self, calls: Sequence[PendingCall]) -> None:
-        """Stream what was decided, for those who read only `thinking`."""
-        for call in calls:
-            self._banner("call_chosen", call, arguments=_written(call["arguments"]))
-
-    def show_results(self, finished: Sequence[FinishedCall]) -> None:
-        """Stream what came of the calls, for those who read only `thinking`."""
-        for done in finished:
-            result = done.result
-            self._banner("call_done" if result.success else "call_failed", done.call, result=_brief(result.content))
-
-    def _banner(self, name: str, call: PendingCall, **values: str) -> None:
-        content = phrase(name, self.language, tool=call["name"], **values)
-        self.work.emit(Phase(task_id=self.task_id, step_id=call.get("step_id", ""), content=content, call=True))
-
-    def entry(self, done: FinishedCall) -> dict[str, Any]:
-        """The form of the state: the call with its `ref` and its `result`, whose labels the ledger has."""
-        key = self._key(done.call)
-        whole = done.seen or replace(done.result, sources=None, secret=False).json()
-        return {**as_seen(done.call), "ref": recall_ref(key), "result": kept({**whole}, key, self.work.services.ledger)}
-
-    async def _run(self, call: PendingCall, permission: str, known: Known | None) -> FinishedCall:
-        if "rejected" in call:
-            return FinishedCall(call, rejection(call["name"], call["rejected"], self.language))
+    async def _run(self, call: PendingCall, permission: str, seen: SeenText | None) -> FinishedCall:
+        if isinstance(call.state, Rejected):
+            return FinishedCall(call, rejection(call.name, call.state.reason, self.language))
         if refused := self._refused(call):
-            return FinishedCall(call, self._unasked(refused) if self.undecided(call) else refused)
-        name, arguments, session = call["name"], call["arguments"], get_config().get("configurable", {})
+            return FinishedCall(call, self._unasked(refused) if self.is_undecided(call) else refused)
+        state = call.state if isinstance(call.state, Running) else Running(_decided(call))
+        call = call if call.state is state else move_call(call, state)
+        tool, session, services = self.tools.get(call.name), get_config().get("configurable", {}), self.work.services
         execution = Execution(
-            key=self._key(call),
-            name=name,
-            arguments=arguments,
+            key=ledger_key(call, self.task_id),
+            name=call.name,
+            arguments=call.arguments,
             tools=with_result(self.tools, call),
             timeout=self.work.agent.budget.tool_seconds,
-            approved=bool(permission) or approved(call, self.task_id, self.tools.get(name)),
-            cleared=_cleared(call, self.tools.get(name)),
-            idempotency_key=idempotency_key(call["origin"], name, arguments),
+            approved=bool(permission) or is_approved(call, self.task_id, tool),
+            cleared=needs_no_approval(call, tool),
+            idempotency_key=_id(call),
             session_id=str(session.get("thread_id", "")),
-            step_id=call.get("step_id", ""),
+            step_id=call.step_id,
             trace_id=self.ids.get("trace_id", ""),
             user_id=self.work.context.user_id,
             language=self.language,
-            clock=self.work.services.clock,
-            cancelled=self.work.services.cancelled,
-            hidden=hiding_of(call, self.tools.get(name)),
-            **self._labels(call, known),
+            clock=services.clock,
+            cancelled=services.cancelled,
+            hidden=hiding_of(call, tool),
+            **find_labels(call, seen, tool, self.work.agent),
         )
-        services = self.work.services
-        executor = (services.graph_executor or TOOLS) if name in self.own else self._executor
-        if "waited" in call:
-            executor = Arrived(call["waited"])
+        executor = (services.graph_executor or TOOLS) if call.name in self.own else self._executor
+        if state.arrived is not None:
+            executor = Arrived(state.arrived)
         result, seconds = await run_once(executor, services.ledger, execution)
-        return FinishedCall(
-            without_wait(call), result, True, seconds, permission or _clearance(call, self.tools.get(name))
-        )
+        return FinishedCall(call, result, True, seconds, permission or reason_not_asked(call, tool))
 
     def _unasked(self, refused: CallResult) -> CallResult:
         """The result of a call that would have needed a person's approval, which says that nobody was asked."""
@@ -561,62 +530,31 @@ class CallRunner:
             return refused
         return replace(refused, error=f"{refused.error} {phrase('call_not_asked', self.language)}")
 
-    async def _grants(self, calls: Sequence[PendingCall]) -> Sequence[Grant]:
-        """What a person allowed, if one of the calls is undecided."""
-        return await self.work.services.permissions(self.work.agent.agent_id) if any(map(self.undecided, calls)) else ()
-
-    async def _permitted(self, calls: Sequence[PendingCall], grants: Sequence[Grant]) -> Mapping[int, str]:
-        """The places of the undecided calls that a person need not be asked about, each with its permission's scope.
-
-        A call like one that may have taken effect already is asked about anyway.
-        """
-        if self.permission:
-            return {place: self.permission for place, call in enumerate(calls) if self.undecided(call)}
-        if not grants:
-            return {}
-        unknown = await self._unknown()
-        return {
-            place: scope
-            for place, call in enumerate(calls)
-            if self.undecided(call) and _bare(call) not in unknown and (scope := self._scope(call, grants))
-        }
-
-    def _scope(self, call: PendingCall, grants: Sequence[Grant]) -> str:
-        """The scope of the first grant for the call's tool as it is now, or empty."""
-        version = tool_digest(self.tools[call["name"]])
-        return next((grant.scope for grant in self._matching(call, grants) if grant.version == version), "")
-
-    def _matching(self, call: PendingCall, grants: Sequence[Grant]) -> list[Grant]:
-        """The grants whose rule the call matches."""
-        asked = self._asked(call)
-        return [grant for grant in grants if grant.rule.matches(asked)]
-
-    def _question(self, call: PendingCall, unknown: Collection[Mapping[str, Any]]) -> dict[str, Any]:
-        """What a person is shown of a call; `unknown_outcome` where one like it may have taken effect already."""
-        fields: Mapping[str, Any] = call
-        asked = self._asked(call) | {name: fields[name] for name in self.shown}
-        return {**asked, UNKNOWN_OUTCOME: True} if _bare(call) in unknown else asked
-
-    def _asked(self, call: PendingCall) -> dict[str, Any]:
-        """The call with its defaults, and why a person is asked about it."""
-        asked = question_of(call["index"], call["arguments"], self.tools[call["name"]])
-        if "finding" in call:
-            asked |= {"sources": call["sources"], "reason": call["finding"], "doubted": call.get("doubted", [])}
-        return asked
-
-    async def _unknown(self) -> Sequence[Mapping[str, Any]]:
-        ledger = self.work.services.ledger
-        return await ledger.unknown(self.task_id) if ledger else ()
-
-    def _key(self, call: PendingCall) -> CallKey:
-        return CallKey(self.task_id, call["scope"], call["index"])
-
-    def _ids(self, done: FinishedCall) -> dict[str, Any]:
-        return {"step_id": done.call.get("step_id", ""), **self.ids}
+    async def _hidden(self, done: FinishedCall) -> FinishedCall:
+        """The call with what the model sees of its hidden result."""
+        result, call = done.result, done.call
+        if is_callers_error(result, call, self.tools.get(call.name)):
+            return replace(done, result=replace(result, hidden=False))
+        wanted = result.success and result.hidden == "summary"
+        summary = await summarized(self.work, result.value, self.ids, self.language) if wanted else None
+        ref = recall_ref(ledger_key(call, self.task_id))
+        return replace(
+            done, seen=seen_result(result, ref, self.language, summary.text if summary else ""), summary=summary
+        )
 
     @property
     def _executor(self) -> Executor:
         return self.work.services.executor or TOOLS
+
+
+def ledger_key(call: PendingCall, task_id: str) -> CallKey:
+    """What the ledger knows a call of the task by."""
+    return CallKey(task_id, call.scope, call.index)
+
+
+def name_and_arguments(call: PendingCall) -> dict[str, Any]:
+    """What calls that are alike have in common, as the ledger names it."""
+    return {"name": call.name, "arguments": call.arguments}
 
 
 async def run_once(executor: Executor, ledger: Ledger | None, execution: Execution) -> tuple[CallResult, float]:
@@ -637,34 +575,73 @@ async def run_once(executor: Executor, ledger: Ledger | None, execution: Executi
     return result, time.monotonic() - started
 
 
-def _taken(call: PendingCall) -> dict[str, list[str]]:
-    """The refs of the results that each argument takes a value of, by a reference of the plan or of the model."""
-    planned, given = call.get("taken", {}), taken_refs(call)
-    return {name: [*planned.get(name, ()), *given.get(name, ())] for name in {**planned, **given}}
-
-
-def _cleared(call: PendingCall, tool: Tool | None) -> bool:
-    """Whether by the sources of the call nobody has to be asked."""
-    return tool is not None and tool.approve != "always" and call.get("finding", "unknown_sources") not in DOUBTS
-
-
-def _clearance(call: PendingCall, tool: Tool | None) -> str:
-    """Why nobody was asked about a call that was decided after untrusted text; empty otherwise."""
-    return call["finding"] if _cleared(call, tool) and call["finding"] != "clean" else ""
+# What is told of calls: their events and banners, and what a state keeps of them.
 
 
 def call_events(calls: Sequence[PendingCall], waits: bool, ids: Mapping[str, Any]) -> list[ToolCall]:
     """One event a call that is about to run, or that waits for a person's approval."""
     return [
         ToolCall(
-            index=call["index"],
-            name=call["name"],
-            arguments=call["arguments"],
+            index=call.index,
+            name=call.name,
+            arguments=call.arguments,
             needs_approval=waits,
-            **{"step_id": call.get("step_id", ""), **ids},
+            **{"step_id": call.step_id, **ids},
         )
         for call in calls
     ]
+
+
+def result_events(finished: Sequence[FinishedCall], work: NodeContext, ids: Mapping[str, Any]) -> list[Durable]:
+    """What the log says of the results."""
+    permitted, results, summaries = list[Durable](), list[Durable](), list[Durable]()
+    for done in finished:
+        call, about = done.call, {"step_id": done.call.step_id, **ids}
+        if done.permission and done.ran:
+            permitted.append(CallPermitted(index=call.index, name=call.name, scope=done.permission, **about))
+        shown = truncate_result(done.result.json(), work.agent.budget.result_chars)
+        results.append(
+            ToolResult(
+                scope=call.scope,
+                index=call.index,
+                name=call.name,
+                arguments=call.arguments,
+                result=shown,
+                seconds=round(done.seconds, 3),
+                **about,
+            )
+        )
+        if done.summary:
+            summaries.append(done.summary.event)
+    return [*permitted, *results, *summaries]
+
+
+def describe_outcome(done: FinishedCall, work: NodeContext, task_id: str) -> dict[str, Any]:
+    """The call as a state keeps it with its `ref` and its `result`, whose labels the ledger has."""
+    call, key = as_seen(done.call), ledger_key(done.call, task_id)
+    whole = done.seen or replace(done.result, sources=None, secret=False).json()
+    ref = recall_ref(key)
+    return move_call(call, Done(call.decision, kept({**whole}, key, work.services.ledger), ref)).json()
+
+
+def add_summaries(usage: Usage, finished: Sequence[FinishedCall]) -> Usage:
+    """A task's usage with that of the summaries of hidden results."""
+    return add_usages([usage, *(done.summary.usage for done in finished if done.summary)])
+
+
+def show_calls(calls: Sequence[PendingCall], work: NodeContext, task_id: str, language: str) -> None:
+    """Stream what was decided, for those who read only `thinking`."""
+    for call in calls:
+        content = phrase("call_chosen", language, tool=call.name, arguments=_written(call.arguments))
+        work.emit(Phase(task_id=task_id, step_id=call.step_id, content=content, call=True))
+
+
+def show_results(finished: Sequence[FinishedCall], work: NodeContext, task_id: str, language: str) -> None:
+    """Stream what came of the calls, for those who read only `thinking`."""
+    for done in finished:
+        name = "call_done" if done.result.success else "call_failed"
+        content = phrase(name, language, tool=done.call.name, result=_brief(done.result.content))
+        work.emit(Phase(task_id=task_id, step_id=done.call.step_id, content=content, call=True))
 
 
 def _written(arguments: Mapping[str, Any]) -> str:
@@ -684,7 +661,3 @@ def rejection(name: str, reason: str, language: str) -> CallResult:
     """The result of a call that a person rejected."""
     error = phrase("rejected", language, tool=name, why=reason_clause(reason, language))
     return CallResult(status=CallStatus.REJECTED, error=error)
-
-
-def _bare(call: PendingCall) -> dict[str, Any]:
-    return {"name": call["name"], "arguments": call["arguments"]}

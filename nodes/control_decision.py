@@ -126,8 +126,8 @@ class FlowState(FlowInput, total=False):
     """What is wrong with the last one. CONTROLLER, MEMORY_READING."""
     branch_node: str
     """The node of the chosen branch; empty while none is chosen. CONTROLLER."""
-    call: PendingCall | None
-    """The branch under way. CONTROLLER, EXECUTOR."""
+    call: dict[str, Any] | None
+    """The branch under way, as `PendingCall.json`. CONTROLLER, EXECUTOR."""
     outcome: dict[str, Any] | None
     """The outcome: {branch, kind, arguments, result, summary}, `said` of an answer, `approved` by a person.
 
@@ -491,18 +491,16 @@ def _chosen(
     built_in = branch is not None and branch.kind == "built_in"
     old = tuple(Step(**step) for step in state["steps"])
     call = _call(chosen, old, "" if built_in else decision.step_id, state)
-    steps = old if built_in else begin_steps(old, [call["step_id"]])
+    steps = old if built_in else begin_steps(old, [call.step_id])
     events += step_events(old, steps, ids)
     if branch is None or branch.kind == "tool":
         events += call_events([call], branch is not None and branch.needs_approval, ids)
     else:
-        start = BranchStart(
-            branch=branch.name, kind=branch.kind, arguments=call["arguments"], step_id=call["step_id"], **ids
-        )
+        start = BranchStart(branch=branch.name, kind=branch.kind, arguments=call.arguments, step_id=call.step_id, **ids)
         events.append(start)
     return {
         "branch_node": (branch and branch.node) or "EXECUTOR",
-        "call": call,
+        "call": call.json(),
         "complaint": "",
         "steps": [step.model_dump(mode="json") for step in steps],
         "events": announce(*events),
@@ -513,14 +511,16 @@ def _call(chosen: BranchInput, steps: tuple[Step, ...], named: str, state: FlowS
     """The branch as a call, with the step of the plan that it works on."""
     arguments, trace_id = {**chosen.arguments}, state["trace_id"]
     (step_id,) = steps_of_calls([(chosen.branch, arguments)], steps, named)
-    return {
-        "index": 0,
-        "name": chosen.branch,
-        "arguments": arguments,
-        "scope": trace_id,
-        "origin": f"{trace_id}/0",
-        "step_id": step_id,
-    }
+    return PendingCall(
+        index=0, name=chosen.branch, arguments=arguments, scope=trace_id, origin=f"{trace_id}/0", step_id=step_id
+    )
+
+
+def branch_under_way(state: FlowState) -> PendingCall:
+    """The branch that was chosen."""
+    call = state["call"]
+    assert call is not None
+    return PendingCall.of(call)
 
 
 _COMMANDS = {("command",), ("decision", "command")}
@@ -858,24 +858,24 @@ class Refused(Exception):
 
 async def plan(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
     """Carry out `re_plan` or `update_plan`; what does not fit is the controller's error."""
-    call = state["call"] or {}
+    call = branch_under_way(state)
     old = tuple(Step(**step) for step in state["steps"])
     try:
         new = (
-            _re_planned(old, call["arguments"], state)
-            if call["name"] == "re_plan"
-            else _updated(old, call["arguments"], state["language"])
+            _re_planned(old, call.arguments, state)
+            if call.name == "re_plan"
+            else _updated(old, call.arguments, state["language"])
         )
         result: dict[str, Any] = {"success": [f"{step.step_id} {step.status}: {step.description}" for step in new]}
     except Refused as why:
         new, result = old, {"error": str(why)}
-    outcome = outcome_of(call["name"], "built_in", call["arguments"], result, state)
+    outcome = outcome_of(call.name, "built_in", call.arguments, result, state)
     about = {name: outcome[name] for name in ("branch", "kind", "result", "summary")}
     return {
         "call": None,
         "steps": [step.model_dump(mode="json") for step in new],
         "outcome": outcome,
-        "events": announce(*_moves(call["name"], old, new, state), BranchEnd(**about, **ids_of(state))),
+        "events": announce(*_moves(call.name, old, new, state), BranchEnd(**about, **ids_of(state))),
     }
 
 

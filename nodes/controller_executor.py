@@ -21,7 +21,7 @@ from segue.core.plan import Step
 from segue.prompts.catalogue import error_text, language_of, phrase, sentence_of
 from segue.tools.calls import json_value
 
-from .calls import CallRunner, refused_repeat
+from .calls import CallRunner, add_summaries, describe_outcome, refused_repeat, result_events, show_results
 from .context import NodeContext, NodeRuntime, announce, as_text, node_context, truncate_result
 from .control_decision import (
     FlowNode,
@@ -29,6 +29,7 @@ from .control_decision import (
     FlowUpdate,
     append_entry,
     branch_context,
+    branch_under_way,
     branches_of,
     exit_of,
     flow_context,
@@ -166,29 +167,29 @@ def executor(config: FlowConfig) -> FlowNode:
     async def node(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
         """Run the call through the ledger; what a person decides about it is stored before it runs."""
         work = flow_context(runtime, config)
-        call = state["call"] or {}
         runner = runner_of(state, work, config)
-        (call,), given, ready = await runner.prepare([call])
+        (call,), given, ready = await runner.prepare([branch_under_way(state)])
         if not ready:
-            return {"call": call, "events": announce(*given)} if given else {"call": call}
+            left: FlowUpdate = {"call": call.json()}
+            return {**left, "events": announce(*given)} if given else left
         (ran,) = done = await runner.run([call])
         if waiting := runner.waiting([call], done):
-            return {"call": waiting[0]}
+            return {"call": waiting[0].json()}
         if ran.result.status is CallStatus.REFUSED:
-            runner.show_results(done)
-        entry = runner.entry(ran)
+            show_results(done, work, state["task_id"], state["language"])
+        entry = describe_outcome(ran, work, state["task_id"])
         old = tuple(Step(**step) for step in state["steps"])
         steps = end_steps(old, [entry])
-        outcome = outcome_of(call["name"], "tool", entry["arguments"], entry["result"], state)
+        outcome = outcome_of(call.name, "tool", entry["arguments"], entry["result"], state)
         update: FlowUpdate = {
             "call": None,
             "outcome": outcome | ({"approved": entry["approved"]} if "approved" in entry else {}),
             "tool_calls": state["tool_calls"] + ran.ran,
             "steps": [step.model_dump(mode="json") for step in steps],
-            "events": announce(*runner.events(done), *step_events(old, steps, ids_of(state))),
+            "events": announce(*result_events(done, work, ids_of(state)), *step_events(old, steps, ids_of(state))),
         }
         if ran.summary:
-            update["usage"] = runner.usage(state["usage"], done)
+            update["usage"] = add_summaries(state["usage"], done)
         return update
 
     return node
@@ -199,9 +200,9 @@ def runner_of(state: FlowState, work: NodeContext, config: FlowConfig) -> CallRu
     tools = tools_of(config, work)
 
     def refuse(call: PendingCall) -> CallResult | None:
-        if call["name"] not in tools:
+        if call.name not in tools:
             known = listed(branches_of(config, work))
-            return CallResult.failed(phrase("no_branch", state["language"], name=call["name"], known=known))
+            return CallResult.failed(phrase("no_branch", state["language"], name=call.name, known=known))
         most = work.agent.budget.tool_calls
         if state["tool_calls"] < most:
             return refused_repeat(call, rounds_of(state), state["task_id"], state["language"])
@@ -230,8 +231,8 @@ def subgraph(name: str, branch: BranchConfig, graph: BranchGraph, config: FlowCo
 
     async def node(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
         """Run the graph; its result goes to the controller, its summary to the logs. A failure is the branch's own."""
-        work, call = flow_context(runtime, config), state["call"] or {}
-        arguments = call["arguments"]
+        work, call = flow_context(runtime, config), branch_under_way(state)
+        arguments = call.arguments
         out: Mapping[str, Any] = {}
         try:
             given = _graph_input(takes, arguments, state, name)
@@ -245,10 +246,10 @@ def subgraph(name: str, branch: BranchConfig, graph: BranchGraph, config: FlowCo
         )
         outcome = outcome_of(name, kind, arguments, result, state, summary)
         bounded = truncate_result(result, work.agent.budget.result_chars)
-        about = {"step_id": call["step_id"], **ids_of(state)}
+        about = {"step_id": call.step_id, **ids_of(state)}
         ended = BranchEnd(branch=name, kind=kind, result=bounded, summary=outcome["summary"], **about)
         old = tuple(Step(**step) for step in state["steps"])
-        steps = end_steps(old, [{"step_id": call["step_id"], "name": name, "result": result}])
+        steps = end_steps(old, [{"step_id": call.step_id, "name": name, "result": result}])
         return {
             "call": None,
             "steps": [step.model_dump(mode="json") for step in steps],
@@ -332,14 +333,14 @@ def _early_exit(out: Mapping[str, Any]) -> dict[str, Any] | None:
 
 async def ask_user(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
     """Interrupt the graph until a person has answered; they may also end the flow."""
-    call, ids = state["call"] or {}, ids_of(state)
-    question = str(call["arguments"].get("question") or "").strip()
+    call, ids = branch_under_way(state), ids_of(state)
+    question = str(call.arguments.get("question") or "").strip()
     if not question:
         needed = phrase("branch_needs", state["language"], branch="ask_user", argument="question")
         result = {"error": needed}
-        return {"call": None, "outcome": outcome_of("ask_user", "built_in", call["arguments"], result, state)}
+        return {"call": None, "outcome": outcome_of("ask_user", "built_in", call.arguments, result, state)}
     asked: dict[str, Any] = {"kind": "question", "question": question}
-    if choices := _choices(call["arguments"].get("choices")):
+    if choices := _choices(call.arguments.get("choices")):
         asked["choices"] = choices
     while True:
         try:
@@ -348,7 +349,7 @@ async def ask_user(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
         except InvalidAnswer as error:
             asked = {**asked, "problem": error_text(error, state["language"])}
     text = answer.text or phrase("flow_terminated", state["language"])
-    outcome = outcome_of("ask_user", "built_in", call["arguments"], {"success": text}, state)
+    outcome = outcome_of("ask_user", "built_in", call.arguments, {"success": text}, state)
     about = {name: outcome[name] for name in ("branch", "kind", "result", "summary")}
     events = announce(QuestionAnswered(question=question, answer=text, **ids), BranchEnd(**about, **ids))
     ended = exit_of(manual_finish(state)) if answer.manual_finish else None
@@ -366,13 +367,13 @@ def _choices(given: object) -> list[str]:
 
 async def answer(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
     """Keep the intermediate answer: the final answer follows it."""
-    call, ids = state["call"] or {}, ids_of(state)
-    text = str(call["arguments"].get("answer") or "")
+    call, ids = branch_under_way(state), ids_of(state)
+    text = str(call.arguments.get("answer") or "")
     node_context(runtime).emit(Token(content="\n\n", **ids))
     language = state["language"]
-    needed = phrase("branch_needs", language, branch=call["name"], argument="answer")
+    needed = phrase("branch_needs", language, branch=call.name, argument="answer")
     result = {"success": phrase("flow_said", language)} if text else {"error": needed}
-    outcome = {**outcome_of(call["name"], "built_in", call["arguments"], result, state), "said": text}
+    outcome = {**outcome_of(call.name, "built_in", call.arguments, result, state), "said": text}
     about = {name: outcome[name] for name in ("branch", "kind", "result", "summary")}
     return {"call": None, "outcome": outcome, "events": announce(BranchEnd(**about, **ids))}
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from segue.core.agents import Agent
-from segue.core.calls import CallResult, CallStatus, PendingCall
+from segue.core.calls import Approved, CallResult, CallStatus, PendingCall, Rejected
 from segue.core.context import PromptText
 from segue.core.conversation import (
     APIOutput,
@@ -36,7 +36,7 @@ from segue.core.models import add_usages
 from segue.prompts.catalogue import language_of, phrase
 
 from .call_values import as_seen, is_to_call
-from .calls import CallRunner, FinishedCall
+from .calls import CallRunner, FinishedCall, result_events
 from .context import NodeContext, NodeRuntime, announce, node_context, references
 from .participant_apis import BAD_REQUEST, refused
 from .participants import (
@@ -308,7 +308,7 @@ async def api(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
 
 
 async def _answered(
-    call: Utterance, pending: Sequence[PendingCall], conversation: Conversation, work: NodeContext
+    call: Utterance, pending: Sequence[Mapping[str, Any]], conversation: Conversation, work: NodeContext
 ) -> Answered | ConversationState:
     """The result of the call, or the update of the state while it is decided about or waits."""
     config, language = conversation.config, conversation.language
@@ -323,26 +323,27 @@ async def _answered(
     if not (pending or given) and (bad := refused(participant.specs, call, language, simple=bool(config.apis))):
         return Answered(bad)
     runner = _runner(participant, conversation, work)
-    calls, decided, ready = await runner.prepare(pending or [_pending(call, conversation)])
+    proposed = [PendingCall.of(each) for each in pending] or [_pending(call, conversation)]
+    calls, decided, ready = await runner.prepare(proposed)
     if not ready:
-        return {"calls": calls, "events": announce(*decided)}
+        return {"calls": [each.json() for each in calls], "events": announce(*decided)}
     ran = await runner.run(calls)
     if waiting := runner.waiting(calls, ran):
-        return {"calls": waiting}
+        return {"calls": [each.json() for each in waiting]}
     (done,) = ran
     return Answered(
         _output(participant, done),
         APPROVAL if done.result.status is CallStatus.REJECTED else "",
-        as_seen(done.call)["arguments"],
+        as_seen(done.call).arguments,
         _approval(done),
-        [event for event in runner.events(ran) if not isinstance(event, ToolResult)],  # the utterance says that
+        [event for event in result_events(ran, runner.work, runner.ids) if not isinstance(event, ToolResult)],
     )
 
 
 def _pending(call: Utterance, conversation: Conversation) -> PendingCall:
     scope = f"call-{call.index}"
     origin = f"{conversation.task_id}/{scope}/0"
-    return {"index": 0, "name": call.action, "arguments": call.action_input, "scope": scope, "origin": origin}
+    return PendingCall(index=0, name=call.action, arguments=call.action_input, scope=scope, origin=origin)
 
 
 def _runner(participant: RunsTools, conversation: Conversation, work: NodeContext) -> CallRunner:
@@ -376,19 +377,20 @@ def _output(participant: RunsTools, done: FinishedCall) -> APIOutput:
     if result.success:
         output = participant.output(result.value)
     else:
-        status = BAD_REQUEST if "dangling" in done.call else FAILED if done.ran else REJECTED
+        status = BAD_REQUEST if done.call.dangling else FAILED if done.ran else REJECTED
         output = APIOutput(status_code=status, data=result.error)
     return replace(output, usage=done.summary.usage) if done.summary else output
 
 
 def _approval(done: FinishedCall) -> str:
     """The decision about a call; empty where none was needed."""
-    if "rejected" in done.call:
+    decision = done.call.decision
+    if isinstance(decision, Rejected):
         return "reject"
-    if "original" in done.call:
+    if done.call.original is not None:
         return "edit"
-    granted = done.permission not in ("", done.call.get("finding"))
-    return "approve" if granted or "approved" in done.call else ""
+    granted = done.permission not in ("", done.call.finding)
+    return "approve" if granted or isinstance(decision, Approved) else ""
 
 
 # FINISH: the conversation ended; its transcript is the answer.

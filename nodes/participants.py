@@ -13,7 +13,6 @@ from langgraph.types import interrupt
 
 from segue.core.actor import OPERATOR
 from segue.core.agents import Agent
-from segue.core.calls import PendingCall
 from segue.core.context import RunContext
 from segue.core.conversation import (
     API,
@@ -71,8 +70,8 @@ class ConversationState(TaskState, total=False):
 
     config: dict[str, Any]
     """A `ConversationConfig`. INIT."""
-    calls: list[PendingCall]
-    """The bot's call of a tool, while it is decided about or waits for its result. INIT, API."""
+    calls: list[dict[str, Any]]
+    """The bot's call of a tool, as `PendingCall.json`, while it is decided about or waits for its result. INIT, API."""
     utterances: Records
     """The transcript, as `Utterance.json`. USER, BOT, API."""
     kept: dict[str, Any]

@@ -1,6 +1,7 @@
 """The plan graphs: state, routes and nodes of plan and plan_react."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from segue.core.agents import Budget
-from segue.core.calls import CallResult, CallStatus, PendingCall
+from segue.core.calls import CallResult, CallStatus, Done, PendingCall, Proposed, move_call
 from segue.core.decision import read_object
 from segue.core.errors import InvalidPlan, TaskError, UnreadableReply
 from segue.core.events import Durable, ErrorRaised, Phase, Token
@@ -25,7 +26,7 @@ from segue.prompts.load import agent_prompt, render
 
 from .approval import reason_clause
 from .call_values import is_to_call, reference_to, vetted_steps
-from .calls import CallRunner, call_events, marked_wait, waited
+from .calls import CallRunner, call_events, describe_outcome, result_events, wait_for_result, with_awaited_result
 from .context import (
     REF,
     DanglingReference,
@@ -68,7 +69,8 @@ from .task import (
 # State of the plan graph.
 
 
-class PlannedCall(PendingCall, total=False):
+@dataclass(frozen=True, kw_only=True)
+class PlannedCall(PendingCall):
     """The call of a step, with what the plan says of it."""
 
     description: str
@@ -101,8 +103,8 @@ class PlanState(TaskState, total=False):
     """Steps that untrusted text has no part in: {action, params}. INIT, DECOMPOSE."""
     repaired: list[str]
     """Failed steps that the plan goes around: they stay in it as they are. DECOMPOSE."""
-    wave: list[PlannedCall]
-    """Calls of the steps that are under way. SCHEDULE."""
+    wave: list[dict[str, Any]]
+    """Calls of the steps that are under way, as `PlannedCall.json`. SCHEDULE."""
     outcomes: Records
     """What ran: a wave's entry with its `result` and the `usage` of its summary, `announced` where the events say how
     the step ended. EXECUTE_STEP, and SCHEDULE for what could not be run."""
@@ -119,7 +121,7 @@ class StepWork(TypedDict):
 
     task_id: str
     language: str
-    call: PlannedCall
+    call: dict[str, Any]
     """Of the wave."""
     place: int
     """Of the step in its plan, from 1."""
@@ -135,18 +137,18 @@ def call_of(step: Step, state: PlanState) -> PlannedCall:
     """The call of a step, its references not resolved yet."""
     attempt = 1 + sum(outcome["step_id"] == step.step_id for outcome in state["outcomes"])
     scope = f"{step.step_id}#{attempt}"
-    return {
-        "index": 0,
-        "name": step.action,
-        "arguments": step.params,
-        "scope": scope,
-        "origin": f"{state['origin']}/{scope}",
-        "step_id": step.step_id,
-        "description": step.description,
-        "phase": step.phase,
-        "action": step.action,
-        "params": step.params,
-    }
+    return PlannedCall(
+        index=0,
+        name=step.action,
+        arguments=step.params,
+        scope=scope,
+        origin=f"{state['origin']}/{scope}",
+        step_id=step.step_id,
+        description=step.description,
+        phase=step.phase,
+        action=step.action,
+        params=step.params,
+    )
 
 
 def resolved(call: PlannedCall, state: PlanState) -> PlannedCall:
@@ -156,9 +158,12 @@ def resolved(call: PlannedCall, state: PlanState) -> PlannedCall:
         DanglingReference: one is not there.
     """
     ran = {o["step_id"]: o for o in state["outcomes"] if CallResult.of(o["result"]).success}
-    arguments = resolve_arguments(call["params"], partial(_look_up, outcomes=ran))
-    refs = {name: [ran[step]["ref"] for step in referenced_steps(value)] for name, value in call["params"].items()}
-    return {**call, "arguments": arguments, "taken": {name: found for name, found in refs.items() if found}}
+    arguments = resolve_arguments(call.params, partial(_look_up, outcomes=ran))
+    taken = {}
+    for name, value in call.params.items():
+        if refs := [ran[step]["ref"] for step in referenced_steps(value)]:
+            taken[name] = refs
+    return replace(call, arguments=arguments, taken=taken or None)
 
 
 def dispatched(call: PlannedCall, state: PlanState) -> PlannedCall:
@@ -167,24 +172,24 @@ def dispatched(call: PlannedCall, state: PlanState) -> PlannedCall:
     Raises:
         TaskError: the update cannot be carried out.
     """
-    step = next((Step(**step) for step in state["plan"] if step["step_id"] == call["step_id"]), None)
+    step = next((Step(**step) for step in state["plan"] if step["step_id"] == call.step_id), None)
     if step is None or step.status is not Status.RUNNING:
         raise _not_changed(call, "it is under way in this state")
-    if (step.action, step.params) == (call["action"], call["params"]):
+    if (step.action, step.params) == (call.action, call.params):
         return call
-    if "approved" in call or "rejected" in call:
+    if not isinstance(call.decision, Proposed):
         raise _not_changed(call, "a person decided about its call")
     try:
         again = resolved(call_of(step, state), state)
     except DanglingReference as error:
         raise _not_changed(call, str(error)) from error
-    return {**again, "scope": call["scope"], "origin": call["origin"]}
+    return replace(again, scope=call.scope, origin=call.origin)
 
 
 def _not_changed(call: PlannedCall, why: str) -> TaskError:
     return TaskError(
         "Step {step} of the plan cannot be changed like this: {why}. Choose a state before the step was scheduled.",
-        step=call["step_id"],
+        step=call.step_id,
         why=why,
     )
 
@@ -287,8 +292,8 @@ def after_schedule(state: PlanState) -> list[Send] | Literal["MAKE_PLAN", "ANSWE
         total = len(state["plan"])
         places = {step["step_id"]: place for place, step in enumerate(state["plan"], start=1)}
         shared = {"task_id": state["task_id"], "language": state["language"], "total": total}
-        calls = [dispatched(call, state) for call in state["wave"]]
-        return [Send("EXECUTE_STEP", {**shared, "call": c, "place": places[c["step_id"]]}) for c in calls]
+        calls = [dispatched(PlannedCall.of(call), state) for call in state["wave"]]
+        return [Send("EXECUTE_STEP", {**shared, "call": c.json(), "place": places[c.step_id]}) for c in calls]
     return "MAKE_PLAN" if state["complaint"] else "ANSWER"
 
 
@@ -499,8 +504,8 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     wave, given = await _approved(wave, runner)
     emit_thoughts(before, settled, state, work)
     update |= {
-        "wave": wave,
-        **_moved(state, settled, begin_steps(begun, [call["step_id"] for call in wave]), wave, given),
+        "wave": [call.json() for call in wave],
+        **_moved(state, settled, begin_steps(begun, [call.step_id for call in wave]), wave, given),
     }
     return joined(added, update)
 
@@ -511,17 +516,16 @@ def runner_of(state: PlanState | StepWork, work: NodeContext, vetted: Sequence[M
     shown = ("step_id", "description")
 
     def planned(call: PendingCall) -> bool:
-        fields: Mapping[str, Any] = call
-        return {name: fields[name] for name in ("action", "params")} in vetted
+        assert isinstance(call, PlannedCall)
+        return {"action": call.action, "params": call.params} in vetted
 
     return CallRunner(work, work.tools, state["task_id"], state["language"], ids, planned=planned, shown=shown)
 
 
 async def _approved(wave: list[PlannedCall], runner: CallRunner) -> tuple[list[PlannedCall], list[Durable]]:
     """The wave with what a person decided about it; the graph is interrupted until they have, before any of it runs."""
-    numbered = [{**call, "index": place} for place, call in enumerate(wave)]
-    calls, given = await runner.decide(cast(list[PendingCall], numbered))
-    return [cast(PlannedCall, {**call, "index": 0}) for call in calls], given
+    calls, given = await runner.decide([replace(call, index=place) for place, call in enumerate(wave)])
+    return [replace(call, index=0) for call in calls], given
 
 
 def _complaint(failed: Sequence[Step], added: PlanUpdate, outcomes: Sequence[Mapping[str, Any]], language: str) -> str:
@@ -588,7 +592,7 @@ def _wave(chosen: Sequence[Step], state: PlanState) -> tuple[list[PlannedCall], 
             wave.append(resolved(call, state))
         except DanglingReference as error:
             result = CallResult.failed(phrase("not_filled", state["language"], error=error))
-            broken.append({**call, "result": result.json()})
+            broken.append(move_call(call, Done(Proposed(), result.json(), "")).json())
     return wave, broken
 
 
@@ -629,17 +633,18 @@ def _exchange(task_id: str, first: int, ran: Sequence[Mapping[str, Any]]) -> lis
 async def execute_step(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
     """Run the call through the ledger and say how the step ended; SCHEDULE folds its outcome into the plan."""
     work = node_context(runtime)
-    call, runner = state["call"], runner_of(state, work)
-    work.emit(step_banner(state["task_id"], call, state["place"], state["total"], state["language"]))
+    call, runner, ids = PlannedCall.of(state["call"]), runner_of(state, work), {"task_id": state["task_id"]}
+    work.emit(step_banner(state["task_id"], state["call"], state["place"], state["total"], state["language"]))
     (done,) = ran = await runner.run([call])
     if done.result.status is CallStatus.WAITING:  # nothing else interrupts the graph in this node
-        ran = await runner.run([waited(marked_wait(done.call, done.result), state["language"])])
-    outcome = runner.entry(ran[0])
+        waiting = wait_for_result(done.call, done.result)
+        ran = await runner.run([with_awaited_result(waiting, done.result.value, state["language"])])
+    outcome = describe_outcome(ran[0], work, state["task_id"])
     if ran[0].summary:
         outcome["usage"] = ran[0].summary.usage
-    running = Step(step_id=call["step_id"], description=call["description"], status=Status.RUNNING)
+    running = Step(step_id=call.step_id, description=call.description, status=Status.RUNNING)
     (step,) = end_steps((running,), [outcome])
-    events = announce(*runner.events(ran), step_event(step, {"task_id": state["task_id"]}))
+    events = announce(*result_events(ran, work, ids), step_event(step, ids))
     return {"outcomes": [{**outcome, "announced": True}], "events": events}
 
 

@@ -27,7 +27,7 @@ from segue.core.tools import RECALL
 from segue.prompts.catalogue import error_text, phrase
 
 from .call_values import vetted_steps
-from .calls import UNREADABLE, repeated_failure
+from .calls import UNREADABLE, add_summaries, describe_outcome, repeated_failure, result_events, show_results
 from .context import NodeContext, NodeRuntime, Settled, announce, exchange, node_context
 from .model_call import CompletedCall, ask_model, is_truncated
 from .plan_progress import answer_steps, begin_steps, end_steps, replan_steps, step_events
@@ -178,7 +178,7 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     calls = calls_of(state, decision) if decision.action_type is ActionType.CALL_TOOL else []
     decision = _streamed(decision, asked.streamed, work, ids)
     steps = tuple(Step(**step) for step in state["plan"])
-    moved = begin_steps(steps, [call["step_id"] for call in calls], decision.step_status_update)
+    moved = begin_steps(steps, [call.step_id for call in calls], decision.step_status_update)
     update: ReactUpdate = {
         "decision": decision.model_dump(mode="json"),
         "plan": [step.model_dump(mode="json") for step in moved],
@@ -188,7 +188,7 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         ),
     }
     if calls:
-        update["calls"] = calls
+        update["calls"] = [call.json() for call in calls]
     if decision.action_type is ActionType.REFLECT:
         update["records"] = [record_of(state, "REFLECT", decision)]
     return joined(added, update)
@@ -245,7 +245,7 @@ def _events(
 ) -> list[Any]:
     ids = ids_of(state)
     planned = calls or calls_of(state, decision)
-    step_id = next((call["step_id"] for call in planned if call["step_id"]), decision.step_id)
+    step_id = next((call.step_id for call in planned if call.step_id), decision.step_id)
     action = Action(action_type=decision.action_type.value, output=decision.output, step_id=step_id, **ids)
     observed = [Observe(text=decision.observe, **ids)] if decision.observe else []
     thought = [Thought(text=decision.thought, **ids)] if decision.thought and not decision.said else []
@@ -265,24 +265,25 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     """
     work = node_context(runtime)
     runner = runner_of(state, work)
-    calls, given, ready = await runner.prepare(state["calls"])
+    calls, given, ready = await runner.prepare([PendingCall.of(call) for call in state["calls"]])
     if not ready:
-        return {"calls": calls, "events": announce(*given)} if given else {"calls": calls}
+        left: ReactUpdate = {"calls": [call.json() for call in calls]}
+        return {**left, "events": announce(*given)} if given else left
     spent = state["tool_calls"] >= work.agent.budget.tool_calls
     group = calls if spent else runner.next_group(calls)
     ran = await runner.run(group)
     if waiting := runner.waiting(calls, ran):
-        return {"calls": waiting}
-    runner.show_results(ran)
-    outcomes = [*state["outcomes"], *map(runner.entry, ran)]
+        return {"calls": [call.json() for call in waiting]}
+    show_results(ran, work, state["task_id"], state["language"])
+    outcomes = [*state["outcomes"], *(describe_outcome(done, work, state["task_id"]) for done in ran)]
     update: ReactUpdate = {
-        "calls": calls[len(group) :],
+        "calls": [call.json() for call in calls[len(group) :]],
         "outcomes": outcomes,
         "tool_calls": state["tool_calls"] + sum(done.ran for done in ran),
-        "events": announce(*runner.events(ran)),
+        "events": announce(*result_events(ran, work, ids_of(state))),
     }
     if any(done.summary for done in ran):
-        update["usage"] = runner.usage(state["usage"], ran)
+        update["usage"] = add_summaries(state["usage"], ran)
     return update if update["calls"] else _settle(update, state, outcomes)
 
 
@@ -352,9 +353,9 @@ async def remend(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         return _refused(state, phrase("repair_empty", state["language"]), repairs)
     steps = tuple(Step(**step) for step in state["plan"])
     calls = calls_of(state, decision)
-    begun = begin_steps(steps, [call["step_id"] for call in calls])
+    begun = begin_steps(steps, [call.step_id for call in calls])
     return {
-        "calls": calls,
+        "calls": [call.json() for call in calls],
         "plan": [step.model_dump(mode="json") for step in begun],
         "repairs": repairs,
         "events": announce(

@@ -36,7 +36,7 @@ from segue.prompts.load import agent_prompt, has_slot, render, template
 from segue.tools.builtin import recall_tool
 
 from .call_values import seen_outcome
-from .calls import UNREADABLE, CallRunner, call_events, failed_round, refused_repeat
+from .calls import UNREADABLE, CallRunner, call_events, failed_round, refused_repeat, show_calls
 from .context import (
     KEPT_CHARS,
     NodeContext,
@@ -90,10 +90,10 @@ class ReactState(TaskState, total=False):
     """One a finished recursion: decision and result or error. CALL_LLM, CALL_TOOL, PLAN, REMEND."""
     decision: dict[str, Any] | None
     """The decision under way; None after an unreadable reply. CALL_LLM."""
-    calls: list[PendingCall]
-    """Calls still to run. CALL_LLM and REMEND fix them, CALL_TOOL has them decided and takes from them."""
+    calls: list[dict[str, Any]]
+    """Those still to run, as `PendingCall.json`. CALL_LLM and REMEND fix them, CALL_TOOL decides and runs them."""
     outcomes: list[dict[str, Any]]
-    """Calls of this recursion that are done with: as in `calls`, with `ref` and `result`. CALL_TOOL."""
+    """Calls of this recursion that are done: {name, arguments, ref, result, …}, as `PendingCall.json`. CALL_TOOL."""
     tool_calls: int
     """How many ran in this task. CALL_TOOL."""
     repairs: int
@@ -119,7 +119,7 @@ def refusal(call: PendingCall, state: ReactState, most_calls: int) -> CallResult
     A rejected call frees no place in the budget for those behind it, about which no one was asked.
     """
     rejected = sum(_status(outcome) is CallStatus.REJECTED for outcome in state["outcomes"])
-    if state["tool_calls"] + call["index"] - len(state["outcomes"]) + rejected >= most_calls:
+    if state["tool_calls"] + call.index - len(state["outcomes"]) + rejected >= most_calls:
         why = phrase("no_calls_left", state["language"], n=most_calls)
         return CallResult(status=CallStatus.OVER_BUDGET, error=why)
     return refused_repeat(call, rounds_of(state), state["task_id"], state["language"]) or _stored(call, state)
@@ -145,7 +145,7 @@ def all_rounds(state: ReactState) -> list[Sequence[Mapping[str, Any]]]:
 def _stored(call: PendingCall, state: ReactState) -> CallResult | None:
     """The result that a call had in each of the last rounds, with a request to answer; None where they differ."""
     rounds = rounds_of(state)[: -MOST_SUCCESSES - 1 : -1]
-    made = (call["name"], call["arguments"])
+    made = (call.name, call.arguments)
     same = [
         [CallResult.of(o["result"]) for o in outcomes if (o["name"], o["arguments"]) == made] for outcomes in rounds
     ]
@@ -752,18 +752,21 @@ def calls_of(state: ReactState, decision: Decision) -> list[PendingCall]:
     plan, trace_id = [Step(**step) for step in state["plan"]], state["trace_id"]
     made = [(call.name, call.arguments) for call in decision.tool_calls]
     steps = steps_of_calls(made, plan, decision.step_id, _repaired(state, decision))
-    return [
-        {
-            "index": index,
-            "name": call.name,
-            "arguments": call.arguments,
-            "scope": trace_id,
-            "origin": f"{trace_id}/{index}",
-            "call_id": call.call_id if given.count(call.call_id) == 1 and call.call_id else f"{trace_id}-{index}",
-            "step_id": step_id,
-        }
-        for index, (call, step_id) in enumerate(zip(decision.tool_calls, steps, strict=True))
-    ]
+    calls = []
+    for index, (call, step_id) in enumerate(zip(decision.tool_calls, steps, strict=True)):
+        is_unique = bool(call.call_id) and given.count(call.call_id) == 1
+        calls.append(
+            PendingCall(
+                index=index,
+                name=call.name,
+                arguments=call.arguments,
+                scope=trace_id,
+                origin=f"{trace_id}/{index}",
+                call_id=call.call_id if is_unique else f"{trace_id}-{index}",
+                step_id=step_id,
+            )
+        )
+    return calls
 
 
 def _repaired(state: ReactState, decision: Decision) -> str:
@@ -785,7 +788,7 @@ def runner_of(state: ReactState, work: NodeContext) -> CallRunner:
         state["language"],
         ids_of(state),
         lambda call: refusal(call, state, work.agent.budget.tool_calls),
-        planned=lambda call: {"action": call["name"], "params": call["arguments"]} in state.get("vetted", ()),
+        planned=lambda call: {"action": call.name, "params": call.arguments} in state.get("vetted", ()),
         own=tools.keys() - work.tools.keys(),
     )
 
@@ -793,8 +796,8 @@ def runner_of(state: ReactState, work: NodeContext) -> CallRunner:
 def announced_calls(state: ReactState, calls: Sequence[PendingCall], work: NodeContext) -> list[ToolCall]:
     """One event a call, and its banner; they wait together where one of them needs a person's approval."""
     runner = CallRunner(work, work.tools, state["task_id"], state["language"], ids_of(state))
-    runner.show_calls(calls)
-    return call_events(calls, any(map(runner.undecided, calls)), ids_of(state))
+    show_calls(calls, work, state["task_id"], state["language"])
+    return call_events(calls, any(map(runner.is_undecided, calls)), ids_of(state))
 
 
 def control_exchange(decision: Decision, result: Mapping[str, Any]) -> list[AnyMessage]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import segue
+from segue import tool
 from segue.checkpoints.audit import record
 from segue.core.actor import SEGUE, acting
 from segue.core.agents import Agent
@@ -17,7 +18,7 @@ from segue.core.audit import Act, AuditHead, Finding, differences
 from segue.core.errors import ConfigurationError
 from segue.core.records import Session
 from segue.runtime.audit_log import read_anchor
-from tests.fakes import ScriptedChatModel, answer
+from tests.fakes import ScriptedChatModel, answer, call_tool
 
 from .worlds import World, note_up_to, world
 
@@ -204,6 +205,20 @@ async def test_what_was_done_to_the_rows_is_named(here: World, what: str) -> Non
     assert expected in {each.kind for each in named}
     assert rows is None or [each.row for each in named] == rows
     assert table == "audit" or {each.task_id for each in named} == {task_id}
+
+
+async def test_a_result_that_speaks_of_waiting_is_sealed_like_another(here: World) -> None:
+    @tool(read_only=True)
+    async def count_tables() -> dict[str, int]:
+        """Count the parties."""
+        return {"waits": 3}
+
+    model = ScriptedChatModel([call_tool(("count_tables", {})), answer("three")])
+    here.app.register(Agent(agent_id="a", model=model, mode="react", tools=[count_tables]))
+    await here.run("how many?", agent="a")
+    assert await found(here) == []
+    await edit(here, """UPDATE calls SET outcome = '{"success": {"waits": 0}}'""")
+    assert [(each.kind, each.table) for each in await found(here)] == [("changed", "calls")]
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,13 @@ import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 import segue
+from segue import tool
 from segue.checkpoints.export import blob_form
 from segue.checkpoints.leases import Lease
+from segue.core.agents import Agent
 from segue.core.errors import DamagedSession, InvalidExport, ThreadBusy, ThreadExists, UnknownThread
 from tests.cases import cases
+from tests.fakes import ScriptedChatModel, answer, call_tool
 
 from .worlds import World, look_in_a_batch, note_the_turn, note_up_to, payments, snapshots, world
 
@@ -100,6 +103,26 @@ async def test_no_document_approves_a_call(here: World, elsewhere: World, forge:
     (imported,) = await elsewhere.app.tasks(session_id="t")
     asked = (await elsewhere.app.question(imported["task_id"]))["calls"]
     assert (imported["answer"], [call["name"] for call in asked]) == (None, ["pay"])
+
+
+async def test_arguments_that_look_like_a_decision_are_imported_as_they_are(here: World, elsewhere: World) -> None:
+    order = {"name": "chair", "approved": True, "finding": "clean"}
+    filed: list[Any] = []
+
+    @tool(needs_approval=True)
+    async def file(order: dict[str, Any]) -> str:
+        """File an order."""
+        filed.append(order)
+        return "filed"
+
+    for each in (here, elsewhere):
+        model = ScriptedChatModel([call_tool(("file", {"order": order})), answer("done")])
+        each.app.register(Agent(agent_id="a", model=model, mode="react", tools=[file]))
+    await here.run("file it", agent="a")
+    row = await elsewhere.app.import_(await document_of(here), session_id="t")
+    (asked,) = (await elsewhere.app.question(row["task_id"]))["calls"]
+    await elsewhere.app.answer(row["task_id"], "approve")
+    assert asked["arguments"] == {"order": order} and filed == [order]
 
 
 async def test_imported_state_that_is_not_valid_is_named(here: World, elsewhere: World) -> None:

@@ -10,19 +10,19 @@ UNKNOWN = (
 )
 
 CALLS = (
-    Mutant("an edited call keeps its arguments", APPROVAL, 'after["arguments"] = verdict', "_ = verdict", APPROVALS),
-    Mutant("a rejected call is asked about again", RUNNER, '"rejected" in call or approved(', "approved(", APPROVALS),
+    Mutant("an edited call keeps its arguments", APPROVAL, "arguments=verdict.arguments or {}, ", "", APPROVALS),
+    Mutant("a rejected call is made", RUNNER, "if isinstance(call.state, Rejected):\n", "if False:\n", APPROVALS),
     Mutant(
         "a permission covers a call that may have taken effect",
         RUNNER,
-        "and _bare(call) not in unknown and",
-        "and",
+        "if scope and name_and_arguments(call) not in unknown:",
+        "if scope:",
         UNKNOWN,
     ),
     Mutant(
         "a question is silent about an earlier call like it",
         RUNNER,
-        "if _bare(call) in unknown else asked",
+        "if name_and_arguments(call) in unknown else asked",
         "if False else asked",
         UNKNOWN,
     ),

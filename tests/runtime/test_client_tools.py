@@ -7,6 +7,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 import segue
+from segue import tool
 from segue.core.agents import Agent
 from segue.core.calls import CLIENT_CALLS
 from segue.core.errors import InvalidAnswer, InvalidMessage
@@ -53,6 +54,25 @@ async def test_one_that_a_person_ends_is_an_error(tmp_path: Path) -> None:
         await app.answer(asked["task_id"], {"manual_finish": True})
         (call,) = (await app.trace(asked["task_id"]))["calls"]
     assert call["outcome"] == {"error": "The client did not run this call."}
+
+
+@tool(read_only=True, secret=True)
+def read_vault() -> str:
+    """Read a password."""
+    return "hunter2-blue"
+
+
+async def test_a_call_that_a_person_rejects_is_not_sent_to_the_client() -> None:
+    leak = {"page": "hunter2-blue"}
+    model = ScriptedChatModel([call_tool(("read_vault", {})), call_tool(("show", leak)), answer("Done.")])
+    agent = Agent(agent_id="a", model=model, mode="react", tools=[read_vault])
+    async with segue.open(":memory:", agents=[agent]) as app:
+        asked = await app.ask("show it", agent="a", client_tools=[SHOW])
+        assert [call["reason"] for call in asked["question"]["calls"]] == ["secret"]
+        done = await app.answer(asked["task_id"], "reject")
+        assert (done["status"], done["answer"]) == ("done", "Done.")
+        last = [event for event in await app.events(asked["task_id"]) if event["type"] == "tool_result"][-1]
+    assert (last["data"]["name"], last["data"]["result"].get("rejected")) == ("show", True)
 
 
 async def test_what_cannot_be_offered_is_refused_before_anything_is_stored() -> None:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from .actor import actor
 from .agents import load_table
+from .calls import WAITS
 from .errors import ConfigurationError
 from .records import STORED_AS_JSON, Json, Moment, Record
 from .task import ENDED
@@ -197,7 +198,16 @@ def _rewritten_calls(before: Seal, later: Seal) -> "Iterator[tuple[Kind, int]]":
 
 def _is_open(call: Mapping[str, Any]) -> bool:
     """Whether a call's row may still change: it runs, its result comes later, or its session went back behind it."""
-    return bool(call["state"] != "done" or call["orphaned"] or '"waits"' in str(call["outcome"]))
+    return bool(call["state"] != "done" or call["orphaned"] or _waits(call["outcome"]))
+
+
+def _waits(outcome: Any) -> bool:
+    """Whether what a row has of a call's outcome says that its result comes later; a damaged one says nothing."""
+    try:
+        stored = json.loads(outcome)
+    except (ValueError, TypeError):
+        return False
+    return isinstance(stored, dict) and WAITS in stored
 
 
 def _shortened(digests: Sequence[str]) -> tuple[str, ...]:

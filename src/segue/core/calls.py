@@ -3,15 +3,13 @@
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, replace
 from enum import StrEnum
-from typing import Any, Literal, Protocol, Self
-
-from typing_extensions import TypedDict
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 from .decision import check_storable
-from .errors import InvalidAnswer
-from .provenance import Finding, Hiding, Source
+from .errors import IllegalTransition, InvalidAnswer
+from .provenance import Assessment, Finding, Hiding, Source
 from .tools import CallKey, Claim, Tool
 
 UNKNOWN_OUTCOME = "unknown_outcome"
@@ -28,8 +26,114 @@ HIDDEN = "hidden"
 """Marks a result that the model does not see: `True`, or `"summary"` where it sees a summary."""
 
 
-class PendingCall(TypedDict, total=False):
-    """A decided call as the state of a graph keeps it."""
+# A decided call, from the decision to its result: a state machine, which the state of a graph keeps as JSON.
+
+
+class CallPhase(StrEnum):
+    """The phase of a decided call."""
+
+    PROPOSED = "proposed"
+    """A model or a plan decided to make it."""
+    ASKED = "asked"
+    """A person is asked about it. An interrupted node stores nothing, so states do not hold this one."""
+    APPROVED = "approved"
+    """A person approved it."""
+    REJECTED = "rejected"
+    """A person rejected it: it does not run."""
+    WAITING = "waiting"
+    """It waits for the task's client to carry it out or, since it ran, for its result."""
+    RUNNING = "running"
+    """It runs, with what it waited for where it did."""
+    DONE = "done"
+    """It has its result."""
+
+
+_P = CallPhase
+
+CALL_TRANSITIONS: Mapping[CallPhase, frozenset[CallPhase]] = {
+    # Nobody has to be asked about most calls. One that must not run is done at once.
+    _P.PROPOSED: frozenset({_P.ASKED, _P.WAITING, _P.RUNNING, _P.DONE}),
+    # Running: it had what it waited for when it was asked about.
+    _P.ASKED: frozenset({_P.APPROVED, _P.REJECTED, _P.RUNNING}),
+    # Asked again: its tool has changed, or it is another task's, of which this one is a fork.
+    _P.APPROVED: frozenset({_P.ASKED, _P.WAITING, _P.RUNNING, _P.DONE}),
+    _P.REJECTED: frozenset({_P.DONE}),
+    # Proposed, approved: the client has sent only the results of others.
+    _P.WAITING: frozenset({_P.RUNNING, _P.PROPOSED, _P.APPROVED}),
+    _P.RUNNING: frozenset({_P.ASKED, _P.WAITING, _P.DONE}),
+    _P.DONE: frozenset(),
+}
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """Nobody decided about the call yet, or nobody has to."""
+
+    phase: ClassVar = CallPhase.PROPOSED
+
+
+@dataclass(frozen=True)
+class Approved:
+    """A person approved the call in a task, which is written as a digest, for a version of its tool."""
+
+    task: str
+    version: str
+    phase: ClassVar = CallPhase.APPROVED
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A person rejected the call."""
+
+    reason: str = ""
+    phase: ClassVar = CallPhase.REJECTED
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The call waits for its result, `until` a moment or for an `event`; without `terms` it waits for the client."""
+
+    decision: Proposed | Approved
+    terms: Mapping[str, Any] | None = None
+    phase: ClassVar = CallPhase.WAITING
+
+
+@dataclass(frozen=True)
+class Running:
+    """The call runs: with the result that it waited for, or that its client sent, by the id of the client's call."""
+
+    decision: Proposed | Approved
+    arrived: Mapping[str, Any] | None = None
+    sent: Mapping[str, str | None] | None = None
+    phase: ClassVar = CallPhase.RUNNING
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A person is asked about the call, which was in this state `before`."""
+
+    before: Proposed | Approved | Running
+    phase: ClassVar = CallPhase.ASKED
+
+
+@dataclass(frozen=True)
+class Done:
+    """The call has its result, in the form that the model sees; by its `ref` later calls take it."""
+
+    decision: Proposed | Approved | Rejected
+    result: Mapping[str, Any]
+    ref: str
+    phase: ClassVar = CallPhase.DONE
+
+
+CallState = Proposed | Asked | Approved | Rejected | Waiting | Running | Done
+_STATES: Mapping[str, type[Any]] = {each.phase: each for each in (Proposed, Approved, Rejected, Waiting, Running)}
+"""Those that are read from the state of a graph."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingCall:
+    """A decided call, and its state on the way to its result."""
 
     index: int
     """Its place among those that were decided together."""
@@ -39,38 +143,111 @@ class PendingCall(TypedDict, total=False):
     """With the task's id and the place, its key in the ledger: the round's id, or step_id#attempt."""
     origin: str
     """What its idempotency key is made of: one call's alone, and kept by forks."""
-    call_id: str
-    step_id: str
-    approved: str
-    """Set once a person approved it: in which task."""
-    version: str
-    """The digest of the tool that they approved."""
-    original: dict[str, Any]
-    """The arguments before a person's edit."""
-    given: dict[str, Any]
-    """The arguments as the model wrote them, where they refer to results: it does not see the values."""
-    taken: dict[str, list[str]]
+    call_id: str = ""
+    step_id: str = ""
+    taken: Mapping[str, list[str]] | None = None
     """The refs of the results of earlier steps that each argument takes a value of."""
-    dangling: str
-    """Why its arguments cannot be filled: it refers to a result that is not there."""
-    hidden: Hiding
+    given: dict[str, Any] | None = None
+    """The arguments as the model wrote them, where they refer to results: it does not see the values."""
+    hidden: Hiding = False
     """How far its own result is hidden because a hidden one went into it."""
-    rejected: str
-    """Set once a person rejected it: why."""
-    awaited: bool
-    """Set while the task's client has to carry it out."""
-    wait: dict[str, Any]
-    """What its result waits for, in the form of `CallResult.waiting`, since it ran."""
-    waited: dict[str, Any]
-    """The result that it waited for."""
-    brought: dict[str, str | None]
-    """The result that the client sent, by the call's id."""
-    sources: dict[str, list[dict[str, Any]]]
-    """What each argument came from, in the form of `Source.json`, where that decides about approval."""
-    finding: Finding
-    """What was found of its sources when it was decided."""
-    doubted: list[str]
-    """The arguments by which a person is asked."""
+    dangling: str = ""
+    """Why its arguments cannot be filled: it refers to a result that is not there."""
+    assessment: Assessment | None = None
+    """What its arguments came from, where that decides about approval."""
+    original: dict[str, Any] | None = None
+    """The arguments before a person's edit."""
+    state: CallState = Proposed()
+
+    @property
+    def finding(self) -> Finding | None:
+        """What was found of its sources; None where that is not known yet, or does not matter."""
+        return self.assessment.finding if self.assessment else None
+
+    @property
+    def decision(self) -> Proposed | Approved | Rejected:
+        """What was decided about it."""
+        match self.state:
+            case Waiting() | Running() | Done():
+                return self.state.decision
+            case Asked(before=before):
+                return before.decision if isinstance(before, Running) else before
+            case Proposed() | Approved() | Rejected():
+                return self.state
+
+    def json(self) -> dict[str, Any]:
+        """The form in the states of graphs, without what has its default.
+
+        A call that is done has its `ref` and its `result`, and how it was decided as `approved` or `rejected`.
+        """
+        form = {each.name: value for each in fields(self) if (value := getattr(self, each.name)) != each.default}
+        if self.assessment:
+            form["assessment"] = self.assessment.json()
+        if not isinstance(self.state, Done):
+            return {**form, "state": _state_form(self.state)}
+        for name in ("state", "origin", "taken", "given", "hidden", "dangling", "assessment"):
+            form.pop(name, None)
+        match self.state.decision:
+            case Approved():
+                form["approved"] = True
+            case Rejected(reason=reason):
+                form["rejected"] = reason
+        return {**form, "ref": self.state.ref, "result": dict(self.state.result)}
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Self:
+        """The call, which is not done, in the form that `json` gives."""
+        values = {each.name: stored[each.name] for each in fields(cls) if each.name in stored}
+        values["state"] = _read_state(values["state"])
+        if found := values.get("assessment"):
+            values["assessment"] = Assessment.of(found)
+        return cls(**values)
+
+
+AnyCall = TypeVar("AnyCall", bound=PendingCall)
+
+
+def _state_form(state: Any) -> dict[str, Any]:
+    form = {each.name: getattr(state, each.name) for each in fields(state)}
+    if "decision" in form:
+        form["decision"] = _state_form(form["decision"])
+    return {"phase": state.phase.value, **form}
+
+
+def _read_state(form: Mapping[str, Any]) -> Any:
+    values = {name: value for name, value in form.items() if name != "phase"}
+    if "decision" in values:
+        values["decision"] = _read_state(values["decision"])
+    return _STATES[form["phase"]](**values)
+
+
+def is_pending_call(value: Mapping[str, Any]) -> bool:
+    """Whether a value of a state has the form of a decided call, with all that each has."""
+    return value.keys() >= {each.name for each in fields(PendingCall) if each.default is MISSING}
+
+
+def unapproved_state(form: Any) -> Any:
+    """The form of a call's state in which no person has approved the call."""
+    match form:
+        case {"phase": CallPhase.APPROVED}:
+            return _state_form(Proposed())
+        case {"decision": decision}:
+            return {**form, "decision": unapproved_state(decision)}
+    return form
+
+
+def move_call(call: AnyCall, state: CallState) -> AnyCall:
+    """The call in its next state.
+
+    Raises:
+        IllegalTransition: the table does not allow it.
+    """
+    if state.phase not in CALL_TRANSITIONS[call.state.phase]:
+        raise IllegalTransition(call.state.phase, state.phase)
+    return replace(call, state=state)
+
+
+# The result of a call.
 
 
 class CallStatus(StrEnum):

@@ -17,7 +17,7 @@ from .conversation import Participants
 from .errors import AppClosed, ConfigurationError, FileUnavailable, listed
 from .events import Event
 from .models import Model, Renderings, SentPrompts
-from .provenance import Labelled, SourceKind
+from .provenance import SourcedText, SourceKind
 from .reply_options import ReplyOptions
 from .spend import Spending
 from .tools import Ledger, Tool
@@ -238,7 +238,7 @@ class Services:
     """The last prompts of this run."""
     renderings: Renderings = field(default_factory=Renderings)
     """Texts and sizes of what the state holds."""
-    entered: dict[object, Labelled] = field(default_factory=dict)
+    entered: dict[object, SourcedText] = field(default_factory=dict)
     """What entered the session, as it was read in this run."""
 
     def __post_init__(self) -> None:

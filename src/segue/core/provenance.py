@@ -192,7 +192,7 @@ AGENT: Final = Source("agent", trusted=True)
 
 
 @dataclass(frozen=True)
-class Labelled:
+class SourcedText:
     """A value that entered the session, with what it came from; `secret` is the call whose secret result it is.
 
     `hidden`: no model saw it. By its `ref` calls take it.
@@ -226,7 +226,7 @@ class Labelled:
         for form in _forms_of_field(value):
             yield from (leaf for leaf in self._fields.get(form, ()) if _same(leaf.name, leaf.value, name, value))
 
-    def holds(self, name: str, value: Any) -> bool:
+    def contains(self, name: str, value: Any) -> bool:
         """Whether it has the value: as a field of its own, distinctive in a text, or a number of an untrusted one."""
         if isinstance(value, bool):
             return False
@@ -270,9 +270,16 @@ class Assessment:
     finding: Finding
     doubted: tuple[str, ...] = ()
 
-    def json(self) -> dict[str, list[dict[str, Any]]]:
-        """The sources as a call keeps them."""
-        return {name: [source.json() for source in found] for name, found in self.sources.items()}
+    def json(self) -> dict[str, Any]:
+        """The form in a call and in a question: {sources, finding, doubted}."""
+        sources = {name: [source.json() for source in found] for name, found in self.sources.items()}
+        return {"sources": sources, "finding": self.finding, "doubted": [*self.doubted]}
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Self:
+        """The assessment in the form that `json` gives."""
+        sources = {name: tuple(map(Source.of, found)) for name, found in stored["sources"].items()}
+        return cls(sources, stored["finding"], tuple(stored["doubted"]))
 
 
 Taken = Mapping[str, Collection[str]]
@@ -280,10 +287,10 @@ Taken = Mapping[str, Collection[str]]
 NONE: Final[Taken] = {}
 
 
-class Known:
+class SeenText:
     """What entered a session until now: a person's words, the agent's prompt, and labelled values."""
 
-    def __init__(self, said: Iterable[str], prompt: str, entered: Iterable[Labelled]) -> None:
+    def __init__(self, said: Iterable[str], prompt: str, entered: Iterable[SourcedText]) -> None:
         self._said = forms_of("\n".join(said))
         self._prompt = forms_of(prompt)
         self._entered = [*entered]
@@ -296,29 +303,46 @@ class Known:
     def assess(
         self, arguments: Mapping[str, Any], terms: "CallTerms", planned: bool = False, taken: Taken = NONE
     ) -> Assessment:
-        """The sources of a call's arguments; `planned`: a plan from before any untrusted text was read has it.
+        """The sources of a call's arguments, and by the first rule that applies what is found of it.
+
+        `planned`: a plan from before any untrusted text was read has the call.
 
         A call that a person's words ask for may carry untrusted text in arguments that are only text, as long as it
         holds no link, address or account number; and numbers, dates and times that are in nothing untrusted.
 
         Where no model read untrusted text, and in a planned call, only what it has `taken` by reference is in doubt.
         """
-        sources = self._sources(arguments, terms, taken)
+        sources, untrusted = self._sources(arguments, terms, taken), self.untrusted
+        # 1. secret: an argument has a value of a secret result, and no rule allows it.
         if secrets := self._unallowed_secrets(arguments, terms, taken):
             shown = {name: tuple(dict.fromkeys((*secrets.get(name, ()), *found))) for name, found in sources.items()}
             return Assessment(shown, "secret", (*secrets,))
-        allowed = [name for name, value in arguments.items() if self._is_allowed(name, value, terms)]
-        judged = taken if planned or not self.untrusted else arguments
+        # 2. values: an argument comes from untrusted text, and no rule allows it.
+        judged = taken if planned or not untrusted else arguments
         theirs = [name for name in judged if self._is_doubted(name, arguments[name], sources[name], terms)]
+        allowed = [name for name, value in arguments.items() if self._is_allowed(name, value, terms)]
         if doubted := tuple(name for name in theirs if name not in allowed):
             return Assessment(sources, "values", doubted)
-        if planned or not self.untrusted:
-            return Assessment(sources, "plan" if self.untrusted else "clean")
-        rooted = not arguments or any(
-            source.trusted for name, found in sources.items() if name not in terms.content for source in found
-        )
-        asked_for = not theirs and rooted and terms.is_named_in(self._said)
-        return Assessment(sources, "sources" if asked_for else "rule" if allowed else "unasked")
+        # 3. clean: nothing untrusted was read.
+        if not untrusted:
+            return Assessment(sources, "clean")
+        # 4. plan: a plan from before that has the call.
+        if planned:
+            return Assessment(sources, "plan")
+        # 5. sources: the person's words ask for the call, and its values are theirs or trusted.
+        if not theirs and self._is_asked_for(arguments, sources, terms):
+            return Assessment(sources, "sources")
+        # 6. rule: a rule of the agent allows an argument. 7. unasked: no reason to make the call was found.
+        return Assessment(sources, "rule" if allowed else "unasked")
+
+    def _is_asked_for(
+        self, arguments: Mapping[str, Any], sources: Mapping[str, Sequence[Source]], terms: "CallTerms"
+    ) -> bool:
+        """Whether the person's words ask for a call, and one of its values that is more than text is trusted."""
+        if not terms.is_named_in(self._said):
+            return False
+        rooting = (found for name, found in sources.items() if name not in terms.content)
+        return not arguments or any(source.trusted for found in rooting for source in found)
 
     def secrets(
         self, arguments: Mapping[str, Any], terms: "CallTerms", taken: Taken = NONE
@@ -413,14 +437,14 @@ class Known:
             return (AGENT,)
         words = _words_everywhere(leaf)
         likely = (each for each in self._entered if each.value and words <= each.forms.vocabulary)
-        holders = [each for each in likely if each.holds(name, leaf)]
+        holders = [each for each in likely if each.contains(name, leaf)]
         if holders:
             return self._of_holders(name, leaf, holders)
         if isinstance(leaf, str) and is_moment(plain(leaf)):
             return self._of_moment(leaf)
         return self._of_parts(leaf) if isinstance(leaf, str) else (self._model,)
 
-    def _of_holders(self, name: str, leaf: Any, holders: Sequence[Labelled]) -> Iterable[Source]:
+    def _of_holders(self, name: str, leaf: Any, holders: Sequence[SourcedText]) -> Iterable[Source]:
         """The sources that hold the whole value; one that the person named a record of is theirs to choose from."""
         if any(each.trusted for each in holders):
             holders = [each for each in holders if each.trusted]

@@ -14,7 +14,7 @@ from langgraph.types import StateSnapshot
 from ...checkpoints.storage import Storage
 from ...core.agents import load_agents
 from ...core.approval import Grant
-from ...core.calls import CallResult
+from ...core.calls import Approved, CallResult, PendingCall, Rejected
 from ...core.conversation import MODE
 from ...core.digests import agent_changes, tool_digest
 from ...core.errors import ConfigurationError, SegueError, TaskError, UnknownThread, listed
@@ -363,7 +363,7 @@ def _asked(state: StateSnapshot, tools: Mapping[str, Tool]) -> Iterator[_Reason]
     """What is wrong with the calls that a person is asked about."""
     asked = question_of(state.interrupts)
     for call in asked.value.get("calls", ()) if asked else ():
-        yield from _call(call, tools, call["version"])
+        yield from _check_call(call["name"], call["arguments"], tools, call["version"])
 
 
 def _decided(
@@ -371,20 +371,24 @@ def _decided(
 ) -> Iterator[_Reason]:
     """What is wrong with the calls that were decided and did not run yet."""
     for values in _values(state):
-        pending = [*(values.get("calls") or ()), *(values.get("wave") or ()), *filter(None, [values.get("call")])]
-        for call in pending:
-            if (call["scope"], call["index"]) not in settled and "rejected" not in call:
-                yield from _call(call, tools, call["version"] if call.get("approved") else None)
+        forms = [*(values.get("calls") or ()), *(values.get("wave") or ()), *filter(None, [values.get("call")])]
+        for call in [PendingCall.of(form) for form in forms if isinstance(form, dict)]:
+            if (call.scope, call.index) in settled or isinstance(call.decision, Rejected):
+                continue
+            version = call.decision.version if isinstance(call.decision, Approved) else None
+            yield from _check_call(call.name, call.arguments, tools, version)
 
 
-def _call(call: Mapping[str, Any], tools: Mapping[str, Tool], approved: str | None) -> Iterator[_Reason]:
-    named = {"tool": call["name"]}
-    if (tool := tools.get(call["name"])) is None:
+def _check_call(
+    name: str, arguments: Mapping[str, Any], tools: Mapping[str, Tool], approved: str | None
+) -> Iterator[_Reason]:
+    """What is wrong with a call of a tool that was `approved` in this version; None where it was not."""
+    named = {"tool": name}
+    if (tool := tools.get(name)) is None:
         yield _Reason(Restored.TOOL_LOST, "tool_lost", named)
         return
     if approved not in (None, tool_digest(tool)):
         yield _Reason(Restored.APPROVAL_INVALID, "approval_invalid", named)
-    arguments = call["arguments"]
     if why := argument_error(tool, arguments) if isinstance(tool, BoundTool) else misfit(tool.spec, arguments):
         yield _Reason(Restored.SCHEMA_CHANGED, "schema_changed", {**named, "why": why})
 
