@@ -80,12 +80,18 @@ class _Part:
 
 @dataclass(frozen=True, eq=False)
 class _Transaction:
-    """Its parts are stored together or not at all. It was submitted `after` so many that were not deferred."""
+    """Parts that are stored together or not at all.
+
+    `sequence` is how many transactions that are not deferred were submitted before it:
+
+        submit(a)  submit(b, deferred)  submit(c)  submit(d, deferred, joined=b)
+        sequence:  0   1                    1          2: c came between, so b is not joined
+    """
 
     parts: Sequence[_Part]
     synced: bool
     brief: bool
-    after: int
+    sequence: int
 
     def run(self, connection: Any) -> list[Any]:
         return [part.work(connection) for part in self.parts]
@@ -158,7 +164,7 @@ class Connections(Generic[C_co]):
             raise RuntimeError(f"The database {self.url} is closed.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        parts = [*self._withdrawn(joined), _Part(work, failed, future)]
+        parts = [*self._take_back_unstarted(joined), _Part(work, failed, future)]
         transaction = _Transaction(parts, synced, brief or deferred, self._not_deferred)
         self._waiting.append(transaction)
         if deferred:
@@ -172,14 +178,14 @@ class Connections(Generic[C_co]):
             self._begin_drain(loop)
         return future
 
-    def _withdrawn(self, joined: Mapping["asyncio.Future[Any]", Callable[[C_co], Any]]) -> Iterator[_Part]:
+    def _take_back_unstarted(self, joined: Mapping["asyncio.Future[Any]", Callable[[C_co], Any]]) -> Iterator[_Part]:
         """The deferred transactions of these futures that have not begun, taken back, each with its new work.
 
         None passes one that was not deferred: what that one stores may build on it.
         """
         for future, work in joined.items():
             deferred = self._deferred.get(future)
-            if deferred is None or deferred.after != self._not_deferred:
+            if deferred is None or deferred.sequence != self._not_deferred:
                 continue
             with contextlib.suppress(ValueError):  # the writer's thread has it already
                 self._waiting.remove(deferred)

@@ -425,12 +425,14 @@ class Tasks:
             ]
             if release:
                 release_lease(connection, old.thread_id, fence)
-            return self._noted(connection, act, old, from_row(Task, row), announced), stored
+            return self._record_change(connection, act, old, from_row(Task, row), announced), stored
 
         return await self._database.write(change, brief=True)
 
-    def _noted(self, connection: Connection, act: Act | None, old: Task, task: Task, events: Sequence[Event]) -> Task:
-        """The task, once the audit log and receivers have its change; what is a bot's is told with its conversation."""
+    def _record_change(
+        self, connection: Connection, act: Act | None, old: Task, task: Task, events: Sequence[Event]
+    ) -> Task:
+        """Write a task's change to the audit log and to its receivers. A bot's is sent with its conversation's."""
         record_moved(connection, act, old, task)
         if old.status == TaskStatus.WAITING != task.status:
             drop_reminders(connection, task.task_id)
@@ -478,7 +480,7 @@ class Tasks:
             if before.status == TaskStatus.WAITING:
                 row = connection.execute(_EXPIRED, {"task_id": task_id, "sentence": sentence}).fetchone()
                 connection.notify(task_id, before.thread_id)
-                self._noted(connection, Act("expired", actor=SEGUE), before, from_row(Task, row), ())
+                self._record_change(connection, Act("expired", actor=SEGUE), before, from_row(Task, row), ())
 
         await self._database.write(note)
 
@@ -585,7 +587,7 @@ class Tasks:
         """
         values = {"agent_id": agent_id, "thread_id": thread_id, "prefix": prefix, "since": since, "until": until}
         values |= {"limit": _most(limit), "before": before, "any_time": until == math.inf}
-        statement = _LIST.format(of=_of(statuses))
+        statement = _LIST.format(of=_where_clause(statuses))
         return [shown(row) for row in await self._database.read(lambda db: db.fetched(statement, values))]
 
     async def count(
@@ -599,7 +601,7 @@ class Tasks:
         """Count the tasks that `list` would return without a limit."""
         values = {"agent_id": agent_id, "thread_id": thread_id, "prefix": prefix, "since": since}
         values |= {"until": math.inf, "any_time": True}
-        statement = f"SELECT count(*) AS tasks {_of(statuses)}"
+        statement = f"SELECT count(*) AS tasks {_where_clause(statuses)}"
         (row,) = await self._database.read(lambda db: db.fetched(statement, values))
         return int(row["tasks"])
 
@@ -675,7 +677,7 @@ def _begin_next(connection: Connection, ended: Task, next_id: str, now: float) -
     return NotesMoved(task_id=ended.task_id, count=known, next_task_id=next_id)
 
 
-def _of(statuses: Collection[TaskStatus] | None) -> str:
+def _where_clause(statuses: Collection[TaskStatus] | None) -> str:
     """The tasks that are listed."""
     if statuses is None:
         return _OF

@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 from ..core.errors import InvalidMessage, TaskError
 from ..core.events import ApprovalRequested, QuestionAsked, Resumed
@@ -20,9 +20,21 @@ _FORK = "fork/"
 """Begins the key of the fork that a request begins its task in; no other begins so."""
 _NEW = ("user", "tool")
 """Whose messages a client adds to a conversation."""
-Said = tuple[tuple[str, ...], ...]
-"""Roles, texts, and what else a message has: the digests of a user's files, or the ids of an assistant's calls or of
-the call that a tool's result is of."""
+
+
+class Said(NamedTuple):
+    """A message as a client sends it.
+
+    `references` are the digests of a user's files, the ids of an assistant's calls, or the id of the call that a
+    tool's message has the result of.
+    """
+
+    role: str
+    text: str
+    references: tuple[str, ...]
+
+
+Messages = tuple[Said, ...]
 
 
 @dataclass(frozen=True)
@@ -33,7 +45,7 @@ class Conversation:
     """The session that the client names; empty if none."""
     parties: Sequence[str]
     """Who talks with whom: the person of the key, the user, the agent and the mode."""
-    said: Said
+    said: Messages
     instructions: Sequence[str]
     """The texts of its system messages."""
     files: Mapping[str, File] = field(default_factory=dict)
@@ -50,7 +62,7 @@ class Conversation:
             raise InvalidMessage("The last message must come from the user or from a tool.")
         spoken = [(each, _by_digest(each.files)) for each in messages if each.role in (*_NEW, "assistant")]
         refuse_files([file for each, files in spoken if each.role == "tool" for file in files.values()])
-        said = tuple((each.role, each.text, *_calls_of(each), *files) for each, files in spoken)
+        said = tuple(Said(each.role, each.text, (*_calls_of(each), *files)) for each, files in spoken)
         system = [each.text for each in messages if each.role in ("system", "developer")]
         files = {digest: file for _, found in spoken for digest, file in found.items()}
         return cls(name, parties, said, system, files)
@@ -58,42 +70,43 @@ class Conversation:
     @property
     def message(self) -> str:
         """What is new: the user's messages after the last answer."""
-        return "\n\n".join(said[1] for said in self._new if said[0] == "user")
+        return "\n\n".join(said.text for said in self._new if said.role == "user")
 
     @property
     def results(self) -> dict[str, str]:
         """The results that are new, by the ids of their calls."""
-        return {said[2]: said[1] for said in self._new if said[0] == "tool"}
+        return {said.references[0]: said.text for said in self._new if said.role == "tool"}
 
     @property
-    def _new(self) -> Said:
+    def _new(self) -> Messages:
         return self.said[len(self.earlier) :]
 
     @property
     def new_files(self) -> list[File]:
         """The files of the new message."""
-        return [self.files[digest] for said in self._new if said[0] == "user" for digest in said[2:]]
+        digests = [digest for said in self._new if said.role == "user" for digest in said.references]
+        return [self.files[digest] for digest in digests]
 
     @property
-    def earlier(self) -> Said:
+    def earlier(self) -> Messages:
         """Everything before the new message."""
         return _without_last(self.said, *_NEW)
 
     @property
-    def asked_before(self) -> Said:
+    def asked_before(self) -> Messages:
         """What the request before this one held: everything before the last answer."""
         return _without_last(self.earlier, "assistant")
 
     @property
     def last_answer(self) -> str:
         """The answer before the new message, as the client shows it."""
-        return "\n\n".join(said[1] for said in self.earlier[len(self.asked_before) :])
+        return "\n\n".join(said.text for said in self.earlier[len(self.asked_before) :])
 
     def shows(self, question: str) -> bool:
         """Whether the answer before the new message ends with a question as it was sent, whatever its white space."""
         return " ".join(self.last_answer.split()).endswith(" ".join(question.split()))
 
-    def key(self, said: Said) -> str:
+    def key(self, said: Messages) -> str:
         """What the idempotency keys of requests with these messages begin with."""
         return f"completion:{self._digest(said)}#"
 
@@ -102,7 +115,7 @@ class Conversation:
         """What its session is called: as the client says, else by how it begins."""
         return self.name or f"chat-{self._digest(self.said)[:16]}"
 
-    def _digest(self, said: Said) -> str:
+    def _digest(self, said: Messages) -> str:
         form = json.dumps([self.name, self.parties, said], ensure_ascii=True)
         return hashlib.sha256(form.encode()).hexdigest()
 
@@ -111,7 +124,7 @@ class Conversation:
         """The new message for a session that knows nothing of what was said before."""
         context = ""
         if self.earlier:
-            lines = "\n".join(f"{role}: {text}" for role, text, *_ in self.earlier if text)
+            lines = "\n".join(f"{said.role}: {said.text}" for said in self.earlier if said.text)
             context = f"<conversation>\n{lines}\n</conversation>\n\n"
         return context + self.message
 
@@ -131,10 +144,10 @@ def _calls_of(message: ChatMessage) -> Sequence[str]:
     return [call.id for call in message.tool_calls or ()]
 
 
-def _without_last(said: Said, *roles: str) -> Said:
+def _without_last(said: Messages, *roles: str) -> Messages:
     """The messages without those of the roles at the end."""
     end = len(said)
-    while end and said[end - 1][0] in roles:
+    while end and said[end - 1].role in roles:
         end -= 1
     return said[:end]
 

@@ -21,7 +21,7 @@ from ..core.task import ACTIVE, ENDED, TaskStatus
 from ..prompts.protocols import answer_of, reply_notice, stop_notice
 from ..runtime.reply import Added, CallOpened, Kind, Part, ReplyStream, TextDropped
 from .api.files import BINARY, FILE, FormDep, file_response
-from .continuation import Attempts, Conversation, Said, fork_after, is_awaited, rejoin, unused_session
+from .continuation import Attempts, Conversation, Messages, fork_after, is_awaited, rejoin, unused_session
 from .dependencies import (
     CONFLICT,
     MODEL_DOWN,
@@ -474,7 +474,7 @@ class CompletionTasks:
         asked = [self._options["client_tools"], self._reply_options.json()]
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest() if any(asked) else ""
 
-    def _attempts(self, conversation: Conversation, said: Said) -> Attempts:
+    def _attempts(self, conversation: Conversation, said: Messages) -> Attempts:
         """The requests with these messages."""
         return Attempts(self._service, self._tenant.stored(conversation.key(said)))
 

@@ -207,7 +207,10 @@ def print_tasks(console: Console, rows: Sequence["Task"], interrupted: Collectio
 
 def _shortest(ids: Sequence[str]) -> int:
     """To how many characters, six or more, the ids can be shortened and still differ."""
-    return next(n for n in range(6, 100) if n > 36 or len({name[:n] for name in ids}) == len(ids))
+    for length in range(6, 36):
+        if len({name[:length] for name in ids}) == len(ids):
+            return length
+    return 36
 
 
 def _mode(row: "Task") -> str:

@@ -267,8 +267,13 @@ class Backtest:
         if self.baseline is None:
             return None
         before = {task.task_id: task.verdict in CHANGED for task in self.baseline.tasks}
-        pairs = [(before[t.task_id], t.verdict in CHANGED) for t in self.tasks if t.task_id in before]
-        return Change(sum(now and not then for then, now in pairs), sum(then and not now for then, now in pairs))
+        only_now, only_before = 0, 0
+        for task in self.tasks:
+            changed = task.verdict in CHANGED
+            changed_before = before.get(task.task_id, changed)
+            only_now += changed and not changed_before
+            only_before += changed_before and not changed
+        return Change(only_now, only_before)
 
     @property
     def is_changed(self) -> bool:
