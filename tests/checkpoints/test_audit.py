@@ -4,7 +4,7 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import closing
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -361,13 +361,13 @@ SEALED_EDITS = {
     "spend tokens changed": "UPDATE spend SET tokens = 0",
     "spend removed": "DELETE FROM spend",
 }
-"""Edits by their table and kind. Those of a task's rows are found although an entry covers them afterwards."""
-OF_TASK = ("events", "calls", "tasks")
+"""Edits by their table and kind."""
+OF_TASK = [what for what in SEALED_EDITS if what.split()[0] in ("events", "calls", "tasks")]
 
 
-@pytest.mark.parametrize("what", SEALED_EDITS)
-async def test_an_edit_is_found_also_where_an_appended_entry_covers_it(address: str, what: str) -> None:
-    table, kind = what.split()[0], what.split()[-1]
+@asynccontextmanager
+async def edited(address: str, what: str) -> AsyncIterator[tuple[World, str, AuditHead]]:
+    """A world whose log has an entry of each kind, after an edit; with its task, and the head from before."""
     async with world(address, spend={"per_day_tokens": 10**6, "per_task_tokens": 10**6}) as here:
         await here.app.audit.begin()
         here.register("a", CALLS, "react", approve="always")
@@ -381,12 +381,23 @@ async def test_an_edit_is_found_also_where_an_appended_entry_covers_it(address: 
         head = await here.app.audit.head()
         assert head is not None and await found(here, head) == []
         await edit(here, SEALED_EDITS[what])
-        named = await found(here, head)
-        assert (table, kind) in {(each.table, each.kind) for each in named}
-        assert {each.table for each in named} == {table} and all(each.row for each in named)
-        for action in ("changed", "recovered") if table in OF_TASK else ():
+        yield here, task_id, head
+
+
+@pytest.mark.parametrize("what", OF_TASK)
+async def test_an_edit_that_an_appended_entry_covers_is_found(address: str, what: str) -> None:
+    async with edited(address, what) as (here, task_id, head):
+        for action in ("changed", "recovered"):
             await cover(here, task_id, action)
-            assert table in {each.table for each in await found(here, head)}
+            assert what.split()[0] in {each.table for each in await found(here, head)}
+
+
+@pytest.mark.parametrize("what", [what for what in SEALED_EDITS if what not in OF_TASK])
+async def test_an_edit_of_permissions_links_schedules_and_limits_is_found(address: str, what: str) -> None:
+    async with edited(address, what) as (here, *_):
+        named = await found(here)
+        assert {(each.table, each.kind) for each in named} == {(what.split()[0], what.split()[-1])}
+        assert all(each.row for each in named)
 
 
 async def test_revoking_and_deleting_are_no_edits(here: World) -> None:

@@ -115,5 +115,8 @@ async def test_a_message_to_a_question_that_its_client_was_not_shown_is_stored_w
         assert event.calls[0]["arguments"] == {"amount": 500}
         assert before == event.seq - 1
         assert await shown(3, "another") == before
-        assert await shown(4) is await shown(4, question["interrupt_id"]) is None
+        assert await shown(4, question["interrupt_id"]) is None
+        assert await shown(4) == before, "it may not have arrived"
+        await app.tasks.note_delivered(task, question, "door:")
+        assert await shown(6) is None
         assert await shown(5, prefix="doo_:") == before, "a prefix is no pattern"

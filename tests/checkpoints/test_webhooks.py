@@ -1,5 +1,7 @@
 """A task's webhooks are due once it stops, to one process at a time."""
 
+from dataclasses import replace
+
 import pytest
 
 from segue.checkpoints.outbox import Outbox, Webhooks
@@ -64,5 +66,7 @@ async def test_one_that_cannot_be_read_keeps_no_other(
     clock.now += 61
     assert [each.notification_id for each in await outbox.claim([PUSH], 9, 60)] == [f"{PUSH}/t/b"]
     await store.write(lambda connection: connection.execute("UPDATE webhooks SET config = '{' WHERE webhook_id = 'a'"))
+    assert [each.webhook_id for each in await webhooks.list("t")] == ["b"]
+    (notification,) = await outbox.list("pending")
     with pytest.raises(DatabaseDamaged, match="webhook of task t, config is not valid JSON"):
-        await webhooks.list("t")
+        await webhooks.reported_to(replace(notification, notification_id=f"{PUSH}/t/a"))

@@ -511,7 +511,10 @@ class WaitingTask(Public):
 
 
 def _permission_rule(text: str) -> str:
-    rule = PermissionRule.parse(text)
+    try:
+        rule = PermissionRule.parse(text)
+    except (ValueError, RecursionError):
+        raise ValueError("should be a rule") from None
     if not (isinstance(rule.only, dict) and isinstance(rule.flow, dict)):
         raise ValueError("should be a rule")
     return text
