@@ -484,7 +484,7 @@ def refuse_unreadable(reply: ModelReply) -> None:
         UnreadableReply: what the model wrote could not be read.
     """
     if reply.unreadable is not None:
-        raise UnreadableReply(reply.unreadable.template, **reply.unreadable.values)
+        raise reply.unreadable
 
 
 def whole_answer(work: NodeContext, reply: ModelReply, language: str) -> str:

@@ -389,7 +389,10 @@ def read_arguments(name: str, given: Any) -> dict[str, Any]:
         check_storable(value)
     except (ValueError, RecursionError) as error:
         raise UnreadableReply(
-            "The arguments of {name} are not valid JSON, so nothing was run: {error}.", name=name, error=error
+            "The arguments of {name} are not valid JSON, so nothing was run ({error}): {begins!r}.",
+            name=name,
+            error=error,
+            begins=str(given)[:200],
         ) from error
     if value is None or value == []:
         return {}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol
 
 from .agents import Prices
 from .attachments import PARTS, attached
-from .errors import Clause
+from .errors import Clause, UnreadableReply
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -126,7 +126,7 @@ class ModelReply:
     usage: Mapping[str, int] = field(default_factory=dict)
     tool_calls: tuple[RawCall, ...] = ()
     cost: float | None = None
-    unreadable: Clause | None = None
+    unreadable: UnreadableReply | None = None
     has_reasoning: bool = field(default=False, compare=False)
     """Whether the model reasoned, so that a reply without a text is only a thought."""
 

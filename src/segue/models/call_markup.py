@@ -25,7 +25,7 @@ MARKS = (
 )  # fmt: skip
 """What opens a call in a text, in lower case."""
 _MARK = re.compile("|".join(map(re.escape, MARKS)), re.IGNORECASE)
-_ATTEMPT = re.compile(r"[{(]|<parameter|<arg_key|<invoke|\A\s*\Z", re.IGNORECASE)
+_ATTEMPT = re.compile(r"[{(]|<[^\s>]{0,12}(?:parameter|invoke)\b|<arg_key|\A\s*\Z", re.IGNORECASE)
 _FENCED = re.compile(r"\s*```[\w-]*\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
 _KEYS = frozenset(
     ("name", "arguments", "parameters", "args", "input", "type", "id", "function", "tool", "tool_name", "tool_input")
@@ -58,7 +58,8 @@ def find_mark(text: str, start: int = 0) -> int:
         if not _is_quoted(text, mark.start()):
             return mark.start()
     begun = begun_mark(text, MARKS)
-    return len(text) - (begun if begun > 2 or not text[-1:].isalpha() else 0)
+    place = len(text) - begun
+    return place if begun > 2 or not text[place : place + 1].isalpha() else len(text)
 
 
 def _is_quoted(text: str, place: int) -> bool:
@@ -138,7 +139,7 @@ _FORMS = re.compile(
     rf"|<\|tool_call_begin\|>\s*(?P<kimi>{_NAME})\s*<\|tool_call_argument_begin\|>\s*"
     rf"|\bto=(?P<harmony>{_NAME})[^{{}}]{{0,80}}(?=\{{)"
     rf"|\[TOOL_CALLS\]\s*(?P<mistral>{_NAME})\s*(?:\[ARGS\])?\s*(?=\{{)"
-    rf"|(?P<json>[\[{{])",
+    rf"|(?P<json>(?!\[TOOL_CALLS?\])[\[{{])",
     re.DOTALL,
 )
 _NAMED_JSON = ("deepseek", "kimi", "harmony", "mistral")

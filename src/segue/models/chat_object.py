@@ -111,11 +111,15 @@ class ChatObject:
             ModelUnreachable, ModelRefused.
         """
         if finish_reason in FILTERED:
-            template = 'The model "{name}" stopped its reply at its content filter: rephrase the message.'
-            raise ModelRefused(template, name=self.name)
+            raise ModelRefused(
+                'The model "{name}" stopped its reply at its content filter: rephrase the message.', name=self.name
+            )
         if finish_reason in BROKEN - MALFORMED:
-            template = 'The model "{name}" did not finish its reply ({reason}): check the endpoint, then resume.'
-            raise ModelUnreachable(template, name=self.name, reason=finish_reason)
+            raise ModelUnreachable(
+                'The model "{name}" did not finish its reply ({reason}): check the endpoint, then resume.',
+                name=self.name,
+                reason=finish_reason,
+            )
 
     async def _messages(self, request: ModelRequest) -> "AsyncGenerator[AIMessage, None]":
         runnable, messages = self.bound(request), messages_with_parts(request)

@@ -8,7 +8,7 @@ from typing import Literal, Self
 from uuid import uuid4
 
 from ..core.decision import offered_name, read_arguments
-from ..core.errors import Clause, UnreadableReply
+from ..core.errors import UnreadableReply
 from ..core.models import (
     UNREADABLE,
     CallDelta,
@@ -475,12 +475,13 @@ class GrowingReply:
         if self._tools and not calls:
             text, calls, why = self._read_markup(text)
         if self.finish_reason in MALFORMED:
-            calls, why = (), Clause("The model wrote a call that its provider cannot read: call the tool again.")
+            calls = ()
+            why = UnreadableReply("The model wrote a call that its provider cannot read: call the tool again.")
         if self._tools:
             try:
                 calls = tuple(each for call in calls for each in self._resolved(call))
             except UnreadableReply as error:
-                why = Clause(error.template, **error.params)
+                why = error
         return ModelReply(
             text=text,
             finish_reason=UNREADABLE if why else self.finish_reason,
@@ -496,7 +497,7 @@ class GrowingReply:
             for call in self._calls
         )
 
-    def _read_markup(self, text: str) -> tuple[str, tuple[RawCall, ...], Clause | None]:
+    def _read_markup(self, text: str) -> tuple[str, tuple[RawCall, ...], UnreadableReply | None]:
         """The text without the calls that stand in it, the calls, and why they cannot be read."""
         # Harmony's calls stand where its thoughts do.
         marked = read_markup(text if text.strip() else "".join(self._raw), self._tools)
@@ -508,7 +509,7 @@ class GrowingReply:
             self._unsay()
             self._say(marked.before)
         if marked.why:
-            return marked.before, (), Clause(_UNREAD_MARKUP, why=marked.why)
+            return marked.before, (), UnreadableReply(_UNREAD_MARKUP, why=marked.why)
         self._pending += [CallDelta(call.name) for call in marked.calls]
         calls = (RawCall(_new_id(), call.name, json.dumps(call.arguments, ensure_ascii=False)) for call in marked.calls)
         return marked.before, tuple(calls), None

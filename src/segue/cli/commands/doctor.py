@@ -26,6 +26,7 @@ from ...core.agents import Agent
 from ...core.attachments import FilesReport
 from ...core.environment import is_server, need_extra
 from ...core.errors import (
+    ConfigurationError,
     DamagedSession,
     DatabaseDamaged,
     MissingExtra,
@@ -358,7 +359,8 @@ def _model(agent: Agent, override: str, environ: Mapping[str, str], language: La
     try:
         build_model(agent, override, environ)
     except SegueError as error:
-        yield Finding(None, "model", error_text(error, language))
+        is_wrong = type(error) is ConfigurationError  # not merely a key or an extra that is missing
+        yield Finding(False if is_wrong else None, "model", error_text(error, language))
         return
     if isinstance(choice, str):
         yield _endpoint(agent, environ, language)

@@ -13,7 +13,7 @@ import openai
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage
 from pydantic import SecretStr
 
-from ...core.errors import Clause, ModelError, ModelRefused, ModelUnreachable
+from ...core.errors import Clause, ModelError, ModelRefused, ModelUnreachable, UnreadableReply
 from ...core.json import plain_specs
 from ...core.models import UNREADABLE, ModelPiece, ModelReply, ModelRequest, Retry
 from ..chat_object import messages_with_parts
@@ -209,7 +209,7 @@ class OpenAIModel:
             if update_capabilities(self._endpoint, capabilities, request, fault):
                 continue
             if fault.about_reply:
-                yield ModelReply("", UNREADABLE, unreadable=self._faulty(fault))
+                yield ModelReply("", UNREADABLE, unreadable=UnreadableReply("{fault}.", fault=self._faulty(fault)))
                 return
             if end := self._end(request, fault, attempt):
                 raise end

@@ -1,0 +1,361 @@
+"""What endpoints send that keep to no specification: it is read, or asked again, and never taken for an answer."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from segue.core.errors import ModelRefused
+from tests.cases import cases
+from tests.loopback import Status, Text
+from tests.loopback_wire import Wire
+
+from .openai_calls import NATIVE, PROSE, ask
+
+ONE = '{"a": 1}'
+EVENT, JSON_TYPE = "text/event-stream", "application/json"
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """A body, byte for byte."""
+
+    content: bytes
+    kind: str = EVENT
+
+    def play(self, wire: Wire) -> None:
+        wire.raw(200, self.kind, self.content)
+
+
+def chunk(finish_reason: str | None = None, index: int = 0, **delta: Any) -> dict[str, Any]:
+    return {"choices": [{"index": index, "delta": delta, "finish_reason": finish_reason}]}
+
+
+def whole(finish_reason: str | None = "stop", **message: Any) -> bytes:
+    return json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": finish_reason}]}).encode()
+
+
+def events(*documents: Any, end: str = "\n", done: bool = True) -> bytes:
+    lines = [f"data: {json.dumps(each)}{end}{end}" for each in documents]
+    return "".join([*lines, *([f"data: [DONE]{end}{end}"] if done else [])]).encode()
+
+
+HI, STOP = chunk(content="hi"), chunk("stop")
+
+
+@cases(
+    "body, kind",
+    [
+        (b"\xef\xbb\xbf" + events(HI, STOP), EVENT),
+        (events(HI, STOP, end="\r"), EVENT),
+        (events(HI, STOP, end="\r\n"), EVENT),
+        (events(HI, STOP, done=False).rstrip(), EVENT),
+        (events(HI, STOP, done=False).rstrip() + b"\n\ndata: {", EVENT),
+        (events(HI, STOP), JSON_TYPE),
+        (events(HI, STOP), "text/plain"),
+        (b": a comment\n\nretry: 5\n\n" + events(HI, STOP), ""),
+        (events(HI), EVENT),
+        (events(HI).replace(b"[DONE]", b'"[DONE]"'), EVENT),
+        (json.dumps(HI).encode() + b"\n" + json.dumps(STOP).encode() + b"\n", "application/x-ndjson"),
+        (events(chunk(content="another", index=1), HI, chunk("stop", index=1, content=" one"), STOP), EVENT),
+        (events(HI, STOP, {"choices": [], "usage": "12 tokens"}), EVENT),
+        (events(HI, STOP, {"choices": [None], "usage": 5}), EVENT),
+        (events({"choices": [{"delta": {"content": {"text": "hi"}}}]}, STOP), EVENT),
+        (events({"choices": [{"delta": {"content": [None, "hi"], "tool_calls": [None]}}]}, STOP), EVENT),
+        (events(HI, {"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}), EVENT),
+        (whole(None, content="hi"), JSON_TYPE),
+        (b"\xef\xbb\xbf\n" + whole(content="hi"), "text/html"),
+    ],
+)
+async def test_a_stream_is_read_in_any_framing(body: bytes, kind: str) -> None:
+    log = await ask([Bytes(body, kind)], PROSE)
+    assert (log.reply.text, log.reply.finish_reason, log.retries) == ("hi", "stop", [])
+
+
+async def test_counts_may_be_text() -> None:
+    usage = {"prompt_tokens": "7", "completion_tokens": "many", "prompt_tokens_details": "none"}
+    log = await ask([Bytes(events(HI, STOP, {"choices": [], "usage": usage}))], PROSE)
+    assert log.reply.usage == {"input": 7, "output": 0}
+
+
+@cases(
+    "call",
+    [
+        {"index": "0", "id": 7, "function": {"name": "add", "arguments": ONE}},
+        {"index": [0], "function": {"name": "add", "arguments": ONE}},
+        {"id": None, "name": "add", "arguments": {"a": 1}},
+        {"function": {"name": "functions.add", "arguments": ONE}},
+        {"function": {"name": "default_api:add", "arguments": ONE}},
+        {"function": {"name": " Add ", "arguments": ONE}},
+        {"function": {"name": "add<|channel|>commentary", "arguments": ONE}},
+        {"function": {"name": "functions.add:0", "arguments": ONE}},
+        {"function": {"name": '{"a": 1} | add', "arguments": ONE}},
+        {
+            "function": {
+                "name": "multi_tool_use.parallel",
+                "arguments": json.dumps({"tool_uses": [{"recipient_name": "functions.add", "parameters": {"a": 1}}]}),
+            }
+        },
+    ],
+)
+@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
+async def test_a_call_in_a_near_form_is_one_of_the_offered_tool(call: dict[str, Any], streaming: bool) -> None:
+    body = events(chunk("tool_calls", tool_calls=[call])) if streaming else whole("tool_calls", tool_calls=[call])
+    log = await ask([Bytes(body, EVENT if streaming else JSON_TYPE)], NATIVE, streaming)
+    assert [(made.name, json.loads(made.arguments)) for made in log.reply.tool_calls] == [("add", {"a": 1})]
+
+
+async def test_a_call_in_the_older_form_is_one() -> None:
+    body = events(chunk(function_call={"name": "add", "arguments": '{"a"'}), chunk(function_call={"arguments": ": 1}"}))
+    log = await ask([Bytes(body)], NATIVE)
+    assert [(made.name, made.arguments) for made in log.reply.tool_calls] == [("add", ONE)]
+
+
+async def test_a_name_that_no_tool_can_have_is_an_unreadable_reply_that_says_so() -> None:
+    log = await ask([Bytes(events(chunk("tool_calls", tool_calls=[{"function": {"name": "web search"}}])))], NATIVE)
+    assert log.reply.tool_calls == () and "call one of add" in str(log.reply.unreadable)
+
+
+CALL = '{"name": "add", "arguments": {"a": 1}}'
+MARKUP = [
+    f"<tool_call>\n{CALL}\n</tool_call>",
+    f"I will add.\n<tool_call>{CALL}</tool_call>",
+    f"Adding. <tool_call>{CALL}",
+    f"```xml\n<tool_call>{CALL}</tool_call>\n```",
+    "<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>",
+    "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>",
+    f"<function=add>{ONE}</function>",
+    f"[TOOL_CALLS][{CALL}]",
+    f"[TOOL_CALLS]add[ARGS]{ONE}",
+    f"[TOOL_CALLS]add{ONE}",
+    '<|python_tag|>{"name": "add", "parameters": {"a": 1}}',
+    f"<|tool_call|>[{CALL}]",
+    f"<TOOLCALL>[{CALL}]</TOOLCALL>",
+    CALL,
+    f"[{CALL}]",
+    f"```json\n{CALL}\n```",
+    f'{{"tool_calls": [{{"type": "function", "function": {CALL}}}]}}',
+    f"commentary to=functions.add json{ONE}",
+    f"<|channel|>commentary to=functions.add <|constrain|>json<|message|>{ONE}<|call|>",
+    f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{ONE}\n```<｜tool▁call▁end｜>",
+    f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>add<｜tool▁sep｜>{ONE}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    f"<|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>{ONE}<|tool_call_end|>",
+    '<minimax:tool_call>\n<invoke name="add">\n<parameter name="a">1</parameter>\n</invoke>\n</minimax:tool_call>',
+    '<｜DSML｜function_calls><｜DSML｜invoke name="add"><｜DSML｜parameter name="a" string="false">1'
+    "</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>",
+]  # fmt: skip
+
+
+@cases("text", MARKUP)
+@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
+async def test_a_call_that_is_written_as_text_is_a_call_and_never_shown(text: str, streaming: bool) -> None:
+    log = await ask([Text(text)], NATIVE, streaming)
+    assert [(made.name, json.loads(made.arguments)) for made in log.reply.tool_calls] == [("add", {"a": 1})]
+    shown = "".join(each for each in log.streamed if not each.startswith("+"))
+    assert "arguments" not in log.reply.text + shown and "1" not in log.reply.text
+
+
+@cases(
+    "text",
+    [
+        'In that format a call is written `<tool_call>{"name": "add"}</tool_call>`.',
+        f"Write it so:\n```\n<tool_call>{CALL}</tool_call>\n```\nThen send it.",
+        "The <tool_call> tag opens a call.",
+        '{"name": "Ada", "age": 36}',
+        '[{"name": "add"}, {"name": "subtract"}]',
+        '```json\n{"answer": 4}\n```',
+        "common words",
+    ],
+)
+@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
+async def test_a_text_about_calls_and_one_in_json_are_answers(text: str, streaming: bool) -> None:
+    log = await ask([Text(text)], NATIVE, streaming)
+    assert (log.reply.text, log.reply.tool_calls, log.reply.unreadable) == (text, (), None)
+    assert "".join(log.streamed) == text
+
+
+@cases(
+    "text",
+    [
+        '<tool_call>{"name": "add", "arguments": {"a": </tool_call>',
+        '<tool_call>{"name": "drop_all", "arguments": {}}</tool_call>',
+        "<tool_call>\n",
+        "[TOOL_CALLS][{",
+    ],
+)
+async def test_markup_that_cannot_be_read_is_an_unreadable_reply(text: str) -> None:
+    log = await ask([Text(text)], NATIVE)
+    assert log.reply.unreadable is not None and not log.reply.tool_calls
+    assert "tool call in its text" in str(log.reply.unreadable) and log.reply.text == "" == "".join(log.streamed)
+
+
+@cases("finish_reason", ["error", "abort", "ERROR", "engine_error", "insufficient_system_resource"])
+@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
+async def test_a_reply_that_broke_off_is_a_failed_attempt(finish_reason: str, streaming: bool) -> None:
+    log = await ask([Text("half an ans", finish_reason), Text("4")], PROSE, streaming)
+    assert log.reply.text == "4" and len(log.retries) == 1
+
+
+@cases("place", ["choice", "document"])
+async def test_an_error_beside_a_piece_is_a_failed_attempt_in_the_providers_words(place: str) -> None:
+    error = {"code": 502, "message": "Provider disconnected"}
+    broken: dict[str, Any] = chunk("error", content="")
+    (broken if place == "document" else broken["choices"][0])["error"] = error
+    log = await ask([Bytes(events(HI, broken)), Text("4")], PROSE)
+    assert log.reply.text == "4" and "Provider disconnected" in str(log.retries[0].reason)
+
+
+@cases("finish_reason", ["content_filter", "SAFETY", "sensitive"])
+async def test_a_filtered_reply_is_refused(finish_reason: str) -> None:
+    log = await ask([Text("x", finish_reason)], PROSE)
+    assert isinstance(log.error, ModelRefused) and "content filter" in str(log.error)
+
+
+async def test_a_stream_that_only_stops_is_cut_though_its_arguments_begin() -> None:
+    cut = events(chunk(tool_calls=[{"index": 0, "function": {"name": "add", "arguments": '{"a"'}}]))
+    log = await ask([Bytes(cut), Text("4")], NATIVE)
+    assert log.reply.text == "4" and "without a finish_reason" in str(log.retries[0].reason)
+
+
+@cases(
+    "status, body",
+    [
+        (
+            400,
+            {"error": {"message": "Failed to call a function.", "code": "tool_use_failed", "failed_generation": "x"}},
+        ),
+        (400, {"error": {"message": "Failed to generate JSON", "code": "json_validate_failed"}}),
+        (500, {"error": "error parsing tool call: raw='{\"a\":', err=unexpected end of JSON input"}),
+    ],
+)
+async def test_a_refusal_of_what_the_model_wrote_is_an_unreadable_reply(status: int, body: Any) -> None:
+    log = await ask([Status(status, body=body)], NATIVE)
+    assert log.reply.text == "" and log.reply.unreadable is not None
+    assert "refused the request" in str(log.reply.unreadable) and not log.retries
+
+
+WORDS = [
+    {"error": {"message": "the endpoint's words"}},
+    {"error": "the endpoint's words"},
+    {"detail": "the endpoint's words"},
+    {"detail": [{"loc": ["body", "messages"], "msg": "the endpoint's words"}]},
+    [{"error": {"code": 400, "message": "the endpoint's words"}}],
+    {"object": "error", "message": "the endpoint's words"},
+    {"error": None, "msg": "the endpoint's words"},
+    {"errors": [{"title": "the endpoint's words"}]},
+    {"success": False, "error_msg": "the endpoint's words"},
+    {"error": {"message": "Provider returned error", "metadata": {"raw": {"detail": "the endpoint's words"}}}},
+    "the endpoint's words",
+]
+
+
+@cases("body", WORDS)
+async def test_the_endpoints_words_reach_the_user_in_every_form_of_an_error(body: Any) -> None:
+    refused = await ask([Status(422, body=body)], PROSE)
+    assert "the endpoint's words" in str(refused.error)
+    if not isinstance(body, str) and "errors" not in body:
+        told = await ask([Bytes(json.dumps(body).encode(), JSON_TYPE), Text("4")], PROSE, streaming=False)
+        assert "the endpoint's words" in str(told.retries[0].reason)
+
+
+@cases("data", ['{"message": "the endpoint\'s words"}', "the endpoint's words", '{"error": "the endpoint\'s words"}'])
+async def test_an_event_that_is_called_error_is_one(data: str) -> None:
+    log = await ask([Bytes(events(HI, done=False) + f"event: error\ndata: {data}\n\n".encode()), Text("4")], PROSE)
+    assert log.reply.text == "4" and "the endpoint's words" in str(log.retries[0].reason)
+
+
+@cases(
+    "body, seconds",
+    [
+        ([{"error": {"message": "quota", "details": [{"@type": "RetryInfo", "retryDelay": "6s"}]}}], 6.0),
+        ({"error": {"message": "Please try again in 6s."}}, 6.0),
+        ({"error": {"message": "Rate limit. Please try again in 1m30.5s. Visit us."}}, 90.5),
+        ({"error": {"message": "Please retry after 20 seconds"}}, 20.0),
+        ({"error": {"message": "try again in 250ms"}}, 0.25),
+        ({"message": "slow down", "retry_after": 3}, 3.0),
+        ({"error": {"message": "try again later"}}, None),
+    ],
+)
+async def test_a_wait_that_the_body_names_is_kept_to(body: Any, seconds: float | None) -> None:
+    log = await ask([Status(429, body=body), *([Text("4")] if seconds != 90.5 else [])], PROSE)
+    if seconds == 90.5:
+        assert "it accepts no request until" in str(log.error)
+    else:
+        assert log.slept == [1.0 if seconds is None else seconds]
+
+
+@cases("value", ["nan", "inf", "-1", "-inf", "1e300", "soon", "Mon, 32 Foo 2026"])
+async def test_a_retry_after_that_makes_no_sense_is_ignored(value: str) -> None:
+    log = await ask([Status(429, {"Retry-After": value}), Text("4")], PROSE)
+    assert log.reply.text == "4" and log.slept == [1.0]
+
+
+@cases(
+    "status, words",
+    [
+        (400, "This model's maximum context length is 8192 tokens."),
+        (400, "prompt is too long: 214676 tokens > 200000 maximum"),
+        (400, "prompt_too_long"),
+        (400, "Input is too long for requested model."),
+        (413, "Request too large for model, please reduce your message size and try again."),
+        (422, "`inputs` must have less than 4096 tokens. Given: 9000"),
+        (400, "The input token count (1100000) exceeds the maximum number of tokens allowed (1048576)."),
+        (400, "Range of input length should be [1, 30720]"),
+        (500, "request (9000 tokens) exceeds the available context size (8192 tokens)"),
+        (429, "Request too large for gpt-4o: Limit 30000, Requested 33000. Input tokens must be reduced."),
+    ],
+)
+async def test_a_prompt_that_is_too_long_is_told_in_any_words(status: int, words: str) -> None:
+    log = await ask([Status(status, body={"error": {"message": words}})], PROSE)
+    assert isinstance(log.error, ModelRefused) and log.error.may_be_too_long
+    assert "lower the agent's budget.prompt_tokens" in str(log.error)
+
+
+@cases(
+    "status, words, advice",
+    [
+        (400, "m does not support tools", 'set protocol="json"'),
+        (404, "No endpoints found that support tool use", 'set protocol="json"'),
+        (400, '"auto" tool choice requires --enable-auto-tool-choice', 'set protocol="json"'),
+        (400, "Invalid 'messages[2].tool_calls[0].function.name': no match", "change what it names"),
+        (400, "reasoning_content is missing in assistant tool call message", "change what it names"),
+        (400, "max_tokens is too large: 100000; at most 8192 are allowed", "change what it names"),
+        (400, "'max_tokens' is not supported. Use 'max_completion_tokens' instead.", "extra_body"),
+        (402, "Insufficient Balance", "top up the account"),
+        (500, "Jinja Exception: the roles must alternate", "change what it names"),
+    ],
+)
+async def test_the_advice_fits_the_refusal(status: int, words: str, advice: str) -> None:
+    log = await ask([Status(status, body={"error": {"message": words}})], NATIVE)
+    assert isinstance(log.error, ModelRefused) and advice in str(log.error)
+
+
+@dataclass(frozen=True)
+class KeptAlive:
+    """Says nothing new for longer than a silence may last, but that it is alive."""
+
+    beat: str
+
+    def play(self, wire: Wire) -> None:
+        wire.begin()
+        for _ in range(4):
+            wire.wait(lambda: False, 0.6)
+            wire._part(self.beat.encode())
+        wire.delta({"content": "hi"})
+        wire.finish("stop")
+
+
+@cases("beat", [": processing\n\n", events(chunk(content=""), done=False).decode(), 'data: {"choices": []}\n\n'])
+async def test_keep_alives_count_as_life(beat: str) -> None:
+    def patient(server: Any, streaming: bool, slept: list[float]) -> Any:
+        from dataclasses import replace
+
+        from .openai_calls import model_at
+
+        model = model_at(server, streaming, slept, read_timeout=2)
+        model._policy = replace(model._policy, reply_timeout=60)
+        return model
+
+    log = await ask([KeptAlive(beat)], PROSE, make=patient)
+    assert log.reply.text == "hi" and not log.retries
