@@ -41,7 +41,7 @@ from .tasks import add_key
 # The form of an exported thread: what its document must hold to be imported.
 
 FORMAT = "segue.thread"
-VERSION = 4
+VERSION = 3
 # `json` and `pickle` would let a document choose what is called when it is read.
 _KINDS = ("msgpack", "null", "bytes", "bytearray")
 
