@@ -191,6 +191,30 @@ class RemoteAgent(BaseModel):
     """Its calls need approval."""
 
 
+HabitName = Literal[
+    "alternate_roles",
+    "developer_role",
+    "empty_content",
+    "filled_content",
+    "json_object",
+    "max_completion_tokens",
+    "max_tokens",
+    "no_reasoning",
+    "no_response_format",
+    "no_stream_options",
+    "no_system_role",
+    "one_system",
+    "plain_ids",
+    "plain_names",
+    "reasoning_content",
+    "short_ids",
+    "system_first",
+    "thought_signatures",
+    "tool_names",
+    "user_last",
+]
+"""What an endpoint may require of a request."""
+
 Suggestions = Annotated[Items[Annotated[str, Field(min_length=1, max_length=300)]], Field(max_length=6)]
 
 
@@ -228,6 +252,8 @@ class Agent(BaseModel):
     """How long a reasoning model thinks: a value of the endpoint, such as `low` or `high`."""
     extra_body: dict[str, Any] = {}
     """Additional fields of each request's body."""
+    habits: Items[HabitName] | None = None
+    """What its endpoint requires, such as `["system_first"]`, in place of what is learned from its refusals."""
     streaming: bool = True
     """Request streaming; turn it off for endpoints that cannot stream."""
     read_timeout: float = Field(

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 OFFLINE = "offline"
 """The name of the offline planner: rules, not a language model."""
+KEPT = "kept"
+"""Under this key a message's `additional_kwargs` hold what the model wants back: {"of": its endpoint and name, …}."""
 Purpose = Literal["decide", "plan", "answer", "extract", "converse", "summary"]
 REFUSAL = "refusal"
 """The `finish_reason` of a reply that says why there is no answer."""
@@ -114,7 +116,7 @@ class ModelReply:
     """The whole reply.
 
     `usage` counts tokens as {"input", "output"}, and "cached" of the input where the endpoint says so. `cost` is in US
-    dollars; None: it is not known.
+    dollars; None: it is not known. `kept` is what the model wants back with its calls.
     """
 
     text: str
@@ -122,6 +124,7 @@ class ModelReply:
     usage: Mapping[str, int] = field(default_factory=dict)
     tool_calls: tuple[RawCall, ...] = ()
     cost: float | None = None
+    kept: Mapping[str, Any] = field(default_factory=dict)
 
 
 ModelPiece = TextDelta | ReasoningDelta | CallDelta | Withdrawn | Hidden | Retry | ModelReply
