@@ -191,6 +191,7 @@ def _digits(text: str, count: int) -> str:
 
 def plain_names(names: Iterable[str]) -> dict[str, str]:
     """Names of tools in the API's alphabet, each another one."""
+    names = [*names]
     found = {name: name for name in names if plain_name(name) == name}
     for name in names:
         if name in found:

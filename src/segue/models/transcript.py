@@ -33,7 +33,10 @@ def outgoing_messages(request: ModelRequest, origin: str) -> "list[BaseMessage]"
 
 def plain_name(name: str) -> str:
     """The name of a tool in the API's alphabet."""
-    return name if _NAME.fullmatch(name) else re.sub("[^a-zA-Z0-9_-]", "_", name)[:64] or "_"
+    if _NAME.fullmatch(name):
+        return name
+    plain = re.sub("[^a-zA-Z0-9_-]", "_", name)[:64]
+    return plain if plain.strip("_-") else "tool"
 
 
 def _with_unique_ids(messages: "Sequence[BaseMessage]", named: Collection[str]) -> "Iterator[BaseMessage]":

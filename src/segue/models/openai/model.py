@@ -154,7 +154,8 @@ class OpenAIModel:
         )
         self._address = _address(chat)
         self._redact = Redactor(_keys(chat))
-        self._endpoint = f"{self._address}#{chat.model_name}"
+        self.endpoint = f"{self._address}#{chat.model_name}"
+        """The address without keys, and the model's name."""
         chat._serialized  # noqa: B018 - LangChain keeps it: else each attempt's copy would make it again
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
@@ -166,7 +167,7 @@ class OpenAIModel:
             ModelUnreachable: resuming may help. ModelRefused: something has to be changed first.
         """
         attempt = 1
-        trial = Trial(await self._habits.of(self._endpoint) if self._given is None else self._given)
+        trial = Trial(await self._habits.of(self.endpoint) if self._given is None else self._given)
         while True:
             call = self._begin(request, trial.active)
             begun = False
@@ -194,12 +195,12 @@ class OpenAIModel:
     async def _learn(self, habits: frozenset[str]) -> None:
         """Keep what the endpoint accepted; where the agent sets its habits, for this process only."""
         if self._given is None:
-            await self._habits.learn(self._endpoint, habits)
+            await self._habits.learn(self.endpoint, habits)
         else:
             self._given = habits
 
     def _begin(self, request: ModelRequest, habits: frozenset[str]) -> "_Call":
-        messages = outgoing_messages(request, self._endpoint)
+        messages = outgoing_messages(request, self.endpoint)
         own_names: dict[str, str] = {}
         if "plain_names" in habits and request.native:
             plain = plain_names(str(tool["function"]["name"]) for tool in request.tools)
@@ -208,7 +209,7 @@ class OpenAIModel:
         def adapt(body: dict[str, Any]) -> dict[str, Any]:
             return adapted(with_kept(body, messages), request, habits, self._address)
 
-        growing = GrowingReply.to(request, _found.get(self._endpoint, False))
+        growing = GrowingReply.to(request, _found.get(self.endpoint, False))
         transport = Transport(self._completions, self._policy, self._redact, self._streaming, growing, adapt)
         return _Call(messages, transport, own_names)
 
@@ -224,9 +225,9 @@ class OpenAIModel:
         for piece in transport.reader.take():
             yield piece
         if transport.reader.opened is not None:
-            _found[self._endpoint] = transport.reader.opened
+            _found[self.endpoint] = transport.reader.opened
         reply = transport.reader.reply()
-        kept = transport.reader.kept.of(reply, self._endpoint)
+        kept = transport.reader.kept.of(reply, self.endpoint)
         yield replace(call.with_own_names(reply), cost=await self.cost(reply.usage), kept=kept)
 
     async def cost(self, usage: Mapping[str, int]) -> float | None:
