@@ -5,15 +5,15 @@ import json
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from segue.core.agents import HabitName
+from segue.core.agents import HABITS
 from segue.core.errors import DatabaseUnavailable, ModelRefused
 from segue.core.models import KEPT, ModelRequest
-from segue.models.habits import NAMES, TABLE, Habits
+from segue.models.habits import TABLE, Habits
 from tests.cases import cases
 from tests.loopback import Deltas, Demand, Json, LoopbackServer, Message, Status, Text, ToolCalls
 
@@ -150,8 +150,8 @@ def demand(row: Row) -> Demand:
 
 
 def test_the_table_has_each_name_once_and_a_test() -> None:
-    assert sorted(habit.name for habit in TABLE) == sorted(NAMES) == sorted(get_args(HabitName))
-    assert {row.name for row in ROWS} | {"no_reasoning", "developer_role"} == {*NAMES}
+    assert sorted(habit.name for habit in TABLE) == sorted(HABITS)
+    assert {row.name for row in ROWS} | {"no_reasoning", "developer_role"} == {*HABITS}
 
 
 @cases("row", ROWS)

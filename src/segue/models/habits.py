@@ -5,10 +5,10 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from ..core.agents import HabitName
+from ..core.agents import HABITS, HabitName
 from ..core.errors import SegueError
 from ..core.models import ModelRequest
 from .transcript import plain_name
@@ -19,7 +19,7 @@ Change = Callable[[Json, ModelRequest], Json]
 
 logger = logging.getLogger(__name__)
 
-OPENAI_HOST = "api.openai.com"
+_HOST_OF_OPENAI = "api.openai.com"
 LEFT_OUT = "(earlier messages are left out)"
 EMPTY = "(empty)"
 UNKNOWN_REASONING = "(not recorded)"
@@ -320,7 +320,6 @@ TABLE: tuple[Habit, ...] = (
     Habit("no_response_format", _FORMATS, _without("response_format")),
     Habit("user_last", _USER_LAST, _user_last),
 )  # fmt: skip
-NAMES: tuple[str, ...] = get_args(HabitName)
 
 
 def adapted(body: Json, request: ModelRequest, habits: Collection[str], address: str) -> Json:
@@ -328,7 +327,7 @@ def adapted(body: Json, request: ModelRequest, habits: Collection[str], address:
 
     LangChain gives the system of some models the role `developer`, by their names; it is OpenAI's own.
     """
-    if urlsplit(address).hostname != OPENAI_HOST:
+    if urlsplit(address).hostname != _HOST_OF_OPENAI:
         messages = body.get("messages", ())
         body = _with_messages(body, [{**m, "role": "system"} if m["role"] == "developer" else m for m in messages])
     for habit in TABLE:
@@ -390,7 +389,7 @@ class Habits:
             self._known[endpoint] = frozenset()
             if self.store is not None:
                 try:
-                    self._known[endpoint] = frozenset(NAMES) & {*await self.store.of(endpoint)}
+                    self._known[endpoint] = frozenset(HABITS) & {*await self.store.of(endpoint)}
                 except SegueError as error:
                     logger.warning("The habits of %s could not be read: %s", endpoint, error)
         return self._known[endpoint]
