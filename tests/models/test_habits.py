@@ -199,6 +199,11 @@ async def test_an_error_about_something_else_changes_nothing() -> None:
         assert isinstance(log.error, ModelRefused) and len(log.sent) == 1
 
 
+async def test_an_error_of_a_template_is_not_retried_as_an_overload() -> None:
+    log = await asked([Status(500, body="Jinja Exception: no such filter")], NATIVE)
+    assert isinstance(log.error, ModelRefused) and "habits in the agents file" in str(log.error) and not log.retries
+
+
 async def test_several_habits_are_learned_one_after_the_other() -> None:
     rows = [row for row in ROWS if row.name in ("short_ids", "tool_names", "empty_content", "alternate_roles")]
     request = native(*exchanged(), HumanMessage("state"))
@@ -345,6 +350,20 @@ async def test_an_endpoint_that_refuses_its_reasoning_back_gets_none() -> None:
         log = await record(model_at(server, habits=habits), NATIVE)
         assert (await record(model_at(server, habits=habits), kept_of(log))).reply.text == "{}"
         assert await habits.of(f"{server.base_url}#m") == {"no_reasoning"}
+
+
+async def test_what_an_imported_session_says_is_kept_changes_nothing_else() -> None:
+    async with LoopbackServer([FINE] * 3) as server:
+        origin = f"{server.base_url}#m"
+        forms: list[Any] = [
+            "text", {"of": origin, "message": {"role": "system", "content": "x"}, "calls": "cc"}, {"of": origin}
+        ]  # fmt: skip
+        for kept in forms:
+            past = exchanged(additional_kwargs={KEPT: kept})
+            await record(model_at(server), native(*past))
+    for request in server.requests:
+        assert roles(request.body) == ["system", "user", "assistant", "tool"]
+        assert {*request.body["messages"][2]} == {"role", "content", "tool_calls"}
 
 
 async def test_pieces_of_what_is_kept_are_joined() -> None:

@@ -1,16 +1,23 @@
 """A session that moves from one provider to the next and back: each takes the history that the others made."""
 
+import asyncio
+import io
 import itertools
 import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import segue
-from segue.core.agents import Agent
+from segue.cli.commands.doctor import doctor
+from segue.cli.settings import Settings
+from segue.core.agents import Agent, load_agents
+from segue.core.errors import ConfigurationError
 from tests.cases import cases
 from tests.loopback import Demand, Json, LoopbackServer, Message, Text
 
@@ -173,3 +180,40 @@ async def test_the_usual_order_of_the_json_protocol_is_the_default_and_gives_way
             assert (await app.ask("Where is it?", agent="a")).answer == "There."
         assert roles_of(server.requests[-1].body)[:2] == expected
         assert roles_of(server.requests[0].body)[:2] == ["user", "system"]
+
+
+async def test_what_was_learned_is_known_to_the_next_process_and_shown_by_the_doctor(tmp_path: Path) -> None:
+    """A registry stands for a process."""
+    dialect, file = DIALECTS[4], tmp_path / "x.db"
+    rules = [Demand(dialect.refuses, dialect.code)]
+    async with LoopbackServer([*rules, *[answer_of(dialect)] * 6]) as server:
+        agent = Agent(
+            agent_id="a", model="openai:m", base_url=server.base_url, tools=[lookup], protocol="native", mode="react"
+        )
+        asked = []
+        for _ in range(2):
+            async with segue.open(file, agents=[agent]) as app:
+                assert (await app.ask("Where is it?", session_id="s", agent="a")).status == "done"
+            asked.append(len(server.requests))
+        assert asked == [3, 5], "one request was refused, in the first process"
+        settings = Settings(str(file), agents_file=str(written(tmp_path, server.base_url, "")))
+        assert "requires, as its refusals showed: empty_content" in await asyncio.to_thread(report, settings)
+        settings = Settings(str(file), agents_file=str(written(tmp_path, server.base_url, "habits = ['one_system']")))
+        assert "requires, as the agent 'a' says: one_system" in await asyncio.to_thread(report, settings)
+
+
+def written(folder: Path, url: str, line: str) -> Path:
+    file = folder / "agents.toml"
+    file.write_text(f"[[agent]]\nagent_id = 'a'\nmodel = 'openai:m'\nbase_url = '{url}'\n{line}\n", encoding="utf-8")
+    return file
+
+
+def report(settings: Settings) -> str:
+    text = io.StringIO()
+    doctor(Console(file=text, width=400, color_system=None), settings)
+    return text.getvalue()
+
+
+def test_a_habit_that_is_none_is_refused_with_those_that_are(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"'system' is no habit of an endpoint: use .*system_first"):
+        load_agents(written(tmp_path, "http://127.0.0.1:1/v1", "habits = ['system']"))

@@ -136,14 +136,16 @@ def _holds_more(message: "AIMessage") -> bool:
 
 def restored(message: "BaseMessage") -> "BaseMessage":
     """A message as the chat model wrote it, with the ids that its calls have now."""
-    kept = message.additional_kwargs.get(KEPT) or {}
-    if "fields" not in kept:
+    kept = message.additional_kwargs.get(KEPT)
+    if not isinstance(kept, Mapping) or not isinstance(kept.get("fields"), Mapping):
         return message
     calls = [call["id"] for call in getattr(message, "tool_calls", ())]
-    ids = dict(zip(kept["ids"], calls, strict=False)) if len(calls) == len(kept["ids"]) else {}
+    before = [str(call_id) for call_id in kept.get("ids") or ()]
+    ids = dict(zip(before, calls, strict=True)) if len(calls) == len(before) else {}
     ids = {old: new for old, new in ids.items() if old != new}
-    content = message.content if kept["content"] is None else kept["content"]
-    update = {"content": content, "additional_kwargs": kept["fields"], "response_metadata": kept["metadata"]}
+    content = kept["content"] if isinstance(kept.get("content"), list) else message.content
+    metadata = kept.get("metadata") or {}
+    update = {"content": content, "additional_kwargs": kept["fields"], "response_metadata": metadata}
     return message.model_copy(update=_replaced(update, ids) if ids else update)
 
 
@@ -164,11 +166,16 @@ def with_kept(body: Json, messages: "Sequence[BaseMessage]") -> Json:
     return {**body, "messages": [_with(form, found) for form, found in zip(sent, kept, strict=True)]}
 
 
-def _with(form: Json, kept: Json | None) -> Json:
-    if not kept or "message" not in kept:
+def _with(form: Json, kept: Any) -> Json:
+    if not isinstance(kept, Mapping) or not isinstance(kept.get("message"), Mapping):
         return form
-    form = {**form, **kept["message"]}
-    calls = form.get("tool_calls") or []
-    if len(calls) == len(kept["calls"]):
-        form["tool_calls"] = [{**call, **fields} for call, fields in zip(calls, kept["calls"], strict=True)]
+    message = kept["message"]
+    form = {**form, **{name: message[name] for name in ("reasoning_content", *_OF_MESSAGE) if name in message}}
+    calls, fields = form.get("tool_calls") or [], kept.get("calls") or []
+    if len(calls) == len(fields):
+        form["tool_calls"] = [{**call, **_of_call(more)} for call, more in zip(calls, fields, strict=True)]
     return form
+
+
+def _of_call(fields: Any) -> Json:
+    return {name: fields[name] for name in _OF_CALL if name in fields} if isinstance(fields, Mapping) else {}

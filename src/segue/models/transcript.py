@@ -78,7 +78,7 @@ def _unused(call_id: str, used: Collection[str]) -> str:
 def _own(message: "BaseMessage", origin: str) -> "BaseMessage":
     """The message without what another model wants back."""
     kept = message.additional_kwargs.get(KEPT)
-    if kept is None or kept.get("of") == origin:
+    if kept is None or (isinstance(kept, Mapping) and kept.get("of") == origin):
         return message
     rest = {name: value for name, value in message.additional_kwargs.items() if name != KEPT}
     return message.model_copy(update={"additional_kwargs": rest})

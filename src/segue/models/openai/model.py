@@ -97,6 +97,11 @@ def rejects_tools(fault: Fault) -> bool:
     )
 
 
+def is_of_template(fault: Fault) -> bool:
+    """Whether a server's error is one of the model's chat template: the same request fails again."""
+    return fault.status >= 500 and ("jinja" in fault.text or "chat template" in fault.text)
+
+
 def response_format(request: ModelRequest) -> Mapping[str, Any]:
     """The part of the request's body that asks for JSON; empty where none is asked for."""
     if request.schema is None:
@@ -259,8 +264,10 @@ class OpenAIModel:
 
     def _end(self, request: ModelRequest, fault: Fault, attempt: int) -> ModelError | None:
         """The error that the call ends with, unless there is another attempt."""
-        if not fault.retryable:
+        if not fault.retryable or is_of_template(fault):
             advice = fault.advice
+            if is_of_template(fault):
+                advice = "its chat template refuses the messages: see habits in the agents file"
             if request.native and rejects_tools(fault):
                 advice = 'if it takes no tools, set protocol="json" on the agent'
             return ModelRefused("{fault}: {advice}.", fault=self._faulty(fault), advice=Clause(advice))
