@@ -302,6 +302,8 @@ _TABLES = (
         UNIQUE (thread_id, task_id, scope, idx)
     )""",
     "CREATE TABLE preferences (user_id {key} PRIMARY KEY, default_mode TEXT NOT NULL)",
+    # What an endpoint with a model requires of a request, as a list of names.
+    "CREATE TABLE habits (endpoint {key} PRIMARY KEY, names TEXT NOT NULL){clustered}",
     # A tool that runs without approval for the rest of a task or of its session; `task_id` is where it was allowed,
     # `version` the digest of the tool that was allowed.
     """CREATE TABLE permissions (

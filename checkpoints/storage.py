@@ -13,6 +13,7 @@ from .audit import Audit
 from .due import DueMoments, Schedules
 from .events import EventLog, SentEvents
 from .files import Files
+from .habits import EndpointHabits
 from .leases import Lease, Renewal
 from .ledger import ToolLedger
 from .outbox import Outbox, Webhooks
@@ -59,6 +60,7 @@ class Storage:
         self.leases = Lease(database)
         self.permissions = Permissions(database)
         self.preferences = Preferences(database)
+        self.habits = EndpointHabits(database)
         self.webhooks = Webhooks(database, clock)
         self.outbox = Outbox(database, clock)
         self.shares = Shares(database)

@@ -14,7 +14,7 @@ from segue.core.calls import UNKNOWN_OUTCOME, CallResult
 from segue.core.context import AppContext, RunContext, Services
 from segue.core.errors import ConfigurationError
 from segue.core.events import Delta, Durable, to_dict
-from segue.core.models import Model, is_local, tokens
+from segue.core.models import KEPT, Model, is_local, tokens
 from segue.core.tools import CallKey, Ledger, Tool
 
 NodeRuntime = Runtime[RunContext]
@@ -244,12 +244,13 @@ def kept(result: dict[str, Any], key: CallKey, ledger: Ledger | None) -> dict[st
     return result if ledger is None else truncate_result(result, KEPT_CHARS, recall_ref(key))
 
 
-def exchange(thought: str, calls: Sequence[Settled]) -> list[AnyMessage]:
-    """One assistant message with all the calls, then one tool message a call."""
+def exchange(thought: str, calls: Sequence[Settled], kept: Mapping[str, Any] | None = None) -> list[AnyMessage]:
+    """One assistant message with all the calls, then one tool message a call; `kept` is what the model wants back."""
     made = [
         {"id": call.call_id, "name": call.name, "args": dict(call.arguments), "type": "tool_call"} for call in calls
     ]
-    return [AIMessage(thought, tool_calls=made), *(_result(call) for call in calls)]
+    about = {KEPT: dict(kept)} if kept else {}
+    return [AIMessage(thought, tool_calls=made, additional_kwargs=about), *(_result(call) for call in calls)]
 
 
 def _result(call: Settled) -> ToolMessage:

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 
 from segue.core.attachments import ATTACHMENTS
 from segue.core.json import NOISE, plain_schema
-from segue.core.models import Renderings, tokens
+from segue.core.models import KEPT, Renderings, tokens
 from segue.core.plan import Status
 from segue.core.tools import Tool
 from segue.prompts.catalogue import phrase
@@ -37,11 +37,12 @@ class _Size(NamedTuple):
 
 
 def shown_text(message: AnyMessage, result_chars: int) -> str:
-    """What a message costs in a prompt: a tool's result is truncated there."""
+    """What a message costs in a prompt: a tool's result is truncated there, what a model wants back is whole."""
     if message.type == "tool":
         return truncate(message.text, result_chars, ref_of(message))
     calls = as_json(message.tool_calls) if isinstance(message, AIMessage) and message.tool_calls else ""
-    return message.text + calls
+    kept = message.additional_kwargs.get(KEPT)
+    return message.text + calls + (as_json(kept) if kept else "")
 
 
 def exchanges(messages: Sequence[AnyMessage]) -> list[Exchange]:

@@ -173,6 +173,8 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
             return joined(added, _unreadable(asked, unread, state, work))
         why = phrase("prose_answer", state["language"], n=MOST_UNREADABLE)
         decision, errors = prose, [ErrorRaised(message=f"{unread} {why}", **ids)]
+    if decision.control_id or any(call.call_id for call in decision.tool_calls):
+        decision = decision.model_copy(update={"kept": dict(asked.reply.kept)})
     if asked.reply.finish_reason == REFUSAL:
         decision = decision.model_copy(update={"refused": True})
     calls = calls_of(state, decision) if decision.action_type is ActionType.CALL_TOOL else []
@@ -309,7 +311,7 @@ def _exchange(state: ReactState, decision: Decision, native: bool, outcomes: lis
         done = [{name: o[name] for name in ("name", "original", "arguments", "result") if name in o} for o in outcomes]
         return control_exchange(decision, {"success": done})
     calls = [Settled(o["call_id"], o["name"], o["arguments"], o["result"], key_of(state, o["index"])) for o in outcomes]
-    return exchange(decision.thought if native else "", calls)
+    return exchange(decision.thought if native else "", calls, decision.kept)
 
 
 # PLAN: write the plan, or rewrite it and keep what is done.

@@ -805,7 +805,8 @@ def control_exchange(decision: Decision, result: Mapping[str, Any]) -> list[AnyM
     if not decision.control_id:
         return []
     name = "plan" if decision.action_type is ActionType.PLAN else "remend"
-    return exchange(decision.thought, [Settled(decision.control_id, name, decision.output, result)])
+    settled = Settled(decision.control_id, name, decision.output, result)
+    return exchange(decision.thought, [settled], decision.kept)
 
 
 def full_answer(state: ReactState, text: str) -> str:

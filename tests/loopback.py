@@ -21,6 +21,7 @@ from tests.loopback_script import (
     CleanEof,
     CutStream,
     Deltas,
+    Demand,
     EmptyChoices,
     Endless,
     ErrorFrame,
@@ -30,6 +31,7 @@ from tests.loopback_script import (
     Item,
     LengthCut,
     Malformed,
+    Message,
     Refusal,
     RefuseResponseFormat,
     RefuseTools,
@@ -43,9 +45,9 @@ from tests.loopback_script import (
 from tests.loopback_wire import USAGE, Dropped, Json, Wire, error_body
 
 __all__ = [
-    "USAGE", "BadJson", "Call", "CleanEof", "CutStream", "Deltas", "EmptyChoices", "Endless", "ErrorFrame", "Gate",
-    "Hang", "Html", "Item", "Json", "LengthCut", "LoopbackServer", "Malformed", "Refusal", "RefuseResponseFormat",
-    "RefuseTools", "Request", "Scripted", "Stall", "Status", "Text", "ToolCalls",
+    "USAGE", "BadJson", "Call", "CleanEof", "CutStream", "Deltas", "Demand", "EmptyChoices", "Endless", "ErrorFrame",
+    "Gate", "Hang", "Html", "Item", "Json", "LengthCut", "LoopbackServer", "Malformed", "Message", "Refusal",
+    "RefuseResponseFormat", "RefuseTools", "Request", "Scripted", "Stall", "Status", "Text", "ToolCalls",
 ]  # fmt: skip
 
 

@@ -60,6 +60,17 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Message:
+    """A whole reply with all fields of its message."""
+
+    fields: Mapping[str, Any]
+    finish_reason: str = "tool_calls"
+
+    def play(self, wire: Wire) -> None:
+        _say(wire, dict(self.fields), self.finish_reason)
+
+
+@dataclass(frozen=True)
 class Deltas:
     """A streamed reply, delta by delta; before a delta that is a gate, its event is waited for."""
 
@@ -337,5 +348,17 @@ def _bad_request(message: str) -> Status:
     )
 
 
-Rule = RefuseResponseFormat | RefuseTools
+@dataclass(frozen=True)
+class Demand:
+    """An error whenever `why` says what is wrong with the body."""
+
+    why: Callable[[Json], str]
+    code: int = 400
+
+    def refuses(self, body: Json) -> Status | None:
+        message = self.why(body)
+        return Status(self.code, body=error_body(message, "invalid_request_error")) if message else None
+
+
+Rule = RefuseResponseFormat | RefuseTools | Demand
 Scripted = Item | Rule | Callable[[Json], Item]

@@ -106,6 +106,9 @@ def error_body(message: str, kind: str) -> Json:
 def deltas(message: Json, size: int = PIECE) -> Iterator[Json]:
     """A message as OpenAI streams it: the role, text in pieces, each tool call with its arguments in pieces."""
     yield {"role": "assistant", "content": ""}
+    for name, value in message.items():
+        if name not in ("role", "content", "refusal", "tool_calls"):
+            yield {name: value}
     for name in ("content", "refusal"):
         for piece in pieces(message.get(name) or "", size):
             yield {name: piece}

@@ -85,6 +85,7 @@ async def open_app(
                 "SQLite has no workers: name a PostgreSQL database, or leave out dispatch='always'."
             )
         log = AuditLog(storage, audit)
+        registry.habits.store = storage.habits
         app = App(storage, registry, graphs, capacity, folder, where, limits, clock, log)
         await log.open()
     except BaseException:

@@ -26,6 +26,7 @@ from .core.spend import SpendLimits
 from .core.tools import Tool
 from .memory.files import TransientMemory
 from .models.build import accepted_kinds, build_model, chosen_model, kind_of
+from .models.habits import Habits
 from .prompts.catalogue import Language, language_named
 from .prompts.load import bilingual
 from .tools.adapters.a2a import RemoteAgents, RemoteAgentTool
@@ -131,6 +132,8 @@ class Registry(Mapping[str, Agent]):
         """The flows that are modes, by name."""
         self._executors: dict[str, Executor] = {}
         self.participants = REGISTERED.extended()
+        self.habits = Habits()
+        """What is known of the endpoints of models."""
         self.memory: Memory = TransientMemory()
         self.ids = Ids()
 
@@ -425,7 +428,7 @@ class Registry(Mapping[str, Agent]):
         """
         key = (agent.agent_id, override)
         if key not in self._models:
-            self._models[key] = build_model(agent, override, self._environ)
+            self._models[key] = build_model(agent, override, self._environ, self.habits)
         return self._models[key]
 
     def for_run(self, services: Services) -> Services:

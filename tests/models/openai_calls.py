@@ -11,6 +11,7 @@ from segue.core.agents import Agent
 from segue.core.errors import ModelError
 from segue.core.models import CallDelta, ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
 from segue.models.build import build_model
+from segue.models.habits import Habits
 from segue.models.openai.faults import RetryPolicy
 from segue.models.openai.model import OpenAIModel
 from tests.loopback import Json, LoopbackServer, Scripted
@@ -72,13 +73,19 @@ class CallLog:
 
 
 def model_at(
-    server: LoopbackServer, streaming: bool = True, slept: list[float] | None = None, read_timeout: float = READ_TIMEOUT
+    server: LoopbackServer,
+    streaming: bool = True,
+    slept: list[float] | None = None,
+    read_timeout: float = READ_TIMEOUT,
+    habits: Habits | None = None,
+    given: Sequence[str] | None = None,
 ) -> OpenAIModel:
     """The model that an agent gets, but hurried: it notes what it should sleep and is never lucky."""
     agent = Agent(agent_id="a", model="openai:m", base_url=server.base_url, api_key=KEY, streaming=streaming)  # type: ignore[arg-type]
     built = build_model(agent, "", {})
     assert isinstance(built, OpenAIModel)
-    return OpenAIModel(built.chat, built.name, streaming=streaming, policy=hurried(slept, read_timeout))
+    policy = hurried(slept, read_timeout)
+    return OpenAIModel(built.chat, built.name, streaming=streaming, policy=policy, habits=habits, given=given)
 
 
 def hurried(slept: list[float] | None = None, read_timeout: float = READ_TIMEOUT) -> RetryPolicy:

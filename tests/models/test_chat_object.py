@@ -1,14 +1,18 @@
 """Chat model objects of any make."""
 
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
 from langchain_core.messages.tool import invalid_tool_call
+from langchain_core.outputs import ChatGenerationChunk
 
 from segue.core.errors import ModelRefused
-from segue.core.models import ModelReply, RawCall
+from segue.core.models import KEPT, ModelReply, ModelRequest, RawCall
 from segue.models.chat_object import ChatObject
 from tests.cases import cases
 from tests.fakes import ScriptedChatModel
@@ -92,3 +96,71 @@ async def test_a_model_that_takes_no_tools_says_what_to_change() -> None:
 async def test_names() -> None:
     assert ChatObject(ScriptedChatModel([])).name == "ScriptedChatModel"
     assert ChatObject(ScriptedChatModel([]), "mine").name == "mine"
+
+
+# What the model wants back.
+
+THINKING: Any = [
+    {"type": "thinking", "thinking": "hm", "signature": "SIG"},
+    {"type": "tool_use", "id": "c1", "name": "add", "input": {}},
+]
+REASONING: Any = [
+    {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "ENC"},
+    {"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"},
+]
+SIGNED: Any = {"signatures": {"c1": "SIG"}}
+
+
+def continued(reply: ModelReply, call_id: str = "c1") -> ModelRequest:
+    kept = {KEPT: json.loads(json.dumps(reply.kept))}
+    calls: Any = [{"id": call_id, "name": "add", "args": {}, "type": "tool_call"}]
+    past = [AIMessage("", tool_calls=calls, additional_kwargs=kept), ToolMessage("3", tool_call_id=call_id)]
+    return replace(NATIVE, messages=[*NATIVE.messages, *past])
+
+
+@cases(
+    "content, fields",
+    [(THINKING, {}), (REASONING, {}), ("", {"reasoning_content": "hm"}), ("", SIGNED), (THINKING, SIGNED)],
+)
+async def test_blocks_and_fields_go_back_to_the_same_model_only(content: Any, fields: Any) -> None:
+    calls: Any = [{"id": "c1", "name": "add", "args": {}, "type": "tool_call"}]
+    said = AIMessage(content, tool_calls=calls, additional_kwargs=fields)
+    with ScriptedChatModel([said, "done", "done"]) as chat:
+        model = ChatObject(chat, streaming=False)
+        reply = (await record(model, NATIVE)).reply
+        await record(model, continued(reply))
+        await record(model, continued(reply, "renamed"))
+    sent, renamed = chat.calls[1][-2], chat.calls[2][-2]
+    assert sent.content == content and sent.additional_kwargs == fields
+    assert str(renamed.content) == str(content).replace("c1", "renamed")
+    with ScriptedChatModel(["done"]) as other:
+        await record(ChatObject(other, "another"), continued(reply))
+    assert other.calls[0][-2].content == "" and other.calls[0][-2].additional_kwargs == {}
+
+
+class InPieces(ScriptedChatModel):
+    """Streams a thought with its signature, and a call."""
+
+    async def _astream(self, *_: Any, **__: Any) -> AsyncIterator[ChatGenerationChunk]:
+        for piece in ({"thinking": "h"}, {"thinking": "m"}, {"signature": "SIG"}):
+            block: Any = {"type": "thinking", "index": 0, **piece}
+            yield ChatGenerationChunk(message=AIMessageChunk([block]))
+        call: Any = {"type": "tool_call_chunk", "index": 1, "id": "c1", "name": "add", "args": "{}"}
+        yield ChatGenerationChunk(message=AIMessageChunk("", tool_call_chunks=[call], chunk_position="last"))
+
+
+async def test_blocks_that_arrive_in_pieces_go_back_whole() -> None:
+    reply = (await record(ChatObject(InPieces()), NATIVE)).reply
+    assert reply.tool_calls == (RawCall("c1", "add", "{}"),)
+    assert reply.kept["content"] == [{"type": "thinking", "index": 0, "thinking": "hm", "signature": "SIG"}]
+
+
+async def test_reasoning_without_a_text_is_nothing_to_show() -> None:
+    log = await record(ChatObject(ScriptedChatModel([AIMessage([REASONING[0]])]), streaming=False), PROSE)
+    assert log.reply.text == "" and log.pieces == [log.reply]
+
+
+async def test_what_no_database_could_hold_is_not_kept() -> None:
+    said = calling(("c1", "add", {}), additional_kwargs={"raw": object()})
+    log = await record(ChatObject(ScriptedChatModel([said]), streaming=False), NATIVE)
+    assert log.reply.tool_calls and not log.reply.kept

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -191,6 +191,31 @@ class RemoteAgent(BaseModel):
     """Its calls need approval."""
 
 
+HabitName = Literal[
+    "alternate_roles",
+    "developer_role",
+    "empty_content",
+    "filled_content",
+    "json_object",
+    "max_completion_tokens",
+    "max_tokens",
+    "no_reasoning",
+    "no_response_format",
+    "no_stream_options",
+    "no_system_role",
+    "one_system",
+    "plain_ids",
+    "plain_names",
+    "reasoning_content",
+    "short_ids",
+    "system_first",
+    "thought_signatures",
+    "tool_names",
+    "user_last",
+]
+"""What an endpoint may require of a request; the table is in `models/habits.py`."""
+HABITS: tuple[str, ...] = get_args(HabitName)
+
 Suggestions = Annotated[Items[Annotated[str, Field(min_length=1, max_length=300)]], Field(max_length=6)]
 
 
@@ -228,6 +253,8 @@ class Agent(BaseModel):
     """How long a reasoning model thinks: a value of the endpoint, such as `low` or `high`."""
     extra_body: dict[str, Any] = {}
     """Additional fields of each request's body."""
+    habits: Items[str] | None = None
+    """What its endpoint requires, such as `["system_first"]`, in place of what is learned from its refusals."""
     streaming: bool = True
     """Request streaming; turn it off for endpoints that cannot stream."""
     read_timeout: float = Field(
@@ -296,6 +323,14 @@ class Agent(BaseModel):
         if any(agent.agent_id != info.data.get("agent_id") for agent in older):
             raise ValueError("an older version has the same agent_id")
         return older
+
+    @field_validator("habits")
+    @classmethod
+    def _are_known(cls, habits: Sequence[str] | None) -> Sequence[str] | None:
+        for name in habits or ():
+            if name not in HABITS:
+                raise ValueError(f"'{name}' is no habit of an endpoint: use {', '.join(HABITS)}")
+        return habits
 
     @field_validator("arguments")
     @classmethod

@@ -24,6 +24,7 @@ _ELSEWHERE = {
     "description",
     "base_url",
     "api_key",
+    "habits",
     "hidden",
     "auto",
     "model",

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 OFFLINE = "offline"
 """The name of the offline planner: rules, not a language model."""
+KEPT = "kept"
+"""Under this key a message's `additional_kwargs` hold what the model wants back: {"of": its endpoint and name, …}."""
 Purpose = Literal["decide", "plan", "answer", "extract", "converse", "summary"]
 REFUSAL = "refusal"
 """The `finish_reason` of a reply that says why there is no answer."""
@@ -118,7 +120,8 @@ class ModelReply:
     """The whole reply.
 
     `usage` counts tokens as {"input", "output"}, and "cached" of the input where the endpoint says so. `cost` is in US
-    dollars; None: it is not known. `unreadable` says why a reply cannot be read; then it has no calls.
+    dollars; None: it is not known. `unreadable` says why a reply cannot be read; then it has no calls. `kept` is what
+    the model wants back with its calls.
     """
 
     text: str
@@ -129,6 +132,7 @@ class ModelReply:
     unreadable: UnreadableReply | None = None
     has_reasoning: bool = field(default=False, compare=False)
     """Whether the model reasoned, so that a reply without a text is only a thought."""
+    kept: Mapping[str, Any] = field(default_factory=dict)
 
 
 ModelPiece = TextDelta | ReasoningDelta | CallDelta | Withdrawn | Hidden | Retry | ModelReply

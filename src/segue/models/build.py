@@ -11,6 +11,7 @@ from ..core.agents import Agent
 from ..core.environment import whole_number
 from ..core.errors import ConfigurationError, MissingKey, UnknownModel
 from ..core.models import OFFLINE, Model
+from .habits import Habits
 
 if TYPE_CHECKING:
     from langchain_openai.chat_models.base import BaseChatOpenAI
@@ -37,8 +38,8 @@ def chosen_model(agent: Agent, override: str, environ: Mapping[str, str]) -> Any
     return OFFLINE
 
 
-def build_model(agent: Agent, override: str, environ: Mapping[str, str]) -> Model:
-    """Build the agent's model.
+def build_model(agent: Agent, override: str, environ: Mapping[str, str], habits: Habits | None = None) -> Model:
+    """Build the agent's model; `habits` are what is known of endpoints.
 
     Raises:
         UnknownModel: the name has no known prefix.
@@ -47,7 +48,7 @@ def build_model(agent: Agent, override: str, environ: Mapping[str, str]) -> Mode
     """
     choice = chosen_model(agent, override, environ)
     if not isinstance(choice, str):
-        return _of_object(choice, agent)
+        return _of_object(choice, agent, habits)
     kind, name = kind_of(choice)
     if kind == OFFLINE:
         from .offline import OfflinePlanner
@@ -57,7 +58,7 @@ def build_model(agent: Agent, override: str, environ: Mapping[str, str]) -> Mode
         from .local import local_model
 
         return local_model(agent, name)
-    return _openai(agent, name, environ)
+    return _openai(agent, name, environ, habits)
 
 
 def kind_of(choice: str) -> tuple[str, str]:
@@ -106,7 +107,7 @@ def _kinds_of(profile: Any) -> frozenset[str]:
     return frozenset(kind for kind in ("image", "pdf") if (profile or {}).get(f"{kind}_inputs"))
 
 
-def _of_object(choice: Any, agent: Agent) -> Model:
+def _of_object(choice: Any, agent: Agent, habits: Habits | None) -> Model:
     from langchain_core.language_models import BaseChatModel
 
     from .chat_object import ChatObject
@@ -116,7 +117,7 @@ def _of_object(choice: Any, agent: Agent) -> Model:
     if _speaks_chat_completions(choice):
         from .openai.model import OpenAIModel
 
-        return OpenAIModel(choice, choice.model_name, streaming=agent.streaming, policy=_retry_policy(agent))
+        return OpenAIModel(choice, choice.model_name, **_ways(agent, habits))
     return ChatObject(choice, streaming=agent.streaming)
 
 
@@ -199,13 +200,15 @@ def _set_in(environ: Mapping[str, str], names: Sequence[str], begins: str = "") 
     return next((name for name in either if environ.get(name) and environ[name].lower().startswith(begins)), "")
 
 
-def _openai(agent: Agent, name: str, environ: Mapping[str, str]) -> Model:
+def _openai(agent: Agent, name: str, environ: Mapping[str, str], habits: Habits | None) -> Model:
     base_url = _checked_url(agent, environ)
     with _named_settings(environ):
-        return _openai_at(base_url, agent, name, environ)
+        return _openai_at(base_url, agent, name, environ, habits)
 
 
-def _openai_at(base_url: str | None, agent: Agent, name: str, environ: Mapping[str, str]) -> Model:
+def _openai_at(
+    base_url: str | None, agent: Agent, name: str, environ: Mapping[str, str], habits: Habits | None
+) -> Model:
     from langchain_openai import ChatOpenAI
     from openai import DefaultAsyncHttpxClient
     from pydantic import SecretStr
@@ -226,13 +229,19 @@ def _openai_at(base_url: str | None, agent: Agent, name: str, environ: Mapping[s
         max_retries=0,
         http_async_client=DefaultAsyncHttpxClient(),
     )
-    return OpenAIModel(chat, f"openai:{name}", streaming=agent.streaming, policy=_retry_policy(agent))
+    return OpenAIModel(chat, f"openai:{name}", **_ways(agent, habits))
 
 
 def _extra_body(agent: Agent, limit: str) -> dict[str, Any]:
     """What the agent adds to each request's body; `limit` is the endpoint's name for the most tokens of a reply."""
     own = {limit: agent.max_tokens, "reasoning_effort": agent.reasoning_effort}
     return {**{name: value for name, value in own.items() if value is not None}, **agent.extra_body}
+
+
+def _ways(agent: Agent, habits: Habits | None) -> dict[str, Any]:
+    """How an agent's endpoint is asked."""
+    policy = _retry_policy(agent)
+    return {"streaming": agent.streaming, "policy": policy, "habits": habits, "given": agent.habits}
 
 
 def _retry_policy(agent: Agent) -> "RetryPolicy":

@@ -1,45 +1,23 @@
-"""LangChain chat models: an object as an agent's model, and a request's messages with images and PDFs."""
+"""LangChain chat models: an object as an agent's model."""
 
 import json
-from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..core.attachments import PARTS, Attachment, attached
 from ..core.errors import ModelError, ModelRefused, ModelUnreachable
 from ..core.json import plain_specs
 from ..core.models import ModelPiece, ModelRequest
+from .kept import kept_of_messages, restored
 from .openai.faults import is_too_long
 from .reply import BROKEN, FILTERED, MALFORMED, GrowingReply, finish_reason_of
+from .transcript import outgoing_messages
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import AIMessage, BaseMessage
+    from langchain_core.messages import AIMessage
     from langchain_core.runnables import Runnable
-
-
-def messages_with_parts(request: ModelRequest) -> "list[BaseMessage]":
-    """The request's messages, with the contents of the files that are sent as parts."""
-    return [_with_parts(message, request.files) for message in request.messages]
-
-
-def _with_parts(message: "BaseMessage", contents: Mapping[str, bytes]) -> "BaseMessage":
-    files = attached(message, PARTS)
-    if not files:
-        return message
-    text = {"type": "text", "text": message.text}
-    parts = [text, *(_part(file, contents[file.digest]) for file in files)]
-    return message.model_copy(update={"content": parts, "additional_kwargs": {}})
-
-
-def _part(file: Attachment, content: bytes) -> dict[str, Any]:
-    if file.url:
-        return {"type": "image", "url": file.url}
-    data = {"base64": b64encode(content).decode(), "mime_type": file.media_type}
-    if file.kind == "image":
-        return {"type": "image", **data}
-    return {"type": "file", **data, "filename": file.name}
 
 
 _FINISH_FIELDS = ("finish_reason", "stop_reason", "done_reason")
@@ -56,6 +34,7 @@ class ChatObject:
     def __init__(self, chat: "BaseChatModel", name: str = "", *, streaming: bool = True) -> None:
         self.chat = chat
         self.name = name or str(getattr(chat, "model_name", "") or type(chat).__name__)
+        self._origin = f"{type(chat).__module__}.{type(chat).__qualname__}#{self.name}"
         self._streaming = streaming
 
     def bound(self, request: ModelRequest) -> "Runnable[Any, Any]":
@@ -78,9 +57,11 @@ class ChatObject:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         growing = GrowingReply.to(request)
+        received: list[AIMessage] = []
         try:
             async with aclosing(self._messages(request)) as messages:
                 async for message in messages:
+                    received.append(message)
                     _add(growing, message)
                     for piece in growing.take():
                         yield piece
@@ -93,7 +74,7 @@ class ChatObject:
         reply = growing.whole()
         for piece in growing.take():
             yield piece
-        yield reply
+        yield replace(reply, kept=kept_of_messages(received, reply, self._origin))
 
     def _too_long(self, error: Exception) -> ModelRefused:
         refused = ModelRefused(
@@ -122,7 +103,8 @@ class ChatObject:
             )
 
     async def _messages(self, request: ModelRequest) -> "AsyncGenerator[AIMessage, None]":
-        runnable, messages = self.bound(request), messages_with_parts(request)
+        runnable = self.bound(request)
+        messages = [restored(message) for message in outgoing_messages(request, self._origin)]
         if not self._streaming:
             yield await runnable.ainvoke(messages)
             return
@@ -142,7 +124,9 @@ def _add(growing: GrowingReply, message: "AIMessage") -> None:
 
 def _reasoning(message: "AIMessage") -> str:
     if isinstance(message.content, list):
-        return "".join(block["reasoning"] for block in message.content_blocks if block["type"] == "reasoning")
+        return "".join(
+            str(block.get("reasoning") or "") for block in message.content_blocks if block["type"] == "reasoning"
+        )
     return str(message.additional_kwargs.get("reasoning_content") or "")
 
 

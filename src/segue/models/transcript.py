@@ -1,21 +1,105 @@
-"""A request as data and as text."""
+"""A request as messages that are sent, as data and as text."""
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from ..core.agents import Agent
-from ..core.attachments import PARTS, attached
+from ..core.attachments import PARTS, Attachment, attached
 from ..core.calls import UNKNOWN_OUTCOME
 from ..core.json import plain_specs
-from ..core.models import ModelRequest, Renderings
+from ..core.models import KEPT, ModelRequest, Renderings
 from ..prompts.load import template
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
+
+
+# The messages as they go out to any model: files as parts, names in the API's alphabet, each id once.
+
+_NAME = re.compile("[a-zA-Z0-9_-]{1,64}")
+
+
+def outgoing_messages(request: ModelRequest, origin: str) -> "list[BaseMessage]":
+    """The request's messages for the model of that origin; what another model wants back is left out."""
+    named = {str(tool["function"]["name"]) for tool in request.tools} if request.native else set()
+    parts = [_with_parts(message, request.files) for message in request.messages]
+    return [_own(message, origin) for message in _with_unique_ids(parts, named)]
+
+
+def plain_name(name: str) -> str:
+    """The name of a tool in the API's alphabet."""
+    if _NAME.fullmatch(name):
+        return name
+    plain = re.sub("[^a-zA-Z0-9_-]", "_", name)[:64]
+    return plain if plain.strip("_-") else "tool"
+
+
+def _with_unique_ids(messages: "Sequence[BaseMessage]", named: Collection[str]) -> "Iterator[BaseMessage]":
+    """The messages with ids that occur once, in a call and its result alike.
+
+    A provider's ids are unique within a reply only. The names of calls are those that are offered, or plain.
+    """
+    used: set[str] = set()
+    waiting: dict[str, list[str]] = {}
+    """The new ids of the last message's calls that have no result yet, by the old ones."""
+    for message in messages:
+        if message.type == "ai" and (calls := getattr(message, "tool_calls", None)):
+            waiting = {}
+            sent = []
+            for call in calls:
+                new = _unused(call["id"] or "call", used)
+                used.add(new)
+                waiting.setdefault(call["id"] or "", []).append(new)
+                name = call["name"] if call["name"] in named else plain_name(call["name"])
+                same = new == call["id"] and name == call["name"]
+                sent.append(call if same else {**call, "id": new, "name": name})
+            yield message if sent == calls else message.model_copy(update={"tool_calls": sent})
+        elif message.type == "tool":
+            old = str(getattr(message, "tool_call_id", ""))
+            new = waiting[old].pop(0) if waiting.get(old) else old
+            yield message if new == old else message.model_copy(update={"tool_call_id": new})
+        else:
+            yield message
+
+
+def _unused(call_id: str, used: Collection[str]) -> str:
+    number, new = 1, call_id
+    while new in used:
+        number += 1
+        new = f"{call_id}_{number}"
+    return new
+
+
+def _own(message: "BaseMessage", origin: str) -> "BaseMessage":
+    """The message without what another model wants back."""
+    kept = message.additional_kwargs.get(KEPT)
+    if kept is None or (isinstance(kept, Mapping) and kept.get("of") == origin):
+        return message
+    rest = {name: value for name, value in message.additional_kwargs.items() if name != KEPT}
+    return message.model_copy(update={"additional_kwargs": rest})
+
+
+def _with_parts(message: "BaseMessage", contents: Mapping[str, bytes]) -> "BaseMessage":
+    files = attached(message, PARTS)
+    if not files:
+        return message
+    text = {"type": "text", "text": message.text}
+    parts = [text, *(_part(file, contents[file.digest]) for file in files)]
+    return message.model_copy(update={"content": parts, "additional_kwargs": {}})
+
+
+def _part(file: Attachment, content: bytes) -> dict[str, Any]:
+    if file.url:
+        return {"type": "image", "url": file.url}
+    data = {"base64": b64encode(content).decode(), "mime_type": file.media_type}
+    if file.kind == "image":
+        return {"type": "image", **data}
+    return {"type": "file", **data, "filename": file.name}
 
 
 # A model request as text that a person can read and compare, and its digest.

@@ -7,6 +7,7 @@ import platform
 import sqlite3
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,7 @@ def findings(settings: Settings, environ: Mapping[str, str], language: Language)
         return
     yield from _tools(agents, {agent.agent_id for agent in given}, language)
     chosen = agents.get(settings.chosen_agent()) or next(iter(agents.values()))
-    yield from _model(chosen, settings.model, environ, language)
+    yield from _model(chosen, settings, environ, language)
     yield _prompts(chosen, language)
     yield _offline(language)
 
@@ -342,8 +343,9 @@ def _tools(agents: Mapping[str, Agent], given: Collection[str], language: Langua
             yield Finding(ok, "agents", finding(said, language, agent=name, why=error_text(error, language)))
 
 
-def _model(agent: Agent, override: str, environ: Mapping[str, str], language: Language) -> Iterator[Finding]:
-    """Which model the agent has and why, whether it has a key, and whether its endpoint answers."""
+def _model(agent: Agent, settings: Settings, environ: Mapping[str, str], language: Language) -> Iterator[Finding]:
+    """Which model the agent has and why, whether it has a key, whether its endpoint answers, and its habits."""
+    override = settings.model
     choice = chosen_model(agent, override, environ)
     name = choice if isinstance(choice, str) else type(choice).__name__
     origin = _origin(agent, override, environ, language)
@@ -357,13 +359,15 @@ def _model(agent: Agent, override: str, environ: Mapping[str, str], language: La
     else:
         yield Finding(None, "key", finding("key_not_set", language))
     try:
-        build_model(agent, override, environ)
+        model = build_model(agent, override, environ)
     except SegueError as error:
         is_wrong = type(error) is ConfigurationError  # not merely a key or an extra that is missing
         yield Finding(False if is_wrong else None, "model", error_text(error, language))
         return
     if isinstance(choice, str):
         yield _endpoint(agent, environ, language)
+    if endpoint := getattr(model, "endpoint", ""):
+        yield from _habits(agent, endpoint, settings, language)
 
 
 def _origin(agent: Agent, override: str, environ: Mapping[str, str], language: Language) -> str:
@@ -393,6 +397,26 @@ def _endpoint(agent: Agent, environ: Mapping[str, str], language: Language) -> F
     if status in (401, 403):
         return Finding(None, "endpoint", finding("rejects_key", language, address=shown, status=status))
     return Finding(True, "endpoint", finding("answers", language, address=shown, status=status))
+
+
+def _habits(agent: Agent, endpoint: str, settings: Settings, language: Language) -> Iterator[Finding]:
+    """What the endpoint requires of requests, by the agent or by what was learned; nothing where that is nothing."""
+
+    async def learned() -> Collection[str]:
+        storage = await open_storage(settings.database)
+        try:
+            return await storage.habits.of(endpoint)
+        finally:
+            await storage.close()
+
+    names: Collection[str] = agent.habits or ()
+    if agent.habits is None and (is_server(settings.database) or Path(settings.database).exists()):
+        with suppress(SegueError):  # which is reported as the database's
+            names = asyncio.run(learned())
+    if names:
+        said = "habits_learned" if agent.habits is None else "habits_set"
+        about = {"endpoint": endpoint, "names": ", ".join(names), "agent": agent.agent_id}
+        yield Finding(True, "endpoint", finding(said, language, **about))
 
 
 def _without_secrets(url: str) -> str:

@@ -1,8 +1,8 @@
-"""Models behind OpenAI-compatible endpoints, with retries and fallbacks to what an endpoint supports."""
+"""Models behind OpenAI-compatible endpoints, with retries and requests in the form that an endpoint takes."""
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -10,14 +10,16 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import openai
-from langchain_core.messages import AIMessage, ChatMessage, HumanMessage
+from langchain_core.messages import AIMessage, ChatMessage
 from pydantic import SecretStr
 
 from ...core.errors import Clause, ModelError, ModelRefused, ModelUnreachable, UnreadableReply
 from ...core.json import plain_specs
 from ...core.models import UNREADABLE, ModelPiece, ModelReply, ModelRequest, Retry
-from ..chat_object import messages_with_parts
+from ..habits import Habits, Trial, adapted, plain_names
+from ..kept import with_kept
 from ..reply import GrowingReply
+from ..transcript import outgoing_messages
 from .faults import ATTEMPTS, MAX_RETRY_AFTER, AttemptFailed, Fault, Redactor, RetryPolicy
 from .transport import Transport
 
@@ -72,65 +74,10 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 10.0
 
 
-FORMATS = ("json_schema", "json_object", "prompt")
-"""Ways to ask for JSON, the strictest first; one that an endpoint refuses is not tried again."""
-
-_ABOUT_FORMATS = (
-    "response_format", "response format", "json_schema", "json_object", "json mode", "schema", "structured output",
-    "grammar", "guided", "outlines",
-)  # fmt: skip
-_ABOUT_USAGE = ("stream_options", "include_usage")
 _NOT_ABOUT_THE_BODY = (0, 401, 403, 408, 409, 429)
 
-
-@dataclass(frozen=True)
-class Capabilities:
-    """What an endpoint supports.
-
-    `format_level` indexes `FORMATS`; `usage`: it reports usage; `user_last`: the last message has to be a user's;
-    `opened`: its replies begin inside a thought.
-    """
-
-    format_level: int = 0
-    usage: bool = True
-    user_last: bool = False
-    opened: bool = False
-
-
-_found: dict[str, Capabilities] = {}
-
-
-def capabilities_of(endpoint: str) -> Capabilities:
-    return _found.get(endpoint, Capabilities())
-
-
-def update_capabilities(endpoint: str, tried: Capabilities, request: ModelRequest, fault: Fault) -> bool:
-    """Remember what a fault says about the endpoint; return whether to send the request in another form now."""
-    if fault.status in _NOT_ABOUT_THE_BODY:
-        return False
-    known = capabilities_of(endpoint)
-    if tried.usage and _mentions(fault, _ABOUT_USAGE):
-        _found[endpoint] = replace(known, usage=False)
-        return True
-    if asks_for_format(request, tried) and _mentions(fault, _ABOUT_FORMATS):
-        _found[endpoint] = replace(known, format_level=max(known.format_level, tried.format_level + 1))
-        return True
-    if request.nudge and not tried.user_last and not fault.retryable:
-        _found[endpoint] = replace(known, user_last=True)
-        return True
-    return False
-
-
-def update_opened(endpoint: str, opened: bool | None) -> None:
-    """Remember whether replies begin inside a thought, where a reply shows it."""
-    if opened is not None:
-        _found[endpoint] = replace(capabilities_of(endpoint), opened=opened)
-
-
-def messages_for(request: ModelRequest, capabilities: Capabilities) -> "list[BaseMessage]":
-    """The request's messages, closed by a user's where the endpoint requires it."""
-    closing = [HumanMessage(request.nudge)] if capabilities.user_last and request.nudge else []
-    return [*map(_for_langchain, messages_with_parts(request)), *closing]
+_found: dict[str, bool] = {}
+"""Of endpoints with a model, whether their replies begin inside a thought, where a reply showed it."""
 
 
 def _for_langchain(message: "BaseMessage") -> "BaseMessage":
@@ -142,20 +89,15 @@ def _for_langchain(message: "BaseMessage") -> "BaseMessage":
     return ChatMessage(content=message.content, role="assistant")
 
 
-def _mentions(fault: Fault, words: tuple[str, ...]) -> bool:
-    return any(word in fault.text for word in words)
+def is_of_template(fault: Fault) -> bool:
+    """Whether a server's error is one of the model's chat template: the same request fails again."""
+    return fault.status >= 500 and ("jinja" in fault.text or "chat template" in fault.text)
 
 
-def asks_for_format(request: ModelRequest, capabilities: Capabilities) -> bool:
-    return request.schema is not None and FORMATS[capabilities.format_level] != "prompt"
-
-
-def response_format(request: ModelRequest, capabilities: Capabilities) -> Mapping[str, Any]:
-    """The part of the request's body that asks for JSON; empty where the prompt alone does."""
-    if not asks_for_format(request, capabilities):
+def response_format(request: ModelRequest) -> Mapping[str, Any]:
+    """The part of the request's body that asks for JSON; empty where none is asked for."""
+    if request.schema is None:
         return {}
-    if FORMATS[capabilities.format_level] == "json_object":
-        return {"response_format": {"type": "json_object"}}
     schema = {"name": request.purpose, "schema": request.schema, "strict": request.strict}
     return {"response_format": {"type": "json_schema", "json_schema": schema}}
 
@@ -167,24 +109,50 @@ def tool_choice(request: ModelRequest) -> Mapping[str, Any]:
     return {"tool_choice": {"type": "function", "function": {"name": request.tool_choice}}}
 
 
+@dataclass(frozen=True)
+class _Call:
+    """One attempt: what is sent, and the tools' own names by those that are sent instead."""
+
+    messages: "Sequence[BaseMessage]"
+    transport: Transport
+    own_names: Mapping[str, str]
+
+    def with_own_names(self, reply: ModelReply) -> ModelReply:
+        if not self.own_names:
+            return reply
+        calls = [replace(call, name=self.own_names.get(call.name, call.name)) for call in reply.tool_calls]
+        return replace(reply, tool_calls=tuple(calls))
+
+
 class OpenAIModel:
     """A model behind an OpenAI-compatible chat-completions endpoint."""
 
     is_language_model = True
 
     def __init__(
-        self, chat: "BaseChatOpenAI", name: str, *, streaming: bool = True, policy: RetryPolicy | None = None
+        self,
+        chat: "BaseChatOpenAI",
+        name: str,
+        *,
+        streaming: bool = True,
+        policy: RetryPolicy | None = None,
+        habits: Habits | None = None,
+        given: Collection[str] | None = None,
     ) -> None:
         self.chat = chat
         self.name = name
         self._policy = policy or RetryPolicy()
+        self._habits = habits or Habits()
+        self._given = None if given is None else frozenset(given)
+        """The endpoint's habits that the agent sets in place of those that are known."""
         self._streaming = streaming and not chat.disable_streaming
         self._completions = _completions_client(
             chat, self._policy.read_timeout if self._streaming else self._policy.reply_timeout
         )
         self._address = _address(chat)
         self._redact = Redactor(_keys(chat))
-        self._endpoint = f"{self._address}#{chat.model_name}"
+        self.endpoint = f"{self._address}#{chat.model_name}"
+        """The address without keys, and the model's name."""
         chat._serialized  # noqa: B018 - LangChain keeps it: else each attempt's copy would make it again
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
@@ -196,17 +164,23 @@ class OpenAIModel:
             ModelUnreachable: resuming may help. ModelRefused: something has to be changed first.
         """
         attempt = 1
+        trial = Trial(await self._habits.of(self.endpoint) if self._given is None else self._given)
         while True:
-            capabilities = capabilities_of(self._endpoint)
+            call = self._begin(request, trial.active)
+            begun = False
             try:
-                async with aclosing(self._attempt(request, capabilities)) as pieces:
+                async with aclosing(self._attempt(request, call)) as pieces:
                     async for piece in pieces:
+                        begun = True
+                        if isinstance(piece, ModelReply) and trial.active != trial.known:
+                            await self._learn(trial.active)
                         yield piece
                 return
             except AttemptFailed as failed:
                 fault = failed.fault
             # Raised out here an error has no context: what the client raised may hold the key.
-            if update_capabilities(self._endpoint, capabilities, request, fault):
+            is_refusal = not begun and fault.status not in _NOT_ABOUT_THE_BODY
+            if is_refusal and trial.adapt(fault.text, not fault.retryable, call.transport.sent, request):
                 continue
             if fault.about_reply:
                 yield ModelReply("", UNREADABLE, unreadable=UnreadableReply("{fault}.", fault=self._faulty(fault)))
@@ -218,10 +192,30 @@ class OpenAIModel:
             yield Retry(attempt=attempt, reason=self._faulty(fault), seconds=seconds)
             await self._policy.sleep(seconds)
 
-    async def _attempt(self, request: ModelRequest, capabilities: Capabilities) -> AsyncGenerator[ModelPiece, None]:
-        growing = GrowingReply.to(request, capabilities.opened)
-        transport = Transport(self._completions, self._policy, self._redact, self._streaming, growing)
-        chunks = self._bound(request, capabilities, transport).astream(messages_for(request, capabilities))
+    async def _learn(self, habits: frozenset[str]) -> None:
+        """Keep what the endpoint accepted; where the agent sets its habits, for this process only."""
+        if self._given is None:
+            await self._habits.learn(self.endpoint, habits)
+        else:
+            self._given = habits
+
+    def _begin(self, request: ModelRequest, habits: frozenset[str]) -> "_Call":
+        messages = outgoing_messages(request, self.endpoint)
+        own_names: dict[str, str] = {}
+        if "plain_names" in habits and request.native:
+            plain = plain_names(str(tool["function"]["name"]) for tool in request.tools)
+            own_names = {sent: name for name, sent in plain.items() if sent != name}
+
+        def adapt(body: dict[str, Any]) -> dict[str, Any]:
+            return adapted(with_kept(body, messages), request, habits, self._address)
+
+        growing = GrowingReply.to(request, _found.get(self.endpoint, False))
+        transport = Transport(self._completions, self._policy, self._redact, self._streaming, growing, adapt)
+        return _Call(messages, transport, own_names)
+
+    async def _attempt(self, request: ModelRequest, call: "_Call") -> AsyncGenerator[ModelPiece, None]:
+        transport = call.transport
+        chunks = self._bound(request, transport).astream([*map(_for_langchain, call.messages)])
         try:
             async for _ in chunks:
                 for piece in transport.reader.take():
@@ -230,15 +224,17 @@ class OpenAIModel:
             await transport.close()
         for piece in transport.reader.take():
             yield piece
-        update_opened(self._endpoint, transport.reader.opened)
+        if transport.reader.opened is not None:
+            _found[self.endpoint] = transport.reader.opened
         reply = transport.reader.reply()
-        yield replace(reply, cost=await self.cost(reply.usage))
+        kept = transport.reader.kept.of(reply, self.endpoint)
+        yield replace(call.with_own_names(reply), cost=await self.cost(reply.usage), kept=kept)
 
     async def cost(self, usage: Mapping[str, int]) -> float | None:
         """What tokens cost in US dollars; None where that is not known."""
         return await known_cost(self.chat.model_name, self._address, usage)
 
-    def _bound(self, request: ModelRequest, capabilities: Capabilities, transport: Transport) -> Any:
+    def _bound(self, request: ModelRequest, transport: Transport) -> Any:
         """A copy of the chat model for one attempt.
 
         The response format goes in `extra_body`: as an argument, LangChain would use the client's parser, which
@@ -247,8 +243,8 @@ class OpenAIModel:
         copy = self.chat.model_copy(
             update={
                 "async_client": transport,
-                "extra_body": {**(self.chat.extra_body or {}), **response_format(request, capabilities)} or None,
-                "stream_usage": capabilities.usage and self.chat.stream_usage is not False,
+                "extra_body": {**(self.chat.extra_body or {}), **response_format(request)} or None,
+                "stream_usage": self.chat.stream_usage is not False,
                 "stream_chunk_timeout": None,
                 "disable_streaming": False,
                 "use_responses_api": False,
@@ -263,8 +259,11 @@ class OpenAIModel:
 
     def _end(self, request: ModelRequest, fault: Fault, attempt: int) -> ModelError | None:
         """The error that the call ends with, unless there is another attempt."""
-        if not fault.retryable:
-            refused = ModelRefused("{fault}: {advice}.", fault=self._faulty(fault), advice=Clause(fault.advice))
+        if not fault.retryable or is_of_template(fault):
+            advice = fault.advice
+            if is_of_template(fault):
+                advice = "its chat template refuses the messages: see habits in the agents file"
+            refused = ModelRefused("{fault}: {advice}.", fault=self._faulty(fault), advice=Clause(advice))
             refused.may_be_too_long = fault.too_long or fault.status in (400, 413)
             return refused
         if fault.retry_after is not None and fault.retry_after > MAX_RETRY_AFTER:

@@ -3,17 +3,18 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from types import TracebackType
 from typing import Annotated, Any, Self
 
 import anyio
 import openai
-from pydantic import BaseModel, BeforeValidator, PlainValidator, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, ValidationError
 
 from ...core.errors import Clause
 from ...core.models import ModelPiece, ModelReply, TextDelta
+from ..kept import KeptFields
 from ..reply import GrowingReply, finish_reason_of
 from .faults import (
     AttemptFailed,
@@ -132,6 +133,8 @@ class Function(BaseModel):
 class ToolCall(Function):
     """A tool call, or a piece of one; some endpoints leave the `function` around its name and arguments out."""
 
+    model_config = ConfigDict(extra="allow")
+
     index: Place = None
     id: Word = ""
     function: Function | None = None
@@ -151,6 +154,8 @@ class Part(BaseModel):
 
 class Message(BaseModel):
     """A message, or the delta of one."""
+
+    model_config = ConfigDict(extra="allow")
 
     content: Annotated[tuple[Part, ...], BeforeValidator(_parts)] = ()
     refusal: Text = ""
@@ -236,6 +241,7 @@ class ReplyReader:
         self._in_pieces = False
         self.is_whole = False
         """Whether the endpoint said that nothing follows, with [DONE] or as the reply is one document."""
+        self.kept = KeptFields()
 
     @property
     def finish_reason(self) -> str:
@@ -276,8 +282,15 @@ class ReplyReader:
         if message.refusal:
             self._refusal.append(message.refusal)
             self._reply.add_hidden(len(message.refusal))
+        self._keep(message, whole)
         calls = [self._call(call, whole) for call in message.calls]
         return any([*calls, text, message.refusal, reasoning])
+
+    def _keep(self, message: Message, whole: bool) -> None:
+        """Keep what the endpoint may want back."""
+        self.kept.add(message.reasoning_content, message.model_extra or {}, whole)
+        for number, call in enumerate(message.calls):
+            self.kept.add_call(number if whole else call.index, call.id, call.model_extra or {})
 
     def _call(self, call: ToolCall, whole: bool) -> bool:
         called = call.called
@@ -346,7 +359,13 @@ class Transport:
     """
 
     def __init__(
-        self, completions: Any, policy: RetryPolicy, redact: Redactor, streaming: bool, growing: GrowingReply
+        self,
+        completions: Any,
+        policy: RetryPolicy,
+        redact: Redactor,
+        streaming: bool,
+        growing: GrowingReply,
+        adapt: Callable[[dict[str, Any]], dict[str, Any]],
     ) -> None:
         self._completions = completions
         self._policy = policy
@@ -358,6 +377,9 @@ class Transport:
         self._idle_until = 0.0
         """When something new has to arrive."""
         self._response: Any = None
+        self._adapt = adapt
+        self.sent: dict[str, Any] = {}
+        """The body of the request."""
         self.reader = ReplyReader(redact, growing)
 
     @property
@@ -368,10 +390,13 @@ class Transport:
         """Send the request; the answer is a stream of chunks, even if the reply comes in one piece."""
         if not self._streaming:
             payload = {name: value for name, value in payload.items() if name not in ("stream", "stream_options")}
+        options, body = _as_body(payload)
+        self.sent = self._adapt(body)
         self._extend()
         with self._named_faults():
             async with asyncio.timeout_at(self._deadline):
-                request = self._completions.with_streaming_response.create(**_as_body(payload))
+                options |= {"model": self.sent["model"], "messages": [], "extra_body": self.sent}
+                request = self._completions.with_streaming_response.create(**options)
                 self._response = await request.__aenter__()
         return _Chunks(self, self._response)
 
@@ -496,14 +521,18 @@ class Transport:
             raise AttemptFailed(_BROKEN_OFF) from None
 
 
-def _as_body(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a request whose messages and tools are part of `extra_body`.
+_OPTIONS = ("stream", "timeout", "extra_headers", "extra_query")
+"""Arguments of the client that are no part of the body, or decide how it reads the reply."""
 
-    They are JSON already; as arguments, the client would walk through all of them at each call.
+
+def _as_body(payload: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The client's options of a request, and its body.
+
+    The body is JSON already, and goes as `extra_body`: the client would walk through all arguments at each call.
     """
-    body = {name: payload[name] for name in ("messages", "tools") if name in payload}
-    rest = {name: value for name, value in payload.items() if name not in body}
-    return {**rest, "messages": [], "extra_body": {**body, **(payload.get("extra_body") or {})}}
+    options = {name: payload[name] for name in _OPTIONS if name in payload}
+    body = {name: value for name, value in payload.items() if name not in (*_OPTIONS, "extra_body")}
+    return options, {**body, **(payload.get("extra_body") or {})}
 
 
 class _Chunks:
