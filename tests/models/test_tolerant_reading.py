@@ -323,7 +323,7 @@ async def test_a_prompt_that_is_too_long_is_told_in_any_words(status: int, words
         (400, "max_tokens is too large: 100000; at most 8192 are allowed", "change what it names"),
         (400, "'max_tokens' is not supported. Use 'max_completion_tokens' instead.", "extra_body"),
         (402, "Insufficient Balance", "top up the account"),
-        (500, "Jinja Exception: the roles must alternate", "change what it names"),
+        (500, "Jinja Exception: the roles must alternate", "see habits in the agents file"),
     ],
 )
 async def test_the_advice_fits_the_refusal(status: int, words: str, advice: str) -> None:

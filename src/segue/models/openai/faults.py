@@ -198,7 +198,7 @@ def status_fault(status: int, body: object, redact: Redactor, wait: float | None
         reason = Clause("has no credit left ({why})", why=why)
         return Fault(reason, "top up the account or use another key", False, status=status)
     if status >= 500 and _TEMPLATE.search(text):
-        return Fault(refused, "change what it names, then resume", False, status=status, text=text)
+        return Fault(refused, _TEMPLATE_ADVICE, False, status=status, text=text)
     if status in (408, 409, 429) or status >= 500:
         reason = Clause("answered {status} ({why})", status=status, why=why)
         wait = _wait_in(body) if wait is None else wait
@@ -220,6 +220,7 @@ def _advice(text: str) -> str:
     return "change what it names, then resume"
 
 
+_TEMPLATE_ADVICE = "its chat template refuses the messages: see habits in the agents file"
 _TEMPLATE = re.compile(r"jinja|chat[ _]template|template error|raise_exception")
 _NO_TOOLS = re.compile(
     r"(?:not|n't|cannot|that) support (?:the |any )?(?:use of )?"

@@ -89,11 +89,6 @@ def _for_langchain(message: "BaseMessage") -> "BaseMessage":
     return ChatMessage(content=message.content, role="assistant")
 
 
-def is_of_template(fault: Fault) -> bool:
-    """Whether a server's error is one of the model's chat template: the same request fails again."""
-    return fault.status >= 500 and ("jinja" in fault.text or "chat template" in fault.text)
-
-
 def response_format(request: ModelRequest) -> Mapping[str, Any]:
     """The part of the request's body that asks for JSON; empty where none is asked for."""
     if request.schema is None:
@@ -259,11 +254,8 @@ class OpenAIModel:
 
     def _end(self, request: ModelRequest, fault: Fault, attempt: int) -> ModelError | None:
         """The error that the call ends with, unless there is another attempt."""
-        if not fault.retryable or is_of_template(fault):
-            advice = fault.advice
-            if is_of_template(fault):
-                advice = "its chat template refuses the messages: see habits in the agents file"
-            refused = ModelRefused("{fault}: {advice}.", fault=self._faulty(fault), advice=Clause(advice))
+        if not fault.retryable:
+            refused = ModelRefused("{fault}: {advice}.", fault=self._faulty(fault), advice=Clause(fault.advice))
             refused.may_be_too_long = fault.too_long or fault.status in (400, 413)
             return refused
         if fault.retry_after is not None and fault.retry_after > MAX_RETRY_AFTER:
