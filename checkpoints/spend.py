@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from segue.core.audit import Act
-from segue.core.records import Count, Record, from_row, readable
+from segue.core.records import Count, Record, RequestKey, Task, from_row, readable
 from segue.core.spend import TOKENS, USD, Allowed, EstimatedUsage, LimitedScope, PlannedCall, Raised, Reached, public
 
 from .audit import record
 from .ports import Connection, Database, Failed
+from .tasks import add_key
 
 LOCK = "segue.spend"
 """What a transaction locks that counts calls: of several processes, one at a time."""
@@ -142,12 +143,18 @@ class Spend:
 
         self._database.submit(release, deferred=True).add_done_callback(_retrieve_error)
 
-    async def raise_limit(self, raised: Raised) -> None:
-        """Store a person's limit for a scope, unless a higher one is stored."""
+    async def raise_limit(self, raised: Raised, task: Task | None = None, key: RequestKey | None = None) -> None:
+        """Store a person's limit for a scope, unless a higher one is stored, and that the key stands for its task.
+
+        Raises:
+            KeyUsed: the key stands for something already; nothing was stored.
+        """
         values = {"scope": raised.scope, **asdict(raised.allowed)}
         act = Act("raised_limit", {"limit": raised.limit, "unit": raised.unit})
 
         def store(connection: Connection) -> None:
+            if task:
+                add_key(connection, key, task.thread_id, task.task_id)
             for kind, name, day, thread_id in connection.fetched(_RAISE, values):
                 of = {"kind": kind, "name": name, "day": day}
                 of_limit = replace(act, details={**act.details, **of})

@@ -305,17 +305,18 @@ class Control:
                 return await self._runner.tasks.get(task_id), None
             raised = checked["value"] if checked and isinstance(checked["value"], Raised) else None
             if checked and raised:
-                await self._runner.spend.raise_limit(raised, remote)
+                row = await self._runner.tasks.get(task_id)
+                await self._runner.spend.raise_limit(raised, remote, row, key)
                 checked = {**checked, "value": {"limit": raised.limit}}
             started = await self.resume_with(
-                task_id, checked, model=model, wait=wait, key=key, reply_options=reply_options
+                task_id, checked, model=model, wait=wait, key=None if raised else key, reply_options=reply_options
             )
             if raised:
                 await self.continue_raised()
             return started
 
         started = await self.once(key, resume)
-        if answer is not None and not begun:  # the process may have died before the others continued
+        if answer is not None and not begun:  # the process may have died before all continued
             await self.continue_raised()
         return started
 

@@ -13,6 +13,7 @@ from ..checkpoints.spend import ScopeUse, Spend
 from ..core.agents import Agent
 from ..core.errors import InvalidAnswer
 from ..core.models import Model, ModelReply, ModelRequest
+from ..core.records import RequestKey, Task
 from ..core.spend import (
     KINDS,
     TOKENS,
@@ -89,15 +90,17 @@ class SpendControl:
         if self._limits.of_tenant(self.tenant_of(self._counted(thread_id))).in_dollars and model.is_language_model:
             await dollars(agent, model, {"input": 1, "output": 1})
 
-    async def raise_limit(self, raised: Raised, remote: bool) -> None:
-        """Store a person's limit for the calls of a scope.
+    async def raise_limit(
+        self, raised: Raised, remote: bool, task: Task | None = None, key: RequestKey | None = None
+    ) -> None:
+        """Store a person's limit for the calls of a scope, and that the key stands for the task that asked.
 
         Raises:
             InvalidAnswer: a client of the service may not raise it.
         """
         if remote and not self._limits.raise_over_http:
             raise InvalidAnswer("Only the operators of this service can raise the limit: ask them, or cancel the task.")
-        await self._table.raise_limit(raised)
+        await self._table.raise_limit(raised, task, key)
 
     @property
     def is_empty(self) -> bool:
