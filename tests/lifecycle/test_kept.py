@@ -12,6 +12,7 @@ from segue.app import App
 from segue.core.errors import ConfigurationError, TaskError, ThreadBusy
 from segue.graphs.lifecycle import build_lifecycle
 from segue.lifecycle import ConversationEngine, EngineState
+from segue.testing.backtest import Restored
 from tests.lifecycle.conftest import GOAL, Planner, Workshop, agent_of, chain, rest, soon, task, told, until
 
 
@@ -66,6 +67,19 @@ async def test_another_opening_resumes_what_an_engine_left(database: Path, shop:
         result = await app.resume(row["task_id"])
     assert shop.done == ["t1", "t2", "t3"]
     assert result["success"] and result["answer"] == "made t3"
+
+
+async def test_an_unfinished_lifecycle_is_checked_before_its_agent_changes(database: Path, shop: Workshop) -> None:
+    shop.hold("t2")
+    async with opened(database, shop) as app:
+        row = await app.start(GOAL, agent="worker", mode="lifecycle")
+        await soon(lambda: "t2" in shop.begun and shop.begun["t2"].is_set())
+        await app.pause(row["task_id"])
+        shop.release("t2")
+        await soon_status(app, "paused")
+    async with opened(database, shop) as app:
+        (found,) = await app.check_unfinished()
+    assert (found.task_id, found.verdict) == (row["task_id"], Restored.SAME)
 
 
 async def test_an_engine_goes_on_with_a_task_that_the_app_paused(database: Path, shop: Workshop) -> None:
