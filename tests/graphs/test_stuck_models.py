@@ -1,4 +1,4 @@
-"""A model that does not get on, or whose prompt is too long: few calls over a real endpoint, and what was found."""
+"""A model that is stuck, or whose prompt is too long: few calls over a real endpoint, and what was found stays."""
 
 import json
 from collections.abc import Sequence

@@ -1,5 +1,6 @@
 """Which model an agent gets."""
 
+import importlib.util
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from langchain_openai import AzureChatOpenAI, ChatOpenAI
 from pydantic import SecretStr
 
 from segue.core.agents import Agent
-from segue.core.errors import MissingKey, UnknownModel
+from segue.core.errors import ConfigurationError, MissingKey, UnknownModel
 from segue.models.build import build_model, chosen_model
 from segue.models.chat_object import ChatObject
 from segue.models.offline import OfflinePlanner
@@ -78,3 +79,38 @@ def test_ours_is_the_only_layer_that_retries_and_times_are_set() -> None:
         else:
             assert client.timeout == read
     assert own.max_retries == 9 and own.root_async_client.max_retries == 9
+
+
+@cases(
+    "variables, says",
+    [
+        ({"OPENAI_BASE_URL": "http://127.0.0.1:1/v1\n"}, "OPENAI_BASE_URL is .* without spaces and line ends"),
+        ({"OPENAI_BASE_URL": "127.0.0.1:8000/v1"}, "OPENAI_BASE_URL is .* write a whole address"),
+        ({"OPENAI_BASE_URL": "localhost/v1"}, "OPENAI_BASE_URL is"),
+        ({"OPENAI_BASE_URL": "http://host:port/v1"}, "OPENAI_BASE_URL is"),
+        ({"SSL_CERT_FILE": "/nowhere.pem"}, "SSL_CERT_FILE is '/nowhere.pem'"),
+        ({"HTTPS_PROXY": "foo://127.0.0.1:9"}, "HTTPS_PROXY is no address of a proxy"),
+    ],
+)
+def test_a_setting_that_no_client_can_be_built_with_is_named(
+    variables: dict[str, str], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environ = {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "OPENAI_API_KEY": "k", **variables}
+    with monkeypatch.context() as patched:
+        for name, value in environ.items():
+            patched.setenv(name, value)
+        with pytest.raises(ConfigurationError, match=says):
+            build_model(agent(model="openai:m"), "", environ)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("socksio") is not None, reason="a SOCKS proxy can be used")
+def test_a_socks_proxy_without_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
+    environ = {"OPENAI_API_KEY": "k", "ALL_PROXY": "socks5://127.0.0.1:9"}
+    with pytest.raises(ConfigurationError, match=r"ALL_PROXY names a SOCKS proxy.* pip install socksio"):
+        build_model(agent(model="openai:m"), "", environ)
+
+
+def test_an_address_of_the_agents_own_is_named_without_its_secrets() -> None:
+    with pytest.raises(ConfigurationError, match="base_url is '//host/v1'"):
+        build_model(agent(model="openai:m", base_url="//user:secret@host/v1?key=secret", api_key=KEY), "", {})

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
 from langchain_core.messages.tool import invalid_tool_call
 from langchain_core.outputs import ChatGenerationChunk
 
-from segue.core.errors import ModelRefused
+from segue.core.errors import ModelRefused, ModelUnreachable
 from segue.core.models import KEPT, ModelReply, ModelRequest, RawCall
 from segue.models.chat_object import ChatObject
 from tests.cases import cases
@@ -70,7 +70,6 @@ async def test_a_call_that_could_not_be_parsed_keeps_its_text() -> None:
         ({"finish_reason": "", "stop_reason": "max_tokens"}, "length"),
         ({"finish_reason": "", "stop_reason": "end_turn"}, "stop"),
         ({"finish_reason": "", "done_reason": "length"}, "length"),
-        ({"finish_reason": "content_filter"}, "content_filter"),
         ({"finish_reason": ""}, "stop"),
     ],
 )
@@ -96,6 +95,45 @@ async def test_a_model_that_takes_no_tools_says_what_to_change() -> None:
 async def test_names() -> None:
     assert ChatObject(ScriptedChatModel([])).name == "ScriptedChatModel"
     assert ChatObject(ScriptedChatModel([]), "mine").name == "mine"
+
+
+@cases(
+    "reason, error, says",
+    [
+        ({"finish_reason": "SAFETY"}, ModelRefused, "content filter"),
+        ({"finish_reason": "error"}, ModelUnreachable, "did not finish its reply"),
+        ({"finish_reason": "abort"}, ModelUnreachable, "did not finish its reply"),
+    ],
+)
+@both_forms
+async def test_a_reply_that_broke_off_is_no_answer(
+    reason: dict[str, str], error: type[Exception], says: str, streaming: bool
+) -> None:
+    chat = ScriptedChatModel([AIMessage("half", response_metadata=reason)])
+    log = await record(ChatObject(chat, streaming=streaming), PROSE)
+    assert isinstance(log.error, error) and says in str(log.error)
+
+
+@both_forms
+async def test_calls_in_a_text_and_under_near_names_are_read_as_of_an_endpoint(streaming: bool) -> None:
+    written = AIMessage('<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>')
+    for message in (written, calling(("c", "functions.add", {"a": 1}))):
+        log = await record(ChatObject(ScriptedChatModel([message]), streaming=streaming), NATIVE)
+        assert [(call.name, call.arguments) for call in log.reply.tool_calls] == [("add", '{"a": 1}')]
+    malformed = AIMessage("", response_metadata={"finish_reason": "MALFORMED_FUNCTION_CALL"})
+    log = await record(ChatObject(ScriptedChatModel([malformed]), streaming=streaming), NATIVE)
+    assert log.reply.unreadable is not None
+
+
+async def test_a_prompt_that_is_too_long_for_it_is_told_and_other_errors_pass() -> None:
+    class Short(FakeListChatModel):
+        def _call(self, *_: Any, **__: Any) -> str:
+            raise ValueError(self.responses[0])
+
+    log = await record(ChatObject(Short(responses=["prompt is too long: 9 tokens"]), streaming=False), PROSE)
+    assert isinstance(log.error, ModelRefused) and log.error.may_be_too_long
+    with pytest.raises(ValueError, match="no such model"):
+        await record(ChatObject(Short(responses=["no such model"]), streaming=False), PROSE)
 
 
 # What the model wants back.

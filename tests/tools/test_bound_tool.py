@@ -475,6 +475,35 @@ async def test_a_validation_error_inside_the_tool_is_the_tools_own() -> None:
         await as_tool(StructuredTool.from_function(parse_a_point)).call({"text": "{}"})
 
 
+def tagged(
+    tags: list[str], opts: dict[str, int] | None = None, note: str = "-", count: int = 1, more: str | list[str] = "m"
+) -> list[Any]:
+    """Tag things."""
+    return [tags, opts, note, count, more]
+
+
+@cases(
+    "arguments, taken",
+    [
+        ({"tags": '["a", "b"]'}, [["a", "b"], None, "-", 1, "m"]),
+        ({"tags": ["a"], "opts": '{"x": 1}', "count": "3"}, [["a"], {"x": 1}, "-", 3, "m"]),
+        ({"tags": ["a"], "opts": None, "note": None, "count": None}, [["a"], None, "-", 1, "m"]),
+        ({"tags": ["a"], "note": '["x"]', "more": '["x"]'}, [["a"], None, '["x"]', 1, '["x"]']),
+    ],
+)
+async def test_arguments_in_a_near_type_are_taken_as_the_schema_wants_them(
+    arguments: dict[str, Any], taken: list[Any]
+) -> None:
+    assert await as_tool(tagged).call(arguments) == taken
+    assert await as_tool(StructuredTool.from_function(tagged)).call(arguments) == taken
+
+
+@cases("arguments", [{"tags": "a, b"}, {"tags": None}, {"tags": '{"a": 1}'}, {"tags": "[NaN"}])
+async def test_arguments_in_no_near_type_are_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(BadArguments, match="tags"):
+        await as_tool(tagged).call(arguments)
+
+
 async def test_the_callers_arguments_are_left_alone() -> None:
     def spoil(values: dict[str, Any]) -> None:
         values.clear()

@@ -171,8 +171,9 @@ class Stop(BaseException):
         (Stop("now"), "Stop: now"),
         (PoolCancelled(), "CancelledError"),
         (UnknownAgent("x", ["y"]), "UnknownAgent: There is no agent 'x'; use one of: y."),
-        (ExceptionGroup("two", [ValueError("a"), OSError("b")]), "ExceptionGroup: two (2 sub-exceptions)"),
-        (BaseExceptionGroup("one", [SystemExit(1)]), "BaseExceptionGroup: one (1 sub-exception)"),
+        (ExceptionGroup("a", [ExceptionGroup("b", [ValueError("c")])]), "ValueError: c"),
+        (ExceptionGroup("two", [ValueError("a"), OSError("b")]), "ValueError: a; OSError: b"),
+        (BaseExceptionGroup("one", [SystemExit(1)]), "SystemExit: 1"),
     ],
 )
 async def test_an_error_is_told_with_its_stack(error: BaseException, said: str) -> None:
@@ -205,7 +206,7 @@ async def test_an_asynchronous_tool_and_its_tasks_may_raise_anything_too(error: 
         await stop()
 
     result = await result_of(fail)
-    names = ("RuntimeError: ", "Stop: now", "ExceptionGroup: ", "BaseExceptionGroup: ", "fail cancelled itself.")
+    names = ("RuntimeError: ", "Stop: now", "fail cancelled itself.")
     assert result["error"].startswith((f"{type(error).__name__}: ", *names))
 
 
