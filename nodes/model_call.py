@@ -254,8 +254,8 @@ async def ask_model(
     work.emit(AttemptRestarted(attempt=1, reason=reason, **ids))
     try:
         done = await _ask(within, shorter, listen, usage, ids, language)
-    except ModelRefused as error:
-        raise (error if error.may_be_too_long else refused) from None
+    except ModelRefused as again:
+        raise (again if again.may_be_too_long else refused) from None
     known[work.model.name] = size // 2
     return done
 

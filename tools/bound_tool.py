@@ -388,10 +388,6 @@ class Marked:
     def timeout(self) -> float | None:
         return self.marks.timeout
 
-    def fitted(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments in the types of the schema, where what a model wrote is near to them."""
-        return fit_arguments(self.spec["function"]["parameters"], arguments)
-
     async def check_effect(self, arguments: Mapping[str, Any]) -> Any:
         """The result of an interrupted call, `NOT_DONE` where it may be made again, or None if nothing can tell."""
         return None

@@ -230,7 +230,7 @@ class ModelUnreachable(ModelError):
 class ModelRefused(ModelError):
     """The endpoint answered with an error that asking again will not change."""
 
-    may_be_too_long = False
+    may_be_too_long: bool = False
     """Whether a smaller prompt may pass."""
 
 

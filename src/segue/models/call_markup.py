@@ -125,7 +125,7 @@ def _values(text: str) -> Iterator[Any]:
 def _known(call: MarkedCall, tools: Schemas) -> MarkedCall:
     name = offered_name(call.name, tools)
     if name not in tools:
-        raise ValueError(f"there is no tool {call.name[:100]!r}")
+        raise ValueError(f"there is no tool {call.name[:100]!r}; use one of {', '.join([*tools][:30])}")
     return MarkedCall(name, call.arguments)
 
 
@@ -217,11 +217,11 @@ def _in_json(value: Any, bare: bool = False) -> list[MarkedCall]:
         return []
     function = value["function"] if isinstance(value.get("function"), dict) else value
     named = (function.get(key) for key in ("name", "function", "tool", "tool_name"))
-    name = next((each for each in named if isinstance(each, str) and each), "")
+    names = [each for each in named if isinstance(each, str) and each]
     given = [function[key] for key in ("arguments", "parameters", "args", "input", "tool_input") if key in function]
-    if not name or (bare and not given):
+    if not names or (bare and not given):
         return []
-    return [MarkedCall(name, _object(given[0] if given else {}))]
+    return [MarkedCall(names[0], _object(given[0] if given else {}))]
 
 
 def _object(given: Any) -> Mapping[str, Any]:

@@ -323,13 +323,15 @@ def _seconds(given: object) -> float | None:
     """A duration as a number, as "1m30.5s", or as {"seconds": 6}."""
     if isinstance(given, Mapping):
         given = given.get("seconds")
-    if isinstance(given, str):
-        try:
-            given = float(given)
-        except ValueError:
-            amounts = _AMOUNT.findall(given.lower())
-            given = sum(float(n) * _UNITS[unit] for n, unit in amounts) if amounts else None
-    return _sensible(float(given)) if isinstance(given, int | float) and not isinstance(given, bool) else None
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        return _sensible(float(given))
+    if not isinstance(given, str):
+        return None
+    try:
+        return _sensible(float(given))
+    except ValueError:
+        amounts = _AMOUNT.findall(given.lower())
+        return _sensible(sum(float(n) * _UNITS[unit] for n, unit in amounts)) if amounts else None
 
 
 def _words(body: object, redact: Redactor) -> str:
