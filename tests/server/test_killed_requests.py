@@ -34,7 +34,7 @@ pytestmark = pytest.mark.slow
 KEY = {"Idempotency-Key": "k"}
 NOWHERE = "http://127.0.0.1:9/hook"
 MOST = 10 if os.environ.get("WHOLE") else 4
-"""Transactions of a request, fewer unless `WHOLE` is set; later ones are steps of its task, which `tests/crash` kills."""
+"""Transactions of a request, fewer unless `WHOLE` is set; later ones are of its task, which `tests/crash` kills."""
 USAGE = {"input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100}
 
 
