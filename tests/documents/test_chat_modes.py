@@ -82,7 +82,7 @@ async def test_why_a_call_is_repeated_is_said_in_the_language_of_the_task(app: A
 
 IN_CHINESE: dict[str, tuple[str, list[str], str]] = {
     "react": ("react", ['{"action": {"action_type": "FLY"}}', answer("好")], "不允许的 action_type 'FLY'；可选："),
-    "repair": ("react", [*[call_tool(("fail", {}))] * 3, answer("好")], "fail 的这个调用以相同的参数连续失败了 2 次"),
+    "repair": ("react", [call_tool(("fail", {}))] * 3, "fail 的这个调用以相同的参数连续失败了 2 次"),
     "plan": ("plan", ["{}", plan_json("好", [{"action": "none", "description": "想"}]), "好"], '计划需要 "steps"'),
     "plan steps": (
         "plan",
@@ -112,7 +112,7 @@ async def test_errors_fallbacks_and_repairs_are_in_the_language_of_the_task(
     told = [event.data for event in events if event.type in ("error", "fallback", "tool_result", "thinking")]
     assert said in "".join(str(value) for data in told for value in data.values())
     (result,) = [event.data["result"] for event in events if event.type == "task_complete"]
-    assert "好" in result["answer"]
+    assert "好" in result["answer"] or "任务未能完成" in result["answer"]
 
 
 async def test_a_decision_may_follow_a_thought_that_looks_like_one(chat: Chat) -> None:
@@ -334,7 +334,7 @@ def test_banners_are_no_reasoning_of_other_protocols(tmp_path: Path) -> None:
 async def test_plan_mode_ends_with_its_results_after_three_empty_answers(chat: Chat) -> None:
     steps = [{"action": "double", "params": {"number": 2}, "description": "double it"}]
     talk = await chat([Text(plan_json("four", steps)), *[Text("")] * 3], "double 2", mode="plan", tools=(double,))
-    assert not talk.result["success"] and "3 replies in a row" in talk.result["error"]
+    assert not talk.result["success"] and "3 replies could not be read" in talk.result["error"]
     assert talk.text("token") == talk.result["answer"] and "- double: 4" in talk.result["answer"]
     assert talk.result["usage"]["calls"] == 4
 

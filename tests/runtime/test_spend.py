@@ -148,15 +148,17 @@ async def test_a_limit_is_that_of_its_session_user_or_agent(database: Path, name
 
 
 async def test_a_task_has_its_limit_for_itself_and_keeps_what_a_person_made_of_it(database: Path) -> None:
-    worker = agent(item=AIMessage("", tool_calls=[{"id": "1", "name": "clock", "args": {}, "type": "tool_call"}]))
+    worker = agent(
+        item=AIMessage("", tool_calls=[{"id": "1", "name": "current_time", "args": {}, "type": "tool_call"}])
+    )
     worker = worker.model_copy(update={"protocol": "native", "tools": ("clock",)})
-    async with segue.open(database, agents=[worker], spend={"per_task": 0.7}) as app:
+    async with segue.open(database, agents=[worker], spend={"per_task": 0.65}) as app:
         asked = await app.ask("go", session_id="s", agent="a")
         assert (asked["status"], calls_of(worker)) == ("waiting", 2)
-        again = await app.answer(asked["task_id"], {"limit": 1.1})
-        assert (again["status"], again["question"]["limit"], calls_of(worker)) == ("waiting", 1.1, 4)
+        again = await app.answer(asked["task_id"], {"limit": 1.05})
+        assert (again["status"], again["question"]["limit"], calls_of(worker)) == ("waiting", 1.05, 4)
         other = await app.ask("go", session_id="t", agent="a")
-        assert (other["question"]["limit"], calls_of(worker)) == (0.7, 6)
+        assert (other["question"]["limit"], calls_of(worker)) == (0.65, 6)
 
 
 @pytest.mark.parametrize("mode", [*CALLING, "direct"])
