@@ -16,7 +16,7 @@ from langgraph.types import Interrupt, Send
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from segue.core.actor import actor
-from segue.core.calls import PAUSE, SOURCES, is_pending_call, unapproved_state
+from segue.core.calls import PAUSE, SOURCES, PendingCall, is_pending_call, unapproved_state
 from segue.core.conversation import bot_session
 from segue.core.errors import (
     DamagedCheckpoint,
@@ -260,15 +260,24 @@ def _strip(value: Any) -> bool:
         match part:
             case Send():
                 waiting.append(part.arg)
-            case dict() if is_pending_call(part):
+            case dict() if is_pending_call(part) and "state" in part:
+                _check_call(part)
                 before = {**part}
-                part |= {"state": unapproved_state(part.get("state")), "assessment": None}
+                part["state"] = unapproved_state(part["state"])
+                part.pop("assessment", None)
                 found |= part != before
             case dict():
                 waiting += part.values()
             case list() | tuple() | set():
                 waiting += part
     return found
+
+
+def _check_call(form: Mapping[str, Any]) -> None:
+    try:
+        PendingCall.of(form)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidExport(f"a call in its state cannot be read ({type(error).__name__})") from error
 
 
 def has_question(state: StatePart) -> bool:

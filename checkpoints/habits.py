@@ -1,15 +1,28 @@
 """What endpoints require of requests, as it was learned from their refusals."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Annotated
 
-from .ports import Connection, Database, Row
+from segue.core.records import STORED_AS_JSON, Name, Record, readable
 
-_OF = "SELECT names FROM habits WHERE endpoint = ?"
-_ALL = "SELECT endpoint, names FROM habits ORDER BY endpoint"
+from .ports import Connection, Database
+
+_OF = "SELECT * FROM habits WHERE endpoint = ?"
 _PUT = """
     INSERT INTO habits (endpoint, names) VALUES (?, ?) ON CONFLICT (endpoint) DO UPDATE SET names = excluded.names
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredHabits(Record):
+    """The names of an endpoint's habits."""
+
+    row_name = "habits of {endpoint}"
+
+    endpoint: Name
+    names: Annotated[list[str], STORED_AS_JSON]
 
 
 class EndpointHabits:
@@ -19,25 +32,12 @@ class EndpointHabits:
         self._database = database
 
     async def of(self, endpoint: str) -> Collection[str]:
-        """The names of an endpoint's habits."""
+        """The names of an endpoint's habits; none where they cannot be read: they are learned again."""
         rows = await self._database.read(lambda connection: connection.fetched(_OF, (endpoint,)))
-        return _names(rows[0]) if rows else []
-
-    async def all(self) -> Mapping[str, Collection[str]]:
-        """Those of every endpoint that has some."""
-        rows = await self._database.read(lambda connection: connection.fetched(_ALL, ()))
-        return {str(row["endpoint"]): names for row in rows if (names := _names(row))}
+        found = readable(StoredHabits, rows)
+        return found[0].names if found else []
 
     async def put(self, endpoint: str, names: Collection[str]) -> None:
         """Store an endpoint's habits in place of what is stored."""
         values = (endpoint, json.dumps(sorted(names)))
         await self._database.write(lambda connection: connection.execute(_PUT, values))
-
-
-def _names(row: Row) -> list[str]:
-    """The names in a row; none where it cannot be read: they are learned again."""
-    try:
-        names = json.loads(row["names"])
-    except (TypeError, ValueError):
-        return []
-    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []

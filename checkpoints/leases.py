@@ -9,8 +9,10 @@ from segue.core.records import Count, Record, from_row
 
 from .ports import ALL, Connection, Database, NotRepeatable, Session, lease_clock
 
-TTL = 15.0
-"""Seconds that a lease lives without being renewed."""
+LEASE_SECONDS = 15.0
+"""How long a lease in SQLite holds without being renewed."""
+POSTGRES_LEASE_SECONDS = 5.0
+"""How long one in PostgreSQL holds; the server's clock counts the seconds, whichever machine asks."""
 
 QUEUE_TTL = 5.0
 """Seconds that a position in the queue lives without being renewed."""
@@ -91,7 +93,7 @@ class Lease:
         self._database = database
         self._now = lease_clock(clock)
 
-    async def acquire(self, thread_id: str, owner: str, ttl: float = TTL, place: int | None = None) -> int:
+    async def acquire(self, thread_id: str, owner: str, ttl: float = LEASE_SECONDS, place: int | None = None) -> int:
         """Take the thread for `ttl` seconds and return the fence, higher than any before it.
 
         `place` is the caller's in the queue for the thread, which it keeps where the thread is busy.
@@ -105,7 +107,9 @@ class Lease:
             raise ThreadBusy(thread_id)
         return found.fence
 
-    async def acquire_released(self, thread_id: str, owner: str, ttl: float = TTL, place: int | None = None) -> Found:
+    async def acquire_released(
+        self, thread_id: str, owner: str, ttl: float = LEASE_SECONDS, place: int | None = None
+    ) -> Found:
         """As `acquire`, only where the last owner released the thread; returns how the lease was found."""
         values = {"thread_id": thread_id, "owner": owner, "ttl": ttl}
 

@@ -29,6 +29,7 @@ from segue.core.schedules import Schedule
 from segue.core.timeline import Branch
 
 from .files import StoredUpload
+from .habits import StoredHabits
 from .leases import StoredLease
 from .ports import Connection
 from .preferences import Preference
@@ -118,8 +119,9 @@ BESIDE: Mapping[str, type[Record]] = {
     "spend": ScopeUse,
     "spend_calls": StoredCall,
     "audit": AuditEntry,
+    "habits": StoredHabits,
 }
-"""The tables whose damaged rows are skipped, and not repaired by a recovery."""
+"""The tables beside sessions, whose damaged rows a recovery does not repair."""
 
 
 @dataclass(frozen=True)

@@ -376,7 +376,9 @@ class Threads:
             _check_known(connection, thread_id)
             branches = branches_of(connection, thread_id)
             root = branches[0].thread_id if branches else thread_id
-            for name, changed in ((thread_id, changes.choices), (root, changes.flags)):
+            chosen_of = {thread_id: {**changes.choices}}
+            chosen_of[root] = {**chosen_of.get(root, {}), **changes.flags}
+            for name, changed in chosen_of.items():
                 if changed:
                     chosen = chosen_for(connection, name) or Session(name, created_at=now)
                     _choose(connection, replace(chosen, **changed), act)

@@ -1,1 +1,1 @@
-"""The rules that no linter holds, and three measures that may not grow; `make check` runs them."""
+"""Rules that no linter checks, and measures that may not grow; `make check` runs them."""

@@ -3,14 +3,14 @@
 import sys
 
 from .style import style_faults
-from .trends import grown, keep, measure
+from .trends import find_grown, keep, measure
 
 faults = style_faults()
 trends = measure()
 if "--keep" in sys.argv:
     keep(trends)
 else:
-    faults += [f"{line}: simplify, or accept it with: python -m gates --keep" for line in grown(trends)]
+    faults += [f"{line}: simplify, or accept it with: python -m gates --keep" for line in find_grown(trends)]
 print("gates:", ", ".join(f"{name} {number}" for name, number in trends.items() if not name.startswith("names of")))
 if faults:
     sys.exit("\n".join(faults))

@@ -77,8 +77,9 @@ async def _chat_twice(base_url: str, database: Path) -> Way:
 
 
 async def _chat(app: segue.App, session: str) -> None:
-    async for _ in app.chat("Where is order 17?", agent="shop", session_id=session):
-        pass
+    events = [event async for event in app.chat("Where is order 17?", agent="shop", session_id=session)]
+    if not any(event.type == "task_complete" and event.data["status"] == "done" for event in events):
+        raise RuntimeError("The chat that is measured failed.")
 
 
 def follow_chat() -> Way:

@@ -1,4 +1,4 @@
-"""Lines of a function and of a module, the contents of large packages, and what is private."""
+"""Checks of length, of the modules that a package lists, and of access to private attributes."""
 
 import ast
 import re
@@ -20,14 +20,14 @@ _LISTED = ("src/segue/core", "src/segue/runtime")
 
 def style_faults() -> list[str]:
     """What breaks a rule, a line each."""
-    return [*long_ones(), *_unlisted_interfaces(), *_reaches_inside(), *_unlisted_modules()]
+    return [*find_long(), *_unlisted_interfaces(), *_reaches_inside(), *_unlisted_modules()]
 
 
 def _modules(*folders: str) -> list[Path]:
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 
-def long_ones() -> Iterator[str]:
+def find_long() -> Iterator[str]:
     for module in _modules(*FOLDERS, "reference", "gates"):
         name = module.relative_to(ROOT)
         lines = len(module.read_text(encoding="utf-8").splitlines())

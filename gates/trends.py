@@ -30,7 +30,7 @@ def measure() -> Trends:
     }
 
 
-def grown(now: Trends) -> list[str]:
+def find_grown(now: Trends) -> list[str]:
     """The trends that grew since they were kept, a line each."""
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
     return [f"{name}: {number}, was {kept.get(name, 0)}" for name, number in now.items() if number > kept.get(name, 0)]
@@ -71,9 +71,8 @@ def _count_helpers() -> int:
             for node in nodes
             if isinstance(node, ast.Name | ast.Attribute)
         )
-        for node in nodes:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_private(node.name):
-                found += used[node.name] == 1
+        functions = [node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        found += sum(1 for name in functions if _is_private(name) and used[name] == 1)
     return found
 
 

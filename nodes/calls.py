@@ -108,11 +108,15 @@ def with_client_results(calls: Sequence[AnyCall], tools: Mapping[str, Tool]) -> 
     The graph is interrupted until it has sent at least one; the others are asked for again.
     """
     asked = [call for call in calls if _waits_for_client(call)]
-    first = tools[asked[0].name]
-    assert isinstance(first, ClientTool)
-    forms = [client_call(_id(call), call.name, call.arguments) for call in asked]
-    results = ask_client(forms, first.language)
+    forms = [client_call(_id(call), call.name, _client_tool(tools, call).fit(call.arguments)) for call in asked]
+    results = ask_client(forms, _client_tool(tools, asked[0]).language)
     return [_answered(call, results) if _waits_for_client(call) else call for call in calls]
+
+
+def _client_tool(tools: Mapping[str, Tool], call: PendingCall) -> ClientTool:
+    tool = tools[call.name]
+    assert isinstance(tool, ClientTool)
+    return tool
 
 
 def _answered(call: AnyCall, results: Results) -> AnyCall:

@@ -244,10 +244,12 @@ async def ask_model(
     try:
         return await _ask(within, request, listen, usage, ids, language)
     except ModelRefused as error:
+        if not error.may_be_too_long:
+            raise
         size = prompt_tokens(request)
         within = _within(work, size // 2)
         shorter = asking(within)
-        if not error.may_be_too_long or prompt_tokens(shorter) > size * MOST_LEFT:
+        if prompt_tokens(shorter) > size * MOST_LEFT:
             raise
         refused = error
     reason = phrase("prompt_shortened", language, n=prompt_tokens(shorter))

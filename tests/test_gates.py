@@ -12,7 +12,7 @@ def test_a_trend_that_grew_is_named_and_one_that_fell_is_not(tmp_path: Path, mon
     kept = tmp_path / "trends.json"
     kept.write_text(json.dumps({"files": 60, "helpers": 9}), encoding="utf-8")
     monkeypatch.setattr(trends, "KEPT", kept)
-    assert trends.grown({"files": 61, "helpers": 8, "names of new": 2}) == [
+    assert trends.find_grown({"files": 61, "helpers": 8, "names of new": 2}) == [
         "files: 61, was 60",
         "names of new: 2, was 0",
     ]
@@ -24,7 +24,7 @@ def test_a_function_and_a_module_that_are_too_long_are_named(tmp_path: Path, mon
     (package / "long.py").write_text("def endless():\n" + "    pass\n" * 1000, encoding="utf-8")
     monkeypatch.setattr(style, "ROOT", tmp_path)
     monkeypatch.setattr(style, "FOLDERS", ("nodes",))
-    assert list(style.long_ones()) == [
+    assert list(style.find_long()) == [
         "nodes/long.py: 1001 lines, more than 1000",
         "nodes/long.py: endless has 1001 lines, more than 80",
     ]

@@ -25,6 +25,7 @@ from segue.core.approval import ApprovalTerms
 from segue.core.bounds import MOST_SECONDS
 from segue.core.decision import check_storable
 from segue.core.errors import ConfigurationError, UnknownOption
+from segue.core.json import schema_kinds
 from segue.core.provenance import Hiding, Policy, SourceKind
 from segue.core.records import check_event
 from segue.core.task import Moment, local_zone, moment_of, zone_named
@@ -427,7 +428,7 @@ class BoundTool(Marked):
         Raises:
             BadArguments: the arguments do not fit the schema; the tool did not run.
         """
-        values = self.check(self.fitted(arguments))
+        values = self.check(self.fit(arguments))
         if self.context_parameter:
             values = {**values, self.context_parameter: current_call.get()}
         if not self.synchronous:
@@ -435,7 +436,7 @@ class BoundTool(Marked):
         value = await run_in_thread(self.name, partial(self.inner.invoke, values))
         return await value if inspect.isawaitable(value) else value
 
-    def fitted(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def fit(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments in the types of the schema, where what a model wrote is near to them."""
         return fit_arguments(self.spec["function"]["parameters"], arguments)
 
@@ -459,7 +460,7 @@ def fit_arguments(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> di
     required = schema.get("required") or ()
     fitted: dict[str, Any] = {}
     for name, value in arguments.items():
-        kinds = _kinds(properties.get(name))
+        kinds = schema_kinds(properties.get(name))
         if value is None and kinds and "null" not in kinds and name not in required:
             continue
         fitted[name] = _fitted(value, kinds, properties.get(name))
@@ -478,21 +479,6 @@ def _fitted(value: Any, kinds: Collection[str], schema: Any) -> Any:
     if isinstance(value, dict) and isinstance(schema, Mapping):
         return fit_arguments(schema, value)
     return value
-
-
-def _kinds(schema: Any) -> set[str]:
-    """The types that a schema takes; empty where it does not say."""
-    if not isinstance(schema, Mapping):
-        return set()
-    kinds = schema.get("type")
-    if isinstance(kinds, str | list):
-        return {kinds} if isinstance(kinds, str) else {kind for kind in kinds if isinstance(kind, str)}
-    found: set[str] = set()
-    for part in [*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())]:
-        if not (inner := _kinds(part)):
-            return set()
-        found |= inner
-    return found
 
 
 def refuse_unknown(parameters: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:

@@ -428,7 +428,7 @@ def argument_error(tool: Tool | None, arguments: Mapping[str, Any]) -> str:
     if not isinstance(tool, BoundTool):
         return ""
     try:
-        tool.check(tool.fitted(arguments))
+        tool.check(tool.fit(arguments))
     except BadArguments as error:
         return _sentence(str(error))
     except BaseException as error:  # noqa: BLE001 - a tool's own validator may raise anything

@@ -21,6 +21,7 @@ from segue.core.records import Json, Unowned, Worker
 
 from ..checksums import next_version
 from ..database import Connections
+from ..leases import POSTGRES_LEASE_SECONDS
 from ..ports import Connection, NotRepeatable
 from .state import (
     CHANNEL,
@@ -255,9 +256,6 @@ class PostgresSession:
             raise refused from error
         time.sleep(RETRY_EVERY)
 
-
-LEASE_TTL = 5.0
-"""Seconds that a lease lives without being renewed: the server's clock counts them, whichever machine asks."""
 
 _LIMITS = {"lock_timeout": "10s", "idle_in_transaction_session_timeout": "5s"}
 """A process that stands still in a transaction keeps its locks so long: then the server rolls it back."""
@@ -544,7 +542,7 @@ class PostgresBackend:
     """An open PostgreSQL database."""
 
     schema_version: ClassVar[int] = SCHEMA_VERSION
-    lease_ttl: ClassVar[float] = LEASE_TTL
+    lease_ttl: ClassVar[float] = POSTGRES_LEASE_SECONDS
 
     def __init__(self, database: PostgresDatabase) -> None:
         self.database = database

@@ -27,7 +27,7 @@ from segue.core.records import sync_folder
 
 from ..checksums import next_version
 from ..database import Connections
-from ..leases import TTL
+from ..leases import LEASE_SECONDS
 from ..ports import Connection, Workers
 from ..schema import ReadRow, damaged_beside, damaged_rows, session_of
 from ..serializer import is_garbled
@@ -768,7 +768,7 @@ class SqliteBackend:
     """An open SQLite file."""
 
     schema_version: ClassVar[int] = SCHEMA_VERSION
-    lease_ttl: ClassVar[float] = TTL
+    lease_ttl: ClassVar[float] = LEASE_SECONDS
     workers: Workers | None = None
 
     def __init__(self, database: SqliteDatabase) -> None:
@@ -863,6 +863,7 @@ _KEYS = {
     "uploads": ("upload_id",),
     "spend": ("scope",),
     "spend_calls": ("call_id",),
+    "habits": ("endpoint",),
 }
 """What names a row, where it is not its session."""
 

@@ -125,6 +125,23 @@ async def test_arguments_that_look_like_a_decision_are_imported_as_they_are(here
     assert asked["arguments"] == {"order": order} and filed == [order]
 
 
+async def test_a_call_whose_state_cannot_be_read_is_refused_at_the_door(here: World, elsewhere: World) -> None:
+    await paused(here)
+    document, serde = await document_of(here), JsonPlusSerializer()
+    found = 0
+    for part in document["state"]["checkpoints"]:
+        checkpoint = serde.loads_typed((part["state"]["type"], base64.b64decode(part["state"]["data"])))
+        for calls in checkpoint["channel_values"].values():
+            for call in calls if isinstance(calls, list) else ():
+                if isinstance(call, dict) and "state" in call:
+                    call["state"], found = {"phase": "asked"}, found + 1
+        kind, data = serde.dumps_typed(checkpoint)
+        part["state"] = blob_form(kind, data)
+    assert found
+    with pytest.raises(InvalidExport, match="a call in its state cannot be read"):
+        await elsewhere.app.import_(document, session_id="t")
+
+
 async def test_imported_state_that_is_not_valid_is_named(here: World, elsewhere: World) -> None:
     await paused(here)
     document, serde = await document_of(here), JsonPlusSerializer()

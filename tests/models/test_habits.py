@@ -1,5 +1,6 @@
 """What endpoints require of a request: learned from a refusal, kept, or set by the agent."""
 
+import asyncio
 import itertools
 import json
 import re
@@ -228,6 +229,36 @@ async def test_a_habit_that_is_refused_later_gives_way() -> None:
         server._script.append(FINE)
         await record(model_at(server, habits=habits), request)
         assert await habits.of(endpoint) == {"max_tokens"}
+
+
+async def test_an_endpoint_that_is_overloaded_in_between_is_sent_what_it_requires() -> None:
+    row = next(row for row in ROWS if row.name == "system_first")
+    habits = Habits()
+    busy = Status(503, body="overloaded")
+    async with LoopbackServer([Status(row.code, body=row.says), busy, busy, FINE]) as server:
+        assert (await record(model_at(server, habits=habits), row.request)).reply.text == "{}"
+        assert await habits.of(f"{server.base_url}#m") == {"system_first"}
+
+
+async def test_two_calls_at_once_forget_nothing_that_was_learned() -> None:
+    class Slow:
+        def __init__(self) -> None:
+            self.names: Collection[str] = ["one_system"]
+
+        async def of(self, endpoint: str) -> Collection[str]:
+            await asyncio.sleep(0)
+            return self.names
+
+        async def put(self, endpoint: str, names: Collection[str]) -> None:
+            self.names = names
+
+    store = Slow()
+    habits = Habits(store)
+    first, second = await asyncio.gather(habits.of("here"), habits.of("here"))
+    assert first == second == {"one_system"}
+    await habits.learn("here", first, first | {"tool_names"})
+    await habits.learn("here", second, second | {"short_ids"})
+    assert {*store.names} == {"one_system", "tool_names", "short_ids"}
 
 
 async def test_a_store_that_fails_costs_no_call() -> None:

@@ -274,6 +274,7 @@ async def test_an_event_that_is_called_error_is_one(data: str) -> None:
         ({"error": {"message": "Please retry after 20 seconds"}}, 20.0),
         ({"error": {"message": "try again in 250ms"}}, 0.25),
         ({"message": "slow down", "retry_after": 3}, 3.0),
+        ({"message": "slow down", "retry_after": 10**400}, None),
         ({"error": {"message": "try again later"}}, None),
     ],
 )

@@ -14,7 +14,7 @@ from reference.events import describe_events
 from reference.fields import describe_fields
 from reference.pages import GENERATED, with_tables, write_pages, write_source
 from reference.routes import describe_routes, describe_schemas, openapi
-from segue.checkpoints.leases import TTL
+from segue.checkpoints.leases import LEASE_SECONDS, POSTGRES_LEASE_SECONDS
 from segue.cli import app
 from segue.cli.exits import EXIT_CODES, FAILED, PAUSED, USAGE, WAITING
 from segue.core.agents import Agent, Budget, McpServer, Prices
@@ -112,7 +112,7 @@ def test_the_exit_codes_are_those_of_the_command_line() -> None:
         ("tokens of a local model", (CONTEXT_TOKENS,)),
         ("tasks that run at once in a process", (MAX_RUNNING,)),
         ("tasks that wait for them", (MAX_QUEUED,)),
-        ("a lease of an owner", (TTL,)),
+        ("a lease of an owner", (LEASE_SECONDS, POSTGRES_LEASE_SECONDS)),
         ("an answer or a document nested", (DEEPEST,)),
         ("a file", (MOST_BYTES >> 20, MOST_COLUMNS)),
         ("a query", (ROWS, SECONDS)),

@@ -149,6 +149,16 @@ async def test_arguments_that_do_not_fit_are_for_the_model_to_correct(
     assert done["status"] == "done" and why in call["outcome"]["error"]
 
 
+async def test_arguments_that_are_near_to_the_schema_are_sent_in_its_types() -> None:
+    pages = {"type": "array", "items": {"type": "string"}}
+    given = {"pages": '["cart", "home"]', "zoom": None}
+    model = ScriptedChatModel([call_tool(("show", given)), answer("Done.")])
+    shown = {**SHOW, "parameters": {"properties": {"pages": pages, "zoom": {"type": "integer", "default": 1}}}}
+    async with segue.open(":memory:", agents=[Agent(agent_id="a", model=model, mode="react")]) as app:
+        asked = await app.ask("show them", agent="a", client_tools=[shown])
+    assert [call["arguments"] for call in asked["question"][CLIENT_CALLS]] == [{"pages": ["cart", "home"]}]
+
+
 async def test_a_schema_of_the_client_is_neither_fetched_nor_run(tmp_path: Path) -> None:
     endless = {"page": {"$ref": "#/properties/page"}, "mark": {"pattern": "(a+)+$", "$ref": "http://127.0.0.1:9/none"}}
     model = ScriptedChatModel([call_tool(("show", {"page": 1, "mark": "a" * 64 + "!"})), answer("Done.")])

@@ -20,7 +20,7 @@ from segue.core.provenance import Hiding, Policy, SourceKind
 from segue.prompts.catalogue import Language
 from segue.prompts.protocols import client_call_notice, not_carried_out
 
-from ..bound_tool import BadArguments, current_call
+from ..bound_tool import BadArguments, current_call, fit_arguments
 
 MOST = 64
 """Tools that a client may offer with one message."""
@@ -75,7 +75,7 @@ class ClientTool:
         """Give the result once the client has sent it."""
         self.check(arguments)
         call_id = current_call.get().idempotency_key
-        results = self.results or ask_client([client_call(call_id, self.name, arguments)], self.language)
+        results = self.results or ask_client([client_call(call_id, self.name, self.fit(arguments))], self.language)
         if results[call_id] is None:
             return ToolMessage(not_carried_out(self.language), tool_call_id="", status="error")
         return results[call_id]
@@ -86,8 +86,12 @@ class ClientTool:
         Raises:
             BadArguments.
         """
-        if why := misfit(self.spec, arguments):
+        if why := misfit(self.spec, self.fit(arguments)):
             raise BadArguments(why)
+
+    def fit(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments in the types of the schema, where what a model wrote is near to them."""
+        return fit_arguments(self.spec["function"]["parameters"], arguments)
 
 
 def misfit(spec: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:

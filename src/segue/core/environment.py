@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from importlib.util import find_spec
+from urllib.parse import urlsplit
 
 from .errors import ConfigurationError, MissingExtra
 
@@ -59,3 +60,14 @@ def without_password(database: str) -> str:
     scheme, _, rest = _SECRET.sub("", database).rstrip("?&").partition("://")
     user, at, place = rest.rpartition("@")
     return f"{scheme}://{user.partition(':')[0]}{at}{place}"
+
+
+def address_without_secrets(url: str) -> str:
+    """An address without its user, password and query, for messages."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "…"
+    host = parts.netloc.rpartition("@")[2]
+    scheme = f"{parts.scheme}:" if parts.scheme else ""
+    return f"{scheme}//{host}{parts.path}" if host else parts.path.rpartition("@")[2]

@@ -192,3 +192,18 @@ def _target(schema: Mapping[str, Any], ref: str) -> Any:
     if start != "#" or target is None:
         raise UnusableSchema(Clause("its schema has an unresolvable $ref ({ref})", ref=ref[:100]))
     return target
+
+
+def schema_kinds(schema: Any) -> set[str]:
+    """The types that a schema takes; empty where it does not say."""
+    if not isinstance(schema, Mapping):
+        return set()
+    kinds = schema.get("type")
+    if isinstance(kinds, str | list):
+        return {kinds} if isinstance(kinds, str) else {kind for kind in kinds if isinstance(kind, str)}
+    found: set[str] = set()
+    for part in [*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())]:
+        if not (inner := schema_kinds(part)):
+            return set()
+        found |= inner
+    return found

@@ -143,6 +143,8 @@ class Model(Protocol):
 
     name: str
     is_language_model: bool
+    endpoint: str
+    """Whose habits apply: an endpoint's address with the model; empty where there is none."""
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """Yield the deltas, then exactly one `ModelReply`.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from urllib.parse import urlsplit
 
 from ..core.agents import Agent
-from ..core.environment import whole_number
+from ..core.environment import address_without_secrets, whole_number
 from ..core.errors import ConfigurationError, MissingKey, UnknownModel
 from ..core.models import OFFLINE, Model
 from .habits import Habits
@@ -144,7 +144,7 @@ def _checked_url(agent: Agent, environ: Mapping[str, str]) -> str | None:
     name, given = ("base_url", agent.base_url) if agent.base_url else (BASE_URL, environ.get(BASE_URL))
     if not given:
         return None
-    shown = re.sub(r"(?<=//)[^/@]*@", "", given.partition("?")[0])
+    shown = address_without_secrets(given)
     if not given.isprintable() or re.search(r"\s", given):
         raise ConfigurationError(
             "{name} is {text!r}: write the address without spaces and line ends.", name=name, text=shown

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.decision import MarkedCall, offered_name
+from ..core.json import schema_kinds
 from ..core.thoughts import begun_mark
 
 Schemas = Mapping[str, Mapping[str, Any]]
@@ -196,7 +197,8 @@ def _of_tags(name: str, tag: re.Pattern[str], body: str, tools: Schemas) -> Mark
 
 def _typed(text: str, schema: Any) -> Any:
     text = text.removeprefix("\n").removesuffix("\n")
-    if '"string"' in json.dumps(schema or {"type": "string"}, default=str):
+    kinds = schema_kinds(schema)
+    if not kinds or "string" in kinds:
         return text
     try:
         return json.loads(text)

@@ -30,6 +30,7 @@ class ChatObject:
     """
 
     is_language_model = True
+    endpoint = ""
 
     def __init__(self, chat: "BaseChatModel", name: str = "", *, streaming: bool = True) -> None:
         self.chat = chat

@@ -141,7 +141,7 @@ def _developer_role(body: Json, _: ModelRequest) -> Json:
 
 
 def _empty_content(message: Json) -> Json:
-    return {**message, "content": ""} if message.get("content", "") is None or "content" not in message else message
+    return {**message, "content": ""} if message.get("content") is None else message
 
 
 def _filled_content(message: Json) -> Json:
@@ -343,23 +343,26 @@ class Trial:
         self.known = frozenset(known)
         self.active = self.known
         self._tried: list[str] = []
-        self._refusal = ""
+        self._before: tuple[str, frozenset[str]] | None = None
+        """What the refusal said that the newest habit answers, and the habits before it; None after another failure."""
 
-    def adapt(self, refusal: str, refused: bool, body: Json, request: ModelRequest) -> bool:
+    def adapt(self, refusal: str, words: str, refused: bool, body: Json, request: ModelRequest) -> bool:
         """Take up the habit that a refusal of a body shows; return whether there is one to try.
 
-        `refused` says that the endpoint refuses the request, whatever its words are: a request that is to be continued
-        from the assistant's message is then closed by the user's. A habit that did not change the refusal is dropped.
+        `refusal` is the whole error in lower case, `words` its message. `refused` says that the endpoint refuses the
+        request, whatever its words are: a request that is to be continued from the assistant's message is then closed
+        by the user's. A habit that did not change the message is dropped.
         """
-        if self._tried and refusal == self._refusal:
-            self.active -= {self._tried[-1]}
-        self._refusal = refusal
+        if self._before is not None and words == self._before[0]:
+            self.active = self._before[1]
+        self._before = None
         for habit in TABLE:
             guessed = habit.name == "user_last" and refused and bool(request.nudge)
             if habit.name in self.active or habit.name in self._tried:
                 continue
             if (habit.is_shown(refusal) or guessed) and habit.send(body, request) is not body:
                 self._tried.append(habit.name)
+                self._before = words, self.active
                 self.active = (self.active - {*habit.instead_of}) | {habit.name}
                 return True
         return False
@@ -384,19 +387,22 @@ class Habits:
         self._known: dict[str, frozenset[str]] = {}
 
     async def of(self, endpoint: str) -> frozenset[str]:
-        """What is known; the store is read once."""
+        """What is known."""
         if endpoint not in self._known:
-            self._known[endpoint] = frozenset()
+            stored: frozenset[str] = frozenset()
             if self.store is not None:
                 try:
-                    self._known[endpoint] = frozenset(HABITS) & {*await self.store.of(endpoint)}
+                    stored = frozenset(HABITS) & {*await self.store.of(endpoint)}
                 except SegueError as error:
                     logger.warning("The habits of %s could not be read: %s", endpoint, error)
+            self._known.setdefault(endpoint, stored)
         return self._known[endpoint]
 
-    async def learn(self, endpoint: str, names: Collection[str]) -> None:
-        """Keep what an endpoint has accepted."""
-        self._known[endpoint] = frozenset(names)
+    async def learn(self, endpoint: str, before: frozenset[str], accepted: frozenset[str]) -> None:
+        """Keep what an endpoint has accepted, beside what other calls have learned meanwhile."""
+        known = self._known.get(endpoint, frozenset())
+        names = (known - (before - accepted)) | (accepted - before)
+        self._known[endpoint] = names
         if self.store is not None:
             try:
                 await self.store.put(endpoint, names)

@@ -170,6 +170,7 @@ class LocalModel:
     """A GGUF file as an agent's model, in the json protocol."""
 
     is_language_model = True
+    endpoint = ""
 
     def __init__(self, engine: Engine, name: str, temperature: float = 0.0, max_tokens: int = MAX_TOKENS) -> None:
         self.name = name

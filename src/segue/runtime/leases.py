@@ -18,8 +18,6 @@ from .relay import POLL_SECONDS, Notices
 
 logger = logging.getLogger(__name__)
 
-TTL = 15.0
-"""Seconds that a lease lives without being renewed."""
 RETRIES = 10
 """How often a renewal that failed is tried again before the leases run out."""
 
@@ -58,7 +56,7 @@ class Heartbeat:
         on_lost: Callable[[str], None],
         on_overdue: Callable[[str, str], None],
         *,
-        ttl: float = TTL,
+        ttl: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.ttl = ttl

@@ -22,7 +22,7 @@ _NEW = ("user", "tool")
 """Whose messages a client adds to a conversation."""
 
 
-class Said(NamedTuple):
+class ClientMessage(NamedTuple):
     """A message as a client sends it.
 
     `references` are the digests of a user's files, the ids of an assistant's calls, or the id of the call that a
@@ -34,7 +34,7 @@ class Said(NamedTuple):
     references: tuple[str, ...]
 
 
-Messages = tuple[Said, ...]
+Messages = tuple[ClientMessage, ...]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Conversation:
             raise InvalidMessage("The last message must come from the user or from a tool.")
         spoken = [(each, _by_digest(each.files)) for each in messages if each.role in (*_NEW, "assistant")]
         refuse_files([file for each, files in spoken if each.role == "tool" for file in files.values()])
-        said = tuple(Said(each.role, each.text, (*_calls_of(each), *files)) for each, files in spoken)
+        said = tuple(ClientMessage(each.role, each.text, (*_calls_of(each), *files)) for each, files in spoken)
         system = [each.text for each in messages if each.role in ("system", "developer")]
         files = {digest: file for _, found in spoken for digest, file in found.items()}
         return cls(name, parties, said, system, files)

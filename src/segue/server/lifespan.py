@@ -95,8 +95,8 @@ class AutoResume:
         """Continue what waits for a limit that was raised before the service was killed."""
         try:
             await self._service.app.tasks.continue_raised()
-        except Exception:  # noqa: BLE001  logged with its trace, and the others continue
-            logger.exception("not continued")
+        except SegueError:
+            logger.exception("the tasks that wait for a raised limit were not continued")
 
     async def _resume(self, task_id: str) -> None:
         """Resume a task and wait until it ends, so that not too many run at once."""

@@ -221,13 +221,14 @@ def begin(folder: Path, asked: Json, make: Make, tenant: Tenant) -> Coroutine[An
     except Timeout:
         raise FileExistsError(folder) from None
     state = State(created_at=datetime.now(UTC).isoformat(timespec="seconds"), asked=asked)
-    is_new = _is_empty(folder)
+    is_new = False
     try:
+        is_new = _is_empty(folder)
         if not is_new and not _was_interrupted(folder, asked):
             raise FileExistsError(folder)
         (folder / STOP).unlink(missing_ok=True)
         state.write(folder)
-    except (FileExistsError, ConfigurationError):
+    except (OSError, ConfigurationError):
         lock.release()
         if is_new:
             rmtree(folder, ignore_errors=True)

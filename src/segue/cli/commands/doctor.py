@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from langchain_core.runnables import RunnableConfig
 from packaging.requirements import Requirement
@@ -25,7 +24,7 @@ from ...checkpoints.sqlite.database import check_pages, check_rows, check_rows_b
 from ...checkpoints.storage import open_storage
 from ...core.agents import Agent
 from ...core.attachments import FilesReport
-from ...core.environment import is_server, need_extra
+from ...core.environment import address_without_secrets, is_server, need_extra
 from ...core.errors import (
     ConfigurationError,
     DamagedSession,
@@ -366,8 +365,8 @@ def _model(agent: Agent, settings: Settings, environ: Mapping[str, str], languag
         return
     if isinstance(choice, str):
         yield _endpoint(agent, environ, language)
-    if endpoint := getattr(model, "endpoint", ""):
-        yield from _habits(agent, endpoint, settings, language)
+    if model.endpoint:
+        yield from _habits(agent, model.endpoint, settings, language)
 
 
 def _origin(agent: Agent, override: str, environ: Mapping[str, str], language: Language) -> str:
@@ -386,7 +385,7 @@ def _endpoint(agent: Agent, environ: Mapping[str, str], language: Language) -> F
 
     base = agent.base_url or environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
     key = agent.api_key.get_secret_value() if agent.api_key else environ.get("OPENAI_API_KEY")
-    shown = _without_secrets(base)
+    shown = address_without_secrets(base)
     try:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         status = httpx.get(f"{base.rstrip('/')}/models", headers=headers, timeout=SECONDS).status_code
@@ -417,12 +416,6 @@ def _habits(agent: Agent, endpoint: str, settings: Settings, language: Language)
         said = "habits_learned" if agent.habits is None else "habits_set"
         about = {"endpoint": endpoint, "names": ", ".join(names), "agent": agent.agent_id}
         yield Finding(True, "endpoint", finding(said, language, **about))
-
-
-def _without_secrets(url: str) -> str:
-    """The address without a password or query in it."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def _prompts(agent: Agent, language: Language) -> Finding:

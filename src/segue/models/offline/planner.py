@@ -192,6 +192,7 @@ class OfflinePlanner:
 
     name = "offline"
     is_language_model = False
+    endpoint = ""
 
     def __init__(self, pace: int = 0) -> None:
         """`pace` is how many characters it writes a second; 0 is no limit."""

@@ -191,7 +191,7 @@ def status_fault(status: int, body: object, redact: Redactor, wait: float | None
     if status in (401, 403):
         reason, advice = Clause("rejected the key ({why})", why=why), "check OPENAI_API_KEY or the agent's api_key"
         return Fault(reason, advice, False, status=status, text=text)
-    if status == 404 and not _NO_TOOLS.search(text, 0, _SEARCHED):
+    if status == 404 and not _NO_TOOLS.search(text):
         reason = Clause("was not found ({why})", why=why)
         return Fault(reason, "check the model's name and base_url", False, status=status, text=text)
     if status == 402 or (status == 429 and _QUOTA in text):
@@ -263,11 +263,11 @@ _SEARCHED = 20_000
 
 def is_too_long(text: str) -> bool:
     """Whether an error, in lower case, says that the prompt is too long."""
-    return bool(_TOO_LONG.search(text, 0, _SEARCHED)) and not _NOT_TOO_LONG.search(text, 0, _SEARCHED)
+    return bool(_TOO_LONG.search(text)) and not _NOT_TOO_LONG.search(text)
 
 
 def _is_about_reply(text: str) -> bool:
-    return bool(_ABOUT_REPLY.search(text, 0, _SEARCHED))
+    return bool(_ABOUT_REPLY.search(text))
 
 
 _MOST_WAIT = 366 * 86_400.0
@@ -324,7 +324,10 @@ def _seconds(given: object) -> float | None:
     if isinstance(given, Mapping):
         given = given.get("seconds")
     if isinstance(given, int | float) and not isinstance(given, bool):
-        return _sensible(float(given))
+        try:
+            return _sensible(float(given))
+        except OverflowError:
+            return None
     if not isinstance(given, str):
         return None
     try:
@@ -385,7 +388,8 @@ def is_error(document: object) -> bool:
 
 
 def _all(body: object) -> str:
-    return (body if isinstance(body, str) else _dumped(body)).lower()
+    """The beginning of an error, in lower case, in which known words are looked for."""
+    return (body if isinstance(body, str) else _dumped(body))[:_SEARCHED].lower()
 
 
 def _dumped(value: Any) -> str:

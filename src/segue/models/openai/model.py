@@ -13,6 +13,7 @@ import openai
 from langchain_core.messages import AIMessage, ChatMessage
 from pydantic import SecretStr
 
+from ...core.environment import address_without_secrets
 from ...core.errors import Clause, ModelError, ModelRefused, ModelUnreachable, UnreadableReply
 from ...core.json import plain_specs
 from ...core.models import UNREADABLE, ModelPiece, ModelReply, ModelRequest, Retry
@@ -168,14 +169,14 @@ class OpenAIModel:
                     async for piece in pieces:
                         begun = True
                         if isinstance(piece, ModelReply) and trial.active != trial.known:
-                            await self._learn(trial.active)
+                            await self._learn(trial)
                         yield piece
                 return
             except AttemptFailed as failed:
                 fault = failed.fault
             # Raised out here an error has no context: what the client raised may hold the key.
             is_refusal = not begun and fault.status not in _NOT_ABOUT_THE_BODY
-            if is_refusal and trial.adapt(fault.text, not fault.retryable, call.transport.sent, request):
+            if is_refusal and self._adapt(trial, fault, call, request):
                 continue
             if fault.about_reply:
                 yield ModelReply("", UNREADABLE, unreadable=UnreadableReply("{fault}.", fault=self._faulty(fault)))
@@ -187,12 +188,15 @@ class OpenAIModel:
             yield Retry(attempt=attempt, reason=self._faulty(fault), seconds=seconds)
             await self._policy.sleep(seconds)
 
-    async def _learn(self, habits: frozenset[str]) -> None:
+    def _adapt(self, trial: Trial, fault: Fault, call: "_Call", request: ModelRequest) -> bool:
+        return trial.adapt(fault.text, str(fault.reason), not fault.retryable, call.transport.sent, request)
+
+    async def _learn(self, trial: Trial) -> None:
         """Keep what the endpoint accepted; where the agent sets its habits, for this process only."""
         if self._given is None:
-            await self._habits.learn(self.endpoint, habits)
+            await self._habits.learn(self.endpoint, trial.known, trial.active)
         else:
-            self._given = habits
+            self._given = trial.active
 
     def _begin(self, request: ModelRequest, habits: frozenset[str]) -> "_Call":
         messages = outgoing_messages(request, self.endpoint)
@@ -296,7 +300,7 @@ def _address(chat: "BaseChatOpenAI") -> str:
     """Where the endpoint is, without what a URL may hold of a key."""
     root = chat.root_async_client
     url = str(root.base_url if root is not None else chat.openai_api_base or "")
-    return re.sub(r"(?<=//)[^/@]*@", "", url.partition("?")[0]).rstrip("/")
+    return address_without_secrets(url).rstrip("/")
 
 
 def _keys(chat: "BaseChatOpenAI") -> list[str]:

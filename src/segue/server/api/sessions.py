@@ -121,7 +121,7 @@ async def create(body: NewSession, service: ServiceDep, tenant: TenantDep, key: 
     """Create a session without a message, with an agent and a model of its own if they are named."""
     new, made = await service.new_session(tenant, body.session_id, key)
     if not made:
-        session = _chosen(service, Session(new, created_at=time.time()), body)
+        session = _choose(service, Session(new, created_at=time.time()), body)
         await service.once(key, service.app.sessions.create(session, key, body.title or ""))
     return JsonResponse(await _view(service, tenant, new), 201)
 
@@ -219,12 +219,12 @@ async def change(session_id: SessionId, body: SessionChange, service: ServiceDep
     thread_id = await service.own_session(tenant, session_id)
     changes = SessionChanges(**body.model_dump())
     if changes.choices:
-        _chosen(service, await service.app.sessions.choices(thread_id) or Session(thread_id), body)
+        _choose(service, await service.app.sessions.choices(thread_id) or Session(thread_id), body)
     await service.app.sessions.change(thread_id, changes)
     return Response(status_code=204)
 
 
-def _chosen(service: Service, session: Session, body: Choices) -> Session:
+def _choose(service: Service, session: Session, body: Choices) -> Session:
     """The session with what the request chooses.
 
     Raises:

@@ -271,8 +271,10 @@ class Backtest:
         for task in self.tasks:
             changed = task.verdict in CHANGED
             changed_before = before.get(task.task_id, changed)
-            only_now += changed and not changed_before
-            only_before += changed_before and not changed
+            if changed and not changed_before:
+                only_now += 1
+            elif changed_before and not changed:
+                only_before += 1
         return Change(only_now, only_before)
 
     @property

@@ -188,6 +188,8 @@ def _with_requests(cassette: Cassette, tape: Tape, messages: list[Json]) -> Cass
 class RecordedModel:
     """Replies what was recorded; no model is called."""
 
+    endpoint = ""
+
     def __init__(self, tape: Tape, agent: Agent, name: str, cut: Callable[[], None] = lambda: None) -> None:
         self.name = name
         self.is_language_model = name != "offline"

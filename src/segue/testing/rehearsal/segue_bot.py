@@ -13,6 +13,7 @@ from langchain_core.tools import StructuredTool
 from langgraph.types import interrupt
 
 from ...app import App
+from ...checkpoints.leases import LEASE_SECONDS
 from ...core.agents import Agent
 from ...core.calls import API_CALL, PAUSE, WAIT, CallResult, CallStatus, Execution
 from ...core.conversation import MODE, BotOutput, BotOutputType, Conversation, Role, Setting, as_text, bot_session
@@ -23,7 +24,6 @@ from ...core.task import ENDED, OPEN, TaskStatus
 from ...core.tools import Tool
 from ...nodes.participants import AGENT_BOT
 from ...runtime.control import Started
-from ...runtime.leases import TTL
 from ...runtime.relay import POLL_SECONDS, Observer
 from ...runtime.start import Request
 from ...tools.bound_tool import BoundTool, Marks
@@ -31,7 +31,7 @@ from ...tools.calls import missing
 
 T = TypeVar("T")
 
-FREE_SECONDS = 2 * TTL
+FREE_SECONDS = 2 * LEASE_SECONDS
 """Seconds to wait for the bot's session: of a process that was killed its lease stays for a while."""
 
 
