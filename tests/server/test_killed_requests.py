@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 
 KEY = {"Idempotency-Key": "k"}
 NOWHERE = "http://127.0.0.1:9/hook"
-MOST = 10 if os.environ.get("WHOLE") else 4
+MOST = 10 if os.environ.get("WHOLE") else 3
 """Transactions of a request, fewer unless `WHOLE` is set; later ones are of its task, which `tests/crash` kills."""
 USAGE = {"input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100}
 

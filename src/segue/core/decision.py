@@ -445,7 +445,9 @@ def _first_of(value: Any, rest: str) -> Any:
     return value
 
 
-_QUALIFIER = re.compile(r"\s*(?:<\||<｜).*\Z|\s*\(\s*\)\s*\Z|:\d+\Z|[\s`'\"]+\Z|\A[\s`'\"]+", re.DOTALL)
+_QUALIFIER = re.compile(
+    r"(?<!\s)\s*+(?:<\||<｜).*+\Z|(?<!\s)\s*+\(\s*+\)\s*+\Z|:\d++\Z|(?<![\s`'\"])[\s`'\"]++\Z|\A[\s`'\"]++", re.DOTALL
+)
 """What models write around the name of a tool."""
 _SEPARATOR = re.compile(r"[.:/|]+|__+")
 _SIGNS = re.compile(r"[\W_]+")

@@ -27,7 +27,7 @@ MARKS = (
 """What opens a call in a text, in lower case."""
 _MARK = re.compile("|".join(map(re.escape, MARKS)), re.IGNORECASE)
 _ATTEMPT = re.compile(r"[{(]|<[^\s>]{0,12}(?:parameter|invoke)\b|<arg_key|\A\s*\Z", re.IGNORECASE)
-_FENCED = re.compile(r"\s*```[\w-]*\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
+_LANGUAGE = re.compile(r"[\w-]*+\s*+")
 _KEYS = frozenset(
     ("name", "arguments", "parameters", "args", "input", "type", "id", "function", "tool", "tool_name", "tool_input")
 )
@@ -96,8 +96,7 @@ def read_markup(text: str, tools: Schemas) -> Markup | None:
 
 def _read_bare(text: str, tools: Schemas) -> Markup | None:
     """The calls of a text that is JSON and nothing else, or a list of calls as Python writes them."""
-    fenced = _FENCED.match(text)
-    inner = (fenced[1] if fenced else text).strip()
+    inner = _without_fence(text.strip())
     if not inner.startswith(("{", "[")):
         return None
     try:
@@ -111,6 +110,14 @@ def _read_bare(text: str, tools: Schemas) -> Markup | None:
         return Markup("", tuple(_known(call, tools) for call in calls))
     except ValueError as error:
         return Markup("", why=str(error))
+
+
+def _without_fence(text: str) -> str:
+    """What is in a fenced block that is all of a text; else the text."""
+    if not (text.startswith("```") and text.endswith("```")):
+        return text
+    language, _, inner = text[3:-3].partition("\n")
+    return inner.strip() if _LANGUAGE.fullmatch(language) else text
 
 
 def _values(text: str) -> Iterator[Any]:
@@ -133,23 +140,24 @@ def _known(call: MarkedCall, tools: Schemas) -> MarkedCall:
 _NAME = r"[\w.:/-]+"
 _PREFIX = r"(?:[a-z]+:|｜DSML｜)?"
 _FORMS = re.compile(
-    rf"<{_PREFIX}invoke\s+name=[\"'](?P<invoke>[^\"']+)[\"'][^>]*>(?P<invoked>.*?)(?:</{_PREFIX}invoke>|\Z)"
-    rf"|<function=(?P<function>[^>\s]+)>(?P<body>.*?)(?:</function>|(?=<function=)|\Z)"
-    rf"|<tool_call>\s*(?P<keyed>{_NAME})\s*(?P<pairs><arg_key>.*?)(?:</tool_call>|\Z)"
-    rf"|<｜tool▁call▁begin｜>\s*(?:function\s*<｜tool▁sep｜>)?\s*(?P<deepseek>{_NAME})\s*(?:<｜tool▁sep｜>)?\s*(?:```\w*\s*)?"
-    rf"|<\|tool_call_begin\|>\s*(?P<kimi>{_NAME})\s*<\|tool_call_argument_begin\|>\s*"
+    rf"<{_PREFIX}invoke\s+name=[\"'](?P<invoke>[^<>\"']+)[\"'][^<>]*>(?P<invoked>.*?)(?:</{_PREFIX}invoke>|\Z)"
+    rf"|<function=(?P<function>[^<>\s]+)>(?P<body>.*?)(?:</function>|(?=<function=)|\Z)"
+    rf"|<tool_call>\s*+(?P<keyed>{_NAME})\s*+(?P<pairs><arg_key>.*?)(?:</tool_call>|\Z)"
+    rf"|<｜tool▁call▁begin｜>\s*+(?:function\s*+<｜tool▁sep｜>\s*+)?(?P<deepseek>{_NAME})\s*+"
+    rf"(?:<｜tool▁sep｜>\s*+)?(?:```\w*+\s*+)?"
+    rf"|<\|tool_call_begin\|>\s*+(?P<kimi>{_NAME})\s*+<\|tool_call_argument_begin\|>\s*+"
     rf"|\bto=(?P<harmony>{_NAME})[^{{}}]{{0,80}}(?=\{{)"
-    rf"|\[TOOL_CALLS\]\s*(?P<mistral>{_NAME})\s*(?:\[ARGS\])?\s*(?=\{{)"
+    rf"|\[TOOL_CALLS\]\s*+(?P<mistral>{_NAME})\s*+(?:\[ARGS\]\s*+)?(?=\{{)"
     rf"|(?P<json>(?!\[TOOL_CALLS?\])[\[{{])",
     re.DOTALL,
 )
 _NAMED_JSON = ("deepseek", "kimi", "harmony", "mistral")
 _PARAMETER = re.compile(
-    rf"<{_PREFIX}parameter(?:=|\s+name=)[\"']?(?P<name>[^>\"']+?)[\"']?(?:\s[^>]*)?>(?P<value>.*?)"
+    rf"<{_PREFIX}parameter(?:=|\s+name=)[\"']?(?P<name>[^<>\"'\s]++)[\"']?(?:\s[^<>]*+)?>(?P<value>.*?)"
     rf"(?:</{_PREFIX}parameter>|(?=<{_PREFIX}parameter)|\Z)",
     re.DOTALL,
 )
-_PAIR = re.compile(r"<arg_key>(?P<name>.*?)</arg_key>\s*<arg_value>(?P<value>.*?)(?:</arg_value>|\Z)", re.DOTALL)
+_PAIR = re.compile(r"<arg_key>(?P<name>[^<]*+)</arg_key>\s*+<arg_value>(?P<value>.*?)(?:</arg_value>|\Z)", re.DOTALL)
 
 
 def _calls(marked: str, tools: Schemas) -> list[MarkedCall]:

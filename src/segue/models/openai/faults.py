@@ -215,7 +215,7 @@ def _advice(text: str) -> str:
     """What to do about a refusal."""
     if _NO_TOOLS.search(text):
         return 'if it takes no tools, set protocol="json" on the agent'
-    if _LIMIT_NAME.search(text):
+    if "max_tokens" in text and "max_completion_tokens" in text:
         return "leave max_tokens out and set what it names under extra_body on the agent, then resume"
     return "change what it names, then resume"
 
@@ -232,7 +232,6 @@ _NO_TOOLS = re.compile(
     r"|enable-auto-tool-choice|tool-call-parser"
 )
 """A refusal of tools as such; most that hold the word are about something else."""
-_LIMIT_NAME = re.compile(r"max_tokens.*max_completion_tokens|max_completion_tokens.*max_tokens", re.DOTALL)
 _ABOUT_REPLY = re.compile(
     r"tool_use_failed|json_validate_failed|output_parse_failed|failed_generation|malformed_function_call"
     r"|failed to call a function|failed to parse tool[ _]call|error parsing tool call|tool call validation failed"
@@ -298,7 +297,7 @@ _WAIT = re.compile(
     r"(?:try(?: it)? again|retry|wait)(?:ing)?(?: (?:in|after|for|at least|about|approximately))*[: ]+"
     r"((?:\d+(?:\.\d+)?\s*(?:h|ms|m|s|hours?|minutes?|mins?|seconds?|secs?|milliseconds?)(?=[^a-z]|\Z)\s*)+)"
 )
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|milli|h|m|s)")
+_AMOUNT = re.compile(r"(?<!\d)(\d++(?:\.\d++)?)\s*+(ms|milli|h|m|s)")
 
 
 def _wait_in(body: object) -> float | None:
