@@ -176,7 +176,8 @@ class OpenAIModel:
                 fault = failed.fault
             # Raised out here an error has no context: what the client raised may hold the key.
             is_refusal = not begun and fault.status not in _NOT_ABOUT_THE_BODY
-            if is_refusal and self._adapt(trial, fault, call, request):
+            words, refused = str(fault.reason), not fault.retryable
+            if is_refusal and trial.adapt(fault.text, words, refused, call.transport.sent, request):
                 continue
             if fault.about_reply:
                 yield ModelReply("", UNREADABLE, unreadable=UnreadableReply("{fault}.", fault=self._faulty(fault)))
@@ -187,9 +188,6 @@ class OpenAIModel:
             seconds = self._policy.delay(attempt, fault.retry_after)
             yield Retry(attempt=attempt, reason=self._faulty(fault), seconds=seconds)
             await self._policy.sleep(seconds)
-
-    def _adapt(self, trial: Trial, fault: Fault, call: "_Call", request: ModelRequest) -> bool:
-        return trial.adapt(fault.text, str(fault.reason), not fault.retryable, call.transport.sent, request)
 
     async def _learn(self, trial: Trial) -> None:
         """Keep what the endpoint accepted; where the agent sets its habits, for this process only."""
