@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import threading
 import time
 from collections import deque
@@ -12,7 +13,7 @@ from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from segue.core.errors import DatabaseTooNew, DatabaseUnavailable
+from segue.core.errors import AppClosed, DatabaseTooNew, DatabaseUnavailable, OtherProcess
 
 from .ports import Connection, Failed, NotRepeatable, Session
 
@@ -135,6 +136,7 @@ class Connections(Generic[C_co]):
         self._unhindered = threading.Event()
         self._unhindered.set()
         self._closed = False
+        self._process = os.getpid()
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -145,6 +147,7 @@ class Connections(Generic[C_co]):
             self._unhindered.set()
 
     async def read(self, work: Callable[[C_co], T], *, brief: bool = False) -> T:
+        self.check_usable()
         await self.settle()
         if brief and asyncio.get_running_loop() is self._home:
             return self._readers.run(work)
@@ -160,8 +163,7 @@ class Connections(Generic[C_co]):
         deferred: bool = False,
         joined: Mapping["asyncio.Future[Any]", Callable[[C_co], Any]] = NONE,
     ) -> "asyncio.Future[T]":
-        if self._closed:
-            raise RuntimeError(f"The database {self.url} is closed.")
+        self.check_usable()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         parts = [*self._take_back_unstarted(joined), _Part(work, failed, future)]
@@ -200,6 +202,9 @@ class Connections(Generic[C_co]):
             self._thread.submit(self._session.announce)
 
     async def close(self) -> None:
+        if self._closed:
+            return
+        self.check_usable()
         self._closed = True
         self._thread.submit(self._drain)
         self._thread.submit(self._session.close)
@@ -213,6 +218,12 @@ class Connections(Generic[C_co]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def check_usable(self) -> None:
+        if self._closed:
+            raise AppClosed
+        if self._process != os.getpid():
+            raise OtherProcess(self.url)
 
     async def settle(self) -> None:
         """Wait until the transactions that were deferred have ended."""

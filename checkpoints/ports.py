@@ -330,6 +330,14 @@ class Database(Protocol[C_co]):
         """The driver's."""
         ...
 
+    def check_usable(self) -> None:
+        """Refuse a database that is closed, and one that this process inherited by a fork, which copies no threads.
+
+        Raises:
+            AppClosed, OtherProcess.
+        """
+        ...
+
     def open_renewing(self, timeout: float, /) -> Session[C_co]:
         """A connection that renews leases, and waits for locks for so many seconds at most."""
         ...

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from .core.records import Result
     from .core.schedules import ApprovalSettings
     from .core.spend import Quotas
-    from .entry import ask, copy, open
+    from .entry import ask, copy, open, open_sync
     from .lifecycle import ConversationEngine
     from .runtime.run import graph
+    from .sync import SyncApp
     from .tools.bound_tool import NOT_DONE, CallContext, UnknownOutcome, Wait
     from .tools.registry import tool
 
@@ -50,6 +51,7 @@ _HOMES = {
     "Result": "core.records",
     "RunContext": "core.context",
     "SegueError": "core.errors",
+    "SyncApp": "sync",
     "UnknownOutcome": "tools.bound_tool",
     "Wait": "tools.bound_tool",
     "acting": "core.actor",
@@ -59,6 +61,7 @@ _HOMES = {
     "load_agents": "core.agents",
     "load_receivers": "core.notifications",
     "open": "entry",
+    "open_sync": "entry",
     "tool": "tools.registry",
 }
 _MODULES = ("errors", "events")
@@ -86,6 +89,7 @@ __all__ = [
     "Result",
     "RunContext",
     "SegueError",
+    "SyncApp",
     "UnknownOutcome",
     "Wait",
     "acting",
@@ -97,6 +101,7 @@ __all__ = [
     "load_agents",
     "load_receivers",
     "open",
+    "open_sync",
     "tool",
 ]
 

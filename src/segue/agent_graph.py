@@ -1,6 +1,7 @@
 """LangGraph graphs whose nodes find their services without the app, and run from synchronous code, too."""
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import cache, lru_cache, wraps
@@ -100,17 +101,21 @@ def _announced(update: Any, context: RunContext) -> Any:
 
 
 @cache
-def _loop() -> asyncio.AbstractEventLoop:
+def sync_loop() -> asyncio.AbstractEventLoop:
     """The loop of all synchronous callers; connections stay usable from one call to the next."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="segue-sync", daemon=True).start()
     return loop
 
 
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=sync_loop.cache_clear)  # a fork copies no threads
+
+
 def run_node(node: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a node's coroutine to its end, from a thread of LangGraph's; a nested graph awaits the same saver."""
     with set_config_context(_awaitable(get_config())) as context:
-        running = context.run(lambda: asyncio.run_coroutine_threadsafe(node(), _loop()))
+        running = context.run(lambda: asyncio.run_coroutine_threadsafe(node(), sync_loop()))
     try:
         return running.result()
     except BaseException:

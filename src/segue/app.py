@@ -60,6 +60,7 @@ class App:
         audit: AuditLog | None = None,
     ) -> None:
         self._storage = storage
+        self._closed = False
         self._modes = modes
         self.memory = memory or MemoryFolder()
         """The memory files of each user."""
@@ -483,8 +484,18 @@ class App:
         await self.sessions.rate(task_id, rating)
 
     async def close(self) -> None:
-        """Pause what runs, end the MCP servers' sessions and close the database; cancelled, it stops what runs."""
+        """Pause what runs, end the MCP servers' sessions and close the database; cancelled, it stops what runs.
+
+        An app that is closed stays closed.
+
+        Raises:
+            OtherProcess: the app was opened in another process, and stays open there.
+        """
+        if self._closed:
+            return
+        self._storage.database.check_usable()
         self._runner.check_loop()
+        self._closed = True
         async with AsyncExitStack() as closing:
             closing.callback(self.memory.close)
             for part in (self._storage, self.agents, self.audit, self._runner, self._starter, self._pruning, self._due):

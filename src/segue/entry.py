@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, ParamSpec, Unpack
 
 from .app import App
 from .checkpoints.storage import open_storage
@@ -32,6 +32,7 @@ from .runtime.run import mode_graphs
 from .runtime.sessions import Copies, Progress, copy_sessions
 from .runtime.start import MessageOptions
 from .runtime.worker import Dispatching, dispatching
+from .sync import SyncApp
 from .telemetry import start_export
 
 if TYPE_CHECKING:
@@ -226,6 +227,24 @@ def open(
     return Opening(
         lambda: open_app(path, agents, modes, max_running, max_queued, memory, embeddings, retention, **more)
     )
+
+
+P = ParamSpec("P")
+
+
+def _synchronous(opening: Callable[P, Opening]) -> Callable[P, SyncApp]:
+    def open_sync(*args: P.args, **options: P.kwargs) -> SyncApp:
+        """Open the database and give the app for synchronous code; options and errors as in `open`.
+
+        `with segue.open_sync("segue.db") as app:` closes it at the end; elsewhere call `app.close()`. It also works in
+        a notebook, and its verbs may be called from any thread.
+        """
+        return SyncApp(opening(*args, **options))
+
+    return open_sync
+
+
+open_sync = _synchronous(open)
 
 
 def ask(message: str, *, db: str | Path = ":memory:", **options: Unpack[MessageOptions]) -> Result:

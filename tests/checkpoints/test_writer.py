@@ -12,7 +12,7 @@ import pytest
 from segue.checkpoints.database import INLINE, READERS
 from segue.checkpoints.sqlite.database import LOG_PAGES, open_database
 from segue.checkpoints.sqlite.database import SqliteDatabase as Database
-from segue.core.errors import DatabaseUnavailable
+from segue.core.errors import AppClosed, DatabaseUnavailable
 from tests.polling import SECONDS, until
 
 from .conftest import locked
@@ -250,7 +250,7 @@ async def test_what_was_submitted_is_written_before_it_closes(path: str) -> None
     waiting = [database.submit(insert(f"s{n}"), deferred=n % 2 == 0) for n in range(4)]
     await database.close()
     assert [await each for each in waiting] == [1] * 4
-    with pytest.raises(RuntimeError, match="is closed"):
+    with pytest.raises(AppClosed, match="is closed"):
         database.submit(insert("late"), deferred=True)
     async with await open_database(path) as again:
         assert len(await names(again)) == 4

@@ -15,6 +15,7 @@ DEFINED = {
 MADE = [
     SegueError("It did not work: try again."),
     errors.AppClosed(),
+    errors.OtherProcess("segue.db"),
     errors.InsideEventLoop(),
     errors.UnknownOption("x", ["mode", "model"]),
     errors.UnknownAgent("x", ["travel", "support"]),

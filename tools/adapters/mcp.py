@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
 
 from pydantic import SecretStr, ValidationError
 
@@ -73,6 +74,20 @@ class Session:
         """Whether one call was pending when a message was refused: that message was its result."""
         self._pending = 0
         self._login_needed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._elsewhere: WeakKeyDictionary[asyncio.AbstractEventLoop, Session] = WeakKeyDictionary()
+
+    def here(self) -> "Session":
+        """The server's session in the running event loop: that of another one cannot be used."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        if loop is self._loop:
+            return self
+        if loop not in self._elsewhere:
+            self._elsewhere[loop] = Session(self.server)
+            self._elsewhere[loop]._loop = loop
+        return self._elsewhere[loop]
 
     async def tools(self) -> list["Tool"]:
         """The tools that the server offers.
@@ -200,7 +215,14 @@ class Session:
         self._owner = None
 
     async def close(self) -> None:
-        """End the session, and the command if it is one."""
+        """End the session in each event loop that runs, and the command if it is one."""
+        for session in (self, *self._elsewhere.values()):
+            if session._loop is asyncio.get_running_loop():
+                await session._close()
+            elif session._loop and session._loop.is_running():
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(session._close(), session._loop))
+
+    async def _close(self) -> None:
         async with self._lock:
             await self._end()
 
@@ -358,7 +380,7 @@ class McpTool(Marked):
         from mcp import MCPError
 
         try:
-            result = await self.session.call(self.name, arguments, _meta(), repeat=self.idempotent)
+            result = await self.session.here().call(self.name, arguments, _meta(), repeat=self.idempotent)
         except LoginNeeded as error:
             raise ServerToolError(str(error)) from error
         except ServerDown as error:
@@ -396,7 +418,7 @@ class McpTools:
     async def _tools_of(self, server: McpServer) -> list[McpTool]:
         session = self._session(server)
         try:
-            offered = {tool.name: tool for tool in await session.tools()}
+            offered = {tool.name: tool for tool in await session.here().tools()}
         except LoginNeeded as error:
             raise LoginRequired(server.name) from error
         except ServerDown as error:

@@ -13,7 +13,7 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 │   └── ModelUnreachable · ModelRefused · UnreadableReply
 ├── MemoryUnavailable       a memory file cannot be read or written: the controller sees why
 │   └── InvalidMemory · UnknownMemory
-├── InvalidPlan · IllegalTransition · AppClosed
+├── InvalidPlan · IllegalTransition · AppClosed · OtherProcess
 ├── TaskError
 │   ├── UnknownTask · UnknownThread · UnknownSchedule · NothingStored · AmbiguousTask
 │   ├── UnknownSnapshot     the session has no snapshot of that id
@@ -95,6 +95,16 @@ class AppClosed(SegueError):
         super().__init__("The app is closed: use it inside `async with segue.open()`, or open it again.")
 
 
+class OtherProcess(SegueError):
+    """The app was opened in another process, which this one was forked from."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            "The database {path} was opened in another process: call `segue.open()` in each process, after the fork.",
+            path=path,
+        )
+
+
 class ConfigurationError(SegueError):
     """A setting is missing or wrong."""
 
@@ -161,12 +171,13 @@ class UnknownField(ConfigurationError):
 
 
 class InsideEventLoop(ConfigurationError):
-    """The synchronous `segue.ask` was called inside an event loop."""
+    """A synchronous function was called inside an event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, called: str = "segue.ask") -> None:
         super().__init__(
-            "A call of segue.ask cannot run inside an event loop: use `async with segue.open() as app` and "
-            "`await app.ask(…)`."
+            "A call of {called} cannot run inside an event loop: use `async with segue.open() as app` and "
+            "`await app.ask(…)`.",
+            called=called,
         )
 
 

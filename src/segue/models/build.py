@@ -229,7 +229,7 @@ def _openai_at(
         max_retries=0,
         http_async_client=DefaultAsyncHttpxClient(),
     )
-    return OpenAIModel(chat, f"openai:{name}", **_ways(agent, habits))
+    return OpenAIModel(chat, f"openai:{name}", plain_client=True, **_ways(agent, habits))
 
 
 def _extra_body(agent: Agent, limit: str) -> dict[str, Any]:

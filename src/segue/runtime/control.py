@@ -183,6 +183,8 @@ ATTEMPTS = 5
 """How often a request that came twice at once looks for what the other one began."""
 STOP_SECONDS = 10.0
 """How long another process may take to stop a task that it runs."""
+UNDO_SECONDS = 1.0
+"""How long what begins waits at most for what was cancelled to be undone."""
 
 Started = tuple[Task, "asyncio.Task[Json] | None"]
 """A task and its run, which is None where another process runs it."""
@@ -225,6 +227,8 @@ class Control:
         self.questions = Questions(runner)
         self._dispatch = stream.dispatch
         self._modes = modes
+        self.undoing: set[asyncio.Task[Started]] = set()
+        """What was begun for callers that were cancelled meanwhile."""
 
     def started(self, task_id: str) -> Started | None:
         """A task that runs in this process, with its run."""
@@ -249,7 +253,24 @@ class Control:
         return row, run
 
     async def once(self, key: RequestKey | None, begin: Callable[[], Awaitable[Started]]) -> Started:
-        """Do what a request asks for, unless it was done before under its idempotency key."""
+        """Do what a request asks for, unless it was done before under its idempotency key.
+
+        It is done in a task of its own, so that one that is cancelled is undone whole: anyio cancels each `await` of
+        a caller, also those of the cleanup. What comes next waits for that.
+        """
+        if self.undoing:
+            await asyncio.wait([*self.undoing], timeout=UNDO_SECONDS)
+        doing = asyncio.create_task(self._once(key, begin), name="begin")
+        try:
+            return await asyncio.shield(doing)
+        except asyncio.CancelledError:
+            if doing.cancel():
+                self.undoing.add(doing)
+                doing.add_done_callback(self.undoing.discard)
+                await asyncio.wait([doing])
+            raise
+
+    async def _once(self, key: RequestKey | None, begin: Callable[[], Awaitable[Started]]) -> Started:
         if begun := await self._begun(key):
             return begun
         try:

@@ -179,8 +179,6 @@ class Runner:
         """
         self.check_loop()
         fence = await (self.leases.take_first(thread_id) if first else self._acquire(thread_id, wait, promised))
-        await self._stop_stale_runs(thread_id)
-        self.saver.hold(thread_id, fence)
         begun = False
 
         def begin(row: Task) -> asyncio.Task[Json]:
@@ -189,6 +187,8 @@ class Runner:
             return self._begin(row, fence)
 
         try:
+            await self._stop_stale_runs(thread_id)
+            self.saver.hold(thread_id, fence)
             yield begin
         finally:
             if not begun and self.leases.keeps(thread_id, fence):
@@ -504,6 +504,12 @@ class Runner:
 
     async def close(self) -> None:
         """Pause what runs, wait until it has stopped, and end the heartbeat; cancelled, stop it where it is."""
+        for task_id in self._runs:
+            logger.warning(
+                "Task %s pauses after its current step. Press Ctrl-C to stop it now. To resume it: %s",
+                task_id,
+                f"segue resume {task_id} --db {self._storage.database.url}",
+            )
         try:
             while self._runs:
                 await self.drain(None)

@@ -197,7 +197,7 @@ class Starter:
         """Leave tasks that were to continue as they are stored."""
         for continuing in tuple(self._continuing):
             continuing.cancel()
-        await asyncio.gather(*self._continuing, return_exceptions=True)
+        await asyncio.gather(*self._continuing, *self.control.undoing, return_exceptions=True)
 
     def check_mode(self, mode: str) -> None:
         """Make sure that a mode is registered.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import openai
 from langchain_core.messages import AIMessage, ChatMessage
@@ -75,6 +76,9 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 10.0
 
 
+_homes: WeakKeyDictionary[Any, asyncio.AbstractEventLoop] = WeakKeyDictionary()
+"""The event loop that the connections of an HTTP client belong to."""
+
 _NOT_ABOUT_THE_BODY = (0, 401, 403, 408, 409, 429)
 
 _found: dict[str, bool] = {}
@@ -134,7 +138,9 @@ class OpenAIModel:
         policy: RetryPolicy | None = None,
         habits: Habits | None = None,
         given: Collection[str] | None = None,
+        plain_client: bool = False,
     ) -> None:
+        """`plain_client`: the chat model's HTTP client has no settings of its own."""
         self.chat = chat
         self.name = name
         self._policy = policy or RetryPolicy()
@@ -142,9 +148,8 @@ class OpenAIModel:
         self._given = None if given is None else frozenset(given)
         """The endpoint's habits that the agent sets in place of those that are known."""
         self._streaming = streaming and not chat.disable_streaming
-        self._completions = _completions_client(
-            chat, self._policy.read_timeout if self._streaming else self._policy.reply_timeout
-        )
+        self._plain_client = plain_client or chat.http_async_client is None
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
         self._address = _address(chat)
         self._redact = Redactor(_keys(chat))
         self.endpoint = f"{self._address}#{chat.model_name}"
@@ -189,6 +194,30 @@ class OpenAIModel:
             yield Retry(attempt=attempt, reason=self._faulty(fault), seconds=seconds)
             await self._policy.sleep(seconds)
 
+    def _client(self) -> Any:
+        """The completions client of the running event loop: another loop cannot use its connections.
+
+        It has our timeouts, unless the chat model has its own, and no retries.
+        """
+        loop, root = asyncio.get_running_loop(), self.chat.root_async_client
+        if root is None:
+            return self.chat.async_client
+        if loop not in self._clients:
+            options: dict[str, Any] = {"max_retries": 0}
+            if self.chat.request_timeout is None:
+                seconds = self._policy.read_timeout if self._streaming else self._policy.reply_timeout
+                options["timeout"] = timeouts(seconds)
+            if _homes.setdefault(root._client, loop) is not loop:
+                if not self._plain_client:
+                    raise ModelRefused(
+                        'The http_async_client of the model "{name}" was used in another event loop, which its '
+                        "connections belong to: make the model in each event loop.",
+                        name=self.name,
+                    )
+                options["http_client"] = openai.DefaultAsyncHttpxClient()
+            self._clients[loop] = root.with_options(**options).chat.completions
+        return self._clients[loop]
+
     async def _learn(self, trial: Trial) -> None:
         """Keep what the endpoint accepted; where the agent sets its habits, for this process only."""
         if self._given is None:
@@ -207,7 +236,7 @@ class OpenAIModel:
             return adapted(with_kept(body, messages), request, habits, self._address)
 
         growing = GrowingReply.to(request, _found.get(self.endpoint, False))
-        transport = Transport(self._completions, self._policy, self._redact, self._streaming, growing, adapt)
+        transport = Transport(self._client(), self._policy, self._redact, self._streaming, growing, adapt)
         return _Call(messages, transport, own_names)
 
     async def _attempt(self, request: ModelRequest, call: "_Call") -> AsyncGenerator[ModelPiece, None]:
@@ -282,16 +311,6 @@ class OpenAIModel:
 def timeouts(read_timeout: float) -> openai.Timeout:
     """The client's own time limits; between two pieces of a reply the same as ours."""
     return openai.Timeout(connect=CONNECT_SECONDS, read=read_timeout, write=read_timeout, pool=CONNECT_SECONDS)
-
-
-def _completions_client(chat: "BaseChatOpenAI", read_timeout: float) -> Any:
-    """The chat model's completions client with our timeouts, unless it has its own, and without retries."""
-    root = chat.root_async_client
-    if root is None:
-        return chat.async_client
-    if chat.request_timeout is None:
-        return root.with_options(max_retries=0, timeout=timeouts(read_timeout)).chat.completions
-    return root.with_options(max_retries=0).chat.completions
 
 
 def _address(chat: "BaseChatOpenAI") -> str:

@@ -1,0 +1,110 @@
+"""An app for synchronous code: notebooks, Flask, Django, Streamlit, scripts."""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Self, TypeVar, Unpack, cast
+
+from pydantic import BaseModel
+
+from .agent_graph import sync_loop
+from .app import App
+from .core.context import Closed
+from .core.errors import InsideEventLoop
+from .core.events import Event
+from .core.records import Result
+from .runtime.start import MessageOptions
+
+T = TypeVar("T")
+STOP_SECONDS = 10.0
+"""How long a call that was interrupted may take to stop what it began."""
+
+
+def run_sync(work: Awaitable[T]) -> T:
+    """Wait for work on the event loop of synchronous callers, which has a thread of its own; from any other thread.
+
+    Raises:
+        InsideEventLoop: called on that event loop, which would wait for itself.
+    """
+    loop, ended = sync_loop(), threading.Event()
+
+    async def whole() -> T:
+        try:
+            return await work
+        finally:
+            ended.set()
+
+    if asyncio._get_running_loop() is loop:
+        raise InsideEventLoop("segue.open_sync")
+    running = asyncio.run_coroutine_threadsafe(whole(), loop)
+    try:
+        return running.result()
+    except BaseException:  # Ctrl-C, beside what the work raised
+        if running.cancel():
+            ended.wait(STOP_SECONDS)
+        raise
+
+
+class SyncApp(AbstractContextManager["SyncApp"]):
+    """An `App` whose verbs wait for their results; any number of threads may use it.
+
+    Tasks run in a thread of their own, so that one that was started goes on between two calls. `run` does what has no
+    verb here: `app.run(lambda app: app.sessions.delete("s1"))`.
+    """
+
+    def __init__(self, opening: Awaitable[App]) -> None:
+        self._app = run_sync(opening)
+
+    def run(self, verb: Callable[[App], Awaitable[T]]) -> T:
+        """Wait for what `verb` does with the `App`; its errors are raised here."""
+        return run_sync(verb(self._app))
+
+    def ask(
+        self, message: str, *, response_model: type[BaseModel] | None = None, **options: Unpack[MessageOptions]
+    ) -> Result:
+        """Send a message and wait for the result; options and errors as in `App.ask`."""
+        return self.run(lambda app: app.ask(message, response_model=response_model, **options))
+
+    def chat(self, message: str, **options: Unpack[MessageOptions]) -> Iterator[Event]:
+        """Send a message and follow its task; options and errors as in `App.chat`. Leaving does not stop the task."""
+        return self._events(self._app.chat(message, **options))
+
+    def answer(self, task_id: str, answer: Any, *, interrupt_id: str = "") -> Result:
+        """Answer a task's question, or approve its calls, and wait for the result; errors as in `App.answer`."""
+        return self.run(lambda app: app.answer(task_id, answer, interrupt_id=interrupt_id))
+
+    def resume(self, task_id: str, *, model: str = "") -> Result:
+        """Continue a task and wait for the result; errors as in `App.resume`."""
+        return self.run(lambda app: app.resume(task_id, model=model))
+
+    def follow(self, task_id: str, after: int = 0) -> Iterator[Event]:
+        """The task's events after number `after`, until it stops; errors as in `App.follow`."""
+        return self._events(self._app.follow(task_id, after))
+
+    def pause(self, task_id: str) -> None:
+        """Pause a task at its next boundary; errors as in `App.pause`."""
+        self.run(lambda app: app.pause(task_id))
+
+    def cancel(self, task_id: str) -> None:
+        """End a task; errors as in `App.cancel`."""
+        self.run(lambda app: app.cancel(task_id))
+
+    def close(self) -> None:
+        """Pause what runs and close the database, as `App.close` does."""
+        if not isinstance(self._app, Closed):
+            run_sync(self._app.close())
+            self._app = cast(Any, Closed())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _events(self, events: AsyncGenerator[Event, None]) -> Iterator[Event]:
+        try:
+            while (event := run_sync(anext(events, None))) is not None:
+                yield event
+        finally:
+            run_sync(events.aclose())
