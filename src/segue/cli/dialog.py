@@ -36,6 +36,7 @@ from .views.console import (
     print_prose,
     printable,
     progress,
+    standard_output,
     stderr_console,
 )
 from .views.lines import header, print_heading, status_line, symbols_for, unknown_calls
@@ -466,7 +467,7 @@ class ConversationLoop:
     def leave(self, code: int) -> int:
         """The exit code; after a stop the process ends here, without waiting for a tool that still runs in a thread."""
         if self.conversation.stopped:
-            sys.stdout.flush()
+            standard_output().flush()
             sys.stderr.flush()
             os._exit(code)
         return code

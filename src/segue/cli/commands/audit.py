@@ -10,7 +10,7 @@ from .. import options
 from ..exits import FAILED
 from ..lookup import ask
 from ..settings import DEFAULT_DATABASE, Settings
-from ..views.console import output, print_error, write_json
+from ..views.console import echo, output, print_error, write_json
 
 if TYPE_CHECKING:
     from ...app import App
@@ -63,7 +63,7 @@ def audit(
 
 def _enable(settings: Settings) -> None:
     ask(settings, lambda app: app.audit.begin())
-    typer.echo(settings.say("audit_enabled"))
+    echo(settings.say("audit_enabled"))
 
 
 def _print_head(settings: Settings, as_json: bool) -> None:
@@ -73,7 +73,7 @@ def _print_head(settings: Settings, as_json: bool) -> None:
     if found is None:
         print_error(settings.say("audit_none"))
         raise typer.Exit(FAILED)
-    return typer.echo(str(found))
+    return echo(str(found))
 
 
 def _verify(settings: Settings, expect: str, anchor: Path | None, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from .. import options
 from ..exits import FAILED, report_errors
 from ..lookup import ask, find_task
 from ..settings import DEFAULT_DATABASE, SHORT, Settings
-from ..views.console import output, printable, stderr_console, write_json
+from ..views.console import echo, output, printable, stderr_console, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +91,7 @@ def rollout(
     if as_json:
         return write_json(rows, indent=2)
     if chosen:
-        typer.echo(settings.say("rollout_changed", n=changed))
+        echo(settings.say("rollout_changed", n=changed))
     from ..views.tables import print_versions
 
     print_versions(output(), rows, settings.ui_language)
@@ -139,15 +139,15 @@ def print_check(found: "Sequence[UnfinishedTask]", settings: Settings, *, as_jso
         write_json({"summary": summary, "tasks": [task.json() for task in found]}, indent=2)
         return FAILED if fails else 0
     parts = ", ".join(f"{_verdict(name, settings)} {n}" for name, n in counts.items())
-    typer.echo(settings.say("rollout_checked", n=len(found), parts=parts or "0"))
+    echo(settings.say("rollout_checked", n=len(found), parts=parts or "0"))
     differing = [task for task in found if task.verdict != Restored.SAME]
     for task in differing[:SHOWN]:
         version = f"{task.agent_id} {task.version} → {task.new_version}"
-        typer.echo(f"{task.task_id[:SHORT]}  {_verdict(task.verdict, settings)}  {printable(version)}")
+        echo(f"{task.task_id[:SHORT]}  {_verdict(task.verdict, settings)}  {printable(version)}")
         for reason in task.reasons:
-            typer.echo(f"          {printable(reason)}")
+            echo(f"          {printable(reason)}")
     if differing[SHOWN:]:
-        typer.echo(settings.say("rollout_more", n=len(differing) - SHOWN))
+        echo(settings.say("rollout_more", n=len(differing) - SHOWN))
     return FAILED if fails else 0
 
 
@@ -261,7 +261,7 @@ def backtest(
         write_json(made.json(), indent=2)
     else:
         _print(made, settings.ui_language)
-        typer.echo("".join(f"\n{file}" for file in files))
+        echo("".join(f"\n{file}" for file in files))
     raise typer.Exit(FAILED if made.is_changed else 0)
 
 
@@ -291,10 +291,10 @@ def _print(made: "Backtest", language: str) -> None:
     from ...prompts.catalogue import backtest_text
     from ...testing.backtest.run import notes
 
-    typer.echo(printable(made.conclusion(language)))
+    echo(printable(made.conclusion(language)))
     for note in notes(made, language):
-        typer.echo(printable(note))
+        echo(printable(note))
     for task in made.differing[:SHOWN]:
-        typer.echo(printable(f"\n{task.describe(language)}"))
+        echo(printable(f"\n{task.describe(language)}"))
     if len(made.differing) > SHOWN:
-        typer.echo("\n" + backtest_text("more", language, n=len(made.differing) - SHOWN))
+        echo("\n" + backtest_text("more", language, n=len(made.differing) - SHOWN))

@@ -11,7 +11,7 @@ from ...core.bounds import MOST_COUNT
 from .. import options
 from ..exits import FAILED, PAUSED, prepared, report_errors
 from ..settings import DEFAULT_DATABASE, Settings
-from ..views.console import print_note, printable, stderr_console, write_json
+from ..views.console import echo, print_note, printable, stderr_console, write_json
 
 if TYPE_CHECKING:
     from ...testing.chaos.run import Chaos
@@ -119,7 +119,7 @@ def chaos(
         write_json(made.json(), indent=2)
     else:
         _print(made, settings.ui_language)
-        typer.echo("".join(f"\n{file}" for file in files))
+        echo("".join(f"\n{file}" for file in files))
     raise typer.Exit(0 if made.is_safe else FAILED)
 
 
@@ -180,15 +180,15 @@ def _written(made: "Hunted", folder: Path, language: str) -> list[Path]:
 def _print(made: "Hunted", language: str) -> None:
     from ...prompts.catalogue import chaos_text
 
-    typer.echo(chaos_text("summary", language, runs=made.runs, findings=len(made.faults)))
+    echo(chaos_text("summary", language, runs=made.runs, findings=len(made.faults)))
     for note in made.noted(language):
-        typer.echo(printable(note))
+        echo(printable(note))
     if made.left:
-        typer.echo(chaos_text("left", language, n=len(made.left)))
+        echo(chaos_text("left", language, n=len(made.left)))
     if made.failed:
-        typer.echo(chaos_text("failed", language, n=len(made.failed)))
-        typer.echo("\n".join(printable(f"  {run}: {why}") for run, why in made.failed.items()))
+        echo(chaos_text("failed", language, n=len(made.failed)))
+        echo("\n".join(printable(f"  {run}: {why}") for run, why in made.failed.items()))
     if not made.findings and not made.left and not made.failed:
-        typer.echo(chaos_text("clean", language))
+        echo(chaos_text("clean", language))
     for found in made.findings:
-        typer.echo(printable(f"\n{found.described(language)}"))
+        echo(printable(f"\n{found.described(language)}"))

@@ -14,7 +14,7 @@ from .. import options
 from ..exits import FAILED, USAGE, report_errors, sentence_of
 from ..lookup import ask, find_session, find_task, named
 from ..settings import DEFAULT_DATABASE, Settings, task_command
-from ..views.console import output, print_error, print_note, write_json
+from ..views.console import echo, output, print_error, print_note, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,7 @@ def sessions(
     settings, which = Settings(db), SessionFilter(bots=bots, archived=archived)
     if index:
         ask(settings, lambda app: app.sessions.index())
-        return typer.echo(settings.say("indexed"))
+        return echo(settings.say("indexed"))
     if search:
         hits = ask(settings, lambda app: app.sessions.search(search, limit=limit))
         return write_json([hit.json() for hit in hits], indent=2) if as_json else print_hits(output(), hits, settings)

@@ -11,7 +11,7 @@ from .. import options
 from ..exits import USAGE
 from ..lookup import ask
 from ..settings import DEFAULT_DATABASE, Settings
-from ..views.console import output, print_error, write_json
+from ..views.console import echo, output, print_error, write_json
 
 if TYPE_CHECKING:
     from ...app import App
@@ -105,7 +105,7 @@ def revoke(
     if not count:
         print_error(settings.say("not_permitted", session=session))
         raise typer.Exit(USAGE)
-    typer.echo(settings.say("revoked", n=count))
+    echo(settings.say("revoked", n=count))
 
 
 # Memory files.
@@ -170,7 +170,7 @@ def forget(
         return await app.memory.forget(task_id=task_id, name=file, user_id=owner)
 
     entries = ask(settings, forgotten)
-    write_json({"entries": entries}) if as_json else typer.echo(settings.say("memory_forgotten", n=entries))
+    write_json({"entries": entries}) if as_json else echo(settings.say("memory_forgotten", n=entries))
 
 
 @memory.command()
@@ -186,4 +186,4 @@ def clear(
         count = len(ask(settings, lambda app: app.memory.files(user_id=user)))
         typer.confirm(settings.say("memory_clear", n=count, user=user), abort=True, err=True)
     files = ask(settings, lambda app: app.memory.clear(user_id=user))
-    write_json({"files": files}) if as_json else typer.echo(settings.say("memory_cleared", n=files))
+    write_json({"files": files}) if as_json else echo(settings.say("memory_cleared", n=files))

@@ -12,7 +12,7 @@ from .. import options
 from ..exits import FAILED, WAITING, report_errors
 from ..lookup import find_session, for_session, named
 from ..settings import DEFAULT_DATABASE, Settings, replay_command
-from ..views.console import indented, print_note, printable
+from ..views.console import echo, indented, print_note, printable
 
 if TYPE_CHECKING:
     from ...testing.cassette import Cassette, LiveTurn, Replay
@@ -79,7 +79,7 @@ def record(
                 "The file {file} already exists: replace it with --force, or name another one with --out.", file=file
             )
         write_cassette(made, file)
-    typer.echo(settings.say("recorded", file=file, command=replay_command(settings, file), **_counts(made)))
+    echo(settings.say("recorded", file=file, command=replay_command(settings, file), **_counts(made)))
 
 
 async def _recorded(settings: Settings, session: str, redact: list[str]) -> "Cassette":
@@ -121,7 +121,7 @@ async def _replayed(settings: Settings, file: Path, turn: int | None, model: str
         if not reused and not runs:
             runs = True
             print_note(settings.say("replay_tools_run"))
-        typer.echo(printable(settings.say("replay_reused" if reused else "replay_ran", call=call.text)))
+        echo(printable(settings.say("replay_reused" if reused else "replay_ran", call=call.text)))
 
     return await replayed(
         read_cassette(file),
@@ -137,12 +137,12 @@ async def _replayed(settings: Settings, file: Path, turn: int | None, model: str
 def _report(settings: Settings, made: "Replay") -> int:
     """Print the outcome of a replay; returns the exit code."""
     if made.difference:
-        typer.echo(printable(made.difference.describe(settings.ui_language)))
+        echo(printable(made.difference.describe(settings.ui_language)))
         return FAILED
     for turn in made.live:
         _print_turn(settings, made.cassette, turn)
     if not made.live:
-        typer.echo(settings.say("replayed", **_counts(made.cassette)))
+        echo(settings.say("replayed", **_counts(made.cassette)))
         return 0
     last = made.live[-1]
     if last.question:
@@ -156,7 +156,7 @@ def _print_turn(settings: Settings, cassette: "Cassette", turn: "LiveTurn") -> N
     then, now = recorded.answer or recorded.failure, turn.answer or turn.status
     same = settings.say("replay_same") if now == then else settings.say("replay_now", answer=now)
     lines = [f"{turn.number}. {recorded.message}", settings.say("replay_then", answer=then), same]
-    typer.echo("\n" + "\n".join(map(indented, lines)))
+    echo("\n" + "\n".join(map(indented, lines)))
 
 
 def _counts(cassette: "Cassette") -> dict[str, int]:

@@ -12,7 +12,7 @@ from .. import options
 from ..exits import FAILED, USAGE, report_errors, sentence_of
 from ..lookup import ask, find_session, for_session, for_snapshot, named
 from ..settings import DEFAULT_DATABASE, Settings, task_command
-from ..views.console import output, print_error, print_note, write_json
+from ..views.console import echo, output, print_error, print_note, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -183,11 +183,11 @@ def edit(
             _check_undone(begin, back, settings)
             if not as_json:
                 for line in effect_lines(back, settings, task_command(settings, "undo", begin)):
-                    typer.echo(line, err=True)
+                    echo(line, err=True)
             new = to or app.sessions.new_id()
             task = await app.rewind.edit(place.thread_id, place.checkpoint_id, new, message, state)
             if not as_json:
-                typer.echo(settings.say("branched", session=new, other=place.thread_id), err=True)
+                echo(settings.say("branched", session=new, other=place.thread_id), err=True)
             return task
 
         raise typer.Exit(edited(settings, begun, as_json=as_json))
@@ -233,6 +233,6 @@ def undo(
         write_json(back.json(), indent=2)
     else:
         for line in undo_lines(back, settings, task_command(settings, "undo", snapshot)):
-            typer.echo(line)
+            echo(line)
     if not back.all_undone:
         raise typer.Exit(FAILED)

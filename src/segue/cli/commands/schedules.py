@@ -11,7 +11,7 @@ from .. import options
 from ..exits import FAILED, report_errors
 from ..lookup import ask
 from ..settings import DEFAULT_DATABASE, Settings, places
-from ..views.console import one_line, output, print_error, print_hints, print_note, printable, write_json
+from ..views.console import echo, one_line, output, print_error, print_hints, print_note, printable, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,7 +124,7 @@ def schedule_message(settings: Settings, message: str, times: dict[str, Any], *,
         made = asyncio.run(store())
     if as_json:
         return write_json(made.json(), indent=2)
-    typer.echo(settings.say("schedule_made", schedule=made.schedule_id, moment=_next(made, settings)))
+    echo(settings.say("schedule_made", schedule=made.schedule_id, moment=_next(made, settings)))
     command = " ".join(["segue schedules --run", *places(settings)])
     print_hints(settings.say("schedule_needs_process", command=command))
 
@@ -164,7 +164,7 @@ def schedules(
     if as_json:
         return write_json([{**each.json(), "last_status": status or None} for each, status in found], indent=2)
     if delete:
-        return typer.echo(settings.say("schedule_deleted", schedule=printable(delete)))
+        return echo(settings.say("schedule_deleted", schedule=printable(delete)))
     from ..views.tables import print_schedules
 
     print_schedules(output(), [_row(each, status, settings) for each, status in found], settings.ui_language)

@@ -14,7 +14,7 @@ from .. import options
 from ..exits import FAILED, USAGE, report_errors, sentence_of
 from ..lookup import ask
 from ..settings import DEFAULT_DATABASE, Settings, continue_command, task_command
-from ..views.console import print_error, printable, write_json
+from ..views.console import echo, print_error, printable, write_json
 
 if TYPE_CHECKING:
     from ...app import App
@@ -45,7 +45,7 @@ def export(
     except OSError as error:
         print_error(settings.say("not_written", file=str(file), why=error.strerror or error))
         raise typer.Exit(FAILED) from error
-    typer.echo(settings.say("exported", session=session, file=file))
+    echo(settings.say("exported", session=session, file=file))
 
 
 def import_(
@@ -70,7 +70,7 @@ def import_(
             return session
 
     with report_errors(settings):
-        typer.echo(settings.say("imported", session=asyncio.run(imported())))
+        echo(settings.say("imported", session=asyncio.run(imported())))
 
 
 def copy(source: Source, target: Target, sessions: Sessions = None, as_json: options.JsonOfList = False) -> None:
@@ -90,7 +90,7 @@ def copy(source: Source, target: Target, sessions: Sessions = None, as_json: opt
             line = settings.say("not_copied", **slots, why=sentence_of(done.error, settings))
         else:
             line = settings.say("copied" if done.copied else "copied_before", **slots)
-        typer.echo(line, err=True)
+        echo(line, err=True)
 
     with report_errors(settings):
         copies = asyncio.run(copy_sessions(source, target, sessions or (), on_progress=show))
@@ -98,7 +98,7 @@ def copy(source: Source, target: Target, sessions: Sessions = None, as_json: opt
         write_json(copies.json(), indent=2)
     else:
         counts = {name: len(found) for name, found in vars(copies).items()}
-        typer.echo(settings.say("copies", **counts))
+        echo(settings.say("copies", **counts))
     if copies.refused:
         raise typer.Exit(FAILED)
 
@@ -131,9 +131,9 @@ def prune(
     done = ask(settings, pruned)
     if as_json:
         return write_json(asdict(done), indent=2)
-    typer.echo(settings.say("to_prune" if dry_run else "pruned", n=done.snapshots, sessions=done.sessions))
+    echo(settings.say("to_prune" if dry_run else "pruned", n=done.snapshots, sessions=done.sessions))
     for name in done.busy:
-        typer.echo(settings.say("not_pruned", session=name))
+        echo(settings.say("not_pruned", session=name))
 
 
 def recover(
@@ -151,9 +151,9 @@ def recover(
 
     found, task = ask(settings, recovered)
     for line in _recovery_lines(settings, session, found):
-        typer.echo(line)
+        echo(line)
     if found.readable and (found.dropped or found.repaired):
-        typer.echo("\n".join(_next_command(settings, session, task)))
+        echo("\n".join(_next_command(settings, session, task)))
     if not found.readable:
         raise typer.Exit(FAILED)
 
@@ -198,4 +198,4 @@ def delete(
     """
     settings = Settings(db, agents)
     ask(settings, lambda app: app.sessions.delete(session, keep_memory))
-    typer.echo(settings.say("session_deleted", session=session))
+    echo(settings.say("session_deleted", session=session))

@@ -13,7 +13,7 @@ from ...core.bounds import MOST_COUNT
 from .. import options
 from ..exits import FAILED, PAUSED, WAITING, report_errors
 from ..settings import DEFAULT_DATABASE, Settings, simulate_command
-from ..views.console import flat, output, print_error, print_hints, print_note, read_line, stderr_console
+from ..views.console import echo, flat, output, print_error, print_hints, print_note, read_line, stderr_console
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -334,7 +334,7 @@ def report(folder: Folder, against: Against = None, judge: Judge = "", language:
     _print_figures(figures(made, said_in))
     if comparison:
         _print_comparison(comparison, said_in)
-    typer.echo("\n" + "\n".join(str(file) for file in files))
+    echo("\n" + "\n".join(str(file) for file in files))
     if comparison and comparison.is_worse:
         raise typer.Exit(FAILED)
 
@@ -344,18 +344,18 @@ def _print_figures(rows: "Sequence[tuple[str, str]]") -> None:
 
     width = max(cell_len(name) for name, _ in rows)
     for name, value in rows:
-        typer.echo(f"{name}{' ' * (width - cell_len(name))}  {value}")
+        echo(f"{name}{' ' * (width - cell_len(name))}  {value}")
 
 
 def _print_comparison(comparison: "Comparison", language: str) -> None:
     from ...prompts.catalogue import report_text
 
-    typer.echo(f"\n{comparison.conclusion(language)}")
+    echo(f"\n{comparison.conclusion(language)}")
     for change in comparison.worse:
         why = flat(change.why(language))
-        typer.echo(f"{report_text('worse', language)}: {change.conversation_id}: {why}")
+        echo(f"{report_text('worse', language)}: {change.conversation_id}: {why}")
     for change in comparison.better:
-        typer.echo(f"{report_text('better', language)}: {change.conversation_id}")
+        echo(f"{report_text('better', language)}: {change.conversation_id}")
 
 
 async def _report(folder: Path, judge: str) -> "Report":
@@ -384,6 +384,6 @@ def workflows(name: Name = None) -> None:
 
         if name:
             load_workflow(name)
-            typer.echo(workflow_file(name).read_text(encoding="utf-8"), nl=False)
+            echo(workflow_file(name).read_text(encoding="utf-8"), end="")
             return
         print_pairs(output(), "\n".join(f"{each}\t{load_workflow(each).description}" for each in shipped_names()))

@@ -19,7 +19,7 @@ from .. import options
 from ..exits import report_errors
 from ..lookup import continued
 from ..settings import DEFAULT_DATABASE, Settings
-from ..views.console import from_shell, piped_text, print_note
+from ..views.console import echo, from_shell, piped_text, print_note
 from .schedules import At, Every, Missed, Overlap, Timezone, schedule_message
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ async def _serve_stdio(settings: Settings) -> None:
 
     if sys.stdin.isatty():
         print_note(settings.say("mcp_at_terminal"))
-    async with settings.opened() as app, stdio_server() as (reading, writing):
+    async with stdio_server() as (reading, writing), settings.opened() as app:
         server = AgentServer(app).server
         await server.run(reading, writing, server.create_initialization_options())
 
@@ -137,10 +137,10 @@ def init(folder: Folder = Path()) -> None:
     with report_errors(settings):
         _write_project(folder)
     agents = shlex.quote(str(folder / PROJECT[0]))
-    typer.echo(settings.say("project_written", files=", ".join(str(folder / name) for name in PROJECT)))
+    echo(settings.say("project_written", files=", ".join(str(folder / name) for name in PROJECT)))
     for message in ("order_message", "refund_message"):
-        typer.echo(f'  segue chat "{settings.say(message)}" --agents {agents}')
-    typer.echo(f"  python {shlex.quote(str(folder / PROJECT[-1]))}")
+        echo(f'  segue chat "{settings.say(message)}" --agents {agents}')
+    echo(f"  python {shlex.quote(str(folder / PROJECT[-1]))}")
 
 
 def _write_project(folder: Path) -> None:

@@ -12,7 +12,7 @@ from ..exits import report_errors
 from ..lookup import LATEST, ask, find_task, for_task, named
 from ..settings import DEFAULT_DATABASE, SHORT, Settings, task_command
 from ..verdicts import Decisions, with_bare_approvals
-from ..views.console import flat, indented, output, printable, write_json
+from ..views.console import echo, flat, indented, output, printable, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -109,9 +109,9 @@ def pause(
 
     task = ask(settings, lambda app: _task_after(app, name, app.pause))
     said = {"paused": "task_paused", "done": "task_ended"}.get(task.status, "task_pausing")
-    typer.echo(settings.say(said, task_id=task.task_id))
+    echo(settings.say(said, task_id=task.task_id))
     if task.status != "done":
-        typer.echo(task_command(settings, "resume", task.task_id))
+        echo(task_command(settings, "resume", task.task_id))
 
 
 def cancel(
@@ -124,9 +124,9 @@ def cancel(
     settings, name = Settings(db, agents), named(task_id, last)
 
     task = ask(settings, lambda app: _task_after(app, name, app.cancel))
-    typer.echo(settings.say("session_accepts_next", task_id=task.task_id, session=task.thread_id))
+    echo(settings.say("session_accepts_next", task_id=task.task_id, session=task.thread_id))
     if unknown := (task.result or {}).get("unknown_outcomes"):
-        typer.echo(settings.say("check_calls", names=", ".join(printable(call["name"]) for call in unknown)))
+        echo(settings.say("check_calls", names=", ".join(printable(call["name"]) for call in unknown)))
 
 
 def event(
@@ -150,7 +150,7 @@ def event(
         await app.tasks.send_event(found, name, given)
         return found
 
-    typer.echo(settings.say("event_sent", event=printable(name), task_id=ask(settings, send)))
+    echo(settings.say("event_sent", event=printable(name), task_id=ask(settings, send)))
 
 
 def rate(
@@ -163,7 +163,7 @@ def rate(
     settings, name = Settings(db), named(task_id, last)
 
     task = ask(settings, lambda app: _task_after(app, name, partial(app.rate, rating=rating)))
-    typer.echo(settings.say("rated", task_id=task.task_id, rating=rating))
+    echo(settings.say("rated", task_id=task.task_id, rating=rating))
 
 
 async def _task_after(app: "App", name: str, request: "Callable[[str], Awaitable[None]]") -> "Task":

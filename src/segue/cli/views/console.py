@@ -9,7 +9,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, RenderableType
@@ -189,19 +189,56 @@ def checked_output() -> Iterator[None]:
         try:
             yield
         finally:
-            checked.flush()
+            standard_output().flush()
     except OutputFailed:
         with suppress(OSError):  # let what is left go nowhere, so that the interpreter ends without a complaint
             os.dup2(os.open(os.devnull, os.O_WRONLY), checked.fileno())
         raise
     finally:
         sys.stdout = usual
+        _own.clear()
         with suppress(OutputFailed):
             checked.detach()
 
 
+_own: list[TextIO] = []
+"""Standard output, once it is kept for the command."""
+
+
+def standard_output() -> TextIO:
+    """What the command itself writes to."""
+    return _own[0] if _own else sys.stdout
+
+
+def keep_output() -> None:
+    """Have what tools, their modules and their child processes print go to standard error, except at a terminal."""
+    checked = sys.stdout
+    if _own or not isinstance(checked, _CheckedOutput) or checked.isatty():
+        return
+    checked.flush()
+    own = checked
+    with suppress(OSError, ValueError):  # in tests it is no file
+        descriptor = checked.fileno()
+        kept = os.fdopen(os.dup(descriptor), "wb")
+        os.dup2(2, descriptor)
+        own = _CheckedOutput(kept, encoding=checked.encoding, errors=checked.errors)
+    _own.append(own)
+    sys.stdout = sys.stderr
+
+
+def echo(text: str, *, err: bool = False, end: str = "\n") -> None:
+    """Write a line to standard output, or to standard error."""
+    stream = sys.stderr if err else standard_output()
+    stream.write(f"{text}{end}")
+    stream.flush()
+
+
 class _TrimmedConsole(Console):
     """Ends no line with spaces where it is not a terminal: tables and trees are padded."""
+
+    @property
+    def file(self) -> IO[str]:
+        return super().file if self.stderr or self._file else standard_output()
 
     def print(self, *objects: Any, **options: Any) -> None:
         if self.is_terminal:
@@ -227,7 +264,7 @@ def _console(stream: TextIO, *, stderr: bool) -> Console:
 
 def output() -> Console:
     """Standard output."""
-    return _console(sys.stdout, stderr=False)
+    return _console(standard_output(), stderr=False)
 
 
 def stderr_console() -> Console:
@@ -282,14 +319,12 @@ def _write(sentence: Text, hints: tuple[str, ...]) -> None:
 
 def write_answer(text: str) -> None:
     """Write an answer to standard output as it is, without what a terminal would obey."""
-    output().file.write(f"{printable(text).rstrip()}\n")
-    sys.stdout.flush()
+    echo(printable(text).rstrip())
 
 
 def write_json(value: Any, indent: int | None = None) -> None:
     """Write a JSON value to standard output, in ASCII, so that no locale and no splitting into lines can harm it."""
-    sys.stdout.write(json.dumps(value, indent=indent, default=str) + "\n")
-    sys.stdout.flush()
+    echo(json.dumps(value, indent=indent, default=str))
 
 
 def piped_text(on_delay: Callable[[], None]) -> str:
