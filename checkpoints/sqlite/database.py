@@ -119,6 +119,8 @@ def translated(path: str) -> Iterator[None]:
 
 _HEADER, _FRAME_HEADER = 32, 24
 _SALTS = slice(16, 24)
+_FILE_HEADER, _CHANGES = 100, slice(24, 28)
+"""The header of a database, and its count of changes, which a log's copy of it continues."""
 _MAGIC = 0x377F0682
 """Of a log whose checksums read little-endian words; the next number is that of big-endian ones."""
 _ONCE_MORE = 0.05
@@ -215,6 +217,48 @@ def check_log(path: str) -> None:
             whole=damage.whole,
             anchor=anchor_of(path),
         )
+
+
+def check_belongs(path: str) -> None:
+    """Make sure that the write-ahead log beside a file is its own: SQLite would delete one, or mix two databases.
+
+    Raises:
+        DatabaseUnavailable: it is another file's; nothing was changed.
+    """
+    if is_foreign_log(path):
+        time.sleep(_ONCE_MORE)
+        if is_foreign_log(path):
+            raise DatabaseUnavailable(
+                "{log} is the write-ahead log of another file than {path}, which was replaced or removed: put the "
+                "database that it belongs to back, or, to go on without the log's changes, remove {log} and {shm}.",
+                log=f"{path}-wal",
+                path=path,
+                shm=f"{path}-shm",
+            )
+
+
+def is_foreign_log(path: str) -> bool:
+    """Whether a log has changes of another file: this one is not there, is too short, or is newer than the log."""
+    try:
+        log = Path(f"{path}-wal").read_bytes()  # before the file: that is there first
+    except FileNotFoundError:
+        return False
+    step = _step(log)
+    frames = [log[start : start + step] for n in _own(log, step) for start in (_HEADER + n * step,)]
+    ends = [n for n, frame in enumerate(frames) if _ends_transaction(frame)]
+    if not ends:
+        return False
+    try:
+        with open(path, "rb") as file:
+            size, first = os.fstat(file.fileno()).st_size, file.read(_FILE_HEADER)
+    except FileNotFoundError:
+        size, first = 0, b""
+    pages = {int.from_bytes(frame[:4]): frame for frame in frames[: ends[-1] + 1]}
+    length = int.from_bytes(frames[ends[-1]][4:8])
+    here = size // (step - _FRAME_HEADER)
+    if any(page not in pages for page in range(here + 1, length + 1)) or not size:
+        return True
+    return 1 in pages and first[_CHANGES] > pages[1][_FRAME_HEADER:][_CHANGES]
 
 
 def damage_of(database: str) -> DamagedLog | None:
@@ -489,7 +533,7 @@ async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Sqlite
             path = str(Path(folder, "memory.db"))
         _check_place(path)
         with translated(path):
-            await asyncio.to_thread(check_log, file_of(path))
+            await asyncio.to_thread(check_file, file_of(path))
             if is_read_only(path):
                 if not _has_log(file_of(path)):
                     opened.callback(_remove_log, file_of(path))
@@ -499,6 +543,16 @@ async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Sqlite
         database = SqliteDatabase(path, lock_timeout, temporary)
         database._closing = opened.pop_all()
         return database
+
+
+def check_file(path: str) -> None:
+    """Make sure that a file and its write-ahead log are whole and belong together, before SQLite opens them.
+
+    Raises:
+        DatabaseUnavailable, DatabaseDamaged: they are not; nothing was changed.
+    """
+    check_belongs(path)
+    check_log(path)
 
 
 def _is_uri(path: str) -> bool:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...core.bounds import MOST_COUNT
+from ...core.environment import foreign_scheme, is_server, without_password
+from ...core.errors import ConfigurationError
 from .. import options
 from ..exits import FAILED, USAGE, report_errors, sentence_of
 from ..lookup import ask
@@ -17,7 +19,10 @@ from ..settings import DEFAULT_DATABASE, Settings, continue_command, task_comman
 from ..views.console import echo, print_error, printable, write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...app import App
+    from ...checkpoints.sqlite.backup import Backup
     from ...core.records import Recovery, Task
     from ...core.timeline import Pruned
     from ...runtime.sessions import Progress
@@ -101,6 +106,51 @@ def copy(source: Source, target: Target, sessions: Sessions = None, as_json: opt
         echo(settings.say("copies", **counts))
     if copies.refused:
         raise typer.Exit(FAILED)
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOfList = False,
+) -> None:
+    """Write the whole database to one file, also while it is in use.
+
+    The files of messages and the memory files are included. The file is verified by checksum.
+    """
+    from ...checkpoints.sqlite.backup import back_up
+
+    _report_backup(Settings(db), "backed_up", lambda: back_up(_sqlite(db), file), as_json)
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that segue backup wrote.")],
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOfList = False,
+) -> None:
+    """Write a backup's database, with its files, where none is yet.
+
+    The backup is verified by checksum before anything is written.
+    """
+    from ...checkpoints.sqlite.backup import restore as restore_backup
+
+    _report_backup(Settings(db), "restored", lambda: restore_backup(file, _sqlite(db)), as_json)
+
+
+def _sqlite(database: str) -> str:
+    if is_server(database) or foreign_scheme(database) or database == ":memory:":
+        raise ConfigurationError(
+            "{path} is no SQLite file: back up a PostgreSQL database with pg_dump.", path=without_password(database)
+        )
+    return database
+
+
+def _report_backup(settings: Settings, said: str, work: "Callable[[], Backup]", as_json: bool) -> None:
+    with report_errors(settings):
+        done = work()
+    if as_json:
+        return write_json(done.json())
+    slots = {"file": done.file, "database": settings.database, "files": done.files, "memory": done.memory}
+    return echo(settings.say(said, **slots, mib=f"{done.bytes / 2**20:.1f}"))
 
 
 def prune(

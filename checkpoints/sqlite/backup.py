@@ -1,0 +1,210 @@
+"""A whole SQLite database in one file: written while it is in use, verified, and restored."""
+
+import contextlib
+import json
+import os
+import shutil
+import sqlite3
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import IO, Any, BinaryIO, cast
+
+from segue.core.errors import Clause, DatabaseUnavailable
+from segue.core.records import sync_folder
+
+from .database import check_file, file_of, translated
+from .state import check_version
+
+MANIFEST = "segue-backup.json"
+FORMAT = 1
+DATABASE, FILES, MEMORY = "database", "files", "memory"
+"""The parts of a backup, as its members' names begin."""
+
+
+@dataclass(frozen=True)
+class Backup:
+    """What a backup has: its bytes, and of how many message and memory files."""
+
+    file: str
+    bytes: int
+    files: int
+    memory: int
+
+    def json(self) -> dict[str, Any]:
+        return {"file": self.file, "bytes": self.bytes, "files": self.files, "memory": self.memory}
+
+
+def places_of(database: str) -> dict[str, Path]:
+    """Where each part of a database is."""
+    path = file_of(database)
+    return {DATABASE: Path(path), FILES: Path(f"{path}.files"), MEMORY: Path(f"{path}.memory")}
+
+
+def back_up(database: str, file: str | Path) -> Backup:
+    """Write a database, which may be in use, with the files of its messages and its memory files into one file.
+
+    The file is written whole or not at all, and is read again before it gets its name.
+
+    Raises:
+        DatabaseUnavailable: there is no such database, the file exists, or what was written differs.
+    """
+    places, target = places_of(database), Path(file)
+    if not places[DATABASE].is_file():
+        raise DatabaseUnavailable("There is no database {path} to back up: name one that exists.", path=database)
+    if target.exists():
+        raise _exists(target)
+    with _reported(target), tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+        snapshot, written = Path(folder, DATABASE), Path(folder, "backup")
+        with translated(database):
+            check_file(str(places[DATABASE]))
+            with contextlib.closing(sqlite3.connect(places[DATABASE])) as connection:
+                connection.execute("VACUUM INTO ?", (str(snapshot),))
+        members = {DATABASE: snapshot, **_members(FILES, places[FILES]), **_members(MEMORY, places[MEMORY])}
+        with tarfile.open(written, "w", dereference=False) as archive:
+            digests = {}
+            for name, path in members.items():
+                with contextlib.suppress(FileNotFoundError):  # it was deleted meanwhile
+                    digests[name] = _added(archive, name, path)
+            _add_manifest(archive, digests, Path(folder))
+        with written.open("rb") as content:
+            os.fsync(content.fileno())
+        if _read(written, None) != digests:
+            raise DatabaseUnavailable("The backup {file} differs from what was written: check the disk.", file=target)
+        os.link(written, target)
+        sync_folder(target.parent)
+    kinds = [name.partition("/")[0] for name in digests]
+    return Backup(str(target), target.stat().st_size, kinds.count(FILES), kinds.count(MEMORY))
+
+
+def restore(file: str | Path, database: str) -> Backup:
+    """Write a backup's database, message files and memory files to a place where none of them is.
+
+    Raises:
+        DatabaseUnavailable: something is there already, or the file is no backup or differs from what was written.
+    """
+    source, places = Path(file), places_of(database)
+    for place in (*places.values(), Path(f"{places[DATABASE]}-wal")):
+        if place.exists():
+            raise _exists(place)
+    with _reported(source), tempfile.TemporaryDirectory(prefix=".segue-", dir=places[DATABASE].parent) as folder:
+        digests = _read(source, Path(folder))
+        with translated(database):
+            _check_restored(str(Path(folder, DATABASE)))
+        for part in (FILES, MEMORY, DATABASE):  # a database is there once its files are
+            if Path(folder, part).exists():
+                os.rename(Path(folder, part), places[part])
+        sync_folder(places[DATABASE].parent)
+    kinds = [name.partition("/")[0] for name in digests]
+    return Backup(str(source), source.stat().st_size, kinds.count(FILES), kinds.count(MEMORY))
+
+
+def _check_restored(path: str) -> None:
+    """Make sure that a database is one that this Segue opens, or upgrades."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        check_version(connection, path)
+
+
+def _exists(place: Path) -> DatabaseUnavailable:
+    return DatabaseUnavailable("{path} exists: name another file, or move it away first.", path=place)
+
+
+def _members(part: str, folder: Path) -> dict[str, Path]:
+    return {f"{part}/{path.relative_to(folder).as_posix()}": path for path in folder.rglob("*") if path.is_file()}
+
+
+class _Digesting:
+    """A file whose bytes are digested as they are read."""
+
+    def __init__(self, content: BinaryIO) -> None:
+        self._content = content
+        self.digest = sha256()
+
+    def read(self, size: int) -> bytes:
+        read = self._content.read(size)
+        self.digest.update(read)
+        return read
+
+
+def _added(archive: tarfile.TarFile, name: str, path: Path) -> str:
+    with path.open("rb") as content:
+        digesting = _Digesting(content)
+        archive.addfile(archive.gettarinfo(arcname=name, fileobj=content), cast(IO[bytes], digesting))
+    return digesting.digest.hexdigest()
+
+
+def _add_manifest(archive: tarfile.TarFile, digests: dict[str, str], folder: Path) -> None:
+    """Add the digests of the members last: a file that was cut short has none."""
+    path = folder / MANIFEST
+    manifest = {"format": FORMAT, "written_at": time.time(), "sha256": digests}
+    path.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    archive.add(path, MANIFEST)
+
+
+def _read(file: Path, folder: Path | None) -> dict[str, str]:
+    """The digests of a backup's members, which are written to the folder if one is given.
+
+    Raises:
+        DatabaseUnavailable: a member differs from the manifest, or there is none.
+    """
+    found: dict[str, str] = {}
+    manifest: dict[str, Any] = {}
+    with tarfile.open(file, "r:") as archive:
+        for entry in archive:
+            content = archive.extractfile(entry)
+            if content is None:
+                continue
+            if entry.name == MANIFEST:
+                manifest = json.loads(content.read())
+                continue
+            found[entry.name] = _extracted(content, entry.name, folder)
+    if not manifest or manifest.get("sha256") != found or DATABASE not in found:
+        raise DatabaseUnavailable(
+            "The backup {file} is incomplete or was changed: its checksums differ. Use another one.", file=file
+        )
+    if manifest["format"] != FORMAT:
+        raise DatabaseUnavailable("A newer Segue wrote the backup {file}: restore it with that one.", file=file)
+    return found
+
+
+def _extracted(content: BinaryIO | Any, name: str, folder: Path | None) -> str:
+    if folder is None:
+        return file_digest(content, "sha256").hexdigest()
+    part, *rest = name.split("/")
+    if part not in (DATABASE, FILES, MEMORY) or any(each in ("", ".", "..") for each in rest):
+        raise DatabaseUnavailable(
+            "The backup has a member named {name}, which no backup has: use another one.", name=name
+        )
+    path = folder.joinpath(part, *rest)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b") as written:
+        shutil.copyfileobj(content, written)
+        written.flush()
+        os.fsync(written.fileno())
+        written.seek(0)
+        return file_digest(written, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def _reported(file: Path) -> Iterator[None]:
+    """Raise what the file system or the archive says as an error that says what to do.
+
+    Raises:
+        DatabaseUnavailable.
+    """
+    try:
+        yield
+    except FileExistsError:
+        raise _exists(file) from None
+    except (tarfile.TarError, ValueError, EOFError) as error:
+        raise DatabaseUnavailable("The file {file} is no backup of Segue: name another one.", file=file) from error
+    except OSError as error:
+        raise DatabaseUnavailable(
+            "The file {file} cannot be read or written: {reason}.",
+            file=file,
+            reason=Clause(error.strerror or str(error)),
+        ) from error
