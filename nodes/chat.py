@@ -1,7 +1,7 @@
 """The chat graph: state, routes and nodes."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
@@ -200,7 +200,7 @@ def run_mode(name: str, graph: ModeGraph) -> ChatNode:
             "done": calls_in(since),
         }
         out = await graph.ainvoke({"messages": given, "assignment": inherited}, context=runtime.context)
-        fresh: list[AnyMessage] = [m.model_copy(update={"id": None}) for m in out["messages"][len(given) :]]
+        fresh = _added(out["messages"], given, state["messages"])
         if out.get("gave_up") and name in FALLBACKS:
             return _fall_back(state, name, out, fresh)
         if out.get("result"):
@@ -208,6 +208,19 @@ def run_mode(name: str, graph: ModeGraph) -> ChatNode:
         return _plain(state, name, fresh, work)
 
     return run
+
+
+def _added(
+    messages: Sequence[AnyMessage], given: Sequence[AnyMessage], known: Sequence[AnyMessage]
+) -> list[AnyMessage]:
+    """What a mode added behind the messages that it was given, whichever of them it replaced or removed.
+
+    An id that the history has already is another message's there: a graph may count its messages in each task.
+    """
+    ids, taken = {message.id for message in given}, {message.id for message in known}
+    left = [place for place, message in enumerate(messages) if message.id in ids]
+    added = messages[left[-1] + 1 :] if left else [message for message in messages if message.type != "human"]
+    return [message.model_copy(update={"id": None}) if message.id in taken else message for message in added]
 
 
 def _fall_back(state: ChatState, name: str, out: Mapping[str, Any], fresh: list[AnyMessage]) -> ChatUpdate:

@@ -664,8 +664,11 @@ def react(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Node[PlannedTask, Pl
         out = await graph.ainvoke({"messages": given, "assignment": inherited}, context=runtime.context)
         usage = add_usages([out["result"]["usage"], state["usage"]])
         result = {**out["result"], "mode": NAME, "usage": usage}
-        fresh = [message.model_copy(update={"id": None}) for message in out["messages"][len(given) :]]
-        return {"messages": fresh, "result": result, "events": announce(*end_task(state, result, answered=False))}
+        return {
+            "messages": out["messages"][len(given) :],
+            "result": result,
+            "events": announce(*end_task(state, result, answered=False)),
+        }
 
     return run_react
 
