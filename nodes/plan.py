@@ -26,7 +26,7 @@ from segue.prompts.load import agent_prompt, render
 
 from .approval import reason_clause
 from .call_values import is_to_call, reference_to, vetted_steps
-from .calls import CallRunner, call_events, describe_outcome, result_events, wait_for_result, with_awaited_result
+from .calls import CallRunner, call_events, describe_outcome, result_events, with_awaited_result
 from .context import (
     REF,
     DanglingReference,
@@ -635,10 +635,9 @@ async def execute_step(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
     work = node_context(runtime)
     call, runner, ids = PlannedCall.of(state["call"]), runner_of(state, work), {"task_id": state["task_id"]}
     work.emit(step_banner(state["task_id"], state["call"], state["place"], state["total"], state["language"]))
-    (done,) = ran = await runner.run([call])
-    if done.result.status is CallStatus.WAITING:  # nothing else interrupts the graph in this node
-        waiting = wait_for_result(done.call, done.result)
-        ran = await runner.run([with_awaited_result(waiting, done.result.value, state["language"])])
+    ran = await runner.run([call])
+    while waiting := runner.waiting([call], ran):  # nothing else interrupts the graph in this node
+        ran = await runner.run([with_awaited_result(waiting[0], state["language"])])
     outcome = describe_outcome(ran[0], work, state["task_id"])
     if ran[0].summary:
         outcome["usage"] = ran[0].summary.usage

@@ -229,6 +229,10 @@ class NestedLedger:
         await self._whole.settle(key, outcome, synced=synced)
         self._under_way.pop(key, None)
 
+    async def withdraw(self, key: CallKey) -> None:
+        await self._whole.withdraw(key)
+        self._under_way.pop(key, None)
+
     async def unknown(self, task_id: str) -> Sequence[Mapping[str, Any]]:
         return await self._whole.unknown(task_id)
 

@@ -1,6 +1,5 @@
 """Graphs as LangGraph's users compose them: below a graph of theirs, and with its means to change a thread."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
