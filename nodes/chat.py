@@ -5,10 +5,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
+from langgraph.errors import GraphRecursionError
 from langgraph.graph.state import CompiledStateGraph
 
 from segue.core.conversation import MODE
-from segue.core.errors import ModelError, UnknownMode
+from segue.core.errors import ConfigurationError, ModelError, UnknownMode
 from segue.core.events import Answer, Fallback, ModelCalled, ModeReason, ModeSelected, TaskStarted, Token
 from segue.core.models import ModelReply, ModelRequest
 from segue.core.reply_options import AnswerFormat
@@ -199,7 +200,10 @@ def run_mode(name: str, graph: ModeGraph) -> ChatNode:
             "started_at": state["started_at"],
             "done": calls_in(since),
         }
-        out = await graph.ainvoke({"messages": given, "assignment": inherited}, context=runtime.context)
+        try:
+            out = await graph.ainvoke({"messages": given, "assignment": inherited}, context=runtime.context)
+        except GraphRecursionError as error:
+            raise _endless(name, graph, error) from error
         fresh = _added(out["messages"], given, state["messages"])
         if out.get("gave_up") and name in FALLBACKS:
             return _fall_back(state, name, out, fresh)
@@ -208,6 +212,20 @@ def run_mode(name: str, graph: ModeGraph) -> ChatNode:
         return _plain(state, name, fresh, work)
 
     return run
+
+
+def _endless(name: str, graph: ModeGraph, error: GraphRecursionError) -> Exception:
+    """What is wrong with a mode that reached its own limit of steps; the limit of other graphs is the agent's."""
+    limit = (graph.config or {}).get("recursion_limit")
+    if limit is None:
+        return error
+    return ConfigurationError(
+        "The mode {mode} took {limit} steps without an end. If it needs more, give its graph a higher limit: "
+        "builder.compile().with_config(recursion_limit={more}).",
+        mode=name,
+        limit=limit,
+        more=limit * 10,
+    )
 
 
 def _added(

@@ -76,6 +76,9 @@ _BUILT: Mapping[str, Callable[[], AgentGraph[Any, Any, Any]]] = {
 }
 
 
+MOST_STEPS = 10_007
+"""Steps that a mode of one's own may take: LangGraph's default, whatever the agent's budget."""
+
 _LONG = ("lifecycle", "conversation", "controller", "controller_executor")
 """Graphs whose runs take many nodes."""
 
@@ -95,7 +98,9 @@ def mode_graphs(modes: Mapping[str, Any]) -> dict[str, ModeGraph]:
         graph = build_controller(given.model_copy(update={"name": name})) if isinstance(given, FlowConfig) else given
         if not isinstance(graph, StateGraph | CompiledStateGraph):
             raise ConfigurationError("The mode {name} is not a LangGraph graph: {graph}.", name=name, graph=repr(graph))
-        graphs[name] = graph.compile() if isinstance(graph, StateGraph) else graph
+        compiled = graph.compile() if isinstance(graph, StateGraph) else graph
+        limited = isinstance(given, FlowConfig) or "recursion_limit" in (compiled.config or {})
+        graphs[name] = compiled if limited else compiled.with_config(recursion_limit=MOST_STEPS)
     return graphs
 
 
