@@ -1,16 +1,15 @@
 """The chat graph: state, routes and nodes."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
-from langgraph.errors import GraphRecursionError
 from langgraph.graph.state import CompiledStateGraph
 
 from segue.core.conversation import MODE
-from segue.core.errors import ConfigurationError, ModelError, UnknownMode
-from segue.core.events import Answer, Fallback, ModelCalled, ModeReason, ModeSelected, TaskStarted, Token
+from segue.core.errors import ModelError, UnknownMode
+from segue.core.events import Answer, Fallback, ModelCalled, ModeReason, ModeSelected, TaskStarted
 from segue.core.models import ModelReply, ModelRequest
 from segue.core.reply_options import AnswerFormat
 from segue.prompts.catalogue import phrase, without_quotations
@@ -20,7 +19,8 @@ from .context import Node, NodeContext, NodeRuntime, announce, as_json, calls_in
 from .history import window
 from .live_reply import Listener
 from .model_call import ask_model, extract, refused_call
-from .task import Assignment, TaskState, before_objective, begin, compose_result, end_task
+from .own_mode import run_graph
+from .task import Assignment, TaskState, before_objective, begin, end_task
 
 # State of the chat graph.
 
@@ -179,11 +179,11 @@ FALLBACKS: Mapping[str, str] = {"direct": "react", "plan": "react", "plan_react"
 """The fallback of each mode that fails."""
 
 
-def run_mode(name: str, graph: ModeGraph) -> ChatNode:
-    """The node of one mode.
+def run_mode(name: str, graph: ModeGraph, *, own: bool = False) -> ChatNode:
+    """The node of one mode; `own`: its graph is none of Segue's.
 
     The graph is given `messages` (the window, ending with the user's message) and `assignment`; it returns `messages`
-    with its own appended, and may return `result` and `gave_up` (why another mode should take over).
+    with its own appended, and one of Segue's returns `result` or `gave_up` (why another mode should take over).
     """
 
     async def run(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
@@ -192,7 +192,7 @@ def run_mode(name: str, graph: ModeGraph) -> ChatNode:
         budget = work.agent.budget
         past = before_objective(state["messages"])
         since = state["messages"][len(past) :]
-        given = [*window(past, budget.prompt_tokens, budget.result_chars), *since]
+        window_of_past = window(past, budget.prompt_tokens, budget.result_chars)
         inherited: Assignment = {
             "task_id": state["task_id"],
             "language": state["language"],
@@ -200,45 +200,17 @@ def run_mode(name: str, graph: ModeGraph) -> ChatNode:
             "started_at": state["started_at"],
             "done": calls_in(since),
         }
-        try:
-            out = await graph.ainvoke({"messages": given, "assignment": inherited}, context=runtime.context)
-        except GraphRecursionError as error:
-            raise _endless(name, graph, error) from error
-        fresh = _added(out["messages"], given, state["messages"])
+        given = {"messages": [*window_of_past, *since], "assignment": inherited}
+        if own:
+            update = await run_graph(name, graph, given, state, runtime, work, state["messages"])
+            return {**cast(ChatUpdate, update), "gave_up": ""}
+        out = await graph.ainvoke(given, context=runtime.context)
+        fresh = out["messages"][len(window_of_past) + len(since) :]
         if out.get("gave_up") and name in FALLBACKS:
             return _fall_back(state, name, out, fresh)
-        if out.get("result"):
-            return {"messages": fresh, "result": out["result"], "gave_up": ""}
-        return _plain(state, name, fresh, work)
+        return {"messages": fresh, "result": out["result"], "gave_up": ""}
 
     return run
-
-
-def _endless(name: str, graph: ModeGraph, error: GraphRecursionError) -> Exception:
-    """What is wrong with a mode that reached its own limit of steps; the limit of other graphs is the agent's."""
-    limit = (graph.config or {}).get("recursion_limit")
-    if limit is None:
-        return error
-    return ConfigurationError(
-        "The mode {mode} took {limit} steps without an end. If it needs more, give its graph a higher limit: "
-        "builder.compile().with_config(recursion_limit={more}).",
-        mode=name,
-        limit=limit,
-        more=limit * 10,
-    )
-
-
-def _added(
-    messages: Sequence[AnyMessage], given: Sequence[AnyMessage], known: Sequence[AnyMessage]
-) -> list[AnyMessage]:
-    """What a mode added behind the messages that it was given, whichever of them it replaced or removed.
-
-    An id that the history has already is another message's there: a graph may count its messages in each task.
-    """
-    ids, taken = {message.id for message in given}, {message.id for message in known}
-    left = [place for place, message in enumerate(messages) if message.id in ids]
-    added = messages[left[-1] + 1 :] if left else [message for message in messages if message.type != "human"]
-    return [message.model_copy(update={"id": None}) if message.id in taken else message for message in added]
 
 
 def _fall_back(state: ChatState, name: str, out: Mapping[str, Any], fresh: list[AnyMessage]) -> ChatUpdate:
@@ -247,21 +219,6 @@ def _fall_back(state: ChatState, name: str, out: Mapping[str, Any], fresh: list[
     fallback = Fallback(task_id=state["task_id"], from_mode=name, to_mode=other, reason=why)
     usage = out.get("usage") or state["usage"]
     return {"messages": fresh, "usage": usage, "gave_up": why, "mode": other, "events": announce(fallback)}
-
-
-def _plain(state: ChatState, name: str, fresh: list[AnyMessage], work: NodeContext) -> ChatUpdate:
-    """A graph that returns no result: its last assistant message is the answer."""
-    answers = [m.text for m in fresh if m.type == "ai" and m.text]
-    answer = answers[-1] if answers else ""
-    if answer:
-        work.emit(Token(task_id=state["task_id"], content=answer))
-    result = compose_result(name, answer, error="" if answer else phrase("no_answer", state["language"], mode=name))
-    return {
-        "messages": fresh,
-        "result": result,
-        "gave_up": "",
-        "events": announce(Answer(task_id=state["task_id"], answer=answer)),
-    }
 
 
 # FINISH: the task ends with its mode's result, its answer in the form that the message asks for.

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 from .decision import check_storable
 from .errors import IllegalTransition, InvalidAnswer
 from .provenance import Assessment, Finding, Hiding, Source
+from .reviews import read_review
 from .tools import CallKey, Claim, Tool
 
 UNKNOWN_OUTCOME = "unknown_outcome"
@@ -500,9 +501,11 @@ class PersonsAnswer:
 
 
 def read_question(value: Any) -> dict[str, Any]:
-    """The value of an interrupt as a question; a value that is none of Segue's is answered with a text."""
+    """The value of an interrupt as a question; one that is none of Segue's or LangChain's is answered with a text."""
     if isinstance(value, Mapping) and value.get("kind") in KINDS:
         return dict(value)
+    if review := read_review(value):
+        return review
     asked = value.get("question", value) if isinstance(value, Mapping) else value
     text = asked if isinstance(asked, str) else json.dumps(asked, ensure_ascii=False, default=str)
     return {"kind": INTERRUPT, "question": text}

@@ -38,6 +38,7 @@ from ..core.events import (
 )
 from ..core.flows import FlowConfig
 from ..core.records import Call, Json, Task
+from ..core.reviews import write_decisions
 from ..core.spend import USD
 from ..core.timeline import Place
 from ..core.tools import CallKey, Tool
@@ -294,8 +295,9 @@ def resume_input(state: StateSnapshot, row: Task) -> RunInput:
     if not is_of_task(state, row.task_id):
         return initial_input(row)
     answer = row.answer
-    if answer and any(question.id == answer["interrupt_id"] for question in state.interrupts):
-        return Command(resume={answer["interrupt_id"]: answer["value"]})
+    for question in state.interrupts:
+        if answer and question.id == answer["interrupt_id"]:
+            return Command(resume={question.id: write_decisions(question.value, answer["value"])})
     return None
 
 
