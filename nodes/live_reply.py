@@ -8,6 +8,7 @@ from typing import Any
 from segue.core.events import Thinking, Token
 
 from .context import NodeContext
+from .message_stream import MessageStream
 
 Path = tuple[str | None, ...]
 """The keys that lead to a value; None stands for an array."""
@@ -100,8 +101,11 @@ HELD_SECONDS = 0.7
 class LiveReply:
     """The stream of one model call in a task's language; `streamed` is what this attempt streamed of the answer."""
 
-    def __init__(self, work: NodeContext, ids: Mapping[str, Any], language: str) -> None:
+    def __init__(
+        self, work: NodeContext, ids: Mapping[str, Any], language: str, message: MessageStream | None = None
+    ) -> None:
         self.ids = ids
+        self.message = message or MessageStream(None)
         self.language = language
         self.streamed = ""
         self._work = work
@@ -128,12 +132,14 @@ class LiveReply:
     def token(self, content: str) -> None:
         if content:
             self.streamed += content
+            self.message.add(content)
             self._work.emit(Token(content=content, attempt=self.attempt, **self.ids))
 
     def restart(self) -> None:
         """Begin another attempt."""
         self.attempt += 1
         self.streamed = ""
+        self.message.restart()
 
     def end(self) -> None:
         """End the last line of the thoughts: what is streamed as thinking next starts on a new one."""

@@ -14,13 +14,12 @@ from segue.prompts.catalogue import phrase
 
 from .context import NodeContext, NodeRuntime, announce
 from .live_reply import LiveCalls, LiveReply
+from .message_stream import SEGUE_CALL
 from .task import TaskState, compose_result
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 _RUNTIME = "__pregel_runtime"
 """Where LangGraph's config has the runtime of a node; a graph below it takes its store from there."""
-SEGUE_CALL = "segue_call"
-"""Marks the model calls of Segue's own nodes, which stream what they write themselves."""
 
 
 class _Live:

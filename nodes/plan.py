@@ -715,7 +715,7 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     )
     moved = step_events(old, steps, {"task_id": task_id})
     update: PlanUpdate = {
-        "messages": [*added.get("messages", ()), AIMessage(text)],
+        "messages": [*added.get("messages", ()), AIMessage(text, id=await asked.message.end(text))],
         "plan": plan,
         "usage": asked.usage,
         "result": result,

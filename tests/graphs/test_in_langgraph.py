@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AnyMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, HumanMessage, RemoveMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -17,6 +17,7 @@ from typing_extensions import TypedDict
 import segue
 from segue.tools.bound_tool import CallContext
 from tests.fakes import ScriptedChatModel, answer
+from tests.modes import script_of
 
 THREAD: RunnableConfig = {"configurable": {"thread_id": "t"}}
 
@@ -139,3 +140,69 @@ def test_a_removed_message_is_removed_from_earlier_states_neither_and_an_unknown
     assert graph.get_state(before.config).values["messages"][0] == secret  # a fork from there has it
     graph.invoke({"messages": [("user", "third")]}, before.config)
     assert any("4711" in message.text for message in model.calls[-1])
+
+
+# Streams of messages.
+
+ANSWER = "Your order 17 is on its way and arrives on Friday, as far as anybody knows. " * 4
+LOOK_UP = ("look_up", {"order_id": 17})
+
+
+@segue.tool(read_only=True)
+def look_up(order_id: int) -> str:
+    """Look up an order."""
+    return f"Order {order_id} is on its way."
+
+
+def answering(mode: str, name: str) -> Any:
+    """The graph of a mode, or the chat graph in that mode, whose model calls a tool and answers."""
+    script: list[Any] = [ANSWER] if mode == "direct" else [*script_of(mode, [LOOK_UP])][:-1]
+    if mode != "direct":
+        script.append(AIMessage(ANSWER) if mode in ("native", "plan") else answer(ANSWER))
+    own: dict[str, Any] = {"protocol": "native" if mode == "native" else "json"}
+    agent = segue.Agent(agent_id="a", model=ScriptedChatModel(script), tools=[look_up], mode=graph_of(mode), **own)
+    return segue.graph(name or graph_of(mode), agents=[agent], checkpointer=InMemorySaver())
+
+
+def graph_of(mode: str) -> str:
+    return "react" if mode == "native" else mode
+
+
+def shown(messages: list[Any]) -> list[str]:
+    """The texts of assistants as a page shows them: pieces with one id together."""
+    texts: dict[str, str] = {}
+    for message in messages:
+        if isinstance(message, AIMessage) and message.text:
+            texts[message.id or ""] = texts.get(message.id or "", "") + message.text
+    return [*texts.values()]
+
+
+MODES = ("direct", "react", "native", "plan", "plan_react")
+GIVEN = {"messages": [("user", "where is order 17")]}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ["", "chat"])
+@pytest.mark.parametrize("subgraphs", [False, True])
+def test_a_stream_of_messages_has_each_answer_once(mode: str, name: str, subgraphs: bool) -> None:
+    graph = answering(mode, name)
+    chunks = [*graph.stream(GIVEN, THREAD, stream_mode=["messages", "updates"], subgraphs=subgraphs)]
+    messages = [data[0] for *_, kind, data in chunks if kind == "messages"]
+    assert shown(messages) == [ANSWER]
+    in_state = graph.get_state(THREAD).values["messages"][-1]
+    (streamed_id,) = {message.id for message in messages if isinstance(message, AIMessage) and message.text}
+    assert (in_state.text, in_state.id) == (ANSWER, streamed_id)
+    if subgraphs or not (name or mode == "plan_react"):  # tokens of a graph below come with subgraphs, as in LangGraph
+        pieces = [message for message in messages if isinstance(message, AIMessageChunk)]
+        assert len(pieces) > 3
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_events_and_the_newer_form_of_a_stream_have_it_once(mode: str) -> None:
+    stream = answering(mode, "").astream(GIVEN, THREAD, stream_mode="messages", version="v2", subgraphs=True)
+    parts = [part async for part in stream]
+    assert {part["type"] for part in parts} == {"messages"}
+    assert shown([part["data"][0] for part in parts]) == [ANSWER]
+    events = [event async for event in answering(mode, "").astream_events(GIVEN, THREAD, version="v2")]
+    pieces = [event["data"]["chunk"] for event in events if event["event"] == "on_chat_model_stream"]
+    assert shown(pieces) == [ANSWER]
