@@ -264,7 +264,7 @@ def wait_for_result(call: AnyCall, result: CallResult) -> AnyCall:
 
 
 def _answers(call: PendingCall) -> Sequence[Any]:
-    return call.state.answers if isinstance(call.state, Running) else ()
+    return (isinstance(call.state, Running) and call.state.answers) or ()
 
 
 def with_awaited_result(call: AnyCall, language: str) -> AnyCall:
@@ -532,7 +532,7 @@ class CallRunner:
             clock=services.clock,
             cancelled=services.cancelled,
             hidden=hiding_of(call, tool),
-            answers=state.answers,
+            answers=state.answers or (),
             **find_labels(call, seen, tool, self.work.agent),
         )
         executor = (services.graph_executor or TOOLS) if call.name in self.own else self._executor

@@ -116,7 +116,7 @@ class Running:
     decision: Proposed | Approved
     arrived: Mapping[str, Any] | None = None
     sent: Mapping[str, str | None] | None = None
-    answers: Sequence[Any] = ()
+    answers: Sequence[Any] | None = None
     phase: ClassVar = CallPhase.RUNNING
 
 
