@@ -259,12 +259,9 @@ class Arrived:
 def wait_for_result(call: AnyCall, result: CallResult) -> AnyCall:
     """The call that ran, which waits if its result comes later, or for the answer to what its tool asks."""
     if result.status is CallStatus.ASKING:
-        return move_call(call, Waiting(_decided(call), {ASKS: result.value, ANSWERS: [*_answers(call)]}))
+        before = (isinstance(call.state, Running) and call.state.answers) or ()
+        return move_call(call, Waiting(_decided(call), {ASKS: result.value, ANSWERS: [*before]}))
     return move_call(call, Waiting(_decided(call), result.value)) if result.status is CallStatus.WAITING else call
-
-
-def _answers(call: PendingCall) -> Sequence[Any]:
-    return (isinstance(call.state, Running) and call.state.answers) or ()
 
 
 def with_awaited_result(call: AnyCall, language: str) -> AnyCall:

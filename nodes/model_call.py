@@ -42,8 +42,7 @@ from segue.prompts.catalogue import language_of, phrase, rendered
 from segue.prompts.load import render
 
 from .context import NodeContext, as_json, truncate
-from .live_reply import Listener, LiveReply
-from .message_stream import MessageStream, streamed_message
+from .live_reply import Listener, LiveReply, MessageStream, streamed_message
 
 # The files of a request's messages: text becomes part of the prompt, images and PDFs are sent as parts.
 

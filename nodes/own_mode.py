@@ -13,8 +13,7 @@ from segue.core.events import Answer, AttemptRestarted, Durable, Phase, RestartR
 from segue.prompts.catalogue import phrase
 
 from .context import NodeContext, NodeRuntime, announce
-from .live_reply import LiveCalls, LiveReply
-from .message_stream import SEGUE_CALL
+from .live_reply import SEGUE_CALL, LiveCalls, LiveReply
 from .task import TaskState, compose_result
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
@@ -39,11 +38,12 @@ class _Live:
             return
         if isinstance(message, ToolMessage):
             name = "call_failed" if message.status == "error" else "call_done"
-            self._show(phrase(name, self._language, tool=message.name or "", result=message.text[:300]))
+            content = phrase(name, self._language, tool=message.name or "", result=message.text[:300])
+            self._work.emit(Phase(task_id=self._task_id, content=content, call=True))
         elif isinstance(message, AIMessage):
             if message.id != self._message_id:
                 self._begin(message.id)
-            if message.tool_calls or getattr(message, "tool_call_chunks", ()):
+            if message.tool_calls or (isinstance(message, AIMessageChunk) and message.tool_call_chunks):
                 self._listener.call()
             if message.text:
                 self._listener.text(message.text)
@@ -71,9 +71,6 @@ class _Live:
         if rest := answer.removeprefix(self._reply.streamed):
             self._work.emit(Token(task_id=self._task_id, content=rest))
 
-    def _show(self, content: str) -> None:
-        self._work.emit(Phase(task_id=self._task_id, content=content, call=True))
-
 
 async def run_graph(
     name: str,
@@ -92,7 +89,7 @@ async def run_graph(
     live = _Live(work, state["task_id"], state["language"])
     places = {_RUNTIME: runtime.override(store=graph.store)} if graph.store else {}
     own: Any = None
-    out: dict[str, Any] = {}
+    out: Any = {}
     try:
         async for inside, kind, data in graph.astream(
             given,
@@ -119,34 +116,27 @@ async def run_graph(
         {"step": step, "phase": "execution", "action": call["name"], "result": call["result"], "description": ""}
         for step, call in enumerate(calls, start=1)
     ]
-    error = "" if answer else phrase("no_answer", state["language"], mode=name)
-    result = compose_result(name, answer, history=history, total_steps=len(calls), error=error)
-    events = [*_call_events(calls, state["task_id"]), Answer(task_id=state["task_id"], answer=answer)]
-    return {"messages": fresh, "result": result, "events": announce(*events)}
+    why = "" if answer else phrase("no_answer", state["language"], mode=name)
+    result = compose_result(name, answer, history=history, total_steps=len(calls), error=why)
+    events: list[Durable] = []
+    for index, call in enumerate(calls):  # the tools are the graph's own: their calls have no place in the ledger
+        about = {"task_id": state["task_id"], "index": index, "name": call["name"], "arguments": call["arguments"]}
+        events += [ToolCall(**about), ToolResult(result=call["result"], **about)]
+    answered = Answer(task_id=state["task_id"], answer=answer)
+    return {"messages": fresh, "result": result, "events": announce(*events, answered)}
 
 
 def _calls_in(messages: Sequence[AnyMessage]) -> list[dict[str, Any]]:
     """The calls with their results, which may be in another order, as where a person decided about some."""
     results = {message.tool_call_id: message for message in messages if isinstance(message, ToolMessage)}
     calls = [call for m in messages if isinstance(m, AIMessage) for call in m.tool_calls if call["id"] in results]
-    return [
-        {"name": call["name"], "arguments": call["args"], "result": _result_of(results[call["id"] or ""])}
-        for call in calls
-    ]
-
-
-def _result_of(message: ToolMessage) -> dict[str, Any]:
-    return (CallResult.failed(message.text) if message.status == "error" else CallResult.done(message.text)).json()
-
-
-def _call_events(calls: Sequence[Mapping[str, Any]], task_id: str) -> list[Durable]:
-    """What the graph called, and what came of it: its own tools have no place in the ledger."""
-    events: list[Durable] = []
-    for index, call in enumerate(calls):
-        about: dict[str, Any] = {"task_id": task_id, "index": index, "name": call["name"]}
-        about["arguments"] = call["arguments"]
-        events += [ToolCall(**about), ToolResult(result=call["result"], **about)]
-    return events
+    found = []
+    for call in calls:
+        message = results[call["id"] or ""]
+        failed = message.status == "error"
+        result = CallResult.failed(message.text) if failed else CallResult.done(message.text)
+        found.append({"name": call["name"], "arguments": call["args"], "result": result.json()})
+    return found
 
 
 def _endless(name: str, graph: Graph) -> ConfigurationError:

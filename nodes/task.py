@@ -37,7 +37,7 @@ from .context import NodeContext, NodeRuntime, announce, as_json, node_context, 
 # The channels that grow: a thread's messages and a task's records, kept as a log of what was added.
 
 
-def extend_messages(history: list[BaseMessage], writes: Sequence[Any], *, strict: bool = False) -> list[BaseMessage]:
+def extend_messages(history: Sequence[Any], writes: Sequence[Any], *, strict: bool = False) -> list[BaseMessage]:
     """Add, replace and remove messages, as `add_messages` does with each write.
 
     A missing id becomes the message's place.
@@ -45,7 +45,7 @@ def extend_messages(history: list[BaseMessage], writes: Sequence[Any], *, strict
     Raises:
         ValueError: if `strict`, where a message to remove is not there.
     """
-    grown: list[BaseMessage | None] = [*_converted(history)]
+    grown: list[Any] = _converted([*history])
     places = {message.id: place for place, message in enumerate(grown) if message}
     for write in writes:
         removed: set[str | None] = set()
