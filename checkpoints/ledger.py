@@ -146,6 +146,19 @@ class ToolLedger:
         await self._database.write(partial(self._settle, key, json.dumps(dict(outcome))), synced=synced, brief=True)
         self._ended.add(key)
 
+    async def withdraw(self, key: CallKey) -> None:
+        """Take back the intent of a call that asks a person something: it is made again with the answer.
+
+        Raises:
+            StaleOwner: another owner took the thread, which will find the call interrupted.
+        """
+
+        def take_back(connection: Connection) -> None:
+            check_fence(connection, self._thread_id, self._fence)
+            connection.execute(_WITHDRAW, (*self._row(key), self._fence))
+
+        await self._database.write(take_back, brief=True)
+
     async def read(self, key: CallKey) -> Json | None:
         """Return the public form of one call, or None."""
         rows = await self._database.read(lambda connection: connection.fetched(_FIND, self._row(key)), brief=True)

@@ -26,7 +26,7 @@ from langgraph.runtime import get_runtime
 
 from segue.core.actor import OPERATOR
 from segue.core.audit import Act
-from segue.core.errors import DamagedCheckpoint, DatabaseUnavailable
+from segue.core.errors import ConfigurationError, DamagedCheckpoint, DatabaseUnavailable
 from segue.core.events import CallPermitted, Event, PermissionGranted, from_dict
 from segue.core.task import TaskStatus
 
@@ -55,6 +55,9 @@ from .spend import count_calls
 
 EVENTS = "events"
 """The channel whose writes go to the event log."""
+
+STRUCTURED_RESPONSE = "structured_response"
+"""The channel of LangChain's agents with the object that they end with: nothing reads it, so any type will do."""
 
 # LangGraph's own mark of a task that finished without output: it takes the place of the events, so that a task which
 # wrote nothing else still counts as finished, and the indexes of the other writes stay the same.
@@ -134,7 +137,9 @@ class _Hold:
             raise
 
     def check_no_gap(self) -> None:
-        """Raise DatabaseUnavailable where an earlier write failed."""
+        """Raise DatabaseUnavailable where an earlier write failed, or why it was refused."""
+        if isinstance(self._error, ConfigurationError):
+            raise self._error
         if self._error is not None:
             raise DatabaseUnavailable(
                 "A step of session '{thread_id}' could not be saved ({error}): resume its task.",
@@ -273,6 +278,9 @@ class FencedSaver(BaseCheckpointSaver[str]):
             calls = []  # the node has no output: it runs again, or its task failed
         deferred = hold.fence > 0 and not any(channel in WRITES_IDX_MAP for channel, _ in kept)
         with hold.noting_errors():  # encoded at once: nodes that run until it is stored may change its values
+            for channel, value in kept:
+                if not channel.startswith("__") and channel != STRUCTURED_RESPONSE:
+                    SERDE.check(value, _key_of(config)[1])
             encoded = [(channel, Encoded(*SERDE.plain_typed(value))) for channel, value in kept]
         step = _Step(config, encoded, events, task_id, task_path, calls)
 

@@ -5,17 +5,21 @@ import json
 import sqlite3
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
 from typing import Any
 
 import ormsgpack
 from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
+from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.types import Interrupt, Overwrite
 
-from segue.core.errors import DamagedCheckpoint
+from segue.core.errors import ConfigurationError, DamagedCheckpoint
 
 from .ports import Decoded, Stored
 
@@ -86,7 +90,54 @@ class Encoded:
 
 
 class CheckedSerializer(JsonPlusSerializer):
-    """LangGraph's serializer, with compression that has a checksum: a changed byte would go unnoticed."""
+    """LangGraph's serializer, with compression that has a checksum: a changed byte would go unnoticed.
+
+    What is stored names the types of its values. Only those that are known are built again; a value of any other type
+    is refused when it is stored, and stays as it is stored where it is read.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(allowed_msgpack_modules=[])
+        self._names = SAFE_MSGPACK_TYPES
+        self._checked: frozenset[str] = frozenset()
+        self._build = self._unpack_ext_hook
+        self._unpack_ext_hook = self._built
+
+    def keep(self, types: Iterable[type], graphs: Iterable[str]) -> None:
+        """From now on, know these types, and check what these graphs store."""
+        self._names |= {(each.__module__, each.__name__) for each in types}
+        self._build = JsonPlusSerializer(allowed_msgpack_modules=self._names)._unpack_ext_hook
+        self._checked |= {*graphs}
+
+    def _built(self, code: int, data: bytes) -> Any:
+        is_known = code > _LAST_WITH_TYPE or _type_in(data) in self._names
+        return self._build(code, data) if is_known else ormsgpack.Ext(code, bytes(data))
+
+    def check(self, value: Any, inside: str) -> None:
+        """Refuse a value that could not be read again as what it is; `inside` is the namespace of its graph.
+
+        Raises:
+            ConfigurationError: it, or a value in it, is of a type that is not known.
+        """
+        waiting = [value] if inside.partition(":")[0] in self._checked else []
+        while waiting:
+            each = waiting.pop()
+            kind = type(each)
+            if isinstance(each, dict):
+                waiting += each.values()
+            elif isinstance(each, Overwrite):
+                waiting.append(each.value)
+            elif isinstance(each, list | set | frozenset | deque) or kind is tuple:
+                waiting += each
+            elif isinstance(each, Enum) or not isinstance(each, _PLAIN):
+                if (kind.__module__, kind.__name__) not in self._names:
+                    raise ConfigurationError(
+                        "The state of a mode has a value of the type {type}, which another process could not restore: "
+                        "name the type in the annotation of the state.",
+                        type=f"{kind.__module__}.{kind.__qualname__}",
+                    )
+                if is_dataclass(each):
+                    waiting += (getattr(each, part.name) for part in fields(each))
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         return compressed(*self.plain_typed(obj))
@@ -108,7 +159,22 @@ class CheckedSerializer(JsonPlusSerializer):
             return super().loads_typed((kind, plain))
 
 
-SERDE = CheckedSerializer(allowed_msgpack_modules=[])
+_LAST_WITH_TYPE = 5
+"""LangGraph's extension types up to this one begin with the module and the name of a type."""
+_PLAIN = str | int | float | bytes | bytearray | None | BaseException | Interrupt
+
+
+def _type_in(data: bytes) -> tuple[str, ...]:
+    """The module and the name of the type that an extension begins with, two short texts of an array."""
+    found, at = [], 1
+    for _ in range(2):
+        size, begin = (data[at] & 0x1F, at + 1) if data[at] < 0xD9 else (data[at + 1], at + 2)
+        at = begin + size
+        found.append(bytes(data[begin:at]).decode())
+    return tuple(found)
+
+
+SERDE = CheckedSerializer()
 
 
 @contextlib.contextmanager

@@ -45,7 +45,7 @@ def build_chat(modes: Mapping[str, ModeGraph] = MODES) -> AgentGraph[ChatState, 
     graph.add_edge("INIT", "SELECT_MODE")
     graph.add_conditional_edges("SELECT_MODE", after_select_mode, list(modes))
     for name, mode in modes.items():
-        graph.add_node(name, run_mode(name, mode))
+        graph.add_node(name, run_mode(name, mode, own=not isinstance(mode.builder, AgentGraph)))
         if name in FALLBACKS:
             graph.add_conditional_edges(name, after_mode)
         else:

@@ -14,6 +14,8 @@ from langgraph.types import interrupt
 
 from segue.core.approval import Grant, Verdict
 from segue.core.calls import (
+    ANSWERS,
+    ASKS,
     UNKNOWN_OUTCOME,
     WAIT,
     AnyCall,
@@ -255,12 +257,19 @@ class Arrived:
 
 
 def wait_for_result(call: AnyCall, result: CallResult) -> AnyCall:
-    """The call that ran, which waits for its result if that comes later."""
+    """The call that ran, which waits if its result comes later, or for the answer to what its tool asks."""
+    if result.status is CallStatus.ASKING:
+        before = (isinstance(call.state, Running) and call.state.answers) or ()
+        return move_call(call, Waiting(_decided(call), {ASKS: result.value, ANSWERS: [*before]}))
     return move_call(call, Waiting(_decided(call), result.value)) if result.status is CallStatus.WAITING else call
 
 
-def with_awaited_result(call: AnyCall, terms: Mapping[str, Any], language: str) -> AnyCall:
-    """A call with the result that it waits for by these terms; the graph is interrupted until that is there."""
+def with_awaited_result(call: AnyCall, language: str) -> AnyCall:
+    """A call with the result or the answer that it waits for; the graph is interrupted until that is there."""
+    assert isinstance(call.state, Waiting) and call.state.terms is not None
+    terms = call.state.terms
+    if ASKS in terms:
+        return move_call(call, Running(_decided(call), answers=[*terms[ANSWERS], interrupt(terms[ASKS])]))
     text = wait_sentence(terms["until"], terms["event"], language)
     value = interrupt({"kind": WAIT, "question": text, "tool": call.name, **terms})
     return move_call(call, Running(_decided(call), arrived=value))
@@ -338,7 +347,7 @@ class CallRunner:
         for place, call in enumerate(calls):
             match call.state:
                 case Waiting(terms=terms) if terms is not None:
-                    arrived = with_awaited_result(call, terms, self.language)
+                    arrived = with_awaited_result(call, self.language)
                     return [*calls[:place], arrived, *calls[place + 1 :]], [], False
                 case Waiting():
                     return with_client_results(calls, self.tools), [], False
@@ -491,7 +500,7 @@ class CallRunner:
 
     def waiting(self, calls: Sequence[PendingCall], ran: Sequence[FinishedCall]) -> list[PendingCall] | None:
         """The calls, of which those that ran wait for their results where these come later; None if there is none."""
-        if not any(done.result.status is CallStatus.WAITING for done in ran):
+        if not any(done.result.status in (CallStatus.WAITING, CallStatus.ASKING) for done in ran):
             return None
         return [*(wait_for_result(done.call, done.result) for done in ran), *calls[len(ran) :]]
 
@@ -520,6 +529,7 @@ class CallRunner:
             clock=services.clock,
             cancelled=services.cancelled,
             hidden=hiding_of(call, tool),
+            answers=state.answers or (),
             **find_labels(call, seen, tool, self.work.agent),
         )
         executor = (services.graph_executor or TOOLS) if call.name in self.own else self._executor
@@ -572,6 +582,10 @@ async def run_once(executor: Executor, ledger: Ledger | None, execution: Executi
             return known, 0.0
         execution = replace(execution, claim=claim)
     result = await executor.execute(execution)
+    if result.status is CallStatus.ASKING:
+        if ledger is not None:
+            await ledger.withdraw(execution.key)
+        return result, time.monotonic() - started
     if result.status is not CallStatus.WAITING:
         result = replace(result, sources=execution.sources, secret=execution.secret, hidden=execution.hidden)
     if ledger is not None:

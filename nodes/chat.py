@@ -9,7 +9,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 from segue.core.conversation import MODE
 from segue.core.errors import ModelError, UnknownMode
-from segue.core.events import Answer, Fallback, ModelCalled, ModeReason, ModeSelected, TaskStarted, Token
+from segue.core.events import Answer, Fallback, ModelCalled, ModeReason, ModeSelected, TaskStarted
 from segue.core.models import ModelReply, ModelRequest
 from segue.core.reply_options import AnswerFormat
 from segue.prompts.catalogue import phrase, without_quotations
@@ -19,7 +19,8 @@ from .context import Node, NodeContext, NodeRuntime, announce, as_json, calls_in
 from .history import window
 from .live_reply import Listener
 from .model_call import ask_model, extract, refused_call
-from .task import Assignment, TaskState, before_objective, begin, compose_result, end_task
+from .own_mode import run_graph
+from .task import Assignment, TaskState, before_objective, begin, end_task
 
 # State of the chat graph.
 
@@ -178,11 +179,11 @@ FALLBACKS: Mapping[str, str] = {"direct": "react", "plan": "react", "plan_react"
 """The fallback of each mode that fails."""
 
 
-def run_mode(name: str, graph: ModeGraph) -> ChatNode:
-    """The node of one mode.
+def run_mode(name: str, graph: ModeGraph, *, own: bool = False) -> ChatNode:
+    """The node of one mode; `own`: its graph is none of Segue's.
 
     The graph is given `messages` (the window, ending with the user's message) and `assignment`; it returns `messages`
-    with its own appended, and may return `result` and `gave_up` (why another mode should take over).
+    with its own appended, and one of Segue's returns `result` or `gave_up` (why another mode should take over).
     """
 
     async def run(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
@@ -191,7 +192,7 @@ def run_mode(name: str, graph: ModeGraph) -> ChatNode:
         budget = work.agent.budget
         past = before_objective(state["messages"])
         since = state["messages"][len(past) :]
-        given = [*window(past, budget.prompt_tokens, budget.result_chars), *since]
+        window_of_past = window(past, budget.prompt_tokens, budget.result_chars)
         inherited: Assignment = {
             "task_id": state["task_id"],
             "language": state["language"],
@@ -199,13 +200,15 @@ def run_mode(name: str, graph: ModeGraph) -> ChatNode:
             "started_at": state["started_at"],
             "done": calls_in(since),
         }
-        out = await graph.ainvoke({"messages": given, "assignment": inherited}, context=runtime.context)
-        fresh: list[AnyMessage] = [m.model_copy(update={"id": None}) for m in out["messages"][len(given) :]]
+        given = {"messages": [*window_of_past, *since], "assignment": inherited}
+        if own:
+            update = await run_graph(name, graph, given, state, runtime, work, state["messages"])
+            return {**cast(ChatUpdate, update), "gave_up": ""}
+        out = await graph.ainvoke(given, context=runtime.context)
+        fresh = out["messages"][len(window_of_past) + len(since) :]
         if out.get("gave_up") and name in FALLBACKS:
             return _fall_back(state, name, out, fresh)
-        if out.get("result"):
-            return {"messages": fresh, "result": out["result"], "gave_up": ""}
-        return _plain(state, name, fresh, work)
+        return {"messages": fresh, "result": out["result"], "gave_up": ""}
 
     return run
 
@@ -216,21 +219,6 @@ def _fall_back(state: ChatState, name: str, out: Mapping[str, Any], fresh: list[
     fallback = Fallback(task_id=state["task_id"], from_mode=name, to_mode=other, reason=why)
     usage = out.get("usage") or state["usage"]
     return {"messages": fresh, "usage": usage, "gave_up": why, "mode": other, "events": announce(fallback)}
-
-
-def _plain(state: ChatState, name: str, fresh: list[AnyMessage], work: NodeContext) -> ChatUpdate:
-    """A graph that returns no result: its last assistant message is the answer."""
-    answers = [m.text for m in fresh if m.type == "ai" and m.text]
-    answer = answers[-1] if answers else ""
-    if answer:
-        work.emit(Token(task_id=state["task_id"], content=answer))
-    result = compose_result(name, answer, error="" if answer else phrase("no_answer", state["language"], mode=name))
-    return {
-        "messages": fresh,
-        "result": result,
-        "gave_up": "",
-        "events": announce(Answer(task_id=state["task_id"], answer=answer)),
-    }
 
 
 # FINISH: the task ends with its mode's result, its answer in the form that the message asks for.

@@ -65,7 +65,7 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     truncated, reasoning = is_truncated(work, asked.reply), phrase("direct_reasoning", state["language"])
     result = compose_result("direct", text, reasoning=reasoning, usage=asked.usage, truncated=truncated)
     update: DirectUpdate = {
-        "messages": [*added.get("messages", ()), AIMessage(text)],
+        "messages": [*added.get("messages", ()), AIMessage(text, id=await asked.message.end(text))],
         "usage": asked.usage,
         "result": result,
         "events": announce(asked.event, *end_task(state, result)),

@@ -42,7 +42,7 @@ from segue.prompts.catalogue import language_of, phrase, rendered
 from segue.prompts.load import render
 
 from .context import NodeContext, as_json, truncate
-from .live_reply import Listener, LiveReply
+from .live_reply import Listener, LiveReply, MessageStream, streamed_message
 
 # The files of a request's messages: text becomes part of the prompt, images and PDFs are sent as parts.
 
@@ -210,6 +210,8 @@ class CompletedCall:
     streamed: str
     usage: Usage
     event: ModelCalled
+    message: MessageStream
+    """What LangGraph's streams have of it: `end` sends the rest of an answer."""
 
 
 Asking = ModelRequest | Callable[[NodeContext], ModelRequest]
@@ -289,22 +291,24 @@ async def _ask(
 ) -> CompletedCall:
     request = await with_files(work, as_asked(work, request))
     reserved = await reserve(work, request, ids["task_id"], language)
-    started, received, live = time.monotonic(), _Received(), LiveReply(work, ids, language)
-    listener = listen(live)
-    try:
-        async with asyncio.timeout(work.agent.budget.seconds) as limit:
-            reply = await _reply(work, request, live, listener, received)
-    except TimeoutError:
-        if not limit.expired():
+    started, received = time.monotonic(), _Received()
+    with streamed_message() as message:
+        live = LiveReply(work, ids, language, message)
+        listener = listen(live)
+        try:
+            async with asyncio.timeout(work.agent.budget.seconds) as limit:
+                reply = await _reply(work, request, live, listener, received)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            reply = received.truncated()
+        except Exception:
+            if reserved and received.is_empty:
+                reserved.release()
             raise
-        reply = received.truncated()
-    except Exception:
-        if reserved and received.is_empty:
-            reserved.release()
-        raise
-    finally:
-        listener.end()
-        live.end()
+        finally:
+            listener.end()
+            live.end()
     if reserved:
         await reserved.settle(reply, received.thoughts)
     return _counted(work, request, reply, "".join(received.thoughts), live, usage, time.monotonic() - started)
@@ -367,6 +371,7 @@ async def _reply(
                     _emit_retry(work, piece, live)
                 case ModelReply():
                     return piece
+            await live.message.flush()
             received.count(piece)
             if received.exceeds(work.agent.budget):
                 return received.truncated()
@@ -400,7 +405,7 @@ def _counted(
     used = usage_of(reply, work.agent.prices, work.model)
     called = _called(work, request, live.ids, _stored(reply, thoughts, live.streamed))
     event = replace(called, input=used["input"], output=used["output"], seconds=round(seconds, 3), cost=used["cost"])
-    return CompletedCall(reply, live.streamed, add_usages([usage, used]), event)
+    return CompletedCall(reply, live.streamed, add_usages([usage, used]), event, live.message)
 
 
 def _stored(reply: ModelReply, thoughts: str, streamed: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from segue.prompts.load import agent_prompt, render
 
 from .approval import reason_clause
 from .call_values import is_to_call, reference_to, vetted_steps
-from .calls import CallRunner, call_events, describe_outcome, result_events, wait_for_result, with_awaited_result
+from .calls import CallRunner, call_events, describe_outcome, result_events, with_awaited_result
 from .context import (
     REF,
     DanglingReference,
@@ -635,10 +635,9 @@ async def execute_step(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
     work = node_context(runtime)
     call, runner, ids = PlannedCall.of(state["call"]), runner_of(state, work), {"task_id": state["task_id"]}
     work.emit(step_banner(state["task_id"], state["call"], state["place"], state["total"], state["language"]))
-    (done,) = ran = await runner.run([call])
-    if done.result.status is CallStatus.WAITING:  # nothing else interrupts the graph in this node
-        waiting = wait_for_result(done.call, done.result)
-        ran = await runner.run([with_awaited_result(waiting, done.result.value, state["language"])])
+    ran = await runner.run([call])
+    while waiting := runner.waiting([call], ran):  # nothing else interrupts the graph in this node
+        ran = await runner.run([with_awaited_result(waiting[0], state["language"])])
     outcome = describe_outcome(ran[0], work, state["task_id"])
     if ran[0].summary:
         outcome["usage"] = ran[0].summary.usage
@@ -664,8 +663,11 @@ def react(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Node[PlannedTask, Pl
         out = await graph.ainvoke({"messages": given, "assignment": inherited}, context=runtime.context)
         usage = add_usages([out["result"]["usage"], state["usage"]])
         result = {**out["result"], "mode": NAME, "usage": usage}
-        fresh = [message.model_copy(update={"id": None}) for message in out["messages"][len(given) :]]
-        return {"messages": fresh, "result": result, "events": announce(*end_task(state, result, answered=False))}
+        return {
+            "messages": out["messages"][len(given) :],
+            "result": result,
+            "events": announce(*end_task(state, result, answered=False)),
+        }
 
     return run_react
 
@@ -713,7 +715,7 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     )
     moved = step_events(old, steps, {"task_id": task_id})
     update: PlanUpdate = {
-        "messages": [*added.get("messages", ()), AIMessage(text)],
+        "messages": [*added.get("messages", ()), AIMessage(text, id=await asked.message.end(text))],
         "plan": plan,
         "usage": asked.usage,
         "result": result,

@@ -179,6 +179,8 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         decision = decision.model_copy(update={"refused": True})
     calls = calls_of(state, decision) if decision.action_type is ActionType.CALL_TOOL else []
     decision = _streamed(decision, asked.streamed, work, ids)
+    if decision.action_type is ActionType.ANSWER:
+        decision = decision.model_copy(update={"message_id": await asked.message.end(decision.answer)})
     steps = tuple(Step(**step) for step in state["plan"])
     moved = begin_steps(steps, [call.step_id for call in calls], decision.step_status_update)
     update: ReactUpdate = {
@@ -396,7 +398,7 @@ async def answer(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     if decision.refused:
         result["refused"] = True
     return {
-        "messages": [AIMessage(text)],
+        "messages": [AIMessage(text, id=decision.message_id)],
         "plan": plan,
         "result": result,
         "events": announce(*step_events(steps, closed, ids), *end_task(state, result, **ids)),

@@ -2,11 +2,19 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from typing import Annotated, Any, TypeVar, cast
 
-from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, convert_to_messages
+from langchain_core.messages import (
+    AnyMessage,
+    BaseMessage,
+    BaseMessageChunk,
+    HumanMessage,
+    RemoveMessage,
+    convert_to_messages,
+    message_chunk_to_message,
+)
 from langgraph.channels import DeltaChannel, EphemeralValue
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, _messages_delta_reducer
 from langgraph.types import Overwrite
 from pydantic import ValidationError
 from typing_extensions import TypedDict
@@ -29,28 +37,95 @@ from .context import NodeContext, NodeRuntime, announce, as_json, node_context, 
 # The channels that grow: a thread's messages and a task's records, kept as a log of what was added.
 
 
-def extend_messages(history: list[BaseMessage], writes: Sequence[Any]) -> list[BaseMessage]:
-    """Append messages; one with an id that is there already replaces it. A missing id becomes the message's place."""
-    grown = _converted(history)
-    taken = set(map(_id, grown))
+def extend_messages(history: Sequence[Any], writes: Sequence[Any], *, strict: bool = False) -> list[BaseMessage]:
+    """Add, replace and remove messages, as `add_messages` does with each write.
+
+    A missing id becomes the message's place.
+
+    Raises:
+        ValueError: if `strict`, where a message to remove is not there.
+    """
+    grown: list[Any] = _converted([*history])
+    places = {message.id: place for place, message in enumerate(grown) if message}
     for write in writes:
-        for given in convert_to_messages(write if isinstance(write, list) else [write]):
-            message = given if given.id else given.model_copy(update={"id": f"m{len(grown)}"})
-            if message.id in taken:
-                grown[max(place for place, other in enumerate(grown) if other.id == message.id)] = message
-            else:
-                taken.add(message.id)
-                grown.append(message)
-    return grown
+        removed: set[str | None] = set()
+        for given in _converted(write if isinstance(write, list) else [write]):
+            message = given if given.id else given.model_copy(update={"id": _free_id(places)})
+            if message.id == REMOVE_ALL_MESSAGES:
+                grown, places, removed = [], {}, set()
+            elif not isinstance(message, RemoveMessage):
+                removed.discard(message.id)
+                if message.id in places:
+                    grown[places[message.id]] = message
+                else:
+                    places[message.id] = len(grown)
+                    grown.append(message)
+            elif message.id in places:
+                removed.add(message.id)
+            elif strict:
+                raise ValueError(f"There is no message '{message.id}' to remove: take its id from the state.")
+        for each in removed:
+            grown[places.pop(each)] = None
+    return [message for message in grown if message]
 
 
-_id = attrgetter("id")
+def _free_id(taken: Mapping[str | None, int]) -> str:
+    place = len(taken)
+    while f"m{place}" in taken:
+        place += 1
+    return f"m{place}"
 
 
-def _converted(history: list[BaseMessage]) -> list[BaseMessage]:
-    """A new list, its entries converted where they are no messages yet: looking at each of them takes long."""
-    kinds = set(map(type, history))
-    return [*history] if all(issubclass(kind, BaseMessage) for kind in kinds) else convert_to_messages(history)
+def _converted(messages: list[Any]) -> list[BaseMessage]:
+    """The messages, converted where they are none yet, or pieces of a stream: looking at each of them takes long."""
+    kinds = set(map(type, messages))
+    if all(issubclass(kind, BaseMessage) and not issubclass(kind, BaseMessageChunk) for kind in kinds):
+        return messages
+    converted = convert_to_messages(messages)
+    return [message_chunk_to_message(each) if isinstance(each, BaseMessageChunk) else each for each in converted]
+
+
+class HistoryChannel(DeltaChannel[list[AnyMessage]]):
+    """A thread's messages, kept as a log of what was added, replaced and removed.
+
+    What is written to a channel with this reducer has an id before it is stored, from LangGraph: none is used twice.
+    """
+
+    def __init__(
+        self, reducer: Any = _messages_delta_reducer, typ: Any = None, *, snapshot_frequency: int = 100
+    ) -> None:
+        super().__init__(reducer, typ, snapshot_frequency=snapshot_frequency)
+
+    def update(self, values: Sequence[Any]) -> bool:
+        """Apply the writes of a step.
+
+        Raises:
+            ValueError: a message to remove is not there.
+            InvalidUpdateError: more than one of them is an `Overwrite`.
+        """
+        if any(map(_is_overwrite, values)):
+            super().update(values)
+            self.value = extend_messages([], [self.value])
+        elif values:
+            self.value = extend_messages(self.value if self.is_available() else [], values, strict=True)
+        return bool(values)
+
+    def replay_writes(self, writes: Sequence[Any]) -> None:
+        """Apply stored writes, oldest first."""
+        values = [value for _, _, value in writes]
+        kept = max((place + 1 for place, value in enumerate(values) if _is_overwrite(value)), default=0)
+        if kept:
+            super().replay_writes(writes[:kept])
+        self.value = extend_messages(self.value, values[kept:])
+
+
+def _is_overwrite(value: Any) -> bool:
+    written = isinstance(value, dict) and (_OVERWRITE in value or value.get("type") == _OVERWRITE)
+    return written or isinstance(value, Overwrite)
+
+
+_OVERWRITE = "__overwrite__"
+"""How LangGraph writes an `Overwrite` as JSON."""
 
 
 def extend_records(records: list[dict[str, Any]], writes: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -70,7 +145,7 @@ class EventsChannel(EphemeralValue[Any]):
         return False
 
 
-History = Annotated[list[AnyMessage], DeltaChannel(extend_messages)]
+History = Annotated[list[AnyMessage], HistoryChannel()]
 Records = Annotated[list[dict[str, Any]], DeltaChannel(extend_records)]
 Events = Annotated[list[dict[str, Any]], EventsChannel(list, guard=False)]
 
@@ -152,6 +227,10 @@ class NestedLedger:
 
     async def settle(self, key: CallKey, outcome: Mapping[str, Any], *, synced: bool = True) -> None:
         await self._whole.settle(key, outcome, synced=synced)
+        self._under_way.pop(key, None)
+
+    async def withdraw(self, key: CallKey) -> None:
+        await self._whole.withdraw(key)
         self._under_way.pop(key, None)
 
     async def unknown(self, task_id: str) -> Sequence[Mapping[str, Any]]:

@@ -320,6 +320,9 @@ class MemoryLedger:
     async def settle(self, key: CallKey, outcome: Mapping[str, Any], *, synced: bool = True) -> None:
         self._calls[key].outcome = dict(outcome)
 
+    async def withdraw(self, key: CallKey) -> None:
+        self._calls.pop(key, None)
+
     async def unknown(self, task_id: str) -> Sequence[Mapping[str, Any]]:
         return [
             {"name": call.name, "arguments": call.arguments}

@@ -13,16 +13,18 @@ from base64 import b64encode
 from collections import UserString
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence, Set, ValuesView
 from contextlib import contextmanager
-from contextvars import Context
+from contextvars import Context, copy_context
 from datetime import date, time
 from enum import Enum
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import langchain_core
 from langchain_core.messages import BaseMessage, ToolMessage
-from langgraph.errors import GraphBubbleUp
+from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from pydantic import BaseModel
 
 from segue.core.calls import CallResult, CallStatus, Execution
@@ -416,6 +418,8 @@ async def _ask_check(tool: Tool, execution: Execution) -> Any:
     if not isinstance(tool, Marked):
         return None
     answer = await _attempt(tool, execution, tool.check_effect, _check_value)
+    if answer.status is CallStatus.ASKING:
+        return None
     if answer.error:
         logger.warning("The check of the tool %s failed: %s", tool.name, answer.error)
     if answer.value is None or answer.value is NOT_DONE:
@@ -463,7 +467,8 @@ async def _attempt(
     """Run the tool in a task of its own, so that its cancellations and timeouts are distinguished from ours."""
     seconds = tool.timeout or execution.timeout
     guard_tasks(asyncio.get_running_loop())
-    running = asyncio.create_task(_outcome(execution, call, read), name=f"tool {tool.name}")
+    outcome, context = _outcome(execution, call, read), _with_answers(execution.answers)
+    running = asyncio.create_task(outcome, name=f"tool {tool.name}", context=context)
     _calls.add(running)
     running.add_done_callback(_forget)
     try:
@@ -476,6 +481,30 @@ async def _attempt(
     if running.cancelled():
         return CallResult.failed(phrase("call_cancelled", execution.language, tool=tool.name))
     return _ended(running)
+
+
+_SCRATCHPAD, _SEND = "__pregel_scratchpad", "__pregel_send"
+"""Where LangGraph's config has the answers to a node's interrupts, and what stores them."""
+
+
+def _with_answers(answers: Sequence[Any]) -> Context:
+    """The context of a call whose tool gets these answers from `interrupt`, one after the other.
+
+    LangGraph keeps answers by node, in the order of its interrupts: calls that run at once would take each other's.
+    """
+    context, config = copy_context(), var_child_runnable_config.get()
+    pad = (config or {}).get("configurable", {}).get(_SCRATCHPAD)
+    if config is None or pad is None:
+        return context
+    left = [*answers]
+
+    def next_answer(consume: bool = False) -> Any:
+        return None if not left else left.pop(0) if consume else left[0]
+
+    own = dataclasses.replace(pad, interrupt_counter=count().__next__, get_null_resume=next_answer, resume=[])
+    places = {**config["configurable"], _SCRATCHPAD: own, _SEND: lambda writes: None}
+    context.run(var_child_runnable_config.set, {**config, "configurable": places})
+    return context
 
 
 def _ended(running: "asyncio.Task[CallResult]") -> CallResult:
@@ -493,8 +522,10 @@ async def _outcome(
         if isinstance(value, ToolMessage) and value.status == "error":
             return CallResult.failed(_sentence(value.text))
         return CallResult.done(read(value))
-    except (GraphBubbleUp, asyncio.CancelledError):
+    except asyncio.CancelledError:
         raise
+    except GraphBubbleUp as bubble:
+        return _passed(bubble)
     except UnknownOutcome as error:
         return unknown_outcome("call_stopped_unknown", language, tool=name, why=_sentence(str(error)))
     except Wait as wait:
@@ -507,9 +538,16 @@ async def _outcome(
 
 def _failed(error: BaseException, ran: str = "") -> CallResult:
     for interruption in _signals(error):
-        raise interruption from None
+        return _passed(interruption)
     report = failure(error)
     return CallResult.failed(_sentence(ran + report["error"]), _sentence(report["stack"]))
+
+
+def _passed(interruption: BaseException) -> CallResult:
+    """What a tool asks with `interrupt`; any other signal passes."""
+    if not isinstance(interruption, GraphInterrupt) or not interruption.args[0]:
+        raise interruption from None
+    return CallResult.asking(json_value(interruption.args[0][0].value))
 
 
 def _waiting(wait: Wait, execution: Execution) -> CallResult:

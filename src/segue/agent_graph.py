@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, wraps
 from inspect import signature
 from typing import Any, Self, TypeVar, cast
@@ -81,15 +81,27 @@ class AgentGraph(StateGraph[StateT, RunContext, InputT, OutputT]):
         return cast(Node, served)
 
     async def _with_services(self, runtime: Runtime[RunContext]) -> Runtime[RunContext]:
-        given: RunContext | None = runtime.context  # None where none is passed, whatever LangGraph's type says
+        given: Any = runtime.context  # None where none is passed, whatever LangGraph's type says, or a parent's own
         if isinstance(given, AppContext) and given.services:
             return runtime
-        context = given or RunContext()
+        context = given if isinstance(given, RunContext) else _read_context(given)
         registry = _registry_of(context.given_agent) if context.given_agent else self.registry or _bare_registry()
         await registry.open(registry.agent(context.agent), context.model)
         write = runtime.stream_writer
         services = services_of(registry, lambda event: write(to_dict(event)))
-        return runtime.override(context=AppContext.carrying(services, **context.model_dump()))
+        fields = context.model_dump(include=set(RunContext.model_fields))
+        return runtime.override(context=AppContext.carrying(services, **fields))
+
+
+def _read_context(given: Any) -> RunContext:
+    """The context of a run inside a graph that has another: whose run it is, and its language where it is one of ours.
+
+    Which agent, mode and model there are is the graph's own; a parent chooses them with a `RunContext`.
+    """
+    names = ("user_id", "language")
+    user_id, language = (given.get(n) if isinstance(given, Mapping) else getattr(given, n, None) for n in names)
+    context = RunContext(user_id=user_id) if user_id and isinstance(user_id, str) else RunContext()
+    return context.model_copy(update={"language": language}) if language in ("zh", "en") else context
 
 
 def _announced(update: Any, context: RunContext) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Unpack
 
 from .app import App
+from .checkpoints.serializer import SERDE
 from .checkpoints.storage import open_storage
 from .core.agents import Agent
 from .core.audit import AuditSettings
@@ -28,6 +29,7 @@ from .registry import Registry
 from .runtime.audit_log import AuditLog
 from .runtime.capacity import MAX_QUEUED, MAX_RUNNING, Capacity
 from .runtime.message_files import FileLimits
+from .runtime.mode_types import kept_types
 from .runtime.run import mode_graphs
 from .runtime.sessions import Copies, Progress, copy_sessions
 from .runtime.start import MessageOptions
@@ -71,7 +73,9 @@ async def open_app(
     registry.approvals, registry.spend = approvals or ApprovalSettings(), None if spend is None else spend_limits(spend)
     for agent in _listed(agents):
         registry.register(agent)
-    graphs = {**MODES, **mode_graphs(modes or {})}
+    own = mode_graphs(modes or {})
+    SERDE.keep(kept_types(own), own)
+    graphs = {**MODES, **own}
     registry.flows = {name: flow for name, flow in (modes or {}).items() if isinstance(flow, FlowConfig)}
     most = whole_number(os.environ, "SEGUE_MAX_RUNNING", MAX_RUNNING) if max_running is None else max_running
     capacity = Capacity(most, MAX_QUEUED if max_queued is None else max_queued, quotas)

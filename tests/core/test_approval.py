@@ -68,7 +68,10 @@ FITTING = verdict(2)
         ([verdict(0, "edit", arguments={"amount": {1, 2}}), FITTING], "cannot be stored"),
         ([verdict(0, "reject", reason="\ud800"), FITTING], "cannot be stored"),
         ([verdict(0, "edit", arguments=[1]), FITTING], "verdicts.0.arguments: Input should be a valid dictionary"),
-        ([verdict(0, "maybe"), FITTING], "verdicts.0.verdict: Input should be 'approve', 'edit' or 'reject'"),
+        (
+            [verdict(0, "maybe"), FITTING],
+            "verdicts.0.verdict: Input should be 'approve', 'edit', 'reject' or 'respond'",
+        ),
         ([verdict(True), FITTING], "verdicts.0.index: Input should be a valid integer"),
         ([verdict("0"), FITTING], "verdicts.0.index"),
         (["approve"], "verdicts.0: Input should be"),

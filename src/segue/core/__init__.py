@@ -6,7 +6,7 @@
 - Events: `events`
 - Agents and their protocols: `agents`, `digests`, `models`, `tools`, `calls`, `context`
 - Decisions of a model: `decision`, `thoughts`, `plan`
-- A person's answers: `approval`
+- A person's answers: `approval`, `reviews`
 - Who is told what becomes of tasks: `notifications`
 - Where values come from: `provenance`, `value_forms`, `call_rules`
 - Who acts, and the log of it: `actor`, `audit`

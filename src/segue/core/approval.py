@@ -12,6 +12,7 @@ from pydantic.json_schema import SkipJsonSchema
 from .actor import SEGUE, Actor, person
 from .decision import check_storable
 from .errors import Clause, ConfigurationError, InvalidAnswer, NotAnApprover, together
+from .reviews import DECISIONS, OF_APPROVALS, read_decisions
 
 MOST_BYTES: Final = 2_000
 """Of a rule as a text; it is part of a key in the database."""
@@ -165,13 +166,14 @@ class Verdict(BaseModel):
 
     With `always` its tool needs no further approval in this task, or in this session; with `only` just for calls whose
     arguments match: each is named there, with its value or with `{"prefix": "…"}`; with `flow` just for calls whose
-    doubted arguments come from the same sources as this one's. `by` is who decided so, which Segue notes itself.
+    doubted arguments come from the same sources as this one's. To `respond` is to give the result in place of the tool,
+    as the `reason`, where the graph that asks takes that. `by` is who decided so, which Segue notes itself.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     index: int = Field(strict=True)
-    verdict: Literal["approve", "edit", "reject"]
+    verdict: Literal["approve", "edit", "reject", "respond"]
     arguments: dict[str, Any] | None = None
     reason: str = ""
     always: Literal["task", "session"] | None = None
@@ -235,6 +237,7 @@ def read_verdicts(calls: Sequence[Mapping[str, Any]], answer: object) -> tuple[V
     """
     if isinstance(answer, ApprovalAnswer):
         return answer.verdicts
+    answer = read_decisions(answer)
     if word := word_of(answer):
         return tuple(Verdict.model_validate({"index": call["index"], "verdict": word}) for call in calls)
     if isinstance(answer, Mapping) and isinstance(answer.get("verdicts"), str):
@@ -281,6 +284,11 @@ def _problems(calls: Sequence[Mapping[str, Any]], verdicts: Sequence[Verdict]) -
 
 def _misfit(verdict: Verdict, call: Mapping[str, Any]) -> Clause | None:
     """What is wrong with one verdict, if anything is."""
+    allowed = call.get(DECISIONS, OF_APPROVALS)
+    if verdict.verdict not in allowed:
+        return Clause("{verdict} is not possible: use {allowed}", verdict=verdict.verdict, allowed=", ".join(allowed))
+    if verdict.verdict == "respond" and not verdict.reason.strip():
+        return Clause("a response needs its text as the reason")
     changed = verdict.arguments is not None and verdict.arguments != call["arguments"]
     if verdict.verdict == "edit" and verdict.arguments is None:
         return Clause("an edit needs arguments")
@@ -288,7 +296,7 @@ def _misfit(verdict: Verdict, call: Mapping[str, Any]) -> Clause | None:
         return Clause("it is approved with different arguments: use edit to change arguments")
     if verdict.always and verdict.verdict != "approve":
         return Clause("only a call that is approved unchanged can be always allowed")
-    if verdict.always and ApprovalTerms.of(call).each_call:
+    if verdict.always and (DECISIONS in call or ApprovalTerms.of(call).each_call):
         return Clause("its tool cannot be always allowed: each call needs its own approval")
     try:
         check_storable([verdict.arguments, verdict.reason, verdict.only])

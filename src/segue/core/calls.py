@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 from .decision import check_storable
 from .errors import IllegalTransition, InvalidAnswer
 from .provenance import Assessment, Finding, Hiding, Source
+from .reviews import read_review
 from .tools import CallKey, Claim, Tool
 
 UNKNOWN_OUTCOME = "unknown_outcome"
@@ -18,6 +19,10 @@ UNKNOWN_OUTCOME = "unknown_outcome"
 
 WAITS = "waits"
 """Where the ledger has what the result of a call that ran waits for."""
+ASKS = "asks"
+"""What a tool asks a person, in the terms of a call that waits for the answer."""
+ANSWERS = "answers"
+"""What it was answered before, in the same terms."""
 SOURCES = "sources"
 """Where the result of a trusted tool has the untrusted sources that its arguments had."""
 SECRET = "secret"
@@ -91,7 +96,10 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Waiting:
-    """The call waits for its result, `until` a moment or for an `event`; without `terms` it waits for the client."""
+    """The call waits for its result, `until` a moment or for an `event`; without `terms` it waits for the client.
+
+    Or its tool `asks` a person something, and runs again with all `answers`.
+    """
 
     decision: Proposed | Approved
     terms: Mapping[str, Any] | None = None
@@ -100,11 +108,15 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Running:
-    """The call runs: with the result that it waited for, or that its client sent, by the id of the client's call."""
+    """The call runs: with the result that it waited for, or that its client sent, by the id of the client's call.
+
+    `answers` are those that its tool asked persons for.
+    """
 
     decision: Proposed | Approved
     arrived: Mapping[str, Any] | None = None
     sent: Mapping[str, str | None] | None = None
+    answers: Sequence[Any] | None = None
     phase: ClassVar = CallPhase.RUNNING
 
 
@@ -267,6 +279,8 @@ class CallStatus(StrEnum):
     """It may or may not have taken effect."""
     WAITING = "waiting"
     """It ran, and its result comes later: at a moment or with an event."""
+    ASKING = "asking"
+    """Its tool asks a person something, and runs again with the answer."""
     LEFT_OPEN = "left_open"
     """Its task was cancelled while it was under way; `unknown` if it may have taken effect."""
 
@@ -306,6 +320,11 @@ class CallResult:
     def waiting(cls, until: float | None, event: str) -> Self:
         """The result comes at a moment, in Unix seconds, or with an event of that name."""
         return cls(status=CallStatus.WAITING, value={"until": until, "event": event})
+
+    @classmethod
+    def asking(cls, question: Any) -> Self:
+        """The tool asks a person: it called LangGraph's `interrupt` with this value."""
+        return cls(status=CallStatus.ASKING, value=question)
 
     @property
     def success(self) -> bool:
@@ -390,8 +409,8 @@ class Execution:
     `tool` is None where `tools`, those of the call's graph, have none of that name. `timeout` is in seconds.
     `approved`: a person wants it to run. `cleared`: by its sources nobody has to be asked. `sources` are the untrusted
     ones that its result carries, None where its tool is not trusted. `secret`, `hidden`: its result is. `undone` is
-    what the call returned that this one takes back. `language` is the task's, for what its result says; by `clock` a
-    wait ends. `cancelled` says whether the task is being cancelled.
+    what the call returned that this one takes back, `answers` are those to what its tool asks. `language` is the
+    task's, for what its result says; by `clock` a wait ends. `cancelled` says whether the task is being cancelled.
     """
 
     key: CallKey
@@ -411,6 +430,7 @@ class Execution:
     trace_id: str = ""
     user_id: str = ""
     undone: Any = None
+    answers: Sequence[Any] = ()
     language: str = "en"
     clock: Callable[[], float] = time.time
     cancelled: Callable[[], bool] = lambda: False
@@ -481,9 +501,11 @@ class PersonsAnswer:
 
 
 def read_question(value: Any) -> dict[str, Any]:
-    """The value of an interrupt as a question; a value that is none of Segue's is answered with a text."""
+    """The value of an interrupt as a question; one that is none of Segue's or LangChain's is answered with a text."""
     if isinstance(value, Mapping) and value.get("kind") in KINDS:
         return dict(value)
+    if review := read_review(value):
+        return review
     asked = value.get("question", value) if isinstance(value, Mapping) else value
     text = asked if isinstance(asked, str) else json.dumps(asked, ensure_ascii=False, default=str)
     return {"kind": INTERRUPT, "question": text}

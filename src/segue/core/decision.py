@@ -78,6 +78,8 @@ class Decision(BaseModel):
     """Text before the calls that was streamed as part of the answer, in the native protocol."""
     control_id: str = ""
     """The provider's id of the control tool's call that this decision came as, in the native protocol."""
+    message_id: str | None = None
+    """The id under which the answer was streamed as a message."""
     kept: dict[str, Any] = {}
     """What the model wants back with the calls, in the native protocol."""
     truncated: bool = False

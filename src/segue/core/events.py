@@ -84,6 +84,8 @@ class RestartReason(StrEnum):
     """The endpoint asked for patience; `Waiting` said why."""
     UNREADABLE = "the reply cannot be read"
     REASONING = "what was written so far was reasoning"
+    CONTINUED = "the graph went on"
+    """A graph of one's own wrote a text that is not its answer."""
     TAKEN_OVER = "another process took over the task"
 
 

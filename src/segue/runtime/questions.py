@@ -22,7 +22,7 @@ from .runner import Runner
 
 # Answers of persons: whether they may decide, what their decisions come to, and what the audit log has of them.
 
-_VERDICTS = {"approve": "approved", "edit": "edited", "reject": "rejected"}
+_VERDICTS = {"approve": "approved", "edit": "edited", "reject": "rejected", "respond": "answered"}
 _SINCE = "-"
 """Between the id of a question and the number of decisions since it was first asked."""
 

@@ -38,6 +38,7 @@ from ..core.events import (
 )
 from ..core.flows import FlowConfig
 from ..core.records import Call, Json, Task
+from ..core.reviews import write_decisions
 from ..core.spend import USD
 from ..core.timeline import Place
 from ..core.tools import CallKey, Tool
@@ -76,6 +77,9 @@ _BUILT: Mapping[str, Callable[[], AgentGraph[Any, Any, Any]]] = {
 }
 
 
+MOST_STEPS = 10_007
+"""Steps that a mode of one's own may take: LangGraph's default, whatever the agent's budget."""
+
 _LONG = ("lifecycle", "conversation", "controller", "controller_executor")
 """Graphs whose runs take many nodes."""
 
@@ -95,7 +99,9 @@ def mode_graphs(modes: Mapping[str, Any]) -> dict[str, ModeGraph]:
         graph = build_controller(given.model_copy(update={"name": name})) if isinstance(given, FlowConfig) else given
         if not isinstance(graph, StateGraph | CompiledStateGraph):
             raise ConfigurationError("The mode {name} is not a LangGraph graph: {graph}.", name=name, graph=repr(graph))
-        graphs[name] = graph.compile() if isinstance(graph, StateGraph) else graph
+        compiled = graph.compile() if isinstance(graph, StateGraph) else graph
+        limited = isinstance(given, FlowConfig) or "recursion_limit" in (compiled.config or {})
+        graphs[name] = compiled if limited else compiled.with_config(recursion_limit=MOST_STEPS)
     return graphs
 
 
@@ -289,8 +295,9 @@ def resume_input(state: StateSnapshot, row: Task) -> RunInput:
     if not is_of_task(state, row.task_id):
         return initial_input(row)
     answer = row.answer
-    if answer and any(question.id == answer["interrupt_id"] for question in state.interrupts):
-        return Command(resume={answer["interrupt_id"]: answer["value"]})
+    for question in state.interrupts:
+        if answer and question.id == answer["interrupt_id"]:
+            return Command(resume={question.id: write_decisions(question.value, answer["value"])})
     return None
 
 

@@ -324,6 +324,9 @@ class TurnLedger:
         done: Any = {"state": "done", "outcome": dict(outcome), "finished_at": time.time()}
         self._calls[key] = replace(self._calls[key], **done)
 
+    async def withdraw(self, key: CallKey) -> None:
+        self._calls.pop(key, None)
+
     async def unknown(self, task_id: str) -> Sequence[Mapping[str, Any]]:
         found = [call for call in self._calls.values() if CallResult.of(call.outcome or {}).unknown]
         return [{"name": call.name, "arguments": call.arguments} for call in found]

@@ -165,6 +165,9 @@ class FaultyLedger:
         await self.real.settle(key, outcome, synced=synced)
         self.executor.journal.write("outcome", key=_text(key), outcome=dict(outcome))
 
+    async def withdraw(self, key: CallKey) -> None:
+        await self.real.withdraw(key)
+
     async def unknown(self, task_id: str) -> Any:
         return await self.real.unknown(task_id)
 

@@ -1,0 +1,163 @@
+"""The node of a mode that is a graph of one's own: its tokens, calls, store and limit of steps."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, ToolMessage
+from langgraph.errors import GraphRecursionError
+from langgraph.graph.state import CompiledStateGraph
+
+from segue.core.calls import CallResult
+from segue.core.errors import ConfigurationError
+from segue.core.events import Answer, AttemptRestarted, Durable, Phase, RestartReason, Token, ToolCall, ToolResult
+from segue.prompts.catalogue import phrase
+
+from .context import NodeContext, NodeRuntime, announce
+from .live_reply import SEGUE_CALL, LiveCalls, LiveReply
+from .task import TaskState, compose_result
+
+Graph = CompiledStateGraph[Any, Any, Any, Any]
+_RUNTIME = "__pregel_runtime"
+"""Where LangGraph's config has the runtime of a node; a graph below it takes its store from there."""
+
+
+class _Live:
+    """Streams what the models of a graph write: the last reply is the answer."""
+
+    def __init__(self, work: NodeContext, task_id: str, language: str) -> None:
+        self._work = work
+        self._task_id = task_id
+        self._language = language
+        self._message_id: str | None = None
+        self._reply = LiveReply(work, {"task_id": task_id}, language)
+        self._listener = LiveCalls(self._reply)
+
+    def read(self, message: Any, metadata: Mapping[str, Any]) -> None:
+        """A piece of a reply, a whole one, or the result of a call."""
+        if metadata.get(SEGUE_CALL):
+            return
+        if isinstance(message, ToolMessage):
+            name = "call_failed" if message.status == "error" else "call_done"
+            content = phrase(name, self._language, tool=message.name or "", result=message.text[:300])
+            self._work.emit(Phase(task_id=self._task_id, content=content, call=True))
+        elif isinstance(message, AIMessage):
+            if message.id != self._message_id:
+                self._begin(message.id)
+            if message.tool_calls or (isinstance(message, AIMessageChunk) and message.tool_call_chunks):
+                self._listener.call()
+            if message.text:
+                self._listener.text(message.text)
+            if not isinstance(message, AIMessageChunk):
+                self._listener.end()
+
+    def _begin(self, message_id: str | None) -> None:
+        self.end()
+        if self._reply.streamed:
+            reason = RestartReason.CONTINUED.value
+            self._work.emit(AttemptRestarted(task_id=self._task_id, attempt=1, reason=reason))
+        self._message_id = message_id
+        self._reply = LiveReply(self._work, {"task_id": self._task_id}, self._language)
+        self._listener = LiveCalls(self._reply)
+
+    def end(self) -> None:
+        self._listener.end()
+        self._reply.end()
+
+    def finish(self, answer: str) -> None:
+        """Stream what is missing of the answer."""
+        self.end()
+        if not answer.startswith(self._reply.streamed):
+            self._begin(None)
+        if rest := answer.removeprefix(self._reply.streamed):
+            self._work.emit(Token(task_id=self._task_id, content=rest))
+
+
+async def run_graph(
+    name: str,
+    graph: Graph,
+    given: Mapping[str, Any],
+    state: TaskState,
+    runtime: NodeRuntime,
+    work: NodeContext,
+    known: Sequence[AnyMessage],
+) -> TaskState:
+    """Run a graph of one's own, stream what it writes, and return what it added to the history.
+
+    Raises:
+        ConfigurationError: it reached its limit of steps.
+    """
+    live = _Live(work, state["task_id"], state["language"])
+    places = {_RUNTIME: runtime.override(store=graph.store)} if graph.store else {}
+    own: Any = None
+    out: Any = {}
+    try:
+        async for inside, kind, data in graph.astream(
+            given,
+            {"configurable": places},
+            context=runtime.context,
+            stream_mode=["values", "messages"],
+            subgraphs=True,
+        ):
+            own = inside if own is None else own
+            if kind == "messages":
+                live.read(*data)
+            elif inside == own:
+                out = data
+    except GraphRecursionError as error:
+        raise _endless(name, graph) from error
+    finally:
+        live.end()
+    fresh = _added(out["messages"], given["messages"], known)
+    answers = [m.text for m in fresh if m.type == "ai" and m.text]
+    answer = answers[-1] if answers else ""
+    live.finish(answer)
+    calls = _calls_in(fresh)
+    history = [
+        {"step": step, "phase": "execution", "action": call["name"], "result": call["result"], "description": ""}
+        for step, call in enumerate(calls, start=1)
+    ]
+    why = "" if answer else phrase("no_answer", state["language"], mode=name)
+    result = compose_result(name, answer, history=history, total_steps=len(calls), error=why)
+    events: list[Durable] = []
+    for index, call in enumerate(calls):  # the tools are the graph's own: their calls have no place in the ledger
+        about = {"task_id": state["task_id"], "index": index, "name": call["name"], "arguments": call["arguments"]}
+        events += [ToolCall(**about), ToolResult(result=call["result"], **about)]
+    answered = Answer(task_id=state["task_id"], answer=answer)
+    return {"messages": fresh, "result": result, "events": announce(*events, answered)}
+
+
+def _calls_in(messages: Sequence[AnyMessage]) -> list[dict[str, Any]]:
+    """The calls with their results, which may be in another order, as where a person decided about some."""
+    results = {message.tool_call_id: message for message in messages if isinstance(message, ToolMessage)}
+    calls = [call for m in messages if isinstance(m, AIMessage) for call in m.tool_calls if call["id"] in results]
+    found = []
+    for call in calls:
+        message = results[call["id"] or ""]
+        failed = message.status == "error"
+        result = CallResult.failed(message.text) if failed else CallResult.done(message.text)
+        found.append({"name": call["name"], "arguments": call["args"], "result": result.json()})
+    return found
+
+
+def _endless(name: str, graph: Graph) -> ConfigurationError:
+    limit = (graph.config or {}).get("recursion_limit", 0)
+    return ConfigurationError(
+        "The mode {mode} took {limit} steps without an end. If it needs more, give its graph a higher limit: "
+        "builder.compile().with_config(recursion_limit={more}).",
+        mode=name,
+        limit=limit,
+        more=limit * 10,
+    )
+
+
+def _added(
+    messages: Sequence[AnyMessage], given: Sequence[AnyMessage], known: Sequence[AnyMessage]
+) -> list[AnyMessage]:
+    """What a graph added behind the messages that it was given, whichever of them it replaced or removed.
+
+    An id that the history has already is another message's there: a graph may count its messages in each task.
+    """
+    ids, taken = {message.id for message in given}, {message.id for message in known}
+    left = [place for place, message in enumerate(messages) if message.id in ids]
+    added = messages[left[-1] + 1 :] if left else [message for message in messages if message.type != "human"]
+    return [message.model_copy(update={"id": None}) if message.id in taken else message for message in added]
