@@ -25,6 +25,12 @@ def label(item: str) -> CallToolResult:
 
 
 @server.tool()
+def order(items: list[dict[str, list[int]]], note: str = "-") -> dict[str, list[dict[str, list[int]]]]:
+    """Order items."""
+    return {note: items}
+
+
+@server.tool()
 def picture() -> Image:
     """Show the shop."""
     return Image(data=b"123456", format="png")

@@ -16,6 +16,7 @@ from langgraph.prebuilt import InjectedState, ToolRuntime
 from pydantic import BaseModel, Field, ValidationError, create_model, field_validator
 
 from segue.core.errors import ConfigurationError
+from segue.tools.bound_tool import fit_arguments
 from segue.tools.registry import BadArguments, BoundTool, Marks, as_tool, tool
 from tests.cases import cases
 
@@ -496,6 +497,56 @@ async def test_arguments_in_a_near_type_are_taken_as_the_schema_wants_them(
 ) -> None:
     assert await as_tool(tagged).call(arguments) == taken
     assert await as_tool(StructuredTool.from_function(tagged)).call(arguments) == taken
+
+
+class Stop(BaseModel):
+    city: str
+    sights: list[str] = []
+    note: str = "-"
+
+
+class Car(BaseModel):
+    by: Literal["car"]
+    seats: list[int] = []
+
+
+class Train(BaseModel):
+    by: Literal["train"]
+    classes: list[int] = []
+
+
+def travel(
+    stops: list[Stop], way: Annotated[Car | Train, Field(discriminator="by")], prices: dict[str, list[int]], first: Stop
+) -> Any:
+    """Go there."""
+    return [*(stop.model_dump() for stop in (*stops, first)), way.model_dump(), prices]
+
+
+async def test_items_of_lists_and_fields_of_objects_are_put_into_the_types_of_the_schema_too() -> None:
+    arguments = {
+        "stops": ['{"city": "Rome", "sights": "[\\"Forum\\"]"}', {"city": "Bari", "note": None, "sights": '["port"]'}],
+        "way": {"by": "train", "classes": "[1, 2]"},
+        "prices": {"EUR": "[10, 20]"},
+        "first": '{"city": "Lecce", "note": null}',
+    }
+    rome, bari = {"city": "Rome", "sights": ["Forum"]}, {"city": "Bari", "sights": ["port"]}
+    assert await as_tool(travel).call(arguments) == [
+        *({**stop, "note": "-"} for stop in (rome, bari)),
+        {"city": "Lecce", "sights": [], "note": "-"},
+        {"by": "train", "classes": [1, 2]},
+        {"EUR": [10, 20]},
+    ]
+
+
+REFERENCES = {"first": "stop", "odd": "loop", "lost": "none"}
+
+
+def test_a_schema_from_elsewhere_may_refer_to_its_own_definitions() -> None:
+    stop = {"type": "object", "properties": {"tags": {"type": "array"}, "next": {"$ref": "#/$defs/stop"}}}
+    properties = {name: {"$ref": f"#/$defs/{target}"} for name, target in REFERENCES.items()}
+    schema = {"properties": properties, "$defs": {"stop": stop, "loop": {"$ref": "#/$defs/loop"}}}
+    given = {"first": {"tags": "[1]", "next": '{"tags": "[2]"}'}, "odd": "[3]", "lost": "[4]"}
+    assert fit_arguments(schema, given) == {**given, "first": {"tags": [1], "next": {"tags": [2]}}}
 
 
 @cases("arguments", [{"tags": "a, b"}, {"tags": None}, {"tags": '{"a": 1}'}, {"tags": "[NaN"}])
