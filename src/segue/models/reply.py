@@ -21,7 +21,20 @@ from ..core.models import (
     TextDelta,
     Withdrawn,
 )
-from ..core.thoughts import CLOSING, CLOSINGS, EMPTY, EMPTY_MARKS, LONGEST, MARKS, OPENING, begun_mark, closing_of
+from ..core.thoughts import (
+    CLOSING,
+    CLOSINGS,
+    EMPTY,
+    EMPTY_MARKS,
+    LONGEST,
+    MARKS,
+    OPENING,
+    OPENING_WITHIN,
+    WITHIN,
+    CodeMarks,
+    begun_mark,
+    closing_of,
+)
 from .call_markup import Schemas, begins_json, find_mark, read_markup
 
 # How a reply ended.
@@ -32,7 +45,10 @@ _REASONS = {
     **dict.fromkeys(("tool_use", "tool_call", "tool_calls", "function_call"), "tool_calls"),
     **dict.fromkeys(("end_turn", "stop_sequence", "stop"), "stop"),
 }
-MALFORMED = frozenset(("malformed_function_call", "malformed_tool_call", "unexpected_tool_call"))
+MALFORMED = frozenset(
+    ("malformed_function_call", "malformed_tool_call", "malformed_response", "unexpected_tool_call",
+     "too_many_tool_calls")
+)  # fmt: skip
 """The model wrote a call that its provider cannot read."""
 BROKEN = MALFORMED | frozenset(
     ("error", "abort", "aborted", "cancelled", "canceled", "failed", "engine_error", "server_error", "internal_error",
@@ -40,16 +56,27 @@ BROKEN = MALFORMED | frozenset(
 )  # fmt: skip
 """The endpoint broke the reply off."""
 FILTERED = frozenset(
-    ("content_filter", "content-filter", "content_filtered", "guardrail_intervened", "safety", "sensitive",
+    ("content_filter", "content_filtered", "guardrail_intervened", "safety", "sensitive",
      "recitation", "blocklist", "prohibited_content", "spii", "image_safety")
 )  # fmt: skip
 """The endpoint does not let the reply pass."""
 
 
 def finish_reason_of(given: str) -> str:
-    """How a reply ended, in OpenAI's words where it has one for it."""
-    reason = given.strip().lower()
-    return _REASONS.get(reason, reason)
+    """How a reply ended, in OpenAI's words where it has one for it.
+
+    Some endpoints write an enumeration's name, or the filter that stopped the reply before the reason.
+    """
+    words = _WORD_BEGINS.sub("_", given.strip()).lower().replace("-", "_")
+    for word in _BESIDE_REASON.split(words):
+        reason = word.removeprefix("finish_reason_")
+        if reason in _REASONS or reason in BROKEN or reason in FILTERED:
+            return _REASONS.get(reason, reason)
+    return given.strip().lower()
+
+
+_WORD_BEGINS = re.compile("(?<=[a-z])(?=[A-Z])")
+_BESIDE_REASON = re.compile(r"[^a-z_]+")
 
 
 _OBJECT = re.compile(r"\s*\{")
@@ -57,17 +84,22 @@ _BEGINNINGS = (*MARKS, *EMPTY_MARKS)
 
 
 class ThinkTags:
-    """Separates the thoughts with which a reply begins from its text, while it arrives.
+    """Separates the thoughts of a reply from its text, while it arrives; a mark of one in code is text.
 
     Some chat templates put the opening mark into the prompt, so that the reply has the closing one alone. Where that is
     known, the reply begins as a thought (`opened`); else what was returned as text becomes one (`withdrawn`). In a
-    `structured` reply, a thought may also stand between words before the JSON.
+    `structured` reply, thoughts stand before the JSON only.
     """
 
     def __init__(self, opened: bool = False, structured: bool = False) -> None:
         self._opened = opened
-        self._prose = structured
+        self._structured = structured
+        self._prose = True
         """Whether a thought may still begin in the text."""
+        self._code = CodeMarks()
+        """Of the text so far."""
+        self._unsure: list[str] | None = None
+        """A thought that began within a line, with its mark: if nothing closes it, it is text."""
         self._closing = CLOSING
         self._closings: Collection[str] = CLOSINGS
         self._state: Literal["begin", "thought", "between", "text"] = "begin"
@@ -115,12 +147,16 @@ class ThinkTags:
             elif not self._begin():
                 return thoughts, text
 
-    def close(self) -> tuple[str, str]:
-        """Return what was held back, now that nothing follows."""
+    def close(self, cut: bool = False) -> tuple[str, str]:
+        """Return what was held back, now that nothing follows; `cut` is whether more would have."""
         rest = self._spaces() + self._buffer
         self._buffer = ""
         self._untagged += rest
-        return (rest, "") if self._state == "thought" else ("", rest)
+        if self._state == "thought":
+            return rest, "" if cut or self._unsure is None else "".join([*self._unsure, rest])
+        while not self._structured and (end := _before_mark(rest)) is not None:
+            rest = rest[:end]
+        return "", rest
 
     def _begin(self) -> bool:
         """Distinguish a thought from a text, or return False until that is possible."""
@@ -139,14 +175,15 @@ class ThinkTags:
         elif len(begun) < LONGEST and any(mark.startswith(begun.lower()) for mark in _BEGINNINGS):
             return False
         elif self._state == "between":
-            self._spaces()
-            self._state, self._buffer = "text", begun
+            spaces = self._spaces() + self._buffer.removesuffix(begun)
+            self._state, self._buffer = "text", begun if self._code.ends_blank else spaces + begun
         else:
             self._buffer = self._spaces() + self._buffer
             self._state = "thought" if self._opened and not begun.startswith("{") else "text"
         return True
 
     def _open(self, mark: str, rest: str) -> None:
+        self._unsure = None
         self._state, self._opened, self._buffer, self._held = "thought", False, rest, 0
         self._closing, self._closings = closing_of(mark), MARKS[mark.lower()]
 
@@ -159,27 +196,40 @@ class ThinkTags:
         closing = self._closing.search(self._buffer)
         if closing:
             thought, self._buffer = self._buffer[: closing.start()], self._buffer[closing.end() :]
-            self._state = "between"
+            self._state, self._unsure = "between", None
             self.lone |= self._opened
             return thought
         end = len(self._buffer) - begun_mark(self._buffer, self._closings)
         thought, self._buffer = self._buffer[:end], self._buffer[end:]
         self._untagged += thought
+        if self._unsure is not None:
+            self._unsure.append(thought)
         return thought
 
     def _take_text(self) -> str:
-        """Take the text; of prose before JSON up to a thought, or up to what may be the beginning of one."""
-        end = len(self._buffer)
-        if self._prose:
-            opening = OPENING.search(self._buffer)
-            self._prose = "{" not in self._buffer[: opening.start() if opening else None]
-            if self._prose and opening:
+        """Take the text up to a thought, or up to what may be the beginning of one."""
+        place = 0
+        while self._prose and (opening := OPENING_WITHIN.search(self._buffer, place)):
+            before = self._buffer[place : opening.start()]
+            if self._structured and "{" in before:
+                break
+            self._code.add(before)
+            if self._structured or not self._code.is_open:
                 text = self._buffer[: opening.start()]
+                while (end := _before_mark(text)) is not None:
+                    text = text[:end]
                 self._open(opening[0], self._buffer[opening.end() :])
+                self._tagged = True
+                if not self._structured and not self._code.begins_line:
+                    self._unsure = [opening[0]]
                 return text
-            if self._prose:
-                end -= begun_mark(self._buffer, MARKS)
-        text, self._buffer = self._buffer[:end], self._buffer[end:]
+            self._code.add(opening[0])
+            place = opening.end()
+        rest = self._buffer[place:]
+        self._prose = self._prose and not (self._structured and "{" in rest)
+        end = _before_marks(rest) if self._prose else len(rest)
+        self._code.add(rest[:end])
+        text, self._buffer = self._buffer[: place + end], rest[end:]
         self._held = len(self._buffer)
         return text
 
@@ -203,6 +253,22 @@ class ThinkTags:
         self._state, self._untagged, self._buffer, self._held = "between", before, rest, 0
         self.lone = self.withdrawn = True
         return True
+
+
+def _before_mark(text: str) -> int | None:
+    """Where a mark that means nothing by itself begins, if the text ends with one."""
+    ending = text[-2 * LONGEST :].rstrip()
+    begin = len(text) - min(len(text), 2 * LONGEST)
+    mark = next((mark for mark in EMPTY_MARKS if ending.lower().endswith(mark)), None)
+    return None if mark is None else begin + len(ending) - len(mark)
+
+
+def _before_marks(text: str) -> int:
+    """Where the marks begin that a text ends with, the last of which may not have arrived whole."""
+    end = len(text) - begun_mark(text, (*WITHIN, *EMPTY_MARKS))
+    while (before := _before_mark(text[:end])) is not None:
+        end = before
+    return end
 
 
 HIDDEN_CHARS = 1000
@@ -311,7 +377,7 @@ class GrowingReply:
         return cls(opened, structured=request.schema is not None, tools=tools)
 
     def add_text(self, piece: str) -> None:
-        """Add a piece of the text; thoughts that it begins with are reasoning."""
+        """Add a piece of the text; thoughts in it are reasoning."""
         if self._tools:
             self._raw.append(piece)
         thoughts, text = self._tags.feed(piece)
@@ -468,7 +534,7 @@ class GrowingReply:
         return self._reply
 
     def _read(self) -> ModelReply:
-        self._add(*self._tags.close())
+        self._add(*self._tags.close(cut=self.finish_reason == "length"))
         if self._tags.unclosed and not self._text.text:
             self._add("", self._tags.unclosed)
         text, calls, why = self._text.text, self._raw_calls(), None

@@ -174,9 +174,11 @@ def end_fault(finish_reason: str) -> Fault | None:
     """Return the fault of a reply that broke off, as its finish_reason says; else None."""
     if finish_reason in FILTERED:
         return Fault(Clause("stopped its reply at its content filter"), _REPHRASE, retryable=False)
+    why = f"finish_reason {finish_reason}"
+    if finish_reason in MALFORMED:
+        return Fault(Clause("wrote a call that cannot be read ({why})", why=why), about_reply=True)
     if finish_reason in BROKEN:
-        why = f"finish_reason {finish_reason}"
-        return Fault(Clause("did not finish its reply ({why})", why=why), about_reply=finish_reason in MALFORMED)
+        return Fault(Clause("did not finish its reply ({why})", why=why))
     return None
 
 
