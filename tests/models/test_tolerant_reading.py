@@ -163,8 +163,8 @@ THOUGHTS = [
     ("It is `4`. <scratchpad>SECRET</scratchpad>Yes.", "It is `4`. Yes."),
     ("```\n4\n```\n<think>SECRET</think>Yes.", "```\n4\n```\nYes."),
     (
-        "It is 4. <|end|><|start|>assistant<|channel|>analysis<|message|>SECRET<|end|><|start|>assistant<|channel|>final"
-        "<|message|>Yes.<|return|>",
+        "It is 4. <|end|><|start|>assistant<|channel|>analysis<|message|>SECRET<|end|>"
+        "<|start|>assistant<|channel|>final<|message|>Yes.<|return|>",
         "It is 4. Yes.",
     ),
 ]

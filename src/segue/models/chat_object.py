@@ -83,7 +83,7 @@ class ChatObject:
             name=self.name,
             why=" ".join(str(error).split())[:200],
         )
-        refused.may_be_too_long = True
+        refused.is_too_long = refused.may_be_too_long = True
         return refused
 
     def _refuse_broken(self, finish_reason: str) -> None:

@@ -251,6 +251,7 @@ class ThinkTags:
             return False
         before, rest = self._untagged[:end], self._untagged[closing.end() :]
         self._state, self._untagged, self._buffer, self._held = "between", before, rest, 0
+        self._code = CodeMarks()
         self.lone = self.withdrawn = True
         return True
 
@@ -344,14 +345,22 @@ class _Call:
 class GrowingReply:
     """A reply that is put together piece by piece.
 
-    `structured`: it should be JSON. `tools` are those that the model may call, where they are native.
+    `structured`: it should be JSON. `tools` are those that a call in its text may name; None: such calls are left to
+    its reader. `native`: the model may call them.
     """
 
-    def __init__(self, opened: bool = False, *, structured: bool = False, tools: Schemas | None = None) -> None:
+    def __init__(
+        self, opened: bool = False, *, structured: bool = False, tools: Schemas | None = None, native: bool = False
+    ) -> None:
         self._text = TextPieces()
         self._reasoning = TextPieces()
         self._tags = ThinkTags(opened, structured)
         self._tools: Schemas = tools or {}
+        self._native = native
+        self._has_markup = tools is not None
+        """Whether calls are looked for in the text."""
+        self._holds_markup = tools is not None and not structured
+        """Whether what may be the markup of one is held back until it is known."""
         self._calls: list[_Call] = []
         self._call_at: dict[object, _Call] = {}
         self._call_of: dict[str, _Call] = {}
@@ -372,13 +381,15 @@ class GrowingReply:
     @classmethod
     def to(cls, request: ModelRequest, opened: bool = False) -> Self:
         """The reply to a request."""
-        functions = [tool["function"] for tool in request.tools] if request.native else []
+        functions = [tool["function"] for tool in request.tools]
         tools = {str(function["name"]): function.get("parameters") or {} for function in functions}
-        return cls(opened, structured=request.schema is not None, tools=tools)
+        structured, native = request.schema is not None, request.native
+        decides = structured and bool(tools) and not native
+        return cls(opened, structured=structured, tools=None if decides else tools, native=native)
 
     def add_text(self, piece: str) -> None:
         """Add a piece of the text; thoughts in it are reasoning."""
-        if self._tools:
+        if self._has_markup:
             self._raw.append(piece)
         thoughts, text = self._tags.feed(piece)
         if self._tags.withdrawn:
@@ -414,7 +425,7 @@ class GrowingReply:
         if shown := self._reasoning.add(reasoning):
             self._pending.append(ReasoningDelta(shown))
         shown = self._text.add(text)
-        if not self._tools:
+        if not self._holds_markup:
             self._say(shown)
         elif shown:
             self._unsaid += shown
@@ -424,14 +435,14 @@ class GrowingReply:
         if not shown:
             return
         self._pending.append(TextDelta(shown))
-        if self._tools:
+        if self._holds_markup:
             self._said.append(shown)
             self._fences += shown.count(_FENCE)
             self._line = (self._line + shown).rpartition("\n")[2][-_LINE_CHARS:]
 
     def _release(self) -> None:
         """Show what is no markup of a call."""
-        if not self._said and begins_json(self._unsaid):
+        if self._tools and not self._said and begins_json(self._unsaid):
             return
         before = f"{_FENCE * (self._fences % 2)}\n{self._line}"
         end = find_mark(f" {before}{self._unsaid}", len(before) + 1) - len(before) - 1
@@ -538,12 +549,12 @@ class GrowingReply:
         if self._tags.unclosed and not self._text.text:
             self._add("", self._tags.unclosed)
         text, calls, why = self._text.text, self._raw_calls(), None
-        if self._tools and not calls:
+        if self._has_markup and not calls:
             text, calls, why = self._read_markup(text)
         if self.finish_reason in MALFORMED:
             calls = ()
             why = UnreadableReply("The model wrote a call that its provider cannot read: call the tool again.")
-        if self._tools:
+        if self._native and self._tools:
             try:
                 calls = tuple(each for call in calls for each in self._resolved(call))
             except UnreadableReply as error:
@@ -574,6 +585,8 @@ class GrowingReply:
         if not marked.before.startswith("".join(self._said).rstrip()):
             self._unsay()
             self._say(marked.before)
+        if not (self._native and self._tools):
+            return marked.before, (), UnreadableReply(_UNWANTED_MARKUP)
         if marked.why:
             return marked.before, (), UnreadableReply(_UNREAD_MARKUP, why=marked.why)
         self._pending += [CallDelta(call.name) for call in marked.calls]
@@ -617,6 +630,7 @@ _FENCE = "```"
 _LINE_CHARS = 1000
 _PARALLEL = re.compile(r"multi_tool_use[._:]parallel\Z|\Aparallel\Z")
 _API_NAME = re.compile(r"[\w-]{1,256}")
+_UNWANTED_MARKUP = "The reply has a tool call in its text where no tool can be called: answer without one."
 _UNREAD_MARKUP = (
     "The reply has a tool call in its text that cannot be read ({why}), so nothing was run: call the tool again. If an "
     'endpoint never reads tool calls, turn on its tool-call parser, or set protocol="json" on the agent.'

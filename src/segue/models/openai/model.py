@@ -258,6 +258,7 @@ class OpenAIModel:
         """The error that the call ends with, unless there is another attempt."""
         if not fault.retryable:
             refused = ModelRefused("{fault}: {advice}.", fault=self._faulty(fault), advice=Clause(fault.advice))
+            refused.is_too_long = fault.too_long
             refused.may_be_too_long = fault.too_long or fault.status in (400, 413)
             return refused
         if fault.retry_after is not None and fault.retry_after > MAX_RETRY_AFTER:
