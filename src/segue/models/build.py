@@ -118,7 +118,7 @@ def _of_object(choice: Any, agent: Agent, habits: Habits | None) -> Model:
         from .openai.model import OpenAIModel
 
         return OpenAIModel(choice, choice.model_name, **_ways(agent, habits))
-    return ChatObject(choice, streaming=agent.streaming)
+    return ChatObject(choice, **_ways(agent, habits))
 
 
 def _speaks_chat_completions(choice: Any) -> "TypeGuard[BaseChatOpenAI]":

@@ -8,7 +8,7 @@ import sys
 import time
 from asyncio import sleep
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -66,6 +66,7 @@ class Fault:
 
     `reason` continues "The model x at y"; `advice` says what to do. `text` is the endpoint's error in lower case,
     `retry_after` its Retry-After in seconds. `too_long`: the prompt is. `about_reply`: what the model wrote is refused.
+    `is_known`: it is a fault of an endpoint, and no error of a program that only its own words explain.
     """
 
     reason: Clause
@@ -76,6 +77,7 @@ class Fault:
     retry_after: float | None = None
     too_long: bool = False
     about_reply: bool = False
+    is_known: bool = True
 
 
 class AttemptFailed(Exception):
@@ -118,6 +120,41 @@ def fault_of(error: "openai.OpenAIError", redact: Redactor, clock: Callable[[], 
     return Fault(
         Clause("could not take the request ({why})", why=why), "check the key and the settings", retryable=False
     )
+
+
+def provider_fault(error: Exception, redact: Redactor, clock: Callable[[], float]) -> Fault:
+    """Return the fault behind an exception of any provider's client, as its status, its cause or its words say."""
+    response = getattr(error, "response", None)
+    status, body = _status_of(error, response), getattr(error, "body", None) or str(error)
+    text, why = f"{_all(body)} {str(error)[:_SEARCHED].lower()}", _words(body, redact)
+    if status is not None:
+        headers = getattr(response, "headers", None)
+        wait = retry_after(headers, clock) if isinstance(headers, Mapping) else None
+        fault = replace(status_fault(status, body, redact, wait), text=text)
+        return replace(fault, advice="check its key") if status in (401, 403) else fault
+    if is_too_long(text):
+        return _prompt_too_long(0, why, text)
+    cause: BaseException | None = error
+    for _ in range(_DEEPEST):
+        if isinstance(cause, (TimeoutError, ConnectionError, *client_errors("TimeoutException", "RequestError"))):
+            reason = Clause("could not be reached ({why})", why=why)
+            return Fault(reason, "check the address and the network, then resume")
+        cause = cause and cause.__cause__
+    refused = Clause("refused the request ({why})", why=why)
+    return Fault(refused, "change what it names, then resume", retryable=False, text=text, is_known=False)
+
+
+def _status_of(error: Exception, response: object) -> int | None:
+    """The HTTP status that an exception names, in the fields of common clients."""
+    metadata = response.get("ResponseMetadata") if isinstance(response, Mapping) else None
+    named = (
+        getattr(error, "status_code", None),
+        getattr(error, "http_status", None),
+        getattr(response, "status_code", None),
+        metadata.get("HTTPStatusCode") if isinstance(metadata, Mapping) else None,
+        getattr(error, "code", None),
+    )
+    return next((int(status) for status in named if isinstance(status, int) and 400 <= status <= 599), None)
 
 
 def _body(error: "openai.APIStatusError") -> object:
