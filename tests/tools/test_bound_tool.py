@@ -1,11 +1,16 @@
 """What a function or a LangChain tool becomes, and which calls are refused."""
 
 import asyncio
+import dataclasses
+import enum
 import functools
+import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import date
+from decimal import Decimal
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import pytest
 from langchain_core.runnables import RunnableConfig
@@ -16,6 +21,7 @@ from langgraph.prebuilt import InjectedState, ToolRuntime
 from pydantic import BaseModel, Field, ValidationError, create_model, field_validator
 
 from segue.core.errors import ConfigurationError
+from segue.core.json import plain_specs
 from segue.tools.bound_tool import fit_arguments
 from segue.tools.registry import BadArguments, BoundTool, Marks, as_tool, tool
 from tests.cases import cases
@@ -536,6 +542,85 @@ async def test_items_of_lists_and_fields_of_objects_are_put_into_the_types_of_th
         {"by": "train", "classes": [1, 2]},
         {"EUR": [10, 20]},
     ]
+
+
+class Grade(enum.Enum):
+    HIGH = "high"
+
+
+class Person(BaseModel):
+    name: str
+    homes: list[Stop] = []
+    boss: "Person | None" = None
+
+
+@dataclasses.dataclass
+class Size:
+    width: int
+    height: int = 2
+
+
+def of_optional(amount: int | None = None, kind: Literal["a", "b"] = "a", grade: Grade = Grade.HIGH) -> Any:
+    """Take what may be left out."""
+    return [amount, kind, grade]
+
+
+def of_models(person: Person, size: Size | None = None) -> Any:
+    """Take models, one of which holds itself."""
+    return [person.boss and person.boss.name, size]
+
+
+def of_values(day: date, price: Decimal, key: UUID, pair: tuple[int, str], numbers: set[int], /, more: int = 1) -> Any:
+    """Take what JSON has no type for."""
+    return [day, price, key, pair, numbers, more]
+
+
+def of_union(way: Annotated[Car | Train, Field(discriminator="by")]) -> Any:
+    """Take one of several models."""
+    return way
+
+
+KEY = "12345678123456781234567812345678"
+
+
+@cases(
+    "function, arguments, taken",
+    [
+        (of_optional, {"amount": None, "grade": "high"}, [None, "a", Grade.HIGH]),
+        (of_models, {"person": {"name": "n", "boss": {"name": "m"}}, "size": {"width": 1}}, ["m", Size(1)]),
+        (of_values, {"day": "2024-01-02", "price": "1.10", "key": KEY, "pair": [1, "q"], "numbers": [1, 1]},
+         [date(2024, 1, 2), Decimal("1.10"), UUID(KEY), (1, "q"), {1}, 1]),
+        (of_union, {"way": {"by": "train", "classes": [1]}}, Train(by="train", classes=[1])),
+    ],
+)  # fmt: skip
+async def test_a_signature_is_sent_as_a_schema_without_dangling_references(
+    function: Callable[..., Any], arguments: dict[str, Any], taken: Any
+) -> None:
+    made = as_tool(function)
+    sent = json.dumps(plain_specs([made.spec]))
+    assert "#/$defs/" not in sent and "$ref" not in sent and "discriminator" not in sent
+    assert made.inner.invoke(made.check(made.fit(arguments))) == taken
+
+
+def of_many(*numbers: int) -> str:
+    """Take any number."""
+    return ""
+
+
+def of_anything(value) -> str:  # type: ignore[no-untyped-def]
+    """Take anything."""
+    return ""
+
+
+def of_pieces(number: int) -> Iterator[str]:
+    """Give pieces."""
+    yield ""
+
+
+@cases("function", [of_many, of_anything, of_pieces])
+def test_a_signature_that_has_no_schema_is_refused_with_a_sentence(function: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be a tool"):
+        as_tool(function)
 
 
 REFERENCES = {"first": "stop", "odd": "loop", "lost": "none"}

@@ -263,7 +263,7 @@ def _extra_body(agent: Agent, limit: str) -> dict[str, Any]:
 def _ways(agent: Agent, habits: Habits | None) -> dict[str, Any]:
     """How an agent's endpoint is asked."""
     policy = _retry_policy(agent)
-    return {"streaming": agent.streaming, "policy": policy, "habits": habits, "given": agent.habits}
+    return {"streaming": agent.streaming, "policy": policy, "habits": habits, "given": agent.set_habits}
 
 
 def _retry_policy(agent: Agent) -> "RetryPolicy":
