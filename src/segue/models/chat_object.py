@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import Clause, ModelRefused, SegueError
 from ..core.json import plain_specs
 from ..core.models import ModelPiece, ModelRequest
-from .habits import Attempts, Habits, adapted, own_names, with_own_names
+from .habits import Habits, adapted, own_names, with_own_names
 from .kept import kept_of_messages, restored
-from .openai.faults import AttemptFailed, Fault, Redactor, RetryPolicy, end_fault, provider_fault
+from .openai.faults import AttemptFailed, Attempts, Fault, Redactor, RetryPolicy, end_fault, provider_fault
 from .reply import GrowingReply, finish_reason_of
 from .transcript import outgoing_messages
 
@@ -55,7 +55,7 @@ class ChatObject:
         self.policy = policy or RetryPolicy()
         self._attempts = Attempts(self.endpoint, self.policy, habits, given, NOT_OF_CHATS)
 
-    def bound(self, request: ModelRequest, tools: Sequence[Mapping[str, Any]]) -> "Runnable[Any, Any]":
+    def bound(self, request: ModelRequest, tools: Sequence[dict[str, Any]]) -> "Runnable[Any, Any]":
         """The chat model with what the request binds to it.
 
         Raises:
@@ -137,7 +137,7 @@ _ROLES = {"human": "user", "ai": "assistant"}
 
 def _form(message: "BaseMessage") -> dict[str, Any]:
     """A message in the form of chat completions."""
-    form = {"role": _ROLES.get(message.type, message.type), "content": message.content, _OF: message}
+    form: dict[str, Any] = {"role": _ROLES.get(message.type, message.type), "content": message.content, _OF: message}
     if calls := getattr(message, "tool_calls", None):
         form["tool_calls"] = [{"id": c["id"], "function": {"name": c["name"]}} for c in calls]
     if message.type == "tool":
@@ -145,17 +145,18 @@ def _form(message: "BaseMessage") -> dict[str, Any]:
     return form
 
 
-def _message(form: Mapping[str, Any]) -> "BaseMessage":
+def _message(form: dict[str, Any]) -> "BaseMessage":
     """The message of a form that a habit has changed."""
     from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
     made = {"user": HumanMessage, "system": SystemMessage, "assistant": AIMessage}
-    given, content = form.get(_OF), form.get("content") or ""
+    given: BaseMessage | None = form.get(_OF)
+    content = form.get("content") or ""
     if given is None or _ROLES.get(given.type, given.type) != form["role"]:
         return made[form["role"]](content)
     update: dict[str, Any] = {"content": content}
     if calls := form.get("tool_calls"):
-        sent = zip(given.tool_calls, calls, strict=True)
+        sent = zip(getattr(given, "tool_calls", ()), calls, strict=True)
         update["tool_calls"] = [{**old, "id": new["id"], "name": new["function"]["name"]} for old, new in sent]
     if form["role"] == "tool":
         update |= {"tool_call_id": form["tool_call_id"], "name": form.get("name")}

@@ -2,17 +2,15 @@
 
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from ..core.agents import HABITS, HabitName
-from ..core.errors import Clause, ModelError, ModelRefused, ModelUnreachable, SegueError, UnreadableReply
-from ..core.models import UNREADABLE, ModelPiece, ModelReply, ModelRequest, Retry
-from .openai.faults import ATTEMPTS, MAX_RETRY_AFTER, AttemptFailed, Fault, RetryPolicy
+from ..core.errors import SegueError
+from ..core.models import ModelReply, ModelRequest
 from .transcript import plain_name
 
 Json = dict[str, Any]
@@ -412,11 +410,6 @@ class Habits:
                 logger.warning("The habits of %s could not be stored: %s", endpoint, error)
 
 
-# The attempts of one call: again after what passes, and in another form after what a refusal shows.
-
-_NOT_ABOUT_THE_BODY = (401, 403, 408, 409, 429)
-
-
 def own_names(request: ModelRequest, habits: Collection[str]) -> dict[str, str]:
     """The tools' own names by those that are sent instead."""
     if "plain_names" not in habits or not request.native:
@@ -431,116 +424,3 @@ def with_own_names(reply: ModelReply, names: Mapping[str, str]) -> ModelReply:
         return reply
     calls = [replace(call, name=names.get(call.name, call.name)) for call in reply.tool_calls]
     return replace(reply, tool_calls=tuple(calls))
-
-
-class Attempt(Protocol):
-    """One attempt: `sent` is the body, or what stands for it, as it was sent."""
-
-    sent: dict[str, Any]
-
-    def pieces(self) -> AsyncGenerator[ModelPiece, None]:
-        """Yield the deltas, then the reply.
-
-        Raises:
-            AttemptFailed.
-        """
-        ...
-
-
-class Attempts:
-    """How one model is asked until it replies.
-
-    `given` are the habits that the agent sets in place of those known, `without` those that it cannot take up.
-    """
-
-    def __init__(
-        self,
-        endpoint: str,
-        policy: RetryPolicy,
-        habits: Habits | None,
-        given: Collection[str] | None,
-        without: Collection[str] = (),
-    ) -> None:
-        self._endpoint = endpoint
-        self._without = without
-        self._habits = habits or Habits()
-        self._given = None if given is None else frozenset(given)
-        self._policy = policy
-
-    async def stream(self, model: "Attempted", request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
-        """Yield the deltas, then exactly one `ModelReply`; a `Retry` goes before each attempt but the first.
-
-        Raises:
-            ModelUnreachable: resuming may help. ModelRefused: something has to be changed first.
-        """
-        count = 1
-        known = await self._habits.of(self._endpoint) if self._given is None else self._given
-        trial = Trial(known, self._without)
-        while True:
-            attempt = model.begin(request, trial.active)
-            begun = False
-            try:
-                async with aclosing(attempt.pieces()) as pieces:
-                    async for piece in pieces:
-                        begun = True
-                        if isinstance(piece, ModelReply) and trial.active != trial.known:
-                            await self._learn(trial)
-                        yield piece
-                return
-            except AttemptFailed as failed:
-                fault, cause = failed.fault, failed.__cause__
-            # Raised out here an error has no context: what the client raised may hold the key.
-            is_refusal = not begun and bool(fault.text) and fault.status not in _NOT_ABOUT_THE_BODY
-            words, refused = str(fault.reason), not fault.retryable
-            if is_refusal and trial.adapt(fault.text, words, refused, attempt.sent, request):
-                continue
-            if fault.about_reply:
-                why = UnreadableReply("{fault}.", fault=model.faulty(fault))
-                yield ModelReply("", UNREADABLE, unreadable=why)
-                return
-            if cause is not None and not fault.is_known:
-                raise cause
-            if end := self._end(model.faulty(fault), fault, count):
-                raise end from cause
-            count += 1
-            seconds = self._policy.delay(count, fault.retry_after)
-            yield Retry(attempt=count, reason=model.faulty(fault), seconds=seconds)
-            await self._policy.sleep(seconds)
-
-    async def _learn(self, trial: Trial) -> None:
-        """Keep what the endpoint accepted; where the agent sets its habits, for this process only."""
-        if self._given is None:
-            await self._habits.learn(self._endpoint, trial.known, trial.active)
-        else:
-            self._given = trial.active
-
-    def _end(self, faulty: Clause, fault: Fault, count: int) -> ModelError | None:
-        """The error that the call ends with, unless there is another attempt."""
-        if not fault.retryable:
-            refused = ModelRefused("{fault}: {advice}.", fault=faulty, advice=Clause(fault.advice))
-            refused.is_too_long = fault.too_long
-            refused.may_be_too_long = fault.too_long or fault.status in (400, 413)
-            return refused
-        if fault.retry_after is not None and fault.retry_after > MAX_RETRY_AFTER:
-            until = self._policy.time_after(fault.retry_after)
-            return ModelUnreachable(
-                "{fault}: it accepts no request until {until}; resume then.", fault=faulty, until=until
-            )
-        if count >= ATTEMPTS:
-            return ModelUnreachable(
-                "{fault}, the last of {attempts} attempts: {advice}.",
-                fault=faulty,
-                attempts=ATTEMPTS,
-                advice=Clause(fault.advice),
-            )
-        return None
-
-
-class Attempted(Protocol):
-    """A model that is asked in attempts."""
-
-    def begin(self, request: ModelRequest, habits: frozenset[str]) -> Attempt: ...
-
-    def faulty(self, fault: Fault) -> Clause:
-        """The model with what is wrong, as the beginning of a sentence."""
-        ...

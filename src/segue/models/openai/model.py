@@ -16,11 +16,11 @@ from ...core.environment import address_without_secrets
 from ...core.errors import Clause
 from ...core.json import plain_specs
 from ...core.models import ModelPiece, ModelRequest
-from ..habits import Attempts, Habits, adapted, own_names, with_own_names
+from ..habits import Habits, adapted, own_names, with_own_names
 from ..kept import with_kept
 from ..reply import GrowingReply
 from ..transcript import outgoing_messages
-from .faults import Fault, Redactor, RetryPolicy
+from .faults import Attempts, Fault, Redactor, RetryPolicy
 from .transport import Transport
 
 _DOMAIN = re.compile(r"//[^/]*\.[a-z][a-z0-9-]+(:\d+)?(/|$)", re.IGNORECASE)
