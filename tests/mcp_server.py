@@ -25,12 +25,6 @@ def label(item: str) -> CallToolResult:
 
 
 @server.tool()
-def order(items: list[dict[str, list[int]]], note: str = "-") -> dict[str, list[dict[str, list[int]]]]:
-    """Order items."""
-    return {note: items}
-
-
-@server.tool()
 def picture() -> Image:
     """Show the shop."""
     return Image(data=b"123456", format="png")
@@ -67,6 +61,12 @@ def die_once(marker: str) -> str:
         return "survived"
     Path(marker).touch()
     os._exit(3)
+
+
+@server.tool()
+def order(items: list[dict[str, list[int]]], note: str = "-") -> dict[str, list[dict[str, list[int]]]]:
+    """Order items."""
+    return {note: items}
 
 
 def serve_http() -> None:
