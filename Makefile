@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo docs test test-slow test-whole test-postgres crash month mutants check e2e types studio bench bench-quick bench-serve bench-scale bench-storage bench-workers bench-integrity bench-agentdojo lock release clean
+.PHONY: help demo docs test test-slow test-whole test-postgres crash month mutants check e2e types studio bench bench-quick bench-serve bench-scale bench-storage bench-workers bench-faults bench-integrity bench-agentdojo lock release clean
 
 help: ## list these targets
 	@awk -F ':.* ## ' '/^[a-z0-9-]+:.* ## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,6 +104,9 @@ bench-agentdojo: ## what approval costs and stops on AgentDojo, in a virtual env
 
 bench-integrity: $(VENV)/.bench ## edits behind Segue's back, which the audit log finds: the table of docs/reliability.md
 	$(BIN)/python -m benchmarks.memory_integrity
+
+bench-faults: $(VENV)/.bench ## which of 19 faults of an endpoint a task survives, beside three peers: writes benchmarks/endpoint_faults.md
+	$(BIN)/python -m benchmarks.endpoint_faults
 
 bench-workers: $(VENV)/.dev ## kill workers, freeze them, race them, count them: the tables of docs/scaling.md
 	$(BIN)/python -m tests.workers

@@ -322,7 +322,7 @@ class Summary:
 async def summarized(work: NodeContext, value: Any, ids: Mapping[str, Any], language: str) -> Summary | None:
     """A summary by the agent's model, which has no tools and sees nothing else; None if the model is none of language.
 
-    Where the model refuses, it is empty.
+    Where the model refuses, or its reply cannot be read, it is empty.
     """
     if not work.model.is_language_model:
         return None
@@ -333,7 +333,8 @@ async def summarized(work: NodeContext, value: Any, ids: Mapping[str, Any], lang
         asked = await ask_model(work, request, Listener, {}, ids, language)
     except ModelError as error:
         return Summary("", await refused_call(work, request, error, ids))
-    return Summary(" ".join(asked.reply.text.split())[:SUMMARY_CHARS], asked.event, asked.usage)
+    written = "" if asked.reply.unreadable else asked.reply.text
+    return Summary(" ".join(written.split())[:SUMMARY_CHARS], asked.event, asked.usage)
 
 
 def seen_result(result: CallResult, ref: str, language: str, summary: str = "") -> dict[str, Any]:

@@ -150,7 +150,7 @@ async def _ask(state: ChatState, work: NodeContext) -> ChatUpdate:
     except ModelError as error:
         picked = ModeSelected(mode=DEFAULT, reason=ModeReason.PICKED.value, **ids)
         return {"mode": DEFAULT, "events": announce(await refused_call(work, request, error, ids), picked)}
-    named = _NAMED.search(asked.reply.text.lower())
+    named = None if asked.reply.unreadable else _NAMED.search(asked.reply.text.lower())
     mode = named[0] if named else DEFAULT
     reason = ModeReason.PICKED_BY_MODEL if named else ModeReason.PICKED
     selected = ModeSelected(task_id=state["task_id"], mode=mode, reason=reason.value)

@@ -36,7 +36,7 @@ from segue.core.models import (
     usage_of,
 )
 from segue.core.spend import SPEND, USD, Reached, Reservation
-from segue.models.transcript import digest, request_text
+from segue.models.transcript import digest, request_text, shortened
 from segue.passages import text_of
 from segue.prompts.catalogue import language_of, phrase, rendered
 from segue.prompts.load import render
@@ -147,9 +147,10 @@ async def extract(
     for _ in range(MOST_ASKS):
         reply = await ask(request)
         try:
+            refuse_unreadable(reply)
             return read(reply.text)
         except (UnreadableReply, ValidationError) as error:
-            again = [*request.messages, AIMessage(reply.text), HumanMessage(f"{error}")]
+            again = [*request.messages, AIMessage(reply.text or "…"), HumanMessage(f"{error}")]
             request = ModelRequest(purpose="extract", messages=again, schema=schema, strict=strict)
     raise UnreadableReply(f"The model did not write a {name} in {MOST_ASKS} tries; its answer is kept.")
 
@@ -215,7 +216,7 @@ class CompletedCall:
 
 
 Asking = ModelRequest | Callable[[NodeContext], ModelRequest]
-"""A request, or what makes one within the budget of an agent, so that a prompt that is too long can be shortened."""
+"""A request, or what makes one within the budget of an agent, so that its own rules shorten it first."""
 
 
 async def ask_model(
@@ -228,9 +229,9 @@ async def ask_model(
 ) -> CompletedCall:
     """Make one call; the listener gets each piece as it arrives, and waits and restarts become events in a language.
 
-    A prompt that the endpoint says is too long, or that may be, is sent once more, with half of its tokens; further
-    ones of the run are made that small. Where a limit of spending leaves no room for a call, the graph is interrupted
-    until a person raises the limit.
+    A prompt that the endpoint says is too long, or that may be, is sent once more, with half of its tokens: made anew
+    within that budget, and shortened where that does not suffice. Further ones of the run are made that small. Where a
+    limit of spending leaves no room for a call, the graph is interrupted until a person raises the limit.
 
     A reply that exceeds the agent's budget is truncated, with the finish_reason `length`. Where a pause is requested,
     no further attempt is made: the node runs again when the task is resumed.
@@ -238,11 +239,9 @@ async def ask_model(
     Raises:
         ModelError: the call failed for good.
     """
-    if isinstance(asking, ModelRequest):
-        return await _ask(work, asking, listen, usage, ids, language)
     known = work.services.prompts.most_tokens
     within = _within(work, known[work.model.name]) if work.model.name in known else work
-    request = asking(within)
+    request = _request(asking, within) if within is work else _shorter(asking, within, is_certain=True)
     try:
         return await _ask(within, request, listen, usage, ids, language)
     except ModelRefused as error:
@@ -250,7 +249,7 @@ async def ask_model(
             raise
         size = prompt_tokens(request)
         within = _within(work, size // 2)
-        shorter = asking(within)
+        shorter = _shorter(asking, within, error.is_too_long)
         if prompt_tokens(shorter) > size * MOST_LEFT:
             raise
         refused = error
@@ -262,6 +261,18 @@ async def ask_model(
         raise (again if again.may_be_too_long else refused) from None
     known[work.model.name] = size // 2
     return done
+
+
+def _request(asking: Asking, work: NodeContext) -> ModelRequest:
+    return asking if isinstance(asking, ModelRequest) else asking(work)
+
+
+def _shorter(asking: Asking, work: NodeContext, is_certain: bool) -> ModelRequest:
+    """The request within the budget of the agent's prompts, which is smaller now; `is_certain`: it has to be."""
+    request = _request(asking, work)
+    if request is asking or is_certain:
+        request = shortened(request, work.agent.budget.prompt_tokens, system=is_certain)
+    return request
 
 
 MOST_LEFT = 0.9

@@ -55,7 +55,7 @@ from segue.prompts.load import agent_prompt, render
 from .context import NodeContext, announce, truncate
 from .history import described_specs
 from .live_reply import Listener
-from .model_call import ask_model
+from .model_call import ask_model, refuse_unreadable
 from .participant_apis import HttpAPI, ToolsAPI, offered, refused
 from .task import Records, TaskState
 
@@ -146,6 +146,7 @@ async def complete(
         done = await ask_model(work, request, Listener, usage, {"task_id": conversation.task_id}, setting.language)
         usage = dict(done.usage)
         try:
+            refuse_unreadable(done.reply)
             return Completion(read(done.reply.text), usage)
         except UnreadableReply as error:
             why = error_text(error, setting.language)

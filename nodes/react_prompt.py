@@ -407,8 +407,7 @@ async def _whole(result: EarlierResult, work: NodeContext) -> str:
 def json_request(state: ReactState, work: NodeContext) -> ModelRequest:
     """[0] the user's request, [1] the system prompt, [2…] the records.
 
-    Agents with `state="last"` get a static system prompt first and the state in a closing user message; `system_first`
-    agents get the system first.
+    Agents with `state="last"` get a static system prompt first and the state in a closing user message.
     """
     budget, tools = work.agent.budget, offered(available_tools(state, work), work)
     past = window(before_objective(state["messages"]), budget.prompt_tokens // 4, budget.result_chars)
@@ -424,9 +423,7 @@ def json_request(state: ReactState, work: NodeContext) -> ModelRequest:
         messages=_ordered(state, work, tools, (memory, spoken), [AIMessage(text) for text in texts]),
         schema=envelope_schema(tools, _offered(state, work), planned=bool(state["plan"])),
         tools=[tool.spec for tool in tools.values()],
-        nudge=template("nudge", state["language"])
-        if texts and not (work.agent.system_first or work.state_last)
-        else "",
+        nudge=template("nudge", state["language"]) if texts and not work.state_last else "",
     )
 
 
@@ -516,9 +513,7 @@ def _ordered(
         closing = HumanMessage(f"{live}\n\n{nudge}" if records else live)
         return [SystemMessage(_static_system(state, work, tools, spoken)), user, *records, closing]
     system = SystemMessage(_system(state, work, tools, as_json(current_state(state, work, memory, spoken))))
-    if not work.agent.system_first:
-        return [user, system, *records]
-    return [system, user, *records, *([HumanMessage(nudge)] if records else [])]
+    return [user, system, *records]
 
 
 def _system(state: ReactState, work: NodeContext, tools: Mapping[str, Tool], snapshot: str) -> str:

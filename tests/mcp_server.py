@@ -63,6 +63,12 @@ def die_once(marker: str) -> str:
     os._exit(3)
 
 
+@server.tool()
+def order(items: list[dict[str, list[int]]], note: str = "-") -> dict[str, list[dict[str, list[int]]]]:
+    """Order items."""
+    return {note: items}
+
+
 def serve_http() -> None:
     """Serve on a free port of this machine and say which on stdout."""
     import uvicorn

@@ -452,33 +452,86 @@ class BoundTool(Marked):
 def fit_arguments(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments, with lists and objects for the JSON texts of them, and without null where a default stands for it.
 
-    Only what the schema refuses is changed: a text stays where it takes one.
+    So are the items of lists and the fields of objects. Only what the schema refuses is changed: a text stays where it
+    takes one.
     """
+    return _Fitting(schema).fields(schema, arguments)
+
+
+class _Fitting:
+    """Puts values into the types of a schema; a part of it may refer to the definitions of the whole."""
+
+    def __init__(self, whole: Mapping[str, Any]) -> None:
+        self._whole = whole
+
+    def fields(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+        properties = schema.get("properties")
+        properties = properties if isinstance(properties, Mapping) else {}
+        required, others = schema.get("required") or (), schema.get("additionalProperties")
+        fitted: dict[str, Any] = {}
+        for name, value in values.items():
+            kinds = schema_kinds(self._target(properties.get(name)))
+            if value is None and kinds and "null" not in kinds and name not in required:
+                continue
+            fitted[name] = self._value(value, properties.get(name, others))
+        return fitted
+
+    def _value(self, value: Any, given: Any) -> Any:
+        schema = self._target(given)
+        kinds = schema_kinds(schema)
+        if isinstance(value, str) and "string" not in kinds and kinds & {"array", "object"}:
+            value = _parsed(value, kinds)
+        if isinstance(value, dict) and (part := self._part(schema, "object", value)):
+            return self.fields(part, value)
+        if isinstance(value, list) and (part := self._part(schema, "array", value)):
+            places = part.get("prefixItems")
+            first = places if isinstance(places, list) else []
+            return [
+                self._value(item, first[place] if place < len(first) else part.get("items"))
+                for place, item in enumerate(value)
+            ]
+        return value
+
+    def _part(self, schema: Mapping[str, Any], kind: str, value: Any) -> Mapping[str, Any]:
+        """The only alternative of a schema that takes a value of this kind; empty if there are several."""
+        alternatives = [self._target(part) for part in (*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ()))]
+        taking = [part for part in alternatives or [schema] if kind in schema_kinds(part) or part.get("properties")]
+        if kind == "object" and len(taking) > 1:
+            taking = [part for part in taking if _has_its_constants(part, value)]
+        return taking[0] if len(taking) == 1 else {}
+
+    def _target(self, schema: Any) -> Mapping[str, Any]:
+        """What a schema refers to within the whole, or the schema itself."""
+        for _ in range(_MOST_REFERENCES):
+            reference = schema.get("$ref") if isinstance(schema, Mapping) else None
+            if not isinstance(reference, str) or not reference.startswith("#/"):
+                break
+            schema = self._whole
+            for key in reference[2:].split("/"):
+                schema = schema.get(key) if isinstance(schema, Mapping) else None
+        return schema if isinstance(schema, Mapping) else {}
+
+
+_MOST_REFERENCES = 10
+
+
+def _parsed(text: str, kinds: Collection[str]) -> Any:
+    """The list or object that a text is the JSON of, where it is of one of these types; else the text."""
+    try:
+        inner = json.loads(text)
+        check_storable(inner)
+    except (ValueError, RecursionError):
+        return text
+    kind = "array" if isinstance(inner, list) else "object" if isinstance(inner, dict) else ""
+    return inner if kind in kinds else text
+
+
+def _has_its_constants(schema: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
+    """Whether a value has what an alternative of a union prescribes, such as its kind."""
     properties = schema.get("properties")
-    if not isinstance(properties, Mapping):
-        return dict(arguments)
-    required = schema.get("required") or ()
-    fitted: dict[str, Any] = {}
-    for name, value in arguments.items():
-        kinds = schema_kinds(properties.get(name))
-        if value is None and kinds and "null" not in kinds and name not in required:
-            continue
-        fitted[name] = _fitted(value, kinds, properties.get(name))
-    return fitted
-
-
-def _fitted(value: Any, kinds: Collection[str], schema: Any) -> Any:
-    if isinstance(value, str) and not {"string"} & {*kinds} and {"array", "object"} & {*kinds}:
-        try:
-            inner = json.loads(value)
-            check_storable(inner)
-        except (ValueError, RecursionError):
-            return value
-        kind = "array" if isinstance(inner, list) else "object" if isinstance(inner, dict) else ""
-        value = inner if kind in kinds else value
-    if isinstance(value, dict) and isinstance(schema, Mapping):
-        return fit_arguments(schema, value)
-    return value
+    fields = properties.items() if isinstance(properties, Mapping) else ()
+    fixed = {name: field["const"] for name, field in fields if isinstance(field, Mapping) and "const" in field}
+    return all(value.get(name) == constant for name, constant in fixed.items())
 
 
 def refuse_unknown(parameters: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:

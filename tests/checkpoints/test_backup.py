@@ -1,5 +1,7 @@
 """Backups of a database, and write-ahead logs that lie beside another file than their own."""
 
+# ruff: noqa: ASYNC240 - nothing else runs on the event loop meanwhile
+
 import asyncio
 import shutil
 import sqlite3

@@ -90,6 +90,12 @@ def test_ours_is_the_only_layer_that_retries_and_times_are_set() -> None:
         ({"OPENAI_BASE_URL": "http://host:port/v1"}, "OPENAI_BASE_URL is"),
         ({"SSL_CERT_FILE": "/nowhere.pem"}, "SSL_CERT_FILE is '/nowhere.pem'"),
         ({"HTTPS_PROXY": "foo://127.0.0.1:9"}, "HTTPS_PROXY is no address of a proxy"),
+        ({"https_proxy": "127.0.0.1:99999"}, r"https_proxy is no address of a proxy \(Port out of range"),
+        ({"http_proxy": "http://127.0.0.1:port"}, "http_proxy is no address of a proxy"),
+        ({"ALL_PROXY": "http://[::1"}, "ALL_PROXY is no address of a proxy"),
+        ({"all_proxy": "http://:8080"}, "all_proxy is no address of a proxy .*no host"),
+        ({"HTTP_PROXY": "http://proxy host:8080"}, "HTTP_PROXY is no address of a proxy .*spaces"),
+        ({"HTTPS_PROXY": "http://proxy:8080\n"}, "HTTPS_PROXY is no address of a proxy"),
     ],
 )
 def test_a_setting_that_no_client_can_be_built_with_is_named(
@@ -101,6 +107,15 @@ def test_a_setting_that_no_client_can_be_built_with_is_named(
             patched.setenv(name, value)
         with pytest.raises(ConfigurationError, match=says):
             build_model(agent(model="openai:m"), "", environ)
+
+
+@cases(
+    "proxy",
+    ["127.0.0.1:8080", "http://user:secret@127.0.0.1:8080/", "https://proxy.example", "http://[::1]:8080", "localhost"],
+)
+def test_an_address_of_a_proxy_may_have_any_form(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", proxy)
+    build_model(agent(model="openai:m"), "", {"OPENAI_API_KEY": "k", "https_proxy": proxy})
 
 
 @pytest.mark.skipif(importlib.util.find_spec("socksio") is not None, reason="a SOCKS proxy can be used")

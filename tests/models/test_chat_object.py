@@ -6,18 +6,20 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from httpx import Response
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.tool import invalid_tool_call
 from langchain_core.outputs import ChatGenerationChunk
 
 from segue.core.errors import ModelRefused, ModelUnreachable
 from segue.core.models import KEPT, ModelReply, ModelRequest, RawCall
 from segue.models.chat_object import ChatObject
+from segue.models.habits import Habits
 from tests.cases import cases
 from tests.fakes import ScriptedChatModel
 
-from .openai_calls import JSON, NATIVE, PROSE, record
+from .openai_calls import ADD, JSON, NATIVE, PROSE, hurried, record
 
 both_forms = pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
 USAGE: Any = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
@@ -109,9 +111,118 @@ async def test_names() -> None:
 async def test_a_reply_that_broke_off_is_no_answer(
     reason: dict[str, str], error: type[Exception], says: str, streaming: bool
 ) -> None:
-    chat = ScriptedChatModel([AIMessage("half", response_metadata=reason)])
-    log = await record(ChatObject(chat, streaming=streaming), PROSE)
+    chat, slept = ScriptedChatModel(lambda _: AIMessage("half", response_metadata=reason)), list[float]()
+    log = await record(ChatObject(chat, streaming=streaming, policy=hurried(slept)), PROSE)
     assert isinstance(log.error, error) and says in str(log.error)
+    assert len(chat.calls) == 1 + len(slept) == (3 if error is ModelUnreachable else 1)
+
+
+class ProviderError(Exception):
+    """As providers' clients have it: a status, and the response's words."""
+
+    def __init__(self, status: int, words: str, **headers: str) -> None:
+        super().__init__(f"Error code: {status} - {words}")
+        self.status_code = status
+        self.body = {"type": "error", "error": {"type": "invalid_request_error", "message": words}}
+        self.response = Response(status, headers={name.replace("_", "-"): value for name, value in headers.items()})
+
+
+@both_forms
+async def test_what_passes_is_tried_again_and_other_refusals_are_in_the_providers_words(streaming: bool) -> None:
+    passing = [ProviderError(529, "Overloaded"), ProviderError(429, "slow down", retry_after="7"), "4"]
+    with ScriptedChatModel(passing) as chat:
+        slept = list[float]()
+        log = await record(ChatObject(chat, streaming=streaming, policy=hurried(slept)), PROSE)
+    assert (log.reply.text, slept) == ("4", [1.0, 7.0]) and "Overloaded" in str(log.retries[0].reason)
+    lost = TimeoutError("timed out")
+    with ScriptedChatModel([lost, lost, lost]) as chat:
+        log = await record(ChatObject(chat, streaming=streaming, policy=hurried()), PROSE)
+    assert isinstance(log.error, ModelUnreachable) and "could not be reached (timed out)" in str(log.error)
+    for error, says in (
+        (ProviderError(401, "invalid x-api-key"), r"rejected the key (invalid x-api-key): check its key"),
+        (ProviderError(400, "top_k: no"), "refused the request (top_k: no): change what it names"),
+        (ProviderError(400, "prompt is too long: 9 tokens"), "budget.prompt_tokens"),
+    ):
+        log = await record(ChatObject(ScriptedChatModel([error]), streaming=streaming), PROSE)
+        assert isinstance(log.error, ModelRefused) and says in str(log.error) and log.error.__cause__ is error
+
+
+Sent = list[Any]
+SYSTEM_LAST = replace(PROSE, messages=[HumanMessage("hi"), SystemMessage("Be good."), SystemMessage("Be short.")])
+TWO_USERS = replace(PROSE, messages=[HumanMessage("hi"), HumanMessage("there")])
+ENDS_ITSELF = replace(PROSE, messages=[HumanMessage("hi"), AIMessage("well")], nudge="Go on.")
+ODD_ID = replace(
+    NATIVE,
+    messages=[
+        HumanMessage("hi"),
+        AIMessage("", tool_calls=[{"id": "add:0", "name": "add", "args": {}, "type": "tool_call"}]),
+        ToolMessage("3", tool_call_id="add:0"),
+    ],
+)
+
+
+def kinds(sent: Sent) -> list[str]:
+    return [message.type for message in sent]
+
+
+@cases(
+    "habit, asked, is_wrong, says",
+    [
+        ("system_first", SYSTEM_LAST, lambda sent: kinds(sent)[0] != "system", "System message must be first"),
+        ("one_system", SYSTEM_LAST, lambda sent: kinds(sent).count("system") > 1, "only one system message"),
+        ("no_system_role", SYSTEM_LAST, lambda sent: "system" in kinds(sent), "System role not supported"),
+        ("alternate_roles", TWO_USERS, lambda sent: kinds(sent) == ["human", "human"], "roles must alternate"),
+        ("user_last", ENDS_ITSELF, lambda sent: kinds(sent)[-1] == "ai", "does not support assistant prefill"),
+        ("plain_ids", ODD_ID, lambda sent: ":" in sent[1].tool_calls[0]["id"], "tool_use.id: should match pattern"),
+        (
+            "short_ids",
+            ODD_ID,
+            lambda sent: ":" in sent[2].tool_call_id,
+            "Tool call id must be a-z, A-Z, 0-9, length of 9",
+        ),
+        ("tool_names", ODD_ID, lambda sent: not sent[2].name, "function_response.name: Name cannot be empty."),
+    ],
+)
+@pytest.mark.parametrize("has_status", [True, False])
+async def test_what_a_refusal_shows_is_learned_of_chat_objects_too(
+    habit: str, asked: Any, is_wrong: Any, says: str, has_status: bool
+) -> None:
+    def reply(sent: Sent) -> str:
+        if is_wrong(sent):
+            raise ProviderError(400, says) if has_status else ValueError(says)
+        return "4"
+
+    habits, chat = Habits(), ScriptedChatModel(reply)
+    for model in (ChatObject(chat, habits=habits), ChatObject(chat, habits=habits)):
+        assert (await record(model, asked)).reply.text == "4"
+    assert habit in await habits.of(model.endpoint)
+    refused = [sent for sent in chat.calls if is_wrong(sent)]
+    assert len(chat.calls) - len(refused) == 2 and len(refused) in (1, 2), "the second model knows"
+    given = ScriptedChatModel(reply)
+    assert (await record(ChatObject(given, given=await habits.of(model.endpoint)), asked)).reply.text == "4"
+    assert len(given.calls) == 1
+    if habit.endswith("ids"):
+        assert all(sent[1].tool_calls[0]["id"] == sent[2].tool_call_id for sent in chat.calls)
+
+
+async def test_names_that_a_provider_does_not_take_are_mapped_back() -> None:
+    request = replace(NATIVE, tools=[{**ADD, "function": {**ADD["function"], "name": "shop.add"}}])
+
+    def reply(_: Sent) -> AIMessage:
+        name = chat.bound_tools[-1][0]["function"]["name"]
+        if "." in name:
+            raise ProviderError(400, "tools.0.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'")
+        return calling(("c1", name, {"a": 1}))
+
+    chat = ScriptedChatModel(reply)
+    assert (await record(ChatObject(chat), request)).reply.tool_calls[0].name == "shop.add"
+
+
+async def test_an_error_whose_words_show_nothing_to_change_passes_through() -> None:
+    error = ValueError("System message must be first")
+    with pytest.raises(ValueError) as caught:
+        await record(ChatObject(ScriptedChatModel([error])), PROSE)
+    assert caught.value is error
 
 
 @both_forms

@@ -1,17 +1,25 @@
 """What endpoints send that keep to no specification: it is read, or asked again, and never taken for an answer."""
 
 import json
+import threading
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+import segue
+from segue.core.agents import Agent
 from segue.core.errors import ModelRefused
+from segue.core.models import ReasoningDelta, TextDelta, Withdrawn
+from segue.models.chat_object import ChatObject
 from tests.cases import cases
-from tests.loopback import Status, Text
+from tests.fakes import ScriptedChatModel
+from tests.loopback import Deltas, LoopbackServer, Status, Text, ToolCalls
+from tests.loopback_script import PATIENCE
 from tests.loopback_wire import Wire
 
-from .openai_calls import NATIVE, PROSE, ask
+from .openai_calls import NATIVE, PROSE, CallLog, ask, model_at, record
 
 ONE = '{"a": 1}'
 EVENT, JSON_TYPE = "text/event-stream", "application/json"
@@ -58,6 +66,9 @@ HI, STOP = chunk(content="hi"), chunk("stop")
         (events(HI), EVENT),
         (events(HI).replace(b"[DONE]", b'"[DONE]"'), EVENT),
         (json.dumps(HI).encode() + b"\n" + json.dumps(STOP).encode() + b"\n", "application/x-ndjson"),
+        (f"{json.dumps(HI)}\n\n{json.dumps(chunk(content=''))}\r\n[DONE]\n".encode(), JSON_TYPE),
+        (f"{json.dumps(HI)}\n{json.dumps(STOP)}\n{{".encode(), JSON_TYPE),
+        (json.dumps(json.loads(whole(content="hi")), indent=1).encode(), JSON_TYPE),
         (events(chunk(content="another", index=1), HI, chunk("stop", index=1, content=" one"), STOP), EVENT),
         (events(HI, STOP, {"choices": [], "usage": "12 tokens"}), EVENT),
         (events(HI, STOP, {"choices": [None], "usage": 5}), EVENT),
@@ -71,6 +82,29 @@ HI, STOP = chunk(content="hi"), chunk("stop")
 async def test_a_stream_is_read_in_any_framing(body: bytes, kind: str) -> None:
     log = await ask([Bytes(body, kind)], PROSE)
     assert (log.reply.text, log.reply.finish_reason, log.retries) == ("hi", "stop", [])
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A document a line; the second one is sent once the first one was read."""
+
+    first_read: threading.Event
+
+    def play(self, wire: Wire) -> None:
+        wire.begin("application/x-ndjson")
+        wire._part(f"{json.dumps(HI)}\n".encode())
+        wire.wait(self.first_read.is_set, PATIENCE)
+        wire._part(f"{json.dumps(STOP)}\n".encode())
+        wire.end()
+
+
+async def test_a_body_of_a_document_a_line_is_read_line_by_line_as_it_arrives() -> None:
+    first_read = threading.Event()
+    with LoopbackServer([Lines(first_read)]) as server:
+        async with aclosing(model_at(server).stream(PROSE)) as pieces:
+            first = await anext(pieces)
+            first_read.set()
+            assert first == TextDelta("hi") and [piece async for piece in pieces][-1].text == "hi"
 
 
 async def test_counts_may_be_text() -> None:
@@ -115,6 +149,104 @@ async def test_a_call_in_the_older_form_is_one() -> None:
 async def test_a_name_that_no_tool_can_have_is_an_unreadable_reply_that_says_so() -> None:
     log = await ask([Bytes(events(chunk("tool_calls", tool_calls=[{"function": {"name": "web search"}}])))], NATIVE)
     assert log.reply.tool_calls == () and "call one of add" in str(log.reply.unreadable)
+
+
+THOUGHTS = [
+    ("Sure. <think>SECRET</think>Here.", "Sure. Here."),
+    ("One.\n\n<thinking>\nSECRET\n</thinking>\n\nTwo.", "One.\n\nTwo."),
+    ("Two <thought>SECRET</thought> words, [THINK]SECRET[/THINK] and more", "Two words, and more"),
+    ("It is 4.\n<reasoning>SECRET</reasoning>", "It is 4.\n"),
+    ("It is 4. ◁think▷SECRET◁/think▷", "It is 4. "),
+    ("It is 4.\n<seed:think>SECRET, which nothing closes", "It is 4.\n"),
+    ("<think>SECRET</think>It is<THINK>SECRET</THINK> 4.", "It is 4."),
+    ("SECRET</think>It is <think>SECRET</think>4.", "It is 4."),
+    ("It is `4`. <scratchpad>SECRET</scratchpad>Yes.", "It is `4`. Yes."),
+    ("```\n4\n```\n<think>SECRET</think>Yes.", "```\n4\n```\nYes."),
+    (
+        "It is 4. <|end|><|start|>assistant<|channel|>analysis<|message|>SECRET<|end|>"
+        "<|start|>assistant<|channel|>final<|message|>Yes.<|return|>",
+        "It is 4. Yes.",
+    ),
+]
+SHOWN = [
+    "Write `<think>` before and `</think>` behind it.",
+    "Write ``<think>a`b</think>``.",
+    "So:\n\n```xml\n<think>a thought</think>\n```\nThat is all.",
+    "So:\n\n~~~\n```\n<think>a thought</think>\n~~~\n",
+    "- So:\n  ````\n  ```\n  <reasoning>a thought</reasoning>\n  ````\n",
+    "So:\n\n    <think>a thought</think>\n",
+    'The tag "<think>" opens one, a < b, and [THIS] too.',
+    "The tag <think> opens a thought.",
+]
+
+
+async def of_both(text: str, request: Any) -> list[CallLog]:
+    """What comes of a text of an endpoint, in pieces of each length and whole, and of a chat object."""
+    logs = []
+    for size in (1, 2, 3, 7, 1000):
+        pieces = [{"content": text[at : at + size]} for at in range(0, len(text), size)]
+        logs.append(await ask([Deltas(pieces)], request))
+    for streaming in (True, False):
+        logs.append(await ask([Text(text)], request, streaming))
+        logs.append(await record(ChatObject(ScriptedChatModel([text]), streaming=streaming), request))
+    return logs
+
+
+def shown_of(log: CallLog) -> str:
+    shown: list[str] = []
+    for piece in log.pieces:
+        if isinstance(piece, Withdrawn):
+            shown = []
+        elif isinstance(piece, TextDelta):
+            shown.append(piece.text)
+    return "".join(shown)
+
+
+@cases("text, answer", THOUGHTS)
+@pytest.mark.parametrize("request_", [NATIVE, PROSE], ids=["native", "prose"])
+async def test_thoughts_anywhere_in_an_answer_are_no_part_of_it(text: str, answer: str, request_: Any) -> None:
+    for log in await of_both(text, request_):
+        assert (log.reply.text, shown_of(log)) == (answer, answer)
+        thoughts = "".join(piece.text for piece in log.pieces if isinstance(piece, ReasoningDelta))
+        assert thoughts.count("SECRET") == text.count("SECRET")
+
+
+@cases("text", SHOWN)
+@pytest.mark.parametrize("request_", [NATIVE, PROSE], ids=["native", "prose"])
+async def test_marks_of_thoughts_in_code_or_that_nothing_closes_are_text(text: str, request_: Any) -> None:
+    for log in await of_both(text, request_):
+        assert (log.reply.text, shown_of(log)) == (text, text)
+
+
+@cases(
+    "finish_reason",
+    [
+        "MALFORMED_FUNCTION_CALL",
+        "malformed_function_call",
+        "MalformedFunctionCall",
+        "malformed-function-call",
+        "FinishReason.MALFORMED_FUNCTION_CALL",
+        "FINISH_REASON_MALFORMED_FUNCTION_CALL",
+        "function_call_filter: MALFORMED_FUNCTION_CALL",
+        "UNEXPECTED_TOOL_CALL",
+    ],
+)
+@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
+async def test_a_call_that_the_provider_cannot_read_is_asked_for_again(finish_reason: str, streaming: bool) -> None:
+    def double(number: int) -> int:
+        """Double a number."""
+        return 2 * number
+
+    calls = ToolCalls([("c1", "double", '{"number": 2}')])
+    with LoopbackServer([Text("", finish_reason), calls, Text("It is", finish_reason), Text("It is 4.")]) as server:
+        agent = Agent(agent_id="a", model="openai:m", base_url=server.base_url, api_key="k", protocol="native",  # type: ignore[arg-type]
+                      mode="react", streaming=streaming, tools=[double])  # fmt: skip
+        async with segue.open(":memory:", agents=[agent]) as app:
+            result = await app.ask("Double 2.", agent="a")
+        server.assert_spent()
+        told = [json.dumps(request.body["messages"]) for request in server.requests]
+    assert (result.status, result.answer) == ("done", "It is 4.")
+    assert ["cannot be read" in each for each in told] == [False, True, False, True]
 
 
 CALL = '{"name": "add", "arguments": {"a": 1}}'

@@ -1,11 +1,16 @@
 """What a function or a LangChain tool becomes, and which calls are refused."""
 
 import asyncio
+import dataclasses
+import enum
 import functools
+import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import date
+from decimal import Decimal
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import pytest
 from langchain_core.runnables import RunnableConfig
@@ -16,6 +21,8 @@ from langgraph.prebuilt import InjectedState, ToolRuntime
 from pydantic import BaseModel, Field, ValidationError, create_model, field_validator
 
 from segue.core.errors import ConfigurationError
+from segue.core.json import plain_specs
+from segue.tools.bound_tool import fit_arguments
 from segue.tools.registry import BadArguments, BoundTool, Marks, as_tool, tool
 from tests.cases import cases
 
@@ -496,6 +503,135 @@ async def test_arguments_in_a_near_type_are_taken_as_the_schema_wants_them(
 ) -> None:
     assert await as_tool(tagged).call(arguments) == taken
     assert await as_tool(StructuredTool.from_function(tagged)).call(arguments) == taken
+
+
+class Stop(BaseModel):
+    city: str
+    sights: list[str] = []
+    note: str = "-"
+
+
+class Car(BaseModel):
+    by: Literal["car"]
+    seats: list[int] = []
+
+
+class Train(BaseModel):
+    by: Literal["train"]
+    classes: list[int] = []
+
+
+def travel(
+    stops: list[Stop], way: Annotated[Car | Train, Field(discriminator="by")], prices: dict[str, list[int]], first: Stop
+) -> Any:
+    """Go there."""
+    return [*(stop.model_dump() for stop in (*stops, first)), way.model_dump(), prices]
+
+
+async def test_items_of_lists_and_fields_of_objects_are_put_into_the_types_of_the_schema_too() -> None:
+    arguments = {
+        "stops": ['{"city": "Rome", "sights": "[\\"Forum\\"]"}', {"city": "Bari", "note": None, "sights": '["port"]'}],
+        "way": {"by": "train", "classes": "[1, 2]"},
+        "prices": {"EUR": "[10, 20]"},
+        "first": '{"city": "Lecce", "note": null}',
+    }
+    rome, bari = {"city": "Rome", "sights": ["Forum"]}, {"city": "Bari", "sights": ["port"]}
+    assert await as_tool(travel).call(arguments) == [
+        *({**stop, "note": "-"} for stop in (rome, bari)),
+        {"city": "Lecce", "sights": [], "note": "-"},
+        {"by": "train", "classes": [1, 2]},
+        {"EUR": [10, 20]},
+    ]
+
+
+class Grade(enum.Enum):
+    HIGH = "high"
+
+
+class Person(BaseModel):
+    name: str
+    homes: list[Stop] = []
+    boss: "Person | None" = None
+
+
+@dataclasses.dataclass
+class Size:
+    width: int
+    height: int = 2
+
+
+def of_optional(amount: int | None = None, kind: Literal["a", "b"] = "a", grade: Grade = Grade.HIGH) -> Any:
+    """Take what may be left out."""
+    return [amount, kind, grade]
+
+
+def of_models(person: Person, size: Size | None = None) -> Any:
+    """Take models, one of which holds itself."""
+    return [person.boss and person.boss.name, size]
+
+
+def of_values(day: date, price: Decimal, key: UUID, pair: tuple[int, str], numbers: set[int], /, more: int = 1) -> Any:
+    """Take what JSON has no type for."""
+    return [day, price, key, pair, numbers, more]
+
+
+def of_union(way: Annotated[Car | Train, Field(discriminator="by")]) -> Any:
+    """Take one of several models."""
+    return way
+
+
+KEY = "12345678123456781234567812345678"
+
+
+@cases(
+    "function, arguments, taken",
+    [
+        (of_optional, {"amount": None, "grade": "high"}, [None, "a", Grade.HIGH]),
+        (of_models, {"person": {"name": "n", "boss": {"name": "m"}}, "size": {"width": 1}}, ["m", Size(1)]),
+        (of_values, {"day": "2024-01-02", "price": "1.10", "key": KEY, "pair": [1, "q"], "numbers": [1, 1]},
+         [date(2024, 1, 2), Decimal("1.10"), UUID(KEY), (1, "q"), {1}, 1]),
+        (of_union, {"way": {"by": "train", "classes": [1]}}, Train(by="train", classes=[1])),
+    ],
+)  # fmt: skip
+async def test_a_signature_is_sent_as_a_schema_without_dangling_references(
+    function: Callable[..., Any], arguments: dict[str, Any], taken: Any
+) -> None:
+    made = as_tool(function)
+    sent = json.dumps(plain_specs([made.spec]))
+    assert "#/$defs/" not in sent and "$ref" not in sent and "discriminator" not in sent
+    assert made.inner.invoke(made.check(made.fit(arguments))) == taken
+
+
+def of_many(*numbers: int) -> str:
+    """Take any number."""
+    return ""
+
+
+def of_anything(value) -> str:  # type: ignore[no-untyped-def]
+    """Take anything."""
+    return ""
+
+
+def of_pieces(number: int) -> Iterator[str]:
+    """Give pieces."""
+    yield ""
+
+
+@cases("function", [of_many, of_anything, of_pieces])
+def test_a_signature_that_has_no_schema_is_refused_with_a_sentence(function: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be a tool"):
+        as_tool(function)
+
+
+REFERENCES = {"first": "stop", "odd": "loop", "lost": "none"}
+
+
+def test_a_schema_from_elsewhere_may_refer_to_its_own_definitions() -> None:
+    stop = {"type": "object", "properties": {"tags": {"type": "array"}, "next": {"$ref": "#/$defs/stop"}}}
+    properties = {name: {"$ref": f"#/$defs/{target}"} for name, target in REFERENCES.items()}
+    schema = {"properties": properties, "$defs": {"stop": stop, "loop": {"$ref": "#/$defs/loop"}}}
+    given = {"first": {"tags": "[1]", "next": '{"tags": "[2]"}'}, "odd": "[3]", "lost": "[4]"}
+    assert fit_arguments(schema, given) == {**given, "first": {"tags": [1], "next": {"tags": [2]}}}
 
 
 @cases("arguments", [{"tags": "a, b"}, {"tags": None}, {"tags": '{"a": 1}'}, {"tags": "[NaN"}])

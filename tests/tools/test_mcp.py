@@ -83,6 +83,11 @@ async def test_structured_content_texts_and_names_of_the_rest_are_results_and_er
     assert await again["whoami"].call({}) == await tools["whoami"].call({}), "a server is started once"
 
 
+async def test_arguments_that_are_near_to_the_schema_are_sent_in_its_types(opened: McpTools) -> None:
+    order = (await tools_of(opened, shop()))["order"]
+    assert await order.call({"items": [{"tea": "[1, 2]"}], "note": None}) == {"-": [{"tea": [1, 2]}]}
+
+
 async def test_the_command_gets_its_env_and_nothing_else_of_ours(
     opened: McpTools, monkeypatch: pytest.MonkeyPatch
 ) -> None:

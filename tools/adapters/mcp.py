@@ -20,7 +20,7 @@ from segue.core.errors import ConfigurationError, LoginRequired, ToolServerUnava
 from segue.core.json import Outline, UnusableSchema, inlined
 from segue.core.provenance import SourceKind
 
-from ..bound_tool import Marked, Marks, current_call
+from ..bound_tool import Marked, Marks, current_call, fit_arguments
 from .client import MOST_BYTES, MOST_VALUES, REFUSALS, TOO_LONG, TOO_MANY
 
 if TYPE_CHECKING:
@@ -379,6 +379,7 @@ class McpTool(Marked):
         """
         from mcp import MCPError
 
+        arguments = fit_arguments(self.spec["function"]["parameters"], arguments)
         try:
             result = await self.session.here().call(self.name, arguments, _meta(), repeat=self.idempotent)
         except LoginNeeded as error:

@@ -309,13 +309,20 @@ class Agent(BaseModel):
     prices: Prices | None = None
     """Prices per million tokens; by default those known for the model."""
     system_first: bool = False
-    """Put the system message first and a user message last, for endpoints that require it."""
+    """Short for `habits = ["system_first", "user_last"]`: the system message first and a user message last."""
     state: Literal["inline", "last"] | None = None
     """Where the json protocol puts the current state: `inline`, in the system prompt, or `last`, in a closing message.
 
     With `last` the system prompt comes first and stays the same, so that an endpoint can cache it. None: `last` for a
     model that runs in this process, else `inline`.
     """
+
+    @property
+    def set_habits(self) -> tuple[str, ...] | None:
+        """The habits that it sets; None: those that are learned apply."""
+        if not self.system_first:
+            return None if self.habits is None else tuple(self.habits)
+        return tuple(dict.fromkeys((*(self.habits or ()), "system_first", "user_last")))
 
     @field_validator("older")
     @classmethod

@@ -243,6 +243,8 @@ class ModelRefused(ModelError):
 
     may_be_too_long: bool = False
     """Whether a smaller prompt may pass."""
+    is_too_long: bool = False
+    """Whether it says so."""
 
 
 class UnreadableReply(ModelError):

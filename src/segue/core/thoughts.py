@@ -43,6 +43,9 @@ def any_of(marks: Iterable[str]) -> str:
 
 
 OPENING = re.compile(any_of(MARKS), re.IGNORECASE)
+WITHIN = tuple(mark for mark in MARKS if mark != "<|channel|>commentary")
+"""What opens a thought within a text; there a comment is a call, or words for the user."""
+OPENING_WITHIN = re.compile(any_of(WITHIN), re.IGNORECASE)
 CLOSING = re.compile(any_of(CLOSINGS), re.IGNORECASE)
 EMPTY = re.compile(rf"(?:(?:{any_of(EMPTY_MARKS)})\s*)+", re.IGNORECASE)
 LEAKED = re.compile(r"\A\s*+(?:assistant)?analysis(?=[A-Z{\[\"'(<])")
@@ -54,6 +57,68 @@ LONGEST = max(map(len, (*MARKS, *CLOSINGS, *EMPTY_MARKS)))
 def closing_of(opening: str) -> re.Pattern[str]:
     """What closes the thought that a mark opens."""
     return _CLOSING_OF[opening.lower()]
+
+
+_PARTS = re.compile(r"\n|`+|[^\n`]+")
+_FENCE = re.compile(r"[ >]*+(?:[-*+] |\d{1,9}[.)] )? *+(`{3,}+|~{3,}+)[^`]*+\Z")
+_BEGINNING_CHARS = 200
+QUOTES = ('"', "'", "“", "‘", "「")
+
+
+class CodeMarks:
+    """Whether what follows a Markdown text, as it arrives, is in code: in a block, or within backticks of its line."""
+
+    def __init__(self) -> None:
+        self._fence = ""
+        """What opened the block."""
+        self._beginning = ""
+        """The beginning of the last line."""
+        self._ticks = 0
+        """The backticks that opened the code of the line."""
+        self._run = 0
+        """The backticks at the end of the text."""
+        self._last = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is in code, or behind a quotation mark."""
+        indented = self._beginning.startswith(("    ", "\t"))
+        return bool(self._fence or self._opened()) or indented or self._last in QUOTES
+
+    @property
+    def begins_line(self) -> bool:
+        return not self._beginning.strip()
+
+    @property
+    def ends_blank(self) -> bool:
+        """Whether the text ends in a space, or is empty."""
+        return not self._last or self._last.isspace()
+
+    def add(self, text: str) -> None:
+        for part in _PARTS.findall(text):
+            if part == "\n":
+                self._end_line()
+                continue
+            self._beginning += part[: max(0, _BEGINNING_CHARS - len(self._beginning))]
+            if part.startswith("`"):
+                self._run += len(part)
+            else:
+                self._ticks, self._run = self._opened(), 0
+        self._last = text[-1:] or self._last
+
+    def _opened(self) -> int:
+        """The backticks that open code at the end of the text: so many close it again."""
+        if not self._run or (self._ticks and self._run != self._ticks):
+            return self._ticks
+        return 0 if self._ticks else self._run
+
+    def _end_line(self) -> None:
+        fence = _FENCE.match(self._beginning)
+        if fence and not self._fence:
+            self._fence = fence[1]
+        elif fence and self._beginning.strip().strip(self._fence[0]) == "" and fence[1].startswith(self._fence):
+            self._fence = ""
+        self._beginning, self._ticks, self._run = "", 0, 0
 
 
 def begun_mark(text: str, marks: Iterable[str]) -> int:

@@ -118,7 +118,7 @@ def _of_object(choice: Any, agent: Agent, habits: Habits | None) -> Model:
         from .openai.model import OpenAIModel
 
         return OpenAIModel(choice, choice.model_name, **_ways(agent, habits))
-    return ChatObject(choice, streaming=agent.streaming)
+    return ChatObject(choice, **_ways(agent, habits))
 
 
 def _speaks_chat_completions(choice: Any) -> "TypeGuard[BaseChatOpenAI]":
@@ -161,12 +161,39 @@ def _checked_url(agent: Agent, environ: Mapping[str, str]) -> str | None:
     return given
 
 
+def _check_proxies(environ: Mapping[str, str]) -> None:
+    """Check each proxy that the environment names: the HTTP client would fail at its first request, without the name.
+
+    Raises:
+        ConfigurationError: it is no address of a proxy.
+    """
+    for name in _set_in(environ, _PROXIES):
+        given = environ[name]
+        try:
+            address = urlsplit(given if "://" in given else f"http://{given}")
+            port, host = address.port, address.hostname
+            why = "its port is 0" if port == 0 else "" if host else "it has no host"
+        except ValueError as error:  # the port is no number or too large, or a bracket is open
+            why = str(error)
+        if re.search(r"[^!-~]", given):
+            why = "it has spaces, line ends or signs that are not ASCII"
+        elif not why and address.scheme not in _PROXY_SCHEMES:
+            why = f"use one of {', '.join(_PROXY_SCHEMES)}"
+        if why:
+            raise ConfigurationError(
+                "{name} is no address of a proxy ({why}): correct it, or unset it.", name=name, why=why
+            )
+
+
+_PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
+
+
 @contextmanager
 def _named_settings(environ: Mapping[str, str]) -> "Iterator[None]":
     """Name the variable behind what the HTTP client cannot be built with.
 
     Raises:
-        ConfigurationError: a proxy or a certificate file of the environment cannot be used.
+        ConfigurationError: a certificate file or a SOCKS proxy of the environment cannot be used.
     """
     try:
         yield
@@ -175,33 +202,28 @@ def _named_settings(environ: Mapping[str, str]) -> "Iterator[None]":
             raise
         raise ConfigurationError(
             "{name} names a SOCKS proxy, which needs a package: pip install socksio, or unset {name}.",
-            name=_set_in(environ, _PROXIES, "socks") or "A proxy variable",
+            name=next(iter(_set_in(environ, _PROXIES, "socks")), "A proxy variable"),
         ) from error
     except OSError as error:
-        if not (name := _set_in(environ, _CERTIFICATES)):
+        if not (names := _set_in(environ, _CERTIFICATES)):
             raise
         raise ConfigurationError(
             "{name} is {text!r}, which cannot be read as certificates ({why}): correct it, or unset it.",
-            name=name,
-            text=environ.get(name, ""),
+            name=names[0],
+            text=environ[names[0]],
             why=error.strerror or str(error),
         ) from error
-    except ValueError as error:
-        if not (name := _set_in(environ, _PROXIES)) or "proxy" not in str(error).lower():
-            raise
-        raise ConfigurationError(
-            "{name} is no address of a proxy ({why}): correct it, or unset it.", name=name, why=str(error)[:200]
-        ) from error
 
 
-def _set_in(environ: Mapping[str, str], names: Sequence[str], begins: str = "") -> str:
-    """The first of the variables that is set, in either case, to what begins so."""
+def _set_in(environ: Mapping[str, str], names: Sequence[str], begins: str = "") -> list[str]:
+    """Those of the variables that are set, in either case, to what begins so."""
     either = [form for name in names for form in (name, name.lower())]
-    return next((name for name in either if environ.get(name) and environ[name].lower().startswith(begins)), "")
+    return [name for name in either if environ.get(name) and environ[name].lower().startswith(begins)]
 
 
 def _openai(agent: Agent, name: str, environ: Mapping[str, str], habits: Habits | None) -> Model:
     base_url = _checked_url(agent, environ)
+    _check_proxies(environ)
     with _named_settings(environ):
         return _openai_at(base_url, agent, name, environ, habits)
 
@@ -241,7 +263,7 @@ def _extra_body(agent: Agent, limit: str) -> dict[str, Any]:
 def _ways(agent: Agent, habits: Habits | None) -> dict[str, Any]:
     """How an agent's endpoint is asked."""
     policy = _retry_policy(agent)
-    return {"streaming": agent.streaming, "policy": policy, "habits": habits, "given": agent.habits}
+    return {"streaming": agent.streaming, "policy": policy, "habits": habits, "given": agent.set_habits}
 
 
 def _retry_policy(agent: Agent) -> "RetryPolicy":

@@ -3,14 +3,14 @@
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from ..core.agents import HABITS, HabitName
 from ..core.errors import SegueError
-from ..core.models import ModelRequest
+from ..core.models import ModelReply, ModelRequest
 from .transcript import plain_name
 
 Json = dict[str, Any]
@@ -339,10 +339,10 @@ def adapted(body: Json, request: ModelRequest, habits: Collection[str], address:
 class Trial:
     """The habits of one call: those that are known, and those that a refusal of it shows."""
 
-    def __init__(self, known: Collection[str]) -> None:
+    def __init__(self, known: Collection[str], without: Collection[str] = ()) -> None:
         self.known = frozenset(known)
         self.active = self.known
-        self._tried: list[str] = []
+        self._tried = [*without]
         self._before: tuple[str, frozenset[str]] | None = None
         """What the refusal said that the newest habit answers, and the habits before it; None after another failure."""
 
@@ -408,3 +408,19 @@ class Habits:
                 await self.store.put(endpoint, names)
             except SegueError as error:
                 logger.warning("The habits of %s could not be stored: %s", endpoint, error)
+
+
+def own_names(request: ModelRequest, habits: Collection[str]) -> dict[str, str]:
+    """The tools' own names by those that are sent instead."""
+    if "plain_names" not in habits or not request.native:
+        return {}
+    plain = plain_names(str(tool["function"]["name"]) for tool in request.tools)
+    return {sent: name for name, sent in plain.items() if sent != name}
+
+
+def with_own_names(reply: ModelReply, names: Mapping[str, str]) -> ModelReply:
+    """The reply with calls of the tools' own names."""
+    if not names:
+        return reply
+    calls = [replace(call, name=names.get(call.name, call.name)) for call in reply.tool_calls]
+    return replace(reply, tool_calls=tuple(calls))

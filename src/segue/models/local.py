@@ -10,7 +10,7 @@ import secrets
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
@@ -189,7 +189,7 @@ class LocalModel:
         messages = in_template_order(request.messages)
         settings = {"max_tokens": self._max_tokens, "temperature": self._temperature, **request.settings}
         first = second = ModelReply("")
-        async with aclosing(self._attempt(messages, request.schema, settings)) as pieces:
+        async with aclosing(self._attempt(request, messages, request.schema, settings)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ModelReply):
                     first = piece
@@ -199,7 +199,7 @@ class LocalModel:
             yield first
             return
         yield Retry(2, Clause("it requested a call whose result it already has"))
-        async with aclosing(self._attempt(messages, answer_only(request.schema), settings)) as pieces:
+        async with aclosing(self._attempt(request, messages, answer_only(request.schema), settings)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ModelReply):
                     second = piece
@@ -208,11 +208,15 @@ class LocalModel:
         yield _with_usage_of(first, second)
 
     async def _attempt(
-        self, messages: Sequence[Message], schema: Mapping[str, Any] | None, settings: Mapping[str, Any]
+        self,
+        request: ModelRequest,
+        messages: Sequence[Message],
+        schema: Mapping[str, Any] | None,
+        settings: Mapping[str, Any],
     ) -> AsyncGenerator[ModelPiece, None]:
         """Stream one completion; the engine stops at its next token once there is no listener."""
         pieces: asyncio.Queue[str | None] = asyncio.Queue()
-        growing = GrowingReply(structured=schema is not None)
+        growing = GrowingReply.to(request)
         loop, left = asyncio.get_running_loop(), threading.Event()
 
         def on_text(text: str) -> bool:
@@ -234,11 +238,11 @@ class LocalModel:
             ) from error
         finally:
             left.set()
+        growing.finish_reason, growing.usage = done.finish_reason, dict(done.usage)
         reply = growing.whole()
         for piece in growing.take():
             yield piece
-        text = stripped(reply.text) if schema is not None else reply.text
-        yield ModelReply(text=text, finish_reason=done.finish_reason, usage=done.usage)
+        yield replace(reply, text=stripped(reply.text)) if schema is not None else reply
 
 
 def in_template_order(messages: Sequence["BaseMessage"]) -> list[Message]:
@@ -292,7 +296,7 @@ def answer_only(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 def _with_usage_of(first: ModelReply, second: ModelReply) -> ModelReply:
     usage = {kind: first.usage.get(kind, 0) + second.usage.get(kind, 0) for kind in {*first.usage, *second.usage}}
-    return ModelReply(text=second.text, finish_reason=second.finish_reason, usage=usage)
+    return replace(second, usage=usage)
 
 
 def local_model(agent: Agent, path: str) -> LocalModel:

@@ -21,7 +21,20 @@ from ..core.models import (
     TextDelta,
     Withdrawn,
 )
-from ..core.thoughts import CLOSING, CLOSINGS, EMPTY, EMPTY_MARKS, LONGEST, MARKS, OPENING, begun_mark, closing_of
+from ..core.thoughts import (
+    CLOSING,
+    CLOSINGS,
+    EMPTY,
+    EMPTY_MARKS,
+    LONGEST,
+    MARKS,
+    OPENING,
+    OPENING_WITHIN,
+    WITHIN,
+    CodeMarks,
+    begun_mark,
+    closing_of,
+)
 from .call_markup import Schemas, begins_json, find_mark, read_markup
 
 # How a reply ended.
@@ -32,7 +45,10 @@ _REASONS = {
     **dict.fromkeys(("tool_use", "tool_call", "tool_calls", "function_call"), "tool_calls"),
     **dict.fromkeys(("end_turn", "stop_sequence", "stop"), "stop"),
 }
-MALFORMED = frozenset(("malformed_function_call", "malformed_tool_call", "unexpected_tool_call"))
+MALFORMED = frozenset(
+    ("malformed_function_call", "malformed_tool_call", "malformed_response", "unexpected_tool_call",
+     "too_many_tool_calls")
+)  # fmt: skip
 """The model wrote a call that its provider cannot read."""
 BROKEN = MALFORMED | frozenset(
     ("error", "abort", "aborted", "cancelled", "canceled", "failed", "engine_error", "server_error", "internal_error",
@@ -40,16 +56,27 @@ BROKEN = MALFORMED | frozenset(
 )  # fmt: skip
 """The endpoint broke the reply off."""
 FILTERED = frozenset(
-    ("content_filter", "content-filter", "content_filtered", "guardrail_intervened", "safety", "sensitive",
+    ("content_filter", "content_filtered", "guardrail_intervened", "safety", "sensitive",
      "recitation", "blocklist", "prohibited_content", "spii", "image_safety")
 )  # fmt: skip
 """The endpoint does not let the reply pass."""
 
 
 def finish_reason_of(given: str) -> str:
-    """How a reply ended, in OpenAI's words where it has one for it."""
-    reason = given.strip().lower()
-    return _REASONS.get(reason, reason)
+    """How a reply ended, in OpenAI's words where it has one for it.
+
+    Some endpoints write an enumeration's name, or the filter that stopped the reply before the reason.
+    """
+    words = _WORD_BEGINS.sub("_", given.strip()).lower().replace("-", "_")
+    for word in _BESIDE_REASON.split(words):
+        reason = word.removeprefix("finish_reason_")
+        if reason in _REASONS or reason in BROKEN or reason in FILTERED:
+            return _REASONS.get(reason, reason)
+    return given.strip().lower()
+
+
+_WORD_BEGINS = re.compile("(?<=[a-z])(?=[A-Z])")
+_BESIDE_REASON = re.compile(r"[^a-z_]+")
 
 
 _OBJECT = re.compile(r"\s*\{")
@@ -57,17 +84,22 @@ _BEGINNINGS = (*MARKS, *EMPTY_MARKS)
 
 
 class ThinkTags:
-    """Separates the thoughts with which a reply begins from its text, while it arrives.
+    """Separates the thoughts of a reply from its text, while it arrives; a mark of one in code is text.
 
     Some chat templates put the opening mark into the prompt, so that the reply has the closing one alone. Where that is
     known, the reply begins as a thought (`opened`); else what was returned as text becomes one (`withdrawn`). In a
-    `structured` reply, a thought may also stand between words before the JSON.
+    `structured` reply, thoughts stand before the JSON only.
     """
 
     def __init__(self, opened: bool = False, structured: bool = False) -> None:
         self._opened = opened
-        self._prose = structured
+        self._structured = structured
+        self._prose = True
         """Whether a thought may still begin in the text."""
+        self._code = CodeMarks()
+        """Of the text so far."""
+        self._unsure: list[str] | None = None
+        """A thought that began within a line, with its mark: if nothing closes it, it is text."""
         self._closing = CLOSING
         self._closings: Collection[str] = CLOSINGS
         self._state: Literal["begin", "thought", "between", "text"] = "begin"
@@ -115,12 +147,16 @@ class ThinkTags:
             elif not self._begin():
                 return thoughts, text
 
-    def close(self) -> tuple[str, str]:
-        """Return what was held back, now that nothing follows."""
+    def close(self, cut: bool = False) -> tuple[str, str]:
+        """Return what was held back, now that nothing follows; `cut` is whether more would have."""
         rest = self._spaces() + self._buffer
         self._buffer = ""
         self._untagged += rest
-        return (rest, "") if self._state == "thought" else ("", rest)
+        if self._state == "thought":
+            return rest, "" if cut or self._unsure is None else "".join([*self._unsure, rest])
+        while not self._structured and (end := _before_mark(rest)) is not None:
+            rest = rest[:end]
+        return "", rest
 
     def _begin(self) -> bool:
         """Distinguish a thought from a text, or return False until that is possible."""
@@ -139,14 +175,15 @@ class ThinkTags:
         elif len(begun) < LONGEST and any(mark.startswith(begun.lower()) for mark in _BEGINNINGS):
             return False
         elif self._state == "between":
-            self._spaces()
-            self._state, self._buffer = "text", begun
+            spaces = self._spaces() + self._buffer.removesuffix(begun)
+            self._state, self._buffer = "text", begun if self._code.ends_blank else spaces + begun
         else:
             self._buffer = self._spaces() + self._buffer
             self._state = "thought" if self._opened and not begun.startswith("{") else "text"
         return True
 
     def _open(self, mark: str, rest: str) -> None:
+        self._unsure = None
         self._state, self._opened, self._buffer, self._held = "thought", False, rest, 0
         self._closing, self._closings = closing_of(mark), MARKS[mark.lower()]
 
@@ -159,27 +196,40 @@ class ThinkTags:
         closing = self._closing.search(self._buffer)
         if closing:
             thought, self._buffer = self._buffer[: closing.start()], self._buffer[closing.end() :]
-            self._state = "between"
+            self._state, self._unsure = "between", None
             self.lone |= self._opened
             return thought
         end = len(self._buffer) - begun_mark(self._buffer, self._closings)
         thought, self._buffer = self._buffer[:end], self._buffer[end:]
         self._untagged += thought
+        if self._unsure is not None:
+            self._unsure.append(thought)
         return thought
 
     def _take_text(self) -> str:
-        """Take the text; of prose before JSON up to a thought, or up to what may be the beginning of one."""
-        end = len(self._buffer)
-        if self._prose:
-            opening = OPENING.search(self._buffer)
-            self._prose = "{" not in self._buffer[: opening.start() if opening else None]
-            if self._prose and opening:
+        """Take the text up to a thought, or up to what may be the beginning of one."""
+        place = 0
+        while self._prose and (opening := OPENING_WITHIN.search(self._buffer, place)):
+            before = self._buffer[place : opening.start()]
+            if self._structured and "{" in before:
+                break
+            self._code.add(before)
+            if self._structured or not self._code.is_open:
                 text = self._buffer[: opening.start()]
+                while (end := _before_mark(text)) is not None:
+                    text = text[:end]
                 self._open(opening[0], self._buffer[opening.end() :])
+                self._tagged = True
+                if not self._structured and not self._code.begins_line:
+                    self._unsure = [opening[0]]
                 return text
-            if self._prose:
-                end -= begun_mark(self._buffer, MARKS)
-        text, self._buffer = self._buffer[:end], self._buffer[end:]
+            self._code.add(opening[0])
+            place = opening.end()
+        rest = self._buffer[place:]
+        self._prose = self._prose and not (self._structured and "{" in rest)
+        end = _before_marks(rest) if self._prose else len(rest)
+        self._code.add(rest[:end])
+        text, self._buffer = self._buffer[: place + end], rest[end:]
         self._held = len(self._buffer)
         return text
 
@@ -201,8 +251,25 @@ class ThinkTags:
             return False
         before, rest = self._untagged[:end], self._untagged[closing.end() :]
         self._state, self._untagged, self._buffer, self._held = "between", before, rest, 0
+        self._code = CodeMarks()
         self.lone = self.withdrawn = True
         return True
+
+
+def _before_mark(text: str) -> int | None:
+    """Where a mark that means nothing by itself begins, if the text ends with one."""
+    ending = text[-2 * LONGEST :].rstrip()
+    begin = len(text) - min(len(text), 2 * LONGEST)
+    mark = next((mark for mark in EMPTY_MARKS if ending.lower().endswith(mark)), None)
+    return None if mark is None else begin + len(ending) - len(mark)
+
+
+def _before_marks(text: str) -> int:
+    """Where the marks begin that a text ends with, the last of which may not have arrived whole."""
+    end = len(text) - begun_mark(text, (*WITHIN, *EMPTY_MARKS))
+    while (before := _before_mark(text[:end])) is not None:
+        end = before
+    return end
 
 
 HIDDEN_CHARS = 1000
@@ -278,14 +345,22 @@ class _Call:
 class GrowingReply:
     """A reply that is put together piece by piece.
 
-    `structured`: it should be JSON. `tools` are those that the model may call, where they are native.
+    `structured`: it should be JSON. `tools` are those that a call in its text may name; None: such calls are left to
+    its reader. `native`: the model may call them.
     """
 
-    def __init__(self, opened: bool = False, *, structured: bool = False, tools: Schemas | None = None) -> None:
+    def __init__(
+        self, opened: bool = False, *, structured: bool = False, tools: Schemas | None = None, native: bool = False
+    ) -> None:
         self._text = TextPieces()
         self._reasoning = TextPieces()
         self._tags = ThinkTags(opened, structured)
         self._tools: Schemas = tools or {}
+        self._native = native
+        self._has_markup = tools is not None
+        """Whether calls are looked for in the text."""
+        self._holds_markup = tools is not None and not structured
+        """Whether what may be the markup of one is held back until it is known."""
         self._calls: list[_Call] = []
         self._call_at: dict[object, _Call] = {}
         self._call_of: dict[str, _Call] = {}
@@ -306,13 +381,15 @@ class GrowingReply:
     @classmethod
     def to(cls, request: ModelRequest, opened: bool = False) -> Self:
         """The reply to a request."""
-        functions = [tool["function"] for tool in request.tools] if request.native else []
+        functions = [tool["function"] for tool in request.tools]
         tools = {str(function["name"]): function.get("parameters") or {} for function in functions}
-        return cls(opened, structured=request.schema is not None, tools=tools)
+        structured, native = request.schema is not None, request.native
+        decides = structured and bool(tools) and not native
+        return cls(opened, structured=structured, tools=None if decides else tools, native=native)
 
     def add_text(self, piece: str) -> None:
-        """Add a piece of the text; thoughts that it begins with are reasoning."""
-        if self._tools:
+        """Add a piece of the text; thoughts in it are reasoning."""
+        if self._has_markup:
             self._raw.append(piece)
         thoughts, text = self._tags.feed(piece)
         if self._tags.withdrawn:
@@ -348,7 +425,7 @@ class GrowingReply:
         if shown := self._reasoning.add(reasoning):
             self._pending.append(ReasoningDelta(shown))
         shown = self._text.add(text)
-        if not self._tools:
+        if not self._holds_markup:
             self._say(shown)
         elif shown:
             self._unsaid += shown
@@ -358,14 +435,14 @@ class GrowingReply:
         if not shown:
             return
         self._pending.append(TextDelta(shown))
-        if self._tools:
+        if self._holds_markup:
             self._said.append(shown)
             self._fences += shown.count(_FENCE)
             self._line = (self._line + shown).rpartition("\n")[2][-_LINE_CHARS:]
 
     def _release(self) -> None:
         """Show what is no markup of a call."""
-        if not self._said and begins_json(self._unsaid):
+        if self._tools and not self._said and begins_json(self._unsaid):
             return
         before = f"{_FENCE * (self._fences % 2)}\n{self._line}"
         end = find_mark(f" {before}{self._unsaid}", len(before) + 1) - len(before) - 1
@@ -468,16 +545,16 @@ class GrowingReply:
         return self._reply
 
     def _read(self) -> ModelReply:
-        self._add(*self._tags.close())
+        self._add(*self._tags.close(cut=self.finish_reason == "length"))
         if self._tags.unclosed and not self._text.text:
             self._add("", self._tags.unclosed)
         text, calls, why = self._text.text, self._raw_calls(), None
-        if self._tools and not calls:
+        if self._has_markup and not calls:
             text, calls, why = self._read_markup(text)
         if self.finish_reason in MALFORMED:
             calls = ()
             why = UnreadableReply("The model wrote a call that its provider cannot read: call the tool again.")
-        if self._tools:
+        if self._native and self._tools:
             try:
                 calls = tuple(each for call in calls for each in self._resolved(call))
             except UnreadableReply as error:
@@ -508,6 +585,8 @@ class GrowingReply:
         if not marked.before.startswith("".join(self._said).rstrip()):
             self._unsay()
             self._say(marked.before)
+        if not (self._native and self._tools):
+            return marked.before, (), UnreadableReply(_UNWANTED_MARKUP)
         if marked.why:
             return marked.before, (), UnreadableReply(_UNREAD_MARKUP, why=marked.why)
         self._pending += [CallDelta(call.name) for call in marked.calls]
@@ -551,6 +630,7 @@ _FENCE = "```"
 _LINE_CHARS = 1000
 _PARALLEL = re.compile(r"multi_tool_use[._:]parallel\Z|\Aparallel\Z")
 _API_NAME = re.compile(r"[\w-]{1,256}")
+_UNWANTED_MARKUP = "The reply has a tool call in its text where no tool can be called: answer without one."
 _UNREAD_MARKUP = (
     "The reply has a tool call in its text that cannot be read ({why}), so nothing was run: call the tool again. If an "
     'endpoint never reads tool calls, turn on its tool-call parser, or set protocol="json" on the agent.'

@@ -1,23 +1,27 @@
 """A request as messages that are sent, as data and as text."""
 
 import json
+import logging
 import re
 from base64 import b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from ..core.agents import Agent
 from ..core.attachments import PARTS, Attachment, attached
 from ..core.calls import UNKNOWN_OUTCOME
+from ..core.errors import ModelError, ModelRefused
 from ..core.json import plain_specs
-from ..core.models import KEPT, ModelRequest, Renderings
+from ..core.models import KEPT, Model, ModelReply, ModelRequest, Renderings, prompt_tokens, tokens
 from ..prompts.load import template
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
+logger = logging.getLogger(__name__)
 
 # The messages as they go out to any model: files as parts, names in the API's alphabet, each id once.
 
@@ -100,6 +104,72 @@ def _part(file: Attachment, content: bytes) -> dict[str, Any]:
     if file.kind == "image":
         return {"type": "image", **data}
     return {"type": "file", **data, "filename": file.name}
+
+
+# A request with fewer tokens, where the endpoint refuses a longer one.
+
+_SHORTEST = 200
+"""Characters that are left of a text at least."""
+_LEFT_OUT = "\n… [{n} characters are left out] …\n"
+
+
+def shortened(request: ModelRequest, most_tokens: int, *, system: bool = True) -> ModelRequest:
+    """The request within so many tokens, as far as that is possible.
+
+    Of a conversation the oldest messages behind its first one are left out, unless they belong to calls. Then the
+    longest texts are shortened in their middle; those of the system only where `system` says so.
+    """
+    messages = [*request.messages]
+    first = next((place + 1 for place, message in enumerate(messages) if message.type != "system"), len(messages))
+    calls = any(message.type == "tool" or getattr(message, "tool_calls", ()) for message in messages)
+    excess = prompt_tokens(request) - most_tokens
+    while excess > 0 and not calls and len(messages) > first + 2:
+        excess -= sum(tokens(message.text) for message in messages[first : first + 2])
+        del messages[first : first + 2]
+    places = [place for place, message in enumerate(messages) if system or message.type != "system"]
+    while excess > 0 and places:
+        place = max(places, key=lambda at: len(messages[at].text))
+        cut = _cut(messages[place], excess)
+        if cut is messages[place]:
+            break
+        excess -= tokens(messages[place].text) - tokens(cut.text)
+        messages[place] = cut
+    return request if messages == [*request.messages] else replace(request, messages=messages)
+
+
+def _cut(message: "BaseMessage", excess: int) -> "BaseMessage":
+    """The message with fewer tokens, most of what is left from its end; the same where its text is short."""
+    text = message.text
+    kept = max(_SHORTEST, len(text) * max(0, tokens(text) - excess) // max(1, tokens(text)) - len(_LEFT_OUT))
+    if not isinstance(message.content, str) or kept + len(_LEFT_OUT) >= len(text):
+        return message
+    end = len(text) - (kept - kept // 3)
+    note = _LEFT_OUT.format(n=end - kept // 3)
+    return message.model_copy(update={"content": f"{text[: kept // 3]}{note}{text[end:]}"})
+
+
+async def whole_reply(model: Model, request: ModelRequest) -> ModelReply:
+    """A model's reply outside a graph; a prompt that is too long, or may be, is sent once more with half of its tokens.
+
+    Raises:
+        ModelError: the call failed for good, or gave no reply.
+    """
+    try:
+        return await _whole(model, request)
+    except ModelRefused as error:
+        shorter = shortened(request, prompt_tokens(request) // 2, system=error.is_too_long)
+        if not error.may_be_too_long or shorter is request:
+            raise
+        logger.warning("%s: its prompt may be too long, and is sent again with half of its tokens.", error)
+    return await _whole(model, shorter)
+
+
+async def _whole(model: Model, request: ModelRequest) -> ModelReply:
+    async with aclosing(model.stream(request)) as pieces:
+        async for piece in pieces:
+            if isinstance(piece, ModelReply):
+                return piece
+    raise ModelError(f"{model.name} did not reply.")
 
 
 # A model request as text that a person can read and compare, and its digest.

@@ -35,6 +35,7 @@ from ..core.schedules import ScheduledRun
 from ..core.spend import Owner, Quotas, Reached, Reservation
 from ..core.task import ACTIVE, OPEN, MessageOrigin, TaskStatus
 from ..core.timeline import Branch
+from ..models.transcript import whole_reply
 from ..nodes.conversation import read_config
 from ..nodes.model_call import extract
 from ..prompts.catalogue import language_of
@@ -154,10 +155,8 @@ async def typed_answer(
     usages: list[Usage] = []
 
     async def ask(request: ModelRequest) -> ModelReply:
-        room, reply = await reserve(request), ModelReply(text="")
-        async for piece in model.stream(request):
-            if isinstance(piece, ModelReply):
-                reply = piece
+        room = await reserve(request)
+        reply = await whole_reply(model, request)
         if room:
             await room.settle(reply)
         usages.append(usage_of(reply, prices, model))

@@ -408,12 +408,12 @@ def _habits(agent: Agent, endpoint: str, settings: Settings, language: Language)
         finally:
             await storage.close()
 
-    names: Collection[str] = agent.habits or ()
-    if agent.habits is None and (is_server(settings.database) or Path(settings.database).exists()):
+    names: Collection[str] = agent.set_habits or ()
+    if agent.set_habits is None and (is_server(settings.database) or Path(settings.database).exists()):
         with suppress(SegueError):  # which is reported as the database's
             names = asyncio.run(learned())
     if names:
-        said = "habits_learned" if agent.habits is None else "habits_set"
+        said = "habits_learned" if agent.set_habits is None else "habits_set"
         about = {"endpoint": endpoint, "names": ", ".join(names), "agent": agent.agent_id}
         yield Finding(True, "endpoint", finding(said, language, **about))
 

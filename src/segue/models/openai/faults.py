@@ -1,4 +1,4 @@
-"""Faults of OpenAI-compatible endpoints: whether and when to retry, and what the operator can do."""
+"""Faults of endpoints: whether and when to retry, in which form, and what the operator can do."""
 
 import json
 import math
@@ -7,13 +7,16 @@ import re
 import sys
 import time
 from asyncio import sleep
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ...core.errors import Clause
+from ...core.errors import Clause, ModelError, ModelRefused, ModelUnreachable, UnreadableReply
+from ...core.models import UNREADABLE, ModelPiece, ModelReply, ModelRequest, Retry
+from ..habits import Habits, Trial
 from ..reply import BROKEN, FILTERED, MALFORMED
 
 if TYPE_CHECKING:
@@ -66,6 +69,7 @@ class Fault:
 
     `reason` continues "The model x at y"; `advice` says what to do. `text` is the endpoint's error in lower case,
     `retry_after` its Retry-After in seconds. `too_long`: the prompt is. `about_reply`: what the model wrote is refused.
+    `is_known`: it is a fault of an endpoint, and no error of a program that only its own words explain.
     """
 
     reason: Clause
@@ -76,6 +80,7 @@ class Fault:
     retry_after: float | None = None
     too_long: bool = False
     about_reply: bool = False
+    is_known: bool = True
 
 
 class AttemptFailed(Exception):
@@ -118,6 +123,41 @@ def fault_of(error: "openai.OpenAIError", redact: Redactor, clock: Callable[[], 
     return Fault(
         Clause("could not take the request ({why})", why=why), "check the key and the settings", retryable=False
     )
+
+
+def provider_fault(error: Exception, redact: Redactor, clock: Callable[[], float]) -> Fault:
+    """Return the fault behind an exception of any provider's client, as its status, its cause or its words say."""
+    response = getattr(error, "response", None)
+    status, body = _status_of(error, response), getattr(error, "body", None) or str(error)
+    text, why = f"{_all(body)} {str(error)[:_SEARCHED].lower()}", _words(body, redact)
+    if status is not None:
+        headers = getattr(response, "headers", None)
+        wait = retry_after(headers, clock) if isinstance(headers, Mapping) else None
+        fault = replace(status_fault(status, body, redact, wait), text=text)
+        return replace(fault, advice="check its key") if status in (401, 403) else fault
+    if is_too_long(text):
+        return _prompt_too_long(0, why, text)
+    cause: BaseException | None = error
+    for _ in range(_DEEPEST):
+        if isinstance(cause, (TimeoutError, ConnectionError, *client_errors("TimeoutException", "RequestError"))):
+            reason = Clause("could not be reached ({why})", why=why)
+            return Fault(reason, "check the address and the network, then resume")
+        cause = cause and cause.__cause__
+    refused = Clause("refused the request ({why})", why=why)
+    return Fault(refused, "change what it names, then resume", retryable=False, text=text, is_known=False)
+
+
+def _status_of(error: Exception, response: object) -> int | None:
+    """The HTTP status that an exception names, in the fields of common clients."""
+    metadata = response.get("ResponseMetadata") if isinstance(response, Mapping) else None
+    named = (
+        getattr(error, "status_code", None),
+        getattr(error, "http_status", None),
+        getattr(response, "status_code", None),
+        metadata.get("HTTPStatusCode") if isinstance(metadata, Mapping) else None,
+        getattr(error, "code", None),
+    )
+    return next((int(status) for status in named if isinstance(status, int) and 400 <= status <= 599), None)
 
 
 def _body(error: "openai.APIStatusError") -> object:
@@ -174,9 +214,11 @@ def end_fault(finish_reason: str) -> Fault | None:
     """Return the fault of a reply that broke off, as its finish_reason says; else None."""
     if finish_reason in FILTERED:
         return Fault(Clause("stopped its reply at its content filter"), _REPHRASE, retryable=False)
+    why = f"finish_reason {finish_reason}"
+    if finish_reason in MALFORMED:
+        return Fault(Clause("wrote a call that cannot be read ({why})", why=why), about_reply=True)
     if finish_reason in BROKEN:
-        why = f"finish_reason {finish_reason}"
-        return Fault(Clause("did not finish its reply ({why})", why=why), about_reply=finish_reason in MALFORMED)
+        return Fault(Clause("did not finish its reply ({why})", why=why))
     return None
 
 
@@ -393,3 +435,124 @@ def _all(body: object) -> str:
 
 def _dumped(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+# The attempts of one call: again after what passes, and in another form after what a refusal shows.
+
+_NOT_ABOUT_THE_BODY = (401, 403, 408, 409, 429)
+
+
+class Attempt(Protocol):
+    """One attempt at a call."""
+
+    @property
+    def sent(self) -> dict[str, Any]:
+        """The body, or what stands for it, as it was sent."""
+        ...
+
+    def pieces(self) -> AsyncGenerator[ModelPiece, None]:
+        """Yield the deltas, then the reply.
+
+        Raises:
+            AttemptFailed.
+        """
+        ...
+
+
+class Attempts:
+    """How one model is asked until it replies.
+
+    `given` are the habits that the agent sets in place of those known, `without` those that it cannot take up.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        policy: RetryPolicy,
+        habits: Habits | None,
+        given: Collection[str] | None,
+        without: Collection[str] = (),
+    ) -> None:
+        self._endpoint = endpoint
+        self._without = without
+        self._habits = habits or Habits()
+        self._given = None if given is None else frozenset(given)
+        self._policy = policy
+
+    async def stream(self, model: "Attempted", request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
+        """Yield the deltas, then exactly one `ModelReply`; a `Retry` goes before each attempt but the first.
+
+        Raises:
+            ModelUnreachable: resuming may help. ModelRefused: something has to be changed first.
+        """
+        count = 1
+        known = await self._habits.of(self._endpoint) if self._given is None else self._given
+        trial = Trial(known, self._without)
+        while True:
+            attempt = model.begin(request, trial.active)
+            begun = False
+            try:
+                async with aclosing(attempt.pieces()) as pieces:
+                    async for piece in pieces:
+                        begun = True
+                        if isinstance(piece, ModelReply) and trial.active != trial.known:
+                            await self._learn(trial)
+                        yield piece
+                return
+            except AttemptFailed as failed:
+                fault, cause = failed.fault, failed.__cause__
+            # Raised out here an error has no context: what the client raised may hold the key.
+            is_refusal = not begun and bool(fault.text) and fault.status not in _NOT_ABOUT_THE_BODY
+            words, refused = str(fault.reason), not fault.retryable
+            if is_refusal and trial.adapt(fault.text, words, refused, attempt.sent, request):
+                continue
+            if fault.about_reply:
+                why = UnreadableReply("{fault}.", fault=model.faulty(fault))
+                yield ModelReply("", UNREADABLE, unreadable=why)
+                return
+            if cause is not None and not fault.is_known:
+                raise cause
+            if end := self._end(model.faulty(fault), fault, count):
+                raise end from cause
+            count += 1
+            seconds = self._policy.delay(count, fault.retry_after)
+            yield Retry(attempt=count, reason=model.faulty(fault), seconds=seconds)
+            await self._policy.sleep(seconds)
+
+    async def _learn(self, trial: Trial) -> None:
+        """Keep what the endpoint accepted; where the agent sets its habits, for this process only."""
+        if self._given is None:
+            await self._habits.learn(self._endpoint, trial.known, trial.active)
+        else:
+            self._given = trial.active
+
+    def _end(self, faulty: Clause, fault: Fault, count: int) -> ModelError | None:
+        """The error that the call ends with, unless there is another attempt."""
+        if not fault.retryable:
+            refused = ModelRefused("{fault}: {advice}.", fault=faulty, advice=Clause(fault.advice))
+            refused.is_too_long = fault.too_long
+            refused.may_be_too_long = fault.too_long or fault.status in (400, 413)
+            return refused
+        if fault.retry_after is not None and fault.retry_after > MAX_RETRY_AFTER:
+            until = self._policy.time_after(fault.retry_after)
+            return ModelUnreachable(
+                "{fault}: it accepts no request until {until}; resume then.", fault=faulty, until=until
+            )
+        if count >= ATTEMPTS:
+            return ModelUnreachable(
+                "{fault}, the last of {attempts} attempts: {advice}.",
+                fault=faulty,
+                attempts=ATTEMPTS,
+                advice=Clause(fault.advice),
+            )
+        return None
+
+
+class Attempted(Protocol):
+    """A model that is asked in attempts."""
+
+    def begin(self, request: ModelRequest, habits: frozenset[str]) -> Attempt: ...
+
+    def faulty(self, fault: Fault) -> Clause:
+        """The model with what is wrong, as the beginning of a sentence."""
+        ...

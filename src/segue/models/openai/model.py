@@ -2,9 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -15,14 +14,14 @@ from langchain_core.messages import AIMessage, ChatMessage
 from pydantic import SecretStr
 
 from ...core.environment import address_without_secrets
-from ...core.errors import Clause, ModelError, ModelRefused, ModelUnreachable, UnreadableReply
+from ...core.errors import Clause, ModelRefused
 from ...core.json import plain_specs
-from ...core.models import UNREADABLE, ModelPiece, ModelReply, ModelRequest, Retry
-from ..habits import Habits, Trial, adapted, plain_names
+from ...core.models import ModelPiece, ModelRequest
+from ..habits import Habits, adapted, own_names, with_own_names
 from ..kept import with_kept
 from ..reply import GrowingReply
 from ..transcript import outgoing_messages
-from .faults import ATTEMPTS, MAX_RETRY_AFTER, AttemptFailed, Fault, Redactor, RetryPolicy
+from .faults import Attempts, Fault, Redactor, RetryPolicy
 from .transport import Transport
 
 _DOMAIN = re.compile(r"//[^/]*\.[a-z][a-z0-9-]+(:\d+)?(/|$)", re.IGNORECASE)
@@ -79,8 +78,6 @@ CONNECT_SECONDS = 10.0
 _homes: WeakKeyDictionary[Any, asyncio.AbstractEventLoop] = WeakKeyDictionary()
 """The event loop that the connections of an HTTP client belong to."""
 
-_NOT_ABOUT_THE_BODY = (0, 401, 403, 408, 409, 429)
-
 _found: dict[str, bool] = {}
 """Of endpoints with a model, whether their replies begin inside a thought, where a reply showed it."""
 
@@ -109,19 +106,41 @@ def tool_choice(request: ModelRequest) -> Mapping[str, Any]:
     return {"tool_choice": {"type": "function", "function": {"name": request.tool_choice}}}
 
 
-@dataclass(frozen=True)
-class _Call:
-    """One attempt: what is sent, and the tools' own names by those that are sent instead."""
+class _Attempt:
+    """One attempt at an endpoint."""
 
-    messages: "Sequence[BaseMessage]"
-    transport: Transport
-    own_names: Mapping[str, str]
+    def __init__(self, model: "OpenAIModel", request: ModelRequest, habits: frozenset[str]) -> None:
+        self._model = model
+        self._request = request
+        self._names = own_names(request, habits)
+        self._messages = outgoing_messages(request, model.endpoint)
 
-    def with_own_names(self, reply: ModelReply) -> ModelReply:
-        if not self.own_names:
-            return reply
-        calls = [replace(call, name=self.own_names.get(call.name, call.name)) for call in reply.tool_calls]
-        return replace(reply, tool_calls=tuple(calls))
+        def adapt(body: dict[str, Any]) -> dict[str, Any]:
+            return adapted(with_kept(body, self._messages), request, habits, model.address)
+
+        self._transport = model.connect(request, adapt)
+
+    @property
+    def sent(self) -> dict[str, Any]:
+        """The body of the request."""
+        return self._transport.sent
+
+    async def pieces(self) -> AsyncGenerator[ModelPiece, None]:
+        transport, endpoint = self._transport, self._model.endpoint
+        chunks = self._model.bound(self._request, transport).astream([*map(_for_langchain, self._messages)])
+        try:
+            async for _ in chunks:
+                for piece in transport.reader.take():
+                    yield piece
+        finally:
+            await transport.close()
+        for piece in transport.reader.take():
+            yield piece
+        if transport.reader.opened is not None:
+            _found[endpoint] = transport.reader.opened
+        reply = transport.reader.reply()
+        kept, cost = transport.reader.kept.of(reply, endpoint), await self._model.cost(reply.usage)
+        yield replace(with_own_names(reply, self._names), cost=cost, kept=kept)
 
 
 class OpenAIModel:
@@ -144,19 +163,17 @@ class OpenAIModel:
         self.chat = chat
         self.name = name
         self._policy = policy or RetryPolicy()
-        self._habits = habits or Habits()
-        self._given = None if given is None else frozenset(given)
-        """The endpoint's habits that the agent sets in place of those that are known."""
         self._streaming = streaming and not chat.disable_streaming
         self._plain_client = plain_client or chat.http_async_client is None
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
-        self._address = _address(chat)
+        self.address = _address(chat)
         self._redact = Redactor(_keys(chat))
-        self.endpoint = f"{self._address}#{chat.model_name}"
+        self.endpoint = f"{self.address}#{chat.model_name}"
         """The address without keys, and the model's name."""
+        self._attempts = Attempts(self.endpoint, self._policy, habits, given)
         chat._serialized  # noqa: B018 - LangChain keeps it: else each attempt's copy would make it again
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """Yield the deltas, then exactly one `ModelReply`; a `Retry` goes before each attempt but the first.
 
         A reply truncated at its length limit is a reply, with the finish_reason `length`.
@@ -164,35 +181,7 @@ class OpenAIModel:
         Raises:
             ModelUnreachable: resuming may help. ModelRefused: something has to be changed first.
         """
-        attempt = 1
-        trial = Trial(await self._habits.of(self.endpoint) if self._given is None else self._given)
-        while True:
-            call = self._begin(request, trial.active)
-            begun = False
-            try:
-                async with aclosing(self._attempt(request, call)) as pieces:
-                    async for piece in pieces:
-                        begun = True
-                        if isinstance(piece, ModelReply) and trial.active != trial.known:
-                            await self._learn(trial)
-                        yield piece
-                return
-            except AttemptFailed as failed:
-                fault = failed.fault
-            # Raised out here an error has no context: what the client raised may hold the key.
-            is_refusal = not begun and fault.status not in _NOT_ABOUT_THE_BODY
-            words, refused = str(fault.reason), not fault.retryable
-            if is_refusal and trial.adapt(fault.text, words, refused, call.transport.sent, request):
-                continue
-            if fault.about_reply:
-                yield ModelReply("", UNREADABLE, unreadable=UnreadableReply("{fault}.", fault=self._faulty(fault)))
-                return
-            if end := self._end(request, fault, attempt):
-                raise end
-            attempt += 1
-            seconds = self._policy.delay(attempt, fault.retry_after)
-            yield Retry(attempt=attempt, reason=self._faulty(fault), seconds=seconds)
-            await self._policy.sleep(seconds)
+        return self._attempts.stream(self, request)
 
     def _client(self) -> Any:
         """The completions client of the running event loop: another loop cannot use its connections.
@@ -218,49 +207,19 @@ class OpenAIModel:
             self._clients[loop] = root.with_options(**options).chat.completions
         return self._clients[loop]
 
-    async def _learn(self, trial: Trial) -> None:
-        """Keep what the endpoint accepted; where the agent sets its habits, for this process only."""
-        if self._given is None:
-            await self._habits.learn(self.endpoint, trial.known, trial.active)
-        else:
-            self._given = trial.active
+    def begin(self, request: ModelRequest, habits: frozenset[str]) -> _Attempt:
+        return _Attempt(self, request, habits)
 
-    def _begin(self, request: ModelRequest, habits: frozenset[str]) -> "_Call":
-        messages = outgoing_messages(request, self.endpoint)
-        own_names: dict[str, str] = {}
-        if "plain_names" in habits and request.native:
-            plain = plain_names(str(tool["function"]["name"]) for tool in request.tools)
-            own_names = {sent: name for name, sent in plain.items() if sent != name}
-
-        def adapt(body: dict[str, Any]) -> dict[str, Any]:
-            return adapted(with_kept(body, messages), request, habits, self._address)
-
+    def connect(self, request: ModelRequest, adapt: Callable[[dict[str, Any]], dict[str, Any]]) -> Transport:
+        """A connection for one attempt."""
         growing = GrowingReply.to(request, _found.get(self.endpoint, False))
-        transport = Transport(self._client(), self._policy, self._redact, self._streaming, growing, adapt)
-        return _Call(messages, transport, own_names)
-
-    async def _attempt(self, request: ModelRequest, call: "_Call") -> AsyncGenerator[ModelPiece, None]:
-        transport = call.transport
-        chunks = self._bound(request, transport).astream([*map(_for_langchain, call.messages)])
-        try:
-            async for _ in chunks:
-                for piece in transport.reader.take():
-                    yield piece
-        finally:
-            await transport.close()
-        for piece in transport.reader.take():
-            yield piece
-        if transport.reader.opened is not None:
-            _found[self.endpoint] = transport.reader.opened
-        reply = transport.reader.reply()
-        kept = transport.reader.kept.of(reply, self.endpoint)
-        yield replace(call.with_own_names(reply), cost=await self.cost(reply.usage), kept=kept)
+        return Transport(self._client(), self._policy, self._redact, self._streaming, growing, adapt)
 
     async def cost(self, usage: Mapping[str, int]) -> float | None:
         """What tokens cost in US dollars; None where that is not known."""
-        return await known_cost(self.chat.model_name, self._address, usage)
+        return await known_cost(self.chat.model_name, self.address, usage)
 
-    def _bound(self, request: ModelRequest, transport: Transport) -> Any:
+    def bound(self, request: ModelRequest, transport: Transport) -> Any:
         """A copy of the chat model for one attempt.
 
         The response format goes in `extra_body`: as an argument, LangChain would use the client's parser, which
@@ -283,29 +242,10 @@ class OpenAIModel:
             return copy
         return copy.bind(tools=plain_specs(request.tools), **tool_choice(request))
 
-    def _end(self, request: ModelRequest, fault: Fault, attempt: int) -> ModelError | None:
-        """The error that the call ends with, unless there is another attempt."""
-        if not fault.retryable:
-            refused = ModelRefused("{fault}: {advice}.", fault=self._faulty(fault), advice=Clause(fault.advice))
-            refused.may_be_too_long = fault.too_long or fault.status in (400, 413)
-            return refused
-        if fault.retry_after is not None and fault.retry_after > MAX_RETRY_AFTER:
-            until = self._policy.time_after(fault.retry_after)
-            return ModelUnreachable(
-                "{fault}: it accepts no request until {until}; resume then.", fault=self._faulty(fault), until=until
-            )
-        if attempt >= ATTEMPTS:
-            return ModelUnreachable(
-                "{fault}, the last of {attempts} attempts: {advice}.",
-                fault=self._faulty(fault),
-                attempts=ATTEMPTS,
-                advice=Clause(fault.advice),
-            )
-        return None
-
-    def _faulty(self, fault: Fault) -> Clause:
+    def faulty(self, fault: Fault) -> Clause:
+        """The model with what is wrong, as the beginning of a sentence."""
         template = 'The model "{name}" at {address} {reason}'
-        return Clause(template, name=self.name, address=self._address, reason=fault.reason)
+        return Clause(template, name=self.name, address=self.address, reason=fault.reason)
 
 
 def timeouts(read_timeout: float) -> openai.Timeout:

@@ -431,14 +431,18 @@ class Transport:
         async with aclosing(self._received()) as received:
             begins = await _beginning(received)
             if self._is_json(begins):
-                yield _lines_of_json(await _joined(_resumed(begins, received)))
+                async for document in _json_documents(_resumed(begins, received), MAX_BYTES):
+                    if _is_done(document):
+                        self.reader.is_whole = True
+                        return
+                    yield [document]
                 return
             if not (self._streaming or "event-stream" in self._media_type or _FIELD.match(begins)):
                 return
             async for events in _events(_resumed(begins, received), MAX_BYTES):
                 data: list[bytes] = []
                 for name, each in events:
-                    if each.strip(b' "').startswith(b"[DONE]"):
+                    if _is_done(each):
                         self.reader.is_whole = True
                         break
                     if name == b"error":
@@ -593,21 +597,39 @@ async def _resumed(begins: bytes, received: AsyncGenerator[bytes, None]) -> Asyn
         yield chunk
 
 
-async def _joined(received: AsyncGenerator[bytes, None]) -> bytes:
-    body: list[bytes] = []
+async def _json_documents(received: AsyncIterator[bytes], limit: int) -> AsyncGenerator[bytes, None]:
+    """Yield the body's lines as they arrive if the first one is a document of its own; else the whole body.
+
+    Raises:
+        AttemptFailed: a document is longer than `limit` bytes.
+    """
+    parts: list[bytes] = []
     size = 0
+    in_lines: bool | None = None
     async for chunk in received:
         size += len(chunk)
-        if size > MAX_BYTES:
-            raise AttemptFailed(too_long(MAX_BYTES))
-        body.append(chunk)
-    return b"".join(body)
+        if size > limit:
+            raise AttemptFailed(too_long(limit))
+        *ends, last = chunk.split(b"\n")
+        for end in ends:
+            parts.append(end + b"\n")
+            if in_lines is False:
+                continue
+            line = b"".join(parts)
+            if in_lines is None and line.strip():
+                in_lines = _is_valid(line)
+            if in_lines is not False:
+                parts, size = [], 0
+            if in_lines and line.strip():
+                yield line
+        parts.append(last)
+    rest = b"".join(parts)
+    if rest.strip() and (not in_lines or _is_valid(rest) or _is_done(rest)):  # else it is cut
+        yield rest
 
 
-def _lines_of_json(body: bytes) -> list[bytes]:
-    """The body as a document, or the documents of its lines where each of them is one."""
-    lines = [line for line in body.splitlines() if line.strip()]
-    return lines if len(lines) > 1 and all(map(_is_valid, lines)) else [body]
+def _is_done(data: bytes) -> bool:
+    return data.strip(b' "\r\n').startswith(b"[DONE]")
 
 
 def _is_valid(text: bytes) -> bool:

@@ -12,9 +12,11 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from ...core.agents import Agent
 from ...core.conversation import Conversation, EndReason, Role, Utterance, transcript
 from ...core.decision import read_object
-from ...core.errors import ConfigurationError, ModelError, UnreadableReply
+from ...core.errors import ConfigurationError, UnreadableReply
 from ...core.json import object_schema
-from ...core.models import Model, ModelReply, ModelRequest
+from ...core.models import Model, ModelRequest
+from ...models.transcript import whole_reply
+from ...nodes.model_call import refuse_unreadable
 from ...prompts.catalogue import phrase
 from ...prompts.load import render
 from ...registry import Registry
@@ -139,22 +141,16 @@ async def ask_judge(
     """
     messages, why = [*request.messages], ""
     for _ in range(ATTEMPTS):
-        text = (await _reply(judge, replace(request, messages=messages))).text
+        reply = await whole_reply(judge, replace(request, messages=messages))
         try:
-            return read(text)
+            refuse_unreadable(reply)
+            return read(reply.text)
         except UnreadableReply as error:
             why = str(error)
-            messages += [AIMessage(text or "…"), HumanMessage(phrase("reply_unread", language, why=why))]
+            messages += [AIMessage(reply.text or "…"), HumanMessage(phrase("reply_unread", language, why=why))]
     raise UnreadableReply(
         "The judge {judge} gave no verdict on {conversation}: {why}", judge=judge.name, conversation=about, why=why
     )
-
-
-async def _reply(judge: Model, request: ModelRequest) -> ModelReply:
-    async for piece in judge.stream(request):
-        if isinstance(piece, ModelReply):
-            return piece
-    raise ModelError(f"{judge.name} did not reply.")
 
 
 def _instructions(conversation: Conversation) -> str:
