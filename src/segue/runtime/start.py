@@ -186,8 +186,7 @@ class Starter:
         self._registry = registry
         self._runner = runner
         self.control = control
-        self._stream = control.stream
-        self._dispatch = control.stream.dispatch
+        self._dispatch = control.dispatch
         self._files = files
         self._ids = registry.ids
         self.modes = modes
@@ -468,7 +467,7 @@ class Starter:
         return await self.control.resume(row.task_id, wait=STOP_SECONDS)
 
     async def _runs(self, row: Task) -> bool:
-        return self._runner.run_of(row.task_id) is not None or await self._stream.runs_elsewhere(row.task_id)
+        return self._runner.run_of(row.task_id) is not None or await self.control.runs_elsewhere(row.task_id)
 
 
 def _refuse_bot_session(request: Request, beginning: Beginning) -> None:

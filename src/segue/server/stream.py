@@ -102,13 +102,15 @@ async def with_error_frames(
             yield frame
 
 
-async def events_of(service: Service, task_id: str, after: int, so_far: bool = False) -> AsyncGenerator[Event, None]:
+def events_of(service: Service, task_id: str, after: int, so_far: bool = False) -> AsyncGenerator[Event, None]:
     """The task's events, once it runs again where a restart had interrupted it."""
-    if resumed := service.resuming.get(task_id):
-        await resumed.wait()
-    async with aclosing(service.app.tasks.follow(task_id, after, so_far)) as events:
-        async for event in events:
-            yield event
+
+    async def begin() -> tuple[str, int]:
+        if resumed := service.resuming.get(task_id):
+            await resumed.wait()
+        return task_id, after
+
+    return service.app.tasks.begin_and_follow(begin, so_far)
 
 
 _LIVE_ONLY = 2**62
