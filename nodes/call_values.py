@@ -36,8 +36,7 @@ from .context import (
     resolve_arguments,
     truncate,
 )
-from .live_reply import Listener
-from .model_call import ask_model, refused_call
+from .model_call import Listener, ask_model, refused_call
 
 # What entered a session before a call was decided: a person's words, prompts, descriptions of tools, and results.
 

@@ -17,8 +17,7 @@ from segue.prompts.load import render
 
 from .context import Node, NodeContext, NodeRuntime, announce, as_json, calls_in, node_context
 from .history import window
-from .live_reply import Listener
-from .model_call import ask_model, extract, refused_call
+from .model_call import Listener, ask_model, extract, refused_call
 from .task import Assignment, TaskState, before_objective, begin, compose_result, end_task
 
 # State of the chat graph.

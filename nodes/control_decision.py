@@ -61,8 +61,16 @@ from .call_values import is_hidden
 from .calls import call_events, repeated_failure
 from .context import Node, NodeContext, NodeRuntime, announce, as_json, as_text, node_context, truncate, truncate_result
 from .history import or_references
-from .live_reply import JsonStrings, Listener, LiveReply
-from .model_call import CompletedCall, ask_model, refuse_quotation, refuse_unreadable, size_of
+from .model_call import (
+    CompletedCall,
+    JsonStrings,
+    Listener,
+    LiveReply,
+    ask_model,
+    refuse_quotation,
+    refuse_unreadable,
+    size_of,
+)
 from .plan_progress import begin_steps, claim_steps, step_events, steps_of_calls
 from .task import Assignment, Events, Records, joined, nested_services
 

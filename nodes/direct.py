@@ -14,8 +14,7 @@ from segue.prompts.load import agent_prompt, render
 
 from .context import NodeContext, NodeRuntime, announce, node_context
 from .history import window
-from .live_reply import LiveText
-from .model_call import ask_model, is_truncated, refused_call, whole_answer
+from .model_call import LiveText, ask_model, is_truncated, refused_call, whole_answer
 from .task import TaskState, additions, amended, begin, compose_result, end_task, joined, read_added_messages
 
 # State of the direct graph.

@@ -55,8 +55,7 @@ from .context import (
     truncate_together,
 )
 from .history import MOST_STEPS, described, window
-from .live_reply import Listener
-from .model_call import ask_model, refuse_unreadable
+from .model_call import Listener, ask_model, refuse_unreadable
 from .plan_progress import begin_steps, end_steps, restart_steps, skip_steps, step_event, undone_line
 from .task import (
     Assignment,

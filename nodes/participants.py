@@ -54,8 +54,7 @@ from segue.prompts.load import agent_prompt, render
 
 from .context import NodeContext, announce, truncate
 from .history import described_specs
-from .live_reply import Listener
-from .model_call import ask_model
+from .model_call import Listener, ask_model
 from .participant_apis import HttpAPI, ToolsAPI, offered, refused
 from .task import Records, TaskState
 

@@ -46,8 +46,16 @@ from .context import (
     truncate_together,
 )
 from .history import described, plan_schema, window
-from .live_reply import Listener, LiveText
-from .model_call import CompletedCall, ask_model, is_truncated, refuse_quotation, refuse_unreadable, whole_answer
+from .model_call import (
+    CompletedCall,
+    Listener,
+    LiveText,
+    ask_model,
+    is_truncated,
+    refuse_quotation,
+    refuse_unreadable,
+    whole_answer,
+)
 from .plan_progress import begin_steps, close_steps, end_steps, finish_thoughts, step_event, step_events, undone_line
 from .task import (
     PlannedTask,

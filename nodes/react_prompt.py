@@ -63,8 +63,16 @@ from .history import (
     split,
     window,
 )
-from .live_reply import Listener, LiveCalls, LiveEnvelope, LiveReply
-from .model_call import refuse_quotation, refuse_unreadable, size_of, whole_answer
+from .model_call import (
+    Listener,
+    LiveCalls,
+    LiveEnvelope,
+    LiveReply,
+    refuse_quotation,
+    refuse_unreadable,
+    size_of,
+    whole_answer,
+)
 from .plan_progress import steps_of_calls
 from .task import Records, TaskState, attachments_of, before_objective, compose_result, objective_message
 

@@ -22,7 +22,7 @@ from ...core.task import TaskStatus
 from ...core.tools import Tool
 from ...entry import open_app
 from ...models.transcript import digest, request_text
-from ...nodes.live_reply import HELD_CHARS, HELD_SECONDS
+from ...nodes.model_call import HELD_CHARS, HELD_SECONDS
 from ...registry import Registry
 from ...runtime.start import Request
 from ...tools.bound_tool import Marked, Marks
