@@ -20,8 +20,7 @@ from segue.core.provenance import DOUBTS, Assessment, Hiding, SeenText, Source, 
 from segue.core.records import Call
 from segue.core.tools import RECALL, CallKey, Ledger, Tool
 from segue.passages import text_of
-from segue.prompts.catalogue import phrase
-from segue.prompts.load import render
+from segue.prompts.catalogue import phrase, render
 from segue.tools.calls import argument_error
 
 from .approval import all_arguments, answered_now

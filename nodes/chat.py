@@ -12,8 +12,7 @@ from segue.core.errors import ModelError, UnknownMode
 from segue.core.events import Answer, Fallback, ModelCalled, ModeReason, ModeSelected, TaskStarted, Token
 from segue.core.models import ModelReply, ModelRequest
 from segue.core.reply_options import AnswerFormat
-from segue.prompts.catalogue import phrase, without_quotations
-from segue.prompts.load import render
+from segue.prompts.catalogue import phrase, render, without_quotations
 
 from .context import Node, NodeContext, NodeRuntime, announce, as_json, calls_in, node_context
 from .history import window

@@ -53,8 +53,7 @@ from segue.core.models import ModelReply, ModelRequest, tokens
 from segue.core.plan import Plan, Status, Step, keep_finished, validate
 from segue.core.tools import Tool
 from segue.prompts import catalogue
-from segue.prompts.catalogue import error_text, phrase
-from segue.prompts.load import agent_prompt, render
+from segue.prompts.catalogue import agent_prompt, error_text, phrase, render
 from segue.tools.builtin import BUILTIN
 
 from .call_values import is_hidden

@@ -9,8 +9,7 @@ from segue.core.errors import ModelError, ModelRefused, UnreadableReply
 from segue.core.events import ErrorRaised, ModelCalled, Phase
 from segue.core.models import ModelRequest
 from segue.prompts import catalogue
-from segue.prompts.catalogue import phrase
-from segue.prompts.load import agent_prompt, render
+from segue.prompts.catalogue import agent_prompt, phrase, render
 
 from .context import NodeContext, NodeRuntime, announce, node_context
 from .history import window

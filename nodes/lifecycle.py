@@ -37,8 +37,7 @@ from segue.core.models import ModelReply, ModelRequest, add_usages, tokens
 from segue.core.plan import Status, problems
 from segue.core.tools import Tool
 from segue.prompts import catalogue
-from segue.prompts.catalogue import error_text, phrase, sentence_of
-from segue.prompts.load import agent_prompt, render
+from segue.prompts.catalogue import agent_prompt, error_text, phrase, render, sentence_of
 
 from .context import (
     Node,

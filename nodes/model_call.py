@@ -39,8 +39,7 @@ from segue.core.models import (
 from segue.core.spend import SPEND, USD, Reached, Reservation
 from segue.models.transcript import digest, request_text
 from segue.passages import text_of
-from segue.prompts.catalogue import language_of, phrase, rendered
-from segue.prompts.load import render
+from segue.prompts.catalogue import language_of, phrase, render, rendered
 
 from .context import NodeContext, as_json, truncate
 

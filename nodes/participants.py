@@ -49,8 +49,7 @@ from segue.core.errors import ConfigurationError, UnreadableReply
 from segue.core.events import Token, Uttered
 from segue.core.models import ModelRequest
 from segue.core.tools import Tool
-from segue.prompts.catalogue import error_text, phrase
-from segue.prompts.load import agent_prompt, render
+from segue.prompts.catalogue import agent_prompt, error_text, phrase, render
 
 from .context import NodeContext, announce, truncate
 from .history import described_specs

@@ -21,8 +21,7 @@ from segue.core.models import ModelReply, ModelRequest, add_usages
 from segue.core.plan import Plan, Status, Step, keep_finished, ready, validate
 from segue.core.tools import CallKey, Tool
 from segue.prompts import catalogue
-from segue.prompts.catalogue import phrase
-from segue.prompts.load import agent_prompt, render
+from segue.prompts.catalogue import agent_prompt, phrase, render
 
 from .approval import reason_clause
 from .call_values import is_to_call, reference_to, vetted_steps

@@ -31,8 +31,7 @@ from segue.core.models import ModelReply, ModelRequest, PromptSize, RawCall, Sen
 from segue.core.plan import Step
 from segue.core.records import Call
 from segue.core.tools import RECALL, CallKey, Ledger, Tool
-from segue.prompts.catalogue import phrase
-from segue.prompts.load import agent_prompt, has_slot, render, template
+from segue.prompts.catalogue import agent_prompt, has_slot, phrase, render, template
 from segue.tools.builtin import recall_tool
 
 from .call_values import seen_outcome

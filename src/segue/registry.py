@@ -27,8 +27,7 @@ from .core.tools import Tool
 from .memory.files import TransientMemory
 from .models.build import accepted_kinds, build_model, chosen_model, kind_of
 from .models.habits import Habits
-from .prompts.catalogue import Language, language_named
-from .prompts.load import bilingual
+from .prompts.catalogue import Language, bilingual, language_named
 from .tools.adapters.a2a import RemoteAgents, RemoteAgentTool
 from .tools.adapters.client import client_tools
 from .tools.adapters.mcp import McpTool, McpTools

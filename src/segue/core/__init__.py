@@ -5,7 +5,7 @@
 - Limits of what models use: `spend`
 - Events: `events`
 - Agents and their protocols: `agents`, `digests`, `models`, `tools`, `calls`, `context`
-- Decisions of a model: `decision`, `thoughts`, `plan`
+- Decisions of a model: `decision`, `plan`
 - A person's answers: `approval`
 - Who is told what becomes of tasks: `notifications`
 - Where values come from: `provenance`, `value_forms`, `call_rules`

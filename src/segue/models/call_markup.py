@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.decision import MarkedCall, offered_name
+from ..core.decision import MarkedCall, begun_mark, offered_name
 from ..core.json import schema_kinds
-from ..core.thoughts import begun_mark
 
 Schemas = Mapping[str, Mapping[str, Any]]
 """The parameters of the offered tools, as JSON schemas, by the tools' names."""

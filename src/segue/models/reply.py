@@ -7,7 +7,19 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 from uuid import uuid4
 
-from ..core.decision import offered_name, read_arguments
+from ..core.decision import (
+    CLOSING,
+    CLOSINGS,
+    EMPTY,
+    EMPTY_MARKS,
+    LONGEST,
+    MARKS,
+    OPENING,
+    begun_mark,
+    closing_of,
+    offered_name,
+    read_arguments,
+)
 from ..core.errors import UnreadableReply
 from ..core.models import (
     UNREADABLE,
@@ -21,7 +33,6 @@ from ..core.models import (
     TextDelta,
     Withdrawn,
 )
-from ..core.thoughts import CLOSING, CLOSINGS, EMPTY, EMPTY_MARKS, LONGEST, MARKS, OPENING, begun_mark, closing_of
 from .call_markup import Schemas, begins_json, find_mark, read_markup
 
 # How a reply ended.

@@ -13,7 +13,7 @@ from ..core.attachments import PARTS, Attachment, attached
 from ..core.calls import UNKNOWN_OUTCOME
 from ..core.json import plain_specs
 from ..core.models import KEPT, ModelRequest, Renderings
-from ..prompts.load import template
+from ..prompts.catalogue import template
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage

@@ -37,8 +37,7 @@ from ...nodes.chat import AUTO, ModeGraph
 from ...nodes.context import NodeContext, as_json
 from ...nodes.conversation import read_config
 from ...nodes.participants import api_of, bot_setting
-from ...prompts.catalogue import phrase, sentence_of
-from ...prompts.load import render
+from ...prompts.catalogue import phrase, render, sentence_of
 from ...registry import Registry, services_of
 from ...runtime.run import (
     chat_graph,

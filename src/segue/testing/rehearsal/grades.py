@@ -15,8 +15,7 @@ from ...core.decision import read_object
 from ...core.errors import ConfigurationError, ModelError, UnreadableReply
 from ...core.json import object_schema
 from ...core.models import Model, ModelReply, ModelRequest
-from ...prompts.catalogue import phrase
-from ...prompts.load import render
+from ...prompts.catalogue import phrase, render
 from ...registry import Registry
 from .backends import find_backend
 from .batch import Manifest, Planned, log_file
