@@ -23,13 +23,12 @@ from .nodes.chat import AUTO, ModeGraph
 from .prompts.catalogue import Language, mode_description
 from .registry import Registry
 from .runtime.audit_log import AuditLog
-from .runtime.capacity import Capacity
 from .runtime.control import Control, Followed, Waits
 from .runtime.history import Pruning
 from .runtime.message_files import FileLimits, MessageFiles
 from .runtime.notifications import Notifications
 from .runtime.rewind import Rewind, newest_form
-from .runtime.run import wired_graph
+from .runtime.run import Capacity, wired_graph
 from .runtime.runner import Runner
 from .runtime.schedules import Schedules, StartOptions
 from .runtime.sessions import Sessions

@@ -26,9 +26,8 @@ from .graphs.chat import MODES
 from .memory.folder import MemoryFolder, root_of
 from .registry import Registry
 from .runtime.audit_log import AuditLog
-from .runtime.capacity import MAX_QUEUED, MAX_RUNNING, Capacity
 from .runtime.message_files import FileLimits
-from .runtime.run import mode_graphs
+from .runtime.run import MAX_QUEUED, MAX_RUNNING, Capacity, mode_graphs
 from .runtime.sessions import Copies, Progress, copy_sessions
 from .runtime.start import MessageOptions
 from .runtime.worker import Dispatching, dispatching

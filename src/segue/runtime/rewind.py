@@ -16,6 +16,7 @@ from ..core.context import AppContext
 from ..core.errors import InvalidMessage, SegueError, TaskError, ThreadBusy, ThreadExists, UnknownThread
 from ..core.events import Paused
 from ..core.records import Call, Json, RequestKey, Task
+from ..core.task import check_session
 from ..core.timeline import (
     UNDO_SCOPE,
     Branch,
@@ -38,7 +39,7 @@ from .control import Started
 from .history import TaskRecord, View, checked_edit, difference, newest, outcome_of, prompt_of, state_of, timeline
 from .run import config_of, state_at
 from .runner import Runner
-from .sessions import Sessions, check_session
+from .sessions import Sessions
 from .start import Request, Starter
 
 # The effects of a session's calls, and undoing them.

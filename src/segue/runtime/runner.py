@@ -44,11 +44,11 @@ from ..prompts.catalogue import error_text
 from ..registry import Registry, services_of
 from ..tools.adapters.client import client_tools
 from ..tools.calls import left_open
-from .capacity import Capacity
 from .leases import LeaseHolder, Promised
 from .relay import REQUESTS, Hub, Notices, Observer, Relay
 from .reply import project
 from .run import (
+    Capacity,
     Run,
     RunInput,
     SaidSoFar,

@@ -33,7 +33,7 @@ from ..core.records import NewTask, RequestKey, Result, Session, Task
 from ..core.reply_options import ReplyOptions
 from ..core.schedules import ScheduledRun
 from ..core.spend import Owner, Quotas, Reached, Reservation
-from ..core.task import ACTIVE, OPEN, MessageOrigin, TaskStatus
+from ..core.task import ACTIVE, OPEN, MessageOrigin, TaskStatus, check_session
 from ..core.timeline import Branch
 from ..nodes.conversation import read_config
 from ..nodes.model_call import extract
@@ -45,7 +45,6 @@ from .message_files import FileInput, MessageFile, MessageFiles, check_accepted,
 from .relay import POLL_SECONDS
 from .run import state_at, thread_config
 from .runner import Runner
-from .sessions import check_session, unless_over
 
 logger = logging.getLogger(__name__)
 
@@ -472,8 +471,8 @@ class Starter:
 
 def _refuse_bot_session(request: Request, beginning: Beginning) -> None:
     """Refuse a message to the bot of a conversation that goes on: the bot would take it for the user's."""
-    conversation = unless_over(beginning.conversation)
-    if conversation and request.origin != "conversation":
+    conversation = beginning.conversation
+    if conversation and not conversation.is_over and request.origin != "conversation":
         raise TaskUnfinished(conversation.thread_id, conversation.task_id, conversation.status)
 
 
