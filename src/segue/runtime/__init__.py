@@ -1,7 +1,7 @@
 """Execution of tasks, between the app and the graphs.
 
 - Start and control: `start`, `control`, `message_files`
-- Run: `runner`, `run`, `leases`, `spend`
+- Run: `runner`, `run`, `spend`
 - Later: `schedules`
 - Notifications: `notifications`, `senders`
 - Several processes: `worker`, `relay`

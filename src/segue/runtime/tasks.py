@@ -31,10 +31,9 @@ from ..core.reply_options import ReplyOptions
 from ..core.spend import Period, UsageReport, limit_of
 from ..core.task import TaskStatus
 from .control import Followed, Started, Waits, known_request
-from .leases import is_alive
 from .relay import Observer
 from .reply import Projection
-from .runner import Runner
+from .runner import Runner, is_alive
 from .sessions import unfinished_conversation
 from .start import Request, Starter
 from .worker import Dispatching, Due
