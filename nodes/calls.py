@@ -42,13 +42,23 @@ from segue.tools.adapters.client import ClientTool, Results, ask_client, client_
 from segue.tools.bound_tool import BadArguments, idempotency_key
 from segue.tools.calls import TOOLS
 
-from .approval import (
+from .context import NodeContext, as_json, as_text, kept, recall_ref, truncate, truncate_result
+from .permission import (
+    Summary,
     approval_events,
+    as_seen,
     ask_person,
+    assess_call,
     by_person,
+    carries_labels,
+    collect_sources,
     decide_call,
+    find_labels,
     granted_scope,
+    has_secrets,
+    hiding_of,
     is_approved,
+    is_callers_error,
     is_in_doubt,
     is_outdated,
     matching_grants,
@@ -56,22 +66,10 @@ from .approval import (
     question_about,
     reason_clause,
     reason_not_asked,
-)
-from .call_values import (
-    Summary,
-    as_seen,
-    assess_call,
-    carries_labels,
-    collect_sources,
-    find_labels,
-    has_secrets,
-    hiding_of,
-    is_callers_error,
     seen_result,
     summarized,
     with_values,
 )
-from .context import NodeContext, as_json, as_text, kept, recall_ref, truncate, truncate_result
 
 # Calls that the task's client carries out: which ones wait together, and the results that it sends.
 

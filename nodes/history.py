@@ -14,8 +14,8 @@ from segue.core.plan import Status
 from segue.core.tools import Tool
 from segue.prompts.catalogue import phrase
 
-from .call_values import is_hidden
 from .context import REF, as_json, ref_of, truncate
+from .permission import is_hidden
 from .task import is_steering
 
 # The messages that go into a prompt: whole exchanges, dropped in jumps so that the prompt's prefix stays the same.

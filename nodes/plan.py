@@ -23,8 +23,6 @@ from segue.core.tools import CallKey, Tool
 from segue.prompts import catalogue
 from segue.prompts.catalogue import agent_prompt, phrase, render
 
-from .approval import reason_clause
-from .call_values import is_to_call, reference_to, vetted_steps
 from .calls import CallRunner, call_events, describe_outcome, result_events, wait_for_result, with_awaited_result
 from .context import (
     REF,
@@ -55,6 +53,7 @@ from .model_call import (
     refuse_unreadable,
     whole_answer,
 )
+from .permission import is_to_call, reason_clause, reference_to, vetted_steps
 from .plan_progress import begin_steps, close_steps, end_steps, finish_thoughts, step_event, step_events, undone_line
 from .task import (
     PlannedTask,

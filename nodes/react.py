@@ -26,10 +26,10 @@ from segue.core.plan import Plan, Step, validate
 from segue.core.tools import RECALL
 from segue.prompts.catalogue import error_text, phrase
 
-from .call_values import vetted_steps
 from .calls import UNREADABLE, add_summaries, describe_outcome, repeated_failure, result_events, show_results
 from .context import NodeContext, NodeRuntime, Settled, announce, exchange, node_context
 from .model_call import CompletedCall, ask_model, is_truncated
+from .permission import vetted_steps
 from .plan_progress import answer_steps, begin_steps, end_steps, replan_steps, step_events
 from .react_prompt import (
     MOST_UNREADABLE,

@@ -34,7 +34,6 @@ from segue.core.tools import RECALL, CallKey, Ledger, Tool
 from segue.prompts.catalogue import agent_prompt, has_slot, phrase, render, template
 from segue.tools.builtin import recall_tool
 
-from .call_values import seen_outcome
 from .calls import UNREADABLE, CallRunner, call_events, failed_round, refused_repeat, show_calls
 from .context import (
     KEPT_CHARS,
@@ -72,6 +71,7 @@ from .model_call import (
     size_of,
     whole_answer,
 )
+from .permission import seen_outcome
 from .plan_progress import steps_of_calls
 from .task import Records, TaskState, attachments_of, before_objective, compose_result, objective_message
 

@@ -33,8 +33,8 @@ from ..core.reply_options import ReplyOptions
 from ..core.spend import SPEND, Raised, read_limit
 from ..core.task import ACTIVE, ENDED, OPEN, TaskStatus
 from ..graphs.chat import MODES
-from ..nodes.approval import check_tools
 from ..nodes.chat import AUTO
+from ..nodes.permission import check_tools
 from ..prompts.catalogue import error_text
 from ..registry import Registry
 from .questions import (

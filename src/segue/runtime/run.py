@@ -60,10 +60,9 @@ from ..graphs.lifecycle import MOST_NODES, build_lifecycle
 from ..graphs.plan import build_plan
 from ..graphs.plan_react import build_plan_react
 from ..graphs.react import build_react
-from ..nodes.approval import VERSIONS, check_answer, versions_of
-from ..nodes.call_values import seen_outcome
 from ..nodes.chat import AUTO, ModeGraph
 from ..nodes.context import Settled, exchange, truncate_result
+from ..nodes.permission import VERSIONS, check_answer, seen_outcome, versions_of
 from ..nodes.task import STEER, GraphInput, TaskOutput, additions, compose_result
 from ..prompts.catalogue import phrase
 from ..registry import EXAMPLES, Registry, services_of

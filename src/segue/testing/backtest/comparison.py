@@ -15,7 +15,7 @@ from ...core.json import object_schema
 from ...core.models import Model, ModelRequest
 from ...core.records import Json
 from ...core.tools import RECALL, Tool, has_effect
-from ...nodes.approval import all_arguments
+from ...nodes.permission import all_arguments
 from ...prompts.catalogue import backtest_text, colon, render
 from ..rehearsal.grades import ask_judge
 from ..rehearsal.report import canonical
