@@ -30,7 +30,6 @@ from segue.prompts.catalogue import Language
 
 from .audit import Audit, record
 from .branches import branched, branches_of, put_branch
-from .checksums import check_thread, decoded_checkpoint, delete_rows, seconds_of
 from .damage import Readable, recover
 from .due import delete_of_thread
 from .export import IMPORTED, WholeThread, export, read_import, read_thread, store_import, store_thread, threads_of
@@ -38,9 +37,9 @@ from .files import Uploads, take_along
 from .fork import fork, refuse_taken
 from .leases import check_fence
 from .ports import ALL, Backend, CheckpointRow, Connection, Database, Row
+from .rows import SERDE, check_thread, decoded_checkpoint, decoding, delete_rows, seconds_of
 from .saver import FencedSaver
 from .search import remove_thread
-from .serializer import SERDE, decoding
 from .snapshots import Checkpoint, find, find_place, following, nodes_run, snapshot, snapshots
 from .tasks import EMPTY, add_key
 

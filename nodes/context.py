@@ -1,12 +1,14 @@
-"""The context of a node, the budget of a prompt, references to results, and tool messages."""
+"""The context of a node, the budget of a prompt, references to results, tool messages, and their recall."""
 
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final, Protocol, TypeVar
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
+from typing import Annotated, Any, Final, Protocol, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langgraph.runtime import Runtime
+from pydantic import Field
 
 from segue.core.agents import Agent
 from segue.core.attachments import ATTACHMENTS
@@ -16,6 +18,7 @@ from segue.core.errors import ConfigurationError
 from segue.core.events import Delta, Durable, to_dict
 from segue.core.models import KEPT, Model, is_local, tokens
 from segue.core.tools import CallKey, Ledger, Tool
+from segue.tools.registry import BoundTool, as_tool, tool
 
 NodeRuntime = Runtime[RunContext]
 State = TypeVar("State", contravariant=True)
@@ -280,3 +283,50 @@ def calls_in(messages: Sequence[AnyMessage]) -> list[dict[str, Any]]:
         }
         for (name, arguments), message in zip(made, results, strict=False)
     ]
+
+
+# The tool that opens a result again.
+
+LookUp = Callable[[str], Awaitable[str | None]]
+
+
+def recall_tool(look_up: LookUp, chars: int) -> BoundTool:
+    """The tool over `look_up`, which gives a result's whole text by its ref; it opens `chars` characters at a time.
+
+    For an empty ref `look_up` lists the results.
+    """
+
+    async def opened(values: Mapping[str, Any]) -> dict[str, Any]:
+        return await recall(**values, look_up=look_up, chars=chars)
+
+    form = _form()
+    return replace(form, inner=form.inner.model_copy(update={"function": opened}))
+
+
+@cache
+def _form() -> BoundTool:
+    """The tool with its schema, which takes longer to make than a call."""
+    return as_tool(partial(recall, look_up=None, chars=0))  # type: ignore[arg-type]  # only its schema is used
+
+
+@tool(read_only=True)
+async def recall(
+    ref: Annotated[str, Field(description="the result's ref; empty: list all earlier results and their refs")] = "",
+    offset: Annotated[int, Field(ge=0, description="the character to go on from")] = 0,
+    *,
+    look_up: LookUp,
+    chars: int,
+) -> dict[str, Any]:
+    """Open an earlier result that was truncated or is no longer shown, from `offset` on."""
+    text = await look_up(ref)
+    if text is None:
+        raise ValueError(f"There is no result {ref!r}: call recall without a ref to list the refs there are.")
+    end = offset + chars
+    following = end if end < len(text) else None
+    return {
+        "ref": ref,
+        "offset": offset,
+        "text": text[offset:end],
+        "next_offset": following,
+        "total_chars": len(text),
+    }

@@ -32,7 +32,6 @@ from segue.core.plan import Step
 from segue.core.records import Call
 from segue.core.tools import RECALL, CallKey, Ledger, Tool
 from segue.prompts.catalogue import agent_prompt, has_slot, phrase, render, template
-from segue.tools.builtin import recall_tool
 
 from .calls import UNREADABLE, CallRunner, call_events, failed_round, refused_repeat, show_calls
 from .context import (
@@ -44,6 +43,7 @@ from .context import (
     conversation,
     exchange,
     recall_ref,
+    recall_tool,
     ref_of,
     truncate,
     truncate_result,
