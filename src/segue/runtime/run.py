@@ -20,7 +20,6 @@ from langgraph.runtime import RunControl, Runtime
 from langgraph.types import Checkpointer, Command, Interrupt, StateSnapshot
 from pydantic import Field, create_model
 
-from ..agent_graph import AgentGraph
 from ..checkpoints.tasks import Tasks
 from ..core.actor import SEGUE
 from ..core.agents import Agent, Budget
@@ -65,7 +64,7 @@ from ..nodes.context import Settled, exchange, truncate_result
 from ..nodes.permission import VERSIONS, check_answer, seen_outcome, versions_of
 from ..nodes.task import STEER, GraphInput, TaskOutput, additions, compose_result
 from ..prompts.catalogue import phrase
-from ..registry import EXAMPLES, Registry, services_of
+from ..registry import EXAMPLES, AgentGraph, Registry, services_of
 from .reply import Projection, ReplyText
 
 # Modes of one's own beside the built-in ones, and graphs with agents of one's own.
