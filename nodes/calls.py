@@ -19,16 +19,20 @@ from segue.core.calls import (
     AnyCall,
     Approved,
     Asked,
+    CallKey,
     CallResult,
     CallStatus,
     Done,
     Execution,
     Executor,
+    Ledger,
     PendingCall,
     Proposed,
     Rejected,
     Running,
+    Tool,
     Waiting,
+    has_effect,
     move_call,
 )
 from segue.core.errors import listed
@@ -36,7 +40,6 @@ from segue.core.events import CallPermitted, Durable, Phase, ToolCall, ToolResul
 from segue.core.models import Usage, add_usages
 from segue.core.provenance import SeenText
 from segue.core.task import written
-from segue.core.tools import CallKey, Ledger, Tool, has_effect
 from segue.prompts.catalogue import phrase
 from segue.tools.adapters.client import ClientTool, Results, ask_client, client_call
 from segue.tools.bound_tool import BadArguments, idempotency_key

@@ -10,8 +10,8 @@ from langgraph.graph.state import CompiledStateGraph
 from segue.core.conversation import MODE
 from segue.core.errors import ModelError, UnknownMode
 from segue.core.events import Answer, Fallback, ModelCalled, ModeReason, ModeSelected, TaskStarted, Token
+from segue.core.message import AnswerFormat
 from segue.core.models import ModelReply, ModelRequest
-from segue.core.reply_options import AnswerFormat
 from segue.prompts.catalogue import phrase, render, without_quotations
 
 from .context import Node, NodeContext, NodeRuntime, announce, as_json, calls_in, node_context

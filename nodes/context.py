@@ -11,13 +11,12 @@ from langgraph.runtime import Runtime
 from pydantic import Field
 
 from segue.core.agents import Agent
-from segue.core.attachments import ATTACHMENTS
-from segue.core.calls import UNKNOWN_OUTCOME, CallResult
+from segue.core.calls import UNKNOWN_OUTCOME, CallKey, CallResult, Ledger, Tool
 from segue.core.context import AppContext, RunContext, Services
 from segue.core.errors import ConfigurationError
 from segue.core.events import Delta, Durable, to_dict
+from segue.core.message import ATTACHMENTS
 from segue.core.models import KEPT, Model, is_local, tokens
-from segue.core.tools import CallKey, Ledger, Tool
 from segue.tools.registry import BoundTool, as_tool, tool
 
 NodeRuntime = Runtime[RunContext]

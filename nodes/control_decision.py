@@ -12,8 +12,7 @@ from langgraph.graph.state import CompiledStateGraph
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from typing_extensions import TypedDict, is_typeddict
 
-from segue.core.attachments import naming
-from segue.core.calls import CallResult, PendingCall
+from segue.core.calls import CallResult, PendingCall, Tool
 from segue.core.context import AppContext, MemoryEntry
 from segue.core.decision import StepStatusUpdate, call_name, check_storable, read_object, read_steps
 from segue.core.errors import (
@@ -49,9 +48,9 @@ from segue.core.flows import (
     early_exit,
 )
 from segue.core.json import NOISE, object_schema, plain_schema
+from segue.core.message import naming
 from segue.core.models import ModelReply, ModelRequest, tokens
 from segue.core.plan import Plan, Status, Step, keep_finished, validate
-from segue.core.tools import Tool
 from segue.prompts import catalogue
 from segue.prompts.catalogue import agent_prompt, error_text, phrase, render
 from segue.tools.builtin import BUILTIN

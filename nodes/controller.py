@@ -6,10 +6,10 @@ from typing import Any, Literal, cast
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.graph.state import CompiledStateGraph
 
+from segue.core.calls import CallKey
 from segue.core.events import PlanUpdate, Token
 from segue.core.flows import early_exit
 from segue.core.plan import Step, numbered_plan
-from segue.core.tools import CallKey
 
 from .context import (
     Node,

@@ -7,11 +7,11 @@ from weakref import ReferenceType, ref
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from segue.core.attachments import ATTACHMENTS
+from segue.core.calls import Tool
 from segue.core.json import NOISE, plain_schema
+from segue.core.message import ATTACHMENTS
 from segue.core.models import KEPT, Renderings, tokens
 from segue.core.plan import Status
-from segue.core.tools import Tool
 from segue.prompts.catalogue import phrase
 
 from .context import REF, as_json, ref_of, truncate

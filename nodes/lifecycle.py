@@ -14,8 +14,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Overwrite, Send
 from typing_extensions import TypedDict
 
-from segue.core.attachments import naming
-from segue.core.calls import CallResult
+from segue.core.calls import CallResult, Tool
 from segue.core.context import AppContext
 from segue.core.decision import read_object
 from segue.core.errors import InvalidMessage, InvalidPlan, ModelUnreachable, StorageError, UnreadableReply, together
@@ -33,9 +32,9 @@ from segue.core.lifecycle import (
     read_tasks,
     unreachable_tasks,
 )
+from segue.core.message import naming
 from segue.core.models import ModelReply, ModelRequest, add_usages, tokens
 from segue.core.plan import Status, problems
-from segue.core.tools import Tool
 from segue.prompts import catalogue
 from segue.prompts.catalogue import agent_prompt, error_text, phrase, render, sentence_of
 

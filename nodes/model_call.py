@@ -15,11 +15,11 @@ from langgraph.types import interrupt
 from pydantic import ValidationError
 
 from segue.core.agents import Budget
-from segue.core.attachments import ATTACHMENTS, PARTS, Attachment, attached, kind_of, naming
 from segue.core.calls import PAUSE
 from segue.core.decision import find_object
 from segue.core.errors import FileUnavailable, ModelError, ModelRefused, UnreadableReply
 from segue.core.events import AttemptRestarted, ModelCalled, RestartReason, Thinking, Token, Waiting
+from segue.core.message import ATTACHMENTS, PARTS, Attachment, attached, kind_of, naming
 from segue.core.models import (
     CallDelta,
     Hidden,

@@ -13,6 +13,7 @@ from langgraph.types import interrupt
 
 from segue.core.actor import OPERATOR
 from segue.core.agents import Agent
+from segue.core.calls import Tool
 from segue.core.context import RunContext
 from segue.core.conversation import (
     API,
@@ -48,7 +49,6 @@ from segue.core.decision import call_name, check_storable, read_object
 from segue.core.errors import ConfigurationError, UnreadableReply
 from segue.core.events import Token, Uttered
 from segue.core.models import ModelRequest
-from segue.core.tools import Tool
 from segue.prompts.catalogue import agent_prompt, error_text, phrase, render
 
 from .context import NodeContext, announce, truncate

@@ -14,30 +14,33 @@ from langgraph.types import interrupt
 
 from segue.core.agents import Agent
 from segue.core.approval import ApprovalTerms, Grant, Verdict, flow_of, settled, unfit
-from segue.core.attachments import Attachment
 from segue.core.call_rules import CallTerms
 from segue.core.calls import (
     HIDDEN,
+    RECALL,
     SECRET,
     SOURCES,
     AnyCall,
     Approved,
     Asked,
+    CallKey,
     CallResult,
+    Ledger,
     PendingCall,
     Rejected,
     Running,
+    Tool,
     move_call,
 )
 from segue.core.context import PromptText, descriptions_of
 from segue.core.digests import tool_digest
 from segue.core.errors import Clause, FileUnavailable, InvalidAnswer, ModelError, listed
 from segue.core.events import ApprovalGiven, Durable, ModelCalled, PermissionGranted
+from segue.core.message import Attachment
 from segue.core.models import ModelRequest, Usage
 from segue.core.plan import Step
 from segue.core.provenance import DOUBTS, Assessment, Hiding, SeenText, Source, SourcedText
 from segue.core.records import Call
-from segue.core.tools import RECALL, CallKey, Ledger, Tool
 from segue.passages import text_of
 from segue.prompts.catalogue import error_text, phrase, render
 from segue.tools.calls import argument_error

@@ -12,14 +12,13 @@ from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from segue.core.agents import Budget
-from segue.core.calls import CallResult, CallStatus, Done, PendingCall, Proposed, move_call
+from segue.core.calls import CallKey, CallResult, CallStatus, Done, PendingCall, Proposed, Tool, move_call
 from segue.core.decision import read_object
 from segue.core.errors import InvalidPlan, TaskError, UnreadableReply
 from segue.core.events import Durable, ErrorRaised, Phase, Token
 from segue.core.events import PlanUpdate as PlanUpdated
 from segue.core.models import ModelReply, ModelRequest, add_usages
 from segue.core.plan import Plan, Status, Step, keep_finished, ready, validate
-from segue.core.tools import CallKey, Tool
 from segue.prompts import catalogue
 from segue.prompts.catalogue import agent_prompt, phrase, render
 

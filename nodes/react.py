@@ -5,7 +5,7 @@ from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from segue.core.calls import CallResult, PendingCall
+from segue.core.calls import RECALL, CallResult, PendingCall
 from segue.core.decision import ActionType, Decision
 from segue.core.errors import InvalidPlan, UnreadableReply
 from segue.core.events import (
@@ -23,7 +23,6 @@ from segue.core.events import (
 )
 from segue.core.models import REFUSAL
 from segue.core.plan import Plan, Step, validate
-from segue.core.tools import RECALL
 from segue.prompts.catalogue import error_text, phrase
 
 from .calls import UNREADABLE, add_summaries, describe_outcome, repeated_failure, result_events, show_results

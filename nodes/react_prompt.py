@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from pydantic import TypeAdapter, ValidationError
 
 from segue.core.agents import Agent
-from segue.core.calls import HIDDEN, CallResult, CallStatus, PendingCall
+from segue.core.calls import HIDDEN, RECALL, CallKey, CallResult, CallStatus, Ledger, PendingCall, Tool
 from segue.core.context import RunContext, Services
 from segue.core.decision import (
     ActionType,
@@ -30,7 +30,6 @@ from segue.core.events import ToolCall
 from segue.core.models import ModelReply, ModelRequest, PromptSize, RawCall, SentPrompts, tokens
 from segue.core.plan import Step
 from segue.core.records import Call
-from segue.core.tools import RECALL, CallKey, Ledger, Tool
 from segue.prompts.catalogue import agent_prompt, has_slot, phrase, render, template
 
 from .calls import UNREADABLE, CallRunner, call_events, failed_round, refused_repeat, show_calls

@@ -11,16 +11,15 @@ from langgraph.types import Overwrite
 from pydantic import ValidationError
 from typing_extensions import TypedDict
 
-from segue.core.attachments import ATTACHMENTS, naming
-from segue.core.calls import CallResult
+from segue.core.calls import CallKey, CallResult, Claim, Ledger, Tool, is_repeatable
 from segue.core.context import PromptText, Services
 from segue.core.decision import read_steps
 from segue.core.errors import InvalidMessage, UnreadableReply
 from segue.core.events import Answer, Durable, ErrorRaised, Event, NotesTaken, TaskComplete, Thinking, Token
+from segue.core.message import ATTACHMENTS, naming
 from segue.core.models import SentPrompts
 from segue.core.plan import Step
 from segue.core.records import Call
-from segue.core.tools import CallKey, Claim, Ledger, Tool, is_repeatable
 from segue.prompts.catalogue import language_of, phrase
 from segue.tools.calls import unknown_outcome
 

@@ -25,9 +25,8 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langgraph.errors import GraphBubbleUp
 from pydantic import BaseModel
 
-from segue.core.calls import CallResult, CallStatus, Execution
+from segue.core.calls import CallResult, CallStatus, Execution, Tool, is_repeatable
 from segue.core.errors import InvalidMessage, listed
-from segue.core.tools import Tool, is_repeatable
 from segue.prompts.catalogue import error_text, phrase, rendered
 
 from .bound_tool import (

@@ -32,7 +32,7 @@ from langgraph.runtime import Runtime
 from langgraph.typing import InputT, OutputT, StateT
 
 from .core.agents import Agent
-from .core.calls import Executor
+from .core.calls import Executor, Tool
 from .core.context import AppContext, GivenAgent, Ids, Memory, PromptText, RunContext, Services, descriptions_of
 from .core.conversation import REGISTERED
 from .core.digests import agent_digest
@@ -45,7 +45,6 @@ from .core.plan import NO_TOOL
 from .core.records import OnUpgrade, Task
 from .core.schedules import ApprovalSettings
 from .core.spend import SpendLimits
-from .core.tools import Tool
 from .memory.files import TransientMemory
 from .models.build import accepted_kinds, build_model, chosen_model, kind_of
 from .models.habits import Habits

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from segue.core.tools import CallKey
+from segue.core.calls import CallKey
 from segue.nodes.context import recall_tool
 from segue.tools.bound_tool import BadArguments
 from tests.cases import cases

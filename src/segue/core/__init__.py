@@ -1,10 +1,10 @@
 """The vocabulary that every other package imports; it needs neither LangGraph nor a model's client.
 
-- Tasks and their records: `task`, `records`, `timeline`, `attachments`, `reply_options`
+- Tasks and their records: `task`, `records`, `timeline`, `message`
 - Messages for later: `schedules`
 - Limits of what models use: `spend`
 - Events: `events`
-- Agents and their protocols: `agents`, `digests`, `models`, `tools`, `calls`, `context`
+- Agents and their protocols: `agents`, `digests`, `models`, `calls`, `context`
 - Decisions of a model: `decision`, `plan`
 - A person's answers: `approval`
 - Who is told what becomes of tasks: `notifications`

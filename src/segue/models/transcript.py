@@ -9,9 +9,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from ..core.agents import Agent
-from ..core.attachments import PARTS, Attachment, attached
 from ..core.calls import UNKNOWN_OUTCOME
 from ..core.json import plain_specs
+from ..core.message import PARTS, Attachment, attached
 from ..core.models import KEPT, ModelRequest, Renderings
 from ..prompts.catalogue import template
 

@@ -28,8 +28,8 @@ from ..core.errors import (
     ThreadBusy,
 )
 from ..core.events import Event, NotesTaken, Paused, Resumed, Token, Waiting
+from ..core.message import ReplyOptions
 from ..core.records import Json, KnownRequest, OnUpgrade, RequestKey, Result, Task
-from ..core.reply_options import ReplyOptions
 from ..core.spend import SPEND, Raised, read_limit
 from ..core.task import ACTIVE, ENDED, OPEN, TaskStatus
 from ..graphs.chat import MODES

@@ -23,8 +23,18 @@ from pydantic import Field, create_model
 from ..checkpoints.tasks import Tasks
 from ..core.actor import SEGUE
 from ..core.agents import Agent, Budget
-from ..core.attachments import naming, read_attachment
-from ..core.calls import API_CALL, CLIENT_CALLS, HIDDEN, PAUSE, WAIT, read_answer, read_question, read_results
+from ..core.calls import (
+    API_CALL,
+    CLIENT_CALLS,
+    HIDDEN,
+    PAUSE,
+    WAIT,
+    CallKey,
+    Tool,
+    read_answer,
+    read_question,
+    read_results,
+)
 from ..core.context import AppContext, PromptText, RunContext
 from ..core.errors import (
     ConfigurationError,
@@ -46,10 +56,10 @@ from ..core.events import (
     to_dict,
 )
 from ..core.flows import FlowConfig
+from ..core.message import naming, read_attachment
 from ..core.records import Call, Json, Task
 from ..core.spend import USD, Owner, Quotas
 from ..core.timeline import Place
-from ..core.tools import CallKey, Tool
 from ..graphs.chat import MODES, UNLISTED, build_chat
 from ..graphs.controller import build_controller
 from ..graphs.controller_executor import build_controller_executor

@@ -41,8 +41,8 @@ from ..core.events import (
     PauseReason,
     Waiting,
 )
+from ..core.message import ReplyOptions
 from ..core.records import Json, RequestKey, Task
-from ..core.reply_options import ReplyOptions
 from ..core.spend import Owner
 from ..core.task import ACTIVE, ENDED, TaskStatus
 from ..memory.folder import MemoryFolder

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 
 from ..checkpoints.storage import Storage
 from ..checkpoints.tasks import Tasks
-from ..core.attachments import ATTACHMENTS, naming
 from ..core.context import Ids
 from ..core.conversation import bot_session
 from ..core.errors import (
@@ -27,6 +26,7 @@ from ..core.errors import (
     UnknownThread,
 )
 from ..core.json import DEEPEST, is_too_deep
+from ..core.message import ATTACHMENTS, ReplyOptions, naming
 from ..core.records import (
     Hit,
     Json,
@@ -39,7 +39,6 @@ from ..core.records import (
     Task,
     Thread,
 )
-from ..core.reply_options import ReplyOptions
 from ..core.task import check_session
 from ..core.timeline import Branch, Pruned, Retention, Snapshot
 from ..prompts.catalogue import Language

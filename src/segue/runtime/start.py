@@ -28,9 +28,9 @@ from ..core.errors import (
     UnknownOption,
 )
 from ..core.events import Steered
+from ..core.message import ReplyOptions
 from ..core.models import Model, ModelReply, ModelRequest, Usage, add_usages, usage_of
 from ..core.records import NewTask, RequestKey, Result, Session, Task
-from ..core.reply_options import ReplyOptions
 from ..core.schedules import ScheduledRun
 from ..core.spend import Owner, Quotas, Reached, Reservation
 from ..core.task import ACTIVE, OPEN, MessageOrigin, TaskStatus, check_session

@@ -13,6 +13,7 @@ from ..checkpoints.storage import Storage
 from ..core.calls import ANSWER_FORMS, API_CALL, CLIENT_CALLS, WAIT
 from ..core.errors import KeyUsed, StorageError, TaskError
 from ..core.events import ASKING, Event
+from ..core.message import ReplyOptions
 from ..core.models import add_usages
 from ..core.records import (
     Json,
@@ -27,7 +28,6 @@ from ..core.records import (
     Worker,
     check_event,
 )
-from ..core.reply_options import ReplyOptions
 from ..core.spend import Period, UsageReport, limit_of
 from ..core.task import TaskStatus
 from .control import Followed, Started, Waits, known_request

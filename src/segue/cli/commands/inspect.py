@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from ...app import App
     from ...core.agents import Agent
+    from ...core.calls import Tool
     from ...core.records import Json, SessionFilter, Task, TaskTrace, Thread
-    from ...core.tools import Tool
 
     Interrupted = dict[str, str]
 
