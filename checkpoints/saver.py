@@ -33,8 +33,8 @@ from segue.core.task import TaskStatus
 from .audit import record
 from .events import put_event
 from .leases import check_fence
+from .permissions import grant
 from .ports import Connection, Database, Failed, Place, Row
-from .preferences import grant
 from .rows import (
     SERDE,
     WRITE_KEY,

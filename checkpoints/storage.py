@@ -17,11 +17,11 @@ from .habits import EndpointHabits
 from .leases import Lease, Renewal
 from .ledger import ToolLedger
 from .outbox import Outbox, Webhooks
+from .permissions import Permissions
 from .ports import Backend, Connection
-from .preferences import Permissions, Preferences, default_mode
 from .saver import FencedSaver
 from .search import Search
-from .sessions import ThreadList, Threads, chosen_for
+from .sessions import Preferences, ThreadList, Threads, chosen_for, default_mode
 from .shares import Shares
 from .spend import Spend
 from .tasks import RequestKeys, Tasks, conversation_of

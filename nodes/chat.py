@@ -14,8 +14,7 @@ from segue.core.message import AnswerFormat
 from segue.core.models import ModelReply, ModelRequest
 from segue.prompts.catalogue import phrase, render, without_quotations
 
-from .context import Node, NodeContext, NodeRuntime, announce, as_json, calls_in, node_context
-from .history import window
+from .context import Node, NodeContext, NodeRuntime, announce, as_json, calls_in, node_context, window
 from .model_call import Listener, ask_model, extract, refused_call
 from .task import Assignment, TaskState, before_objective, begin, compose_result, end_task
 

@@ -56,8 +56,19 @@ from segue.prompts.catalogue import agent_prompt, error_text, phrase, render
 from segue.tools.builtin import BUILTIN
 
 from .calls import call_events, repeated_failure
-from .context import Node, NodeContext, NodeRuntime, announce, as_json, as_text, node_context, truncate, truncate_result
-from .history import or_references
+from .context import (
+    Node,
+    NodeContext,
+    NodeRuntime,
+    announce,
+    as_json,
+    as_text,
+    is_hidden,
+    node_context,
+    or_references,
+    truncate,
+    truncate_result,
+)
 from .model_call import (
     CompletedCall,
     JsonStrings,
@@ -68,7 +79,6 @@ from .model_call import (
     refuse_unreadable,
     size_of,
 )
-from .permission import is_hidden
 from .plan_progress import begin_steps, claim_steps, step_events, steps_of_calls
 from .task import Assignment, Events, Records, joined, nested_services
 

@@ -12,6 +12,7 @@ from segue.core.flows import early_exit
 from segue.core.plan import Step, numbered_plan
 
 from .context import (
+    STEER,
     Node,
     NodeContext,
     NodeRuntime,
@@ -20,12 +21,12 @@ from .context import (
     as_text,
     conversation,
     exchange,
+    is_steering,
     node_context,
     truncate_result,
+    window,
 )
-from .history import window
 from .task import (
-    STEER,
     GraphInput,
     PlannedTask,
     attachments_of,
@@ -33,7 +34,6 @@ from .task import (
     compose_result,
     end_task,
     given_steps,
-    is_steering,
 )
 
 # State of the controller mode's graph.

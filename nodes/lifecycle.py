@@ -39,6 +39,7 @@ from segue.prompts import catalogue
 from segue.prompts.catalogue import agent_prompt, error_text, phrase, render, sentence_of
 
 from .context import (
+    MOST_STEPS,
     Node,
     NodeContext,
     NodeRuntime,
@@ -47,12 +48,13 @@ from .context import (
     as_json,
     as_text,
     conversation,
+    described,
     exchange,
     node_context,
     truncate,
     truncate_together,
+    window,
 )
-from .history import MOST_STEPS, described, window
 from .model_call import Listener, ask_model, refuse_unreadable
 from .plan_progress import begin_steps, end_steps, restart_steps, skip_steps, step_event, undone_line
 from .task import (

@@ -51,8 +51,7 @@ from segue.core.events import Token, Uttered
 from segue.core.models import ModelRequest
 from segue.prompts.catalogue import agent_prompt, error_text, phrase, render
 
-from .context import NodeContext, announce, truncate
-from .history import described_specs
+from .context import NodeContext, announce, described_specs, truncate
 from .model_call import Listener, ask_model
 from .participant_apis import HttpAPI, ToolsAPI, offered, refused
 from .task import Records, TaskState

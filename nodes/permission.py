@@ -467,11 +467,6 @@ def is_to_call(reference: str) -> bool:
     return reference.startswith(_CALLS)
 
 
-def is_hidden(tools: Iterable[Tool]) -> bool:
-    """Whether results of one of the tools are hidden, so that calls may refer to them."""
-    return any(tool.hidden for tool in tools)
-
-
 def hiding_of(call: PendingCall, tool: Tool | None) -> Hiding:
     """How far the result of a call is hidden: as its tool says, and all of it if the call takes a hidden value.
 

@@ -33,15 +33,17 @@ from .context import (
     announce,
     as_json,
     conversation,
+    described,
     exchange,
     follow,
     node_context,
+    plan_schema,
     references,
     resolve_arguments,
     truncate_result,
     truncate_together,
+    window,
 )
-from .history import described, plan_schema, window
 from .model_call import (
     CompletedCall,
     Listener,

@@ -34,30 +34,28 @@ from segue.prompts.catalogue import agent_prompt, has_slot, phrase, render, temp
 
 from .calls import UNREADABLE, CallRunner, call_events, failed_round, refused_repeat, show_calls
 from .context import (
+    CONTROL_TOOLS,
     KEPT_CHARS,
+    Exchange,
     NodeContext,
     Settled,
     as_json,
     as_text,
     conversation,
-    exchange,
-    recall_ref,
-    recall_tool,
-    ref_of,
-    truncate,
-    truncate_result,
-)
-from .history import (
-    CONTROL_TOOLS,
-    Exchange,
     described,
     envelope_schema,
+    exchange,
     kept_from,
     latest,
     left_out_results,
+    recall_ref,
+    recall_tool,
+    ref_of,
     shown_text,
     specs_of,
     split,
+    truncate,
+    truncate_result,
     window,
 )
 from .model_call import (

@@ -23,7 +23,7 @@ from segue.core.records import Call
 from segue.prompts.catalogue import language_of, phrase
 from segue.tools.calls import unknown_outcome
 
-from .context import NodeContext, NodeRuntime, announce, as_json, node_context, truncate
+from .context import STEER, NodeContext, NodeRuntime, announce, as_json, is_steering, node_context, truncate
 
 # The channels that grow: a thread's messages and a task's records, kept as a log of what was added.
 
@@ -281,15 +281,6 @@ def given_steps(plan: Any) -> list[dict[str, Any]]:
     except (UnreadableReply, ValidationError) as error:
         raise InvalidMessage("The plan cannot be read: give a numbered text, or steps with a description.") from error
     return [step.model_dump(mode="json") for step in steps]
-
-
-STEER = "steer"
-"""Marks a user's message that was added to a task under way and began none."""
-
-
-def is_steering(message: AnyMessage) -> bool:
-    """Whether the message was added to a task under way."""
-    return message.type == "human" and bool(message.additional_kwargs.get(STEER))
 
 
 def _place(messages: Sequence[AnyMessage]) -> int:

@@ -914,3 +914,14 @@ class Unowned:
     owner: str
     expired: bool
     orphaned: bool
+
+
+@dataclass(frozen=True)
+class Preference(Record):
+    """What a user prefers."""
+
+    row_name = "preferences of user {user_id}"
+    is_recoverable = False
+
+    user_id: Name
+    default_mode: str

@@ -70,9 +70,9 @@ from ..graphs.plan import build_plan
 from ..graphs.plan_react import build_plan_react
 from ..graphs.react import build_react
 from ..nodes.chat import AUTO, ModeGraph
-from ..nodes.context import Settled, exchange, truncate_result
+from ..nodes.context import STEER, Settled, exchange, truncate_result
 from ..nodes.permission import VERSIONS, check_answer, seen_outcome, versions_of
-from ..nodes.task import STEER, GraphInput, TaskOutput, additions, compose_result
+from ..nodes.task import GraphInput, TaskOutput, additions, compose_result
 from ..prompts.catalogue import phrase
 from ..registry import EXAMPLES, AgentGraph, Registry, services_of
 from .reply import Projection, ReplyText

@@ -24,7 +24,7 @@ from ...core.records import Call, Json, OnUpgrade, Public, Task, TaskTrace
 from ...core.task import TaskStatus
 from ...core.timeline import Retention
 from ...nodes.chat import AUTO, ModeGraph
-from ...nodes.task import is_steering
+from ...nodes.context import is_steering
 from ...prompts.catalogue import Language, Texts, error_text
 from ...registry import Registry
 from ...runtime.run import chat_graph, is_of_task, question_of, state_at, thread_config
