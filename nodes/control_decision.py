@@ -55,7 +55,7 @@ from segue.prompts import catalogue
 from segue.prompts.catalogue import agent_prompt, error_text, phrase, render
 from segue.tools.builtin import BUILTIN
 
-from .calls import call_events, repeated_failure
+from .calls import begin_steps, call_events, claim_steps, repeated_failure, step_events, steps_of_calls
 from .context import (
     Node,
     NodeContext,
@@ -79,7 +79,6 @@ from .model_call import (
     refuse_unreadable,
     size_of,
 )
-from .plan_progress import begin_steps, claim_steps, step_events, steps_of_calls
 from .task import Assignment, Events, Records, joined, nested_services
 
 # State of the controller–executor graph.

@@ -38,6 +38,7 @@ from segue.core.plan import Status, problems
 from segue.prompts import catalogue
 from segue.prompts.catalogue import agent_prompt, error_text, phrase, render, sentence_of
 
+from .calls import begin_steps, end_steps, restart_steps, skip_steps, step_event, undone_line
 from .context import (
     MOST_STEPS,
     Node,
@@ -56,7 +57,6 @@ from .context import (
     window,
 )
 from .model_call import Listener, ask_model, refuse_unreadable
-from .plan_progress import begin_steps, end_steps, restart_steps, skip_steps, step_event, undone_line
 from .task import (
     Assignment,
     NestedLedger,

@@ -22,7 +22,21 @@ from segue.core.plan import Plan, Status, Step, keep_finished, ready, validate
 from segue.prompts import catalogue
 from segue.prompts.catalogue import agent_prompt, phrase, render
 
-from .calls import CallRunner, call_events, describe_outcome, result_events, wait_for_result, with_awaited_result
+from .calls import (
+    CallRunner,
+    begin_steps,
+    call_events,
+    close_steps,
+    describe_outcome,
+    end_steps,
+    finish_thoughts,
+    result_events,
+    step_event,
+    step_events,
+    undone_line,
+    wait_for_result,
+    with_awaited_result,
+)
 from .context import (
     REF,
     DanglingReference,
@@ -55,7 +69,6 @@ from .model_call import (
     whole_answer,
 )
 from .permission import is_to_call, reason_clause, reference_to, vetted_steps
-from .plan_progress import begin_steps, close_steps, end_steps, finish_thoughts, step_event, step_events, undone_line
 from .task import (
     PlannedTask,
     Records,

@@ -25,11 +25,22 @@ from segue.core.models import REFUSAL
 from segue.core.plan import Plan, Step, validate
 from segue.prompts.catalogue import error_text, phrase
 
-from .calls import UNREADABLE, add_summaries, describe_outcome, repeated_failure, result_events, show_results
+from .calls import (
+    UNREADABLE,
+    add_summaries,
+    answer_steps,
+    begin_steps,
+    describe_outcome,
+    end_steps,
+    repeated_failure,
+    replan_steps,
+    result_events,
+    show_results,
+    step_events,
+)
 from .context import NodeContext, NodeRuntime, Settled, announce, exchange, node_context
 from .model_call import CompletedCall, ask_model, is_truncated
 from .permission import vetted_steps
-from .plan_progress import answer_steps, begin_steps, end_steps, replan_steps, step_events
 from .react_prompt import (
     MOST_UNREADABLE,
     ReactState,

@@ -32,7 +32,7 @@ from segue.core.plan import Step
 from segue.core.records import Call
 from segue.prompts.catalogue import agent_prompt, has_slot, phrase, render, template
 
-from .calls import UNREADABLE, CallRunner, call_events, failed_round, refused_repeat, show_calls
+from .calls import UNREADABLE, CallRunner, call_events, failed_round, refused_repeat, show_calls, steps_of_calls
 from .context import (
     CONTROL_TOOLS,
     KEPT_CHARS,
@@ -69,7 +69,6 @@ from .model_call import (
     whole_answer,
 )
 from .permission import seen_outcome
-from .plan_progress import steps_of_calls
 from .task import Records, TaskState, attachments_of, before_objective, compose_result, objective_message
 
 # State of the react graph: message history and records as logs, the rest a snapshot of the task.

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -30,7 +31,7 @@ from ..core.errors import (
 from ..core.events import Steered
 from ..core.message import ReplyOptions
 from ..core.models import Model, ModelReply, ModelRequest, Usage, add_usages, usage_of
-from ..core.records import NewTask, RequestKey, Result, Session, Task
+from ..core.records import Json, NewTask, RequestKey, Result, Session, Task
 from ..core.schedules import ScheduledRun
 from ..core.spend import Owner, Quotas, Reached, Reservation
 from ..core.task import ACTIVE, OPEN, MessageOrigin, TaskStatus, check_session
@@ -169,6 +170,9 @@ async def typed_answer(
     return await extract(ask, answer, response_model.__name__, schema, read), usages
 
 
+_Keeping = AbstractAsyncContextManager[tuple[list[Json], Uploads]]
+
+
 class Starter:
     """Starts the tasks of new messages."""
 
@@ -274,7 +278,8 @@ class Starter:
         leaves = not unlisted and await self._dispatch.to_worker(agent.agent_id, mode, version)
         admitted = self._runner.capacity.admitted(None if leaves else Owner.of(thread_id, request.user_id))
         leasing = self._runner.leased(thread_id, request.wait, self._promised if self._dispatch.to_workers else None)
-        async with admitted, leasing as begin, self._files.kept(files) as (attachments, uploads):
+        keeping: _Keeping = self._files.kept(files) if files else nullcontext(([], []))
+        async with admitted, leasing as begin, keeping as (attachments, uploads):
             await self._make_room(thread_id)
             new = NewTask(
                 task_id=self._ids.task(),
@@ -359,10 +364,11 @@ class Starter:
 
     async def _read_files(self, request: Request, agent: Agent) -> list[MessageFile]:
         """The message's files, which the model accepts."""
+        if not request.files:
+            return []
         files = await self._files.read(request.files)
-        if files:
-            model = self._registry.model_for(agent, request.model).name
-            check_accepted(files, self._registry.accepted(agent, request.model), model)
+        model = self._registry.model_for(agent, request.model).name
+        check_accepted(files, self._registry.accepted(agent, request.model), model)
         return files
 
     async def _store(self, new: NewTask, request: Request, left: bool, uploads: Uploads) -> Task:
