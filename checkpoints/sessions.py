@@ -623,7 +623,7 @@ _HISTORY = """
         AND (rating IS NOT NULL OR NOT EXISTS (SELECT 1 FROM tasks AS own WHERE own.task_id = tasks.copy_of))
     ORDER BY position DESC LIMIT ?
 """
-_PUT = """
+_PUT_PREFERENCE = """
     INSERT INTO preferences (user_id, default_mode) VALUES (?, ?)
     ON CONFLICT (user_id) DO UPDATE SET default_mode = excluded.default_mode
 """
@@ -657,7 +657,7 @@ class Preferences:
 
     async def put(self, user_id: str, default_mode: str) -> None:
         """Set a user's default mode, which the caller has checked; an empty one takes it back."""
-        await self._database.write(lambda connection: connection.execute(_PUT, (user_id, default_mode)))
+        await self._database.write(lambda connection: connection.execute(_PUT_PREFERENCE, (user_id, default_mode)))
 
     async def rate(self, task_id: str, rating: object) -> None:
         """Rate a task's answer, in place of an earlier rating.

@@ -683,10 +683,10 @@ def plans_call(step: Step, name: str, arguments: Mapping[str, Any]) -> bool:
     """Whether the plan names this tool for the step, with these values for the parameters that it names."""
     if not step.uses_tool or step.action != name:
         return False
-    return all(key in arguments and _fits(value, arguments[key]) for key, value in step.params.items())
+    return all(key in arguments and _fits_plan(value, arguments[key]) for key, value in step.params.items())
 
 
-def _fits(planned: Any, given: Any) -> bool:
+def _fits_plan(planned: Any, given: Any) -> bool:
     """A reference to an earlier result fits every value."""
     return (isinstance(planned, Mapping) and "$ref" in planned) or planned == given
 
