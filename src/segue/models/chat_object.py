@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import ModelError, ModelRefused, ModelUnreachable
 from ..core.json import plain_specs
 from ..core.models import ModelPiece, ModelRequest
-from .kept import kept_of_messages, restored
 from .openai.faults import is_too_long
 from .reply import BROKEN, FILTERED, MALFORMED, GrowingReply, finish_reason_of
-from .transcript import outgoing_messages
+from .transcript import kept_of_messages, outgoing_messages, restored
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

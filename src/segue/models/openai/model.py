@@ -18,9 +18,8 @@ from ...core.errors import Clause, ModelError, ModelRefused, ModelUnreachable, U
 from ...core.json import plain_specs
 from ...core.models import UNREADABLE, ModelPiece, ModelReply, ModelRequest, Retry
 from ..habits import Habits, Trial, adapted, plain_names
-from ..kept import with_kept
 from ..reply import GrowingReply
-from ..transcript import outgoing_messages
+from ..transcript import outgoing_messages, with_kept
 from .faults import ATTEMPTS, MAX_RETRY_AFTER, AttemptFailed, Fault, Redactor, RetryPolicy
 from .transport import Transport
 
