@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -162,21 +161,30 @@ class OpenAIModel:
         trial = Trial(await self._habits.of(self.endpoint) if self._given is None else self._given)
         while True:
             call = self._begin(request, trial.active)
+            transport, reader = call.transport, call.transport.reader
             begun = False
             try:
-                async with aclosing(self._attempt(request, call)) as pieces:
-                    async for piece in pieces:
-                        begun = True
-                        if isinstance(piece, ModelReply) and trial.active != trial.known:
-                            await self._learn(trial)
-                        yield piece
+                try:
+                    async for _ in self._bound(request, transport).astream([*map(_for_langchain, call.messages)]):
+                        for piece in reader.take():
+                            begun = True
+                            yield piece
+                finally:
+                    await transport.close()
+                for piece in reader.take():
+                    begun = True
+                    yield piece
+                reply = await self._reply_of(call)
+                if trial.active != trial.known:
+                    await self._learn(trial)
+                yield reply
                 return
             except AttemptFailed as failed:
                 fault = failed.fault
             # Raised out here an error has no context: what the client raised may hold the key.
             is_refusal = not begun and fault.status not in _NOT_ABOUT_THE_BODY
             words, refused = str(fault.reason), not fault.retryable
-            if is_refusal and trial.adapt(fault.text, words, refused, call.transport.sent, request):
+            if is_refusal and trial.adapt(fault.text, words, refused, transport.sent, request):
                 continue
             if fault.about_reply:
                 yield ModelReply("", UNREADABLE, unreadable=UnreadableReply("{fault}.", fault=self._faulty(fault)))
@@ -209,22 +217,14 @@ class OpenAIModel:
         transport = Transport(self._completions, self._policy, self._redact, self._streaming, growing, adapt)
         return _Call(messages, transport, own_names)
 
-    async def _attempt(self, request: ModelRequest, call: "_Call") -> AsyncGenerator[ModelPiece, None]:
-        transport = call.transport
-        chunks = self._bound(request, transport).astream([*map(_for_langchain, call.messages)])
-        try:
-            async for _ in chunks:
-                for piece in transport.reader.take():
-                    yield piece
-        finally:
-            await transport.close()
-        for piece in transport.reader.take():
-            yield piece
-        if transport.reader.opened is not None:
-            _found[self.endpoint] = transport.reader.opened
-        reply = transport.reader.reply()
-        kept = transport.reader.kept.of(reply, self.endpoint)
-        yield replace(call.with_own_names(reply), cost=await self.cost(reply.usage), kept=kept)
+    async def _reply_of(self, call: "_Call") -> ModelReply:
+        """The whole reply of an attempt; whether replies of the endpoint begin inside a thought is kept."""
+        reader = call.transport.reader
+        if reader.opened is not None:
+            _found[self.endpoint] = reader.opened
+        reply = reader.reply()
+        kept = reader.kept.of(reply, self.endpoint)
+        return replace(call.with_own_names(reply), cost=await self.cost(reply.usage), kept=kept)
 
     async def cost(self, usage: Mapping[str, int]) -> float | None:
         """What tokens cost in US dollars; None where that is not known."""
