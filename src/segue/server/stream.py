@@ -29,11 +29,7 @@ class EventStream(StreamingResponse):
         self, service: Service, tenant: Tenant, frames: AsyncGenerator[bytes, None], headers: Mapping[str, str]
     ) -> None:
         self._frames = frames
-        super().__init__(
-            frames,
-            media_type="text/event-stream",
-            headers={**headers, "Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
-        )
+        super().__init__(frames, media_type="text/event-stream", headers=headers)
         self._service = service
         self._tenant = tenant
         self._quiet = True
