@@ -679,7 +679,7 @@ NOTE_CHARS = 200
 _PREFIX = re.compile(r"^\D+")
 
 
-def plans_call(step: Step, name: str, arguments: Mapping[str, Any]) -> bool:
+def _plans_call(step: Step, name: str, arguments: Mapping[str, Any]) -> bool:
     """Whether the plan names this tool for the step, with these values for the parameters that it names."""
     if not step.uses_tool or step.action != name:
         return False
@@ -703,7 +703,7 @@ def steps_of_calls(
     named = _named(named, unfinished) or _named(repaired, unfinished)
     found: list[str] = []
     for name, arguments in calls:
-        planned = [step.step_id for step in unfinished if plans_call(step, name, arguments)]
+        planned = [step.step_id for step in unfinished if _plans_call(step, name, arguments)]
         if named in planned:
             found.append(named)
         else:

@@ -296,10 +296,10 @@ def calls_in(messages: Sequence[AnyMessage]) -> list[dict[str, Any]]:
 
 # The tool that opens a result again.
 
-LookUp = Callable[[str], Awaitable[str | None]]
+_LookUp = Callable[[str], Awaitable[str | None]]
 
 
-def recall_tool(look_up: LookUp, chars: int) -> BoundTool:
+def recall_tool(look_up: _LookUp, chars: int) -> BoundTool:
     """The tool over `look_up`, which gives a result's whole text by its ref; it opens `chars` characters at a time.
 
     For an empty ref `look_up` lists the results.
@@ -323,7 +323,7 @@ async def recall(
     ref: Annotated[str, Field(description="the result's ref; empty: list all earlier results and their refs")] = "",
     offset: Annotated[int, Field(ge=0, description="the character to go on from")] = 0,
     *,
-    look_up: LookUp,
+    look_up: _LookUp,
     chars: int,
 ) -> dict[str, Any]:
     """Open an earlier result that was truncated or is no longer shown, from `offset` on."""

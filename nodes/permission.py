@@ -176,7 +176,7 @@ def _outdated(calls: Calls, answer: object) -> list[str]:
     return [call["name"] for call in calls if known is not None and known.get(str(call["index"])) != _version(call)]
 
 
-def answered_now() -> frozenset[int]:
+def _answered_now() -> frozenset[int]:
     """The indexes of the calls that the answers which this run of the node begins with are about.
 
     They are asked about again whatever was found since, so that no answer goes unread.
@@ -305,7 +305,7 @@ async def collect_sources(
     return SeenText((message.text for message in said if message.trusted), work.agent.prompt, entered)
 
 
-def describe_tool_for_matching(tool: Tool, agent: Agent) -> CallTerms:
+def _describe_tool_for_matching(tool: Tool, agent: Agent) -> CallTerms:
     """The words by which a person asks for calls of a tool, what of its arguments is only text, and its rules.
 
     The words are its keywords and the first word of its name: "send" of `send_mail`; "do" of `do_it` is too short.
@@ -393,7 +393,7 @@ def has_secrets(tools: Mapping[str, Tool]) -> bool:
 
 def values_taken(call: PendingCall) -> dict[str, list[str]]:
     """The refs of the results that each argument takes a value of, by a reference of the plan or of the model."""
-    planned, given = call.taken or {}, taken_refs(call)
+    planned, given = call.taken or {}, _taken_refs(call)
     return {name: [*planned.get(name, ()), *given.get(name, ())] for name in {**planned, **given}}
 
 
@@ -404,13 +404,13 @@ def assess_call(call: AnyCall, seen: SeenText | None, tool: Tool, agent: Agent, 
     """
     if seen is None:
         return replace(call, assessment=Assessment({}, "unknown_sources"))
-    found = seen.assess(call.arguments, describe_tool_for_matching(tool, agent), planned, values_taken(call))
+    found = seen.assess(call.arguments, _describe_tool_for_matching(tool, agent), planned, values_taken(call))
     finding = found.finding
     if finding != "secret" and tool.approve != "untrusted":
         if tool.approve == "always":
             return call
         finding = "clean"
-    if finding not in DOUBTS and call.index in answered_now():
+    if finding not in DOUBTS and call.index in _answered_now():
         finding = "unasked"
     return replace(call, assessment=replace(found, finding=finding))
 
@@ -424,7 +424,7 @@ def find_labels(call: PendingCall, seen: SeenText | None, tool: Tool | None, age
     """What the result of a call carries: secrets, and of a trusted tool the untrusted sources of its arguments."""
     if tool is None:
         return {}
-    about = (call.arguments, describe_tool_for_matching(tool, agent), values_taken(call))
+    about = (call.arguments, _describe_tool_for_matching(tool, agent), values_taken(call))
     labels: dict[str, Any] = {"secret": tool.secret or bool(tool.read_only and seen and seen.secrets(*about))}
     if tool.trusted and seen is not None:
         labels["sources"] = seen.untrusted_sources(*about)
@@ -499,7 +499,7 @@ def _resolved(call: AnyCall, outcomes: Mapping[str, Mapping[str, Any]], language
     except DanglingReference as error:
         return replace(call, dangling=phrase("not_filled", language, error=error))
     filled = replace(call, arguments=arguments, given=call.arguments)
-    hidings = [outcomes[ref].get(HIDDEN, False) for refs in taken_refs(filled).values() for ref in refs]
+    hidings = [outcomes[ref].get(HIDDEN, False) for refs in _taken_refs(filled).values() for ref in refs]
     return replace(filled, hidden=max(hidings, key=_STRENGTH.index, default=False))
 
 
@@ -527,7 +527,7 @@ def _parts(reference: str) -> tuple[str, list[str]]:
     return ref, path.removeprefix(".").split(".") if path else []
 
 
-def taken_refs(call: PendingCall) -> dict[str, list[str]]:
+def _taken_refs(call: PendingCall) -> dict[str, list[str]]:
     """The refs of the results that each argument of a call takes a value of."""
     found = {}
     for name, value in (call.given or {}).items():
@@ -541,7 +541,7 @@ def as_seen(call: AnyCall) -> AnyCall:
     given = call.given
     if given is None:
         return call
-    taken = taken_refs(call)
+    taken = _taken_refs(call)
     arguments = {name: given[name] if name in taken else value for name, value in call.arguments.items()}
     return replace(call, arguments=arguments, given=None, original=None if call.original is None else given)
 

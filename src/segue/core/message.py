@@ -145,9 +145,9 @@ def naming(forms: Sequence[Mapping[str, Any]], where: str = ATTACHMENTS) -> dict
 
 # What a message asks of its reply: instructions, the form of the answer, required calls, and a model's settings.
 
-MOST_SCHEMA_BYTES = 64 * 1024
-MOST_SCHEMA_VALUES = 2000
-MOST_COMPARISONS = 500_000
+_MOST_SCHEMA_BYTES = 64 * 1024
+_MOST_SCHEMA_VALUES = 2000
+_MOST_COMPARISONS = 500_000
 """Of an answer with its schema, which may refer to itself: they take about half a second."""
 _KEYWORD = 20
 """Comparisons that take as long as one keyword of a schema."""
@@ -177,8 +177,8 @@ def check_schema(schema: dict[str, Any]) -> dict[str, Any]:
     try:
         check_storable(schema)
         text = json.dumps(schema, ensure_ascii=False).encode()
-        if len(text) > MOST_SCHEMA_BYTES or Outline.of(text, MOST_SCHEMA_VALUES).values > MOST_SCHEMA_VALUES:
-            raise ValueError(f"it has more than {MOST_SCHEMA_BYTES} bytes or {MOST_SCHEMA_VALUES} values")
+        if len(text) > _MOST_SCHEMA_BYTES or Outline.of(text, _MOST_SCHEMA_VALUES).values > _MOST_SCHEMA_VALUES:
+            raise ValueError(f"it has more than {_MOST_SCHEMA_BYTES} bytes or {_MOST_SCHEMA_VALUES} values")
         _check_text(text)
     except (TypeError, RecursionError, OverflowError) as error:
         raise ValueError(f"it is not a JSON schema: {error}") from None
@@ -261,7 +261,7 @@ class AnswerFormat(BaseModel):
         from referencing.exceptions import Unresolvable
 
         found = read_object(text)
-        token = _comparisons.set(iter(range(MOST_COMPARISONS)))
+        token = _comparisons.set(iter(range(_MOST_COMPARISONS)))
         try:
             error = best_match(_validator(self.json_schema).iter_errors(found))
         except (Unresolvable, RecursionError) as unusable:
@@ -287,7 +287,7 @@ def _count(number: int) -> None:
     """Count comparisons, or what takes as long."""
     if next(islice(_comparisons.get(), number, None), None) is None:
         raise UnreadableReply(
-            f"Its check against the schema takes more than {MOST_COMPARISONS:,} comparisons: write a shorter answer."
+            f"Its check against the schema takes more than {_MOST_COMPARISONS:,} comparisons: write a shorter answer."
         )
 
 

@@ -283,7 +283,7 @@ HEADERS = {
 }
 
 
-STREAM_HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
+_STREAM_HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
 """Of every stream of events, whoever answers with it: what is between must neither keep nor hold back its events."""
 
 
@@ -303,7 +303,7 @@ class ResponseHeaders:
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
                 if headers.get("content-type", "").startswith("text/event-stream"):
-                    headers.update(STREAM_HEADERS)
+                    headers.update(_STREAM_HEADERS)
             await send(message)
 
         await self._app(scope, receive, adding)
