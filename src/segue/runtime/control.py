@@ -160,15 +160,15 @@ class Control:
                         yield event
             if written:
                 yield Token(task_id=task_id, content=written)
-            while live and (event := await queue.get()) is not None:
-                if not event.seq:
-                    yield event
-                elif event.seq > seen:
-                    if between := event.seq - seen - 1:  # another process stored these
+            while live and (arrived := await queue.get()) is not None:
+                if not arrived.seq:
+                    yield arrived
+                elif arrived.seq > seen:
+                    if between := arrived.seq - seen - 1:  # another process stored these
                         for missed in await runner.log.read(task_id, seen, between):
                             yield missed
-                    seen = event.seq
-                    yield event
+                    seen = arrived.seq
+                    yield arrived
         if run and run.task:
             await _raise_damage(run.task)
 
