@@ -11,18 +11,20 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from segue.core.agents import Agent
 from segue.core.errors import Clause, ConfigurationError, SegueError
 
-FOLDER = Path(__file__).parent / "locales"
+if TYPE_CHECKING:
+    from segue.core.agents import Agent
+
+_LOCALES = Path(__file__).parent / "locales"
 
 
 @cache
 def catalogue(language: str) -> Mapping[str, Mapping[str, str]]:
     """The sections of a language's catalogue; every language that has none reads English."""
-    file = FOLDER / ("zh.json" if language == "zh" else "en.json")
+    file = _LOCALES / ("zh.json" if language == "zh" else "en.json")
     sections: dict[str, dict[str, str]] = json.loads(file.read_text(encoding="utf-8"))
     return sections
 
@@ -252,7 +254,7 @@ def render_over_http(error: SegueError, language: Language) -> str:
 
 # Prompts, filled in one pass: a value is never read as a template.
 
-_PROMPTS = Path(__file__).parent
+FOLDER = Path(__file__).parent
 _SLOT = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
@@ -263,7 +265,7 @@ def template(name: str, language: str) -> str:
     Raises:
         ConfigurationError: there is no such prompt.
     """
-    file = _PROMPTS / f"{name}.{language}.md"
+    file = FOLDER / f"{name}.{language}.md"
     if not file.is_file():
         raise ConfigurationError("There is no prompt {name}.", name=file.name)
     return file.read_text(encoding="utf-8").strip()
@@ -301,7 +303,7 @@ def render(name: str, language: str, **slots: str) -> str:
     return fill(text, **slots)
 
 
-def agent_prompt(agent: Agent, language: str, message: str, *, current_state: str = "", tools: str = "") -> str:
+def agent_prompt(agent: "Agent", language: str, message: str, *, current_state: str = "", tools: str = "") -> str:
     """The agent's own prompt or the default one, and the language that the message is to be answered in."""
     own = fill(agent.prompt or template("agent", language), current_state=current_state, tools=tools)
     chosen = agent.language or language_of(message) != language
