@@ -107,7 +107,7 @@ def fields(template: str) -> set[str]:
 
 
 def test_there_is_one_catalogue_per_language() -> None:
-    assert {file.name for file in FOLDER.iterdir()} == {"en.json", "zh.json"}
+    assert {file.name for file in (FOLDER / "locales").iterdir()} == {"en.json", "zh.json"}
 
 
 def test_both_languages_have_the_same_ids() -> None:
