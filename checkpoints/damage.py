@@ -37,14 +37,13 @@ from segue.core.task import ACTIVE, OPEN, TaskStatus
 from segue.prompts.catalogue import Language, error_text, phrase, sentence
 
 from .audit import KEPT, choice_digest, kept_rows, record
-from .checksums import RETAINED, WRITE_COLUMNS, seconds_of
 from .events import complete_events, event_row, insert_event
 from .leases import check_fence
 from .ports import CheckpointRow, Connection, Database, Place, Row
+from .rows import RETAINED, WRITE_COLUMNS, Undecodable, check_form, decoding, seconds_of
 from .saver import FencedSaver
 from .schema import ReadRow, damaged_rows, rows_of
 from .search import index_again
-from .serializer import Undecodable, check_form, decoding
 
 # The readable checkpoints of a damaged thread, in its own graph and in those that run inside it.
 

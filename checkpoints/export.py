@@ -29,12 +29,11 @@ from segue.core.errors import (
 from segue.core.records import Call, Json, RequestKey, StoredEvent, Task, from_row, read, to_row
 from segue.core.task import ENDED, OPEN, TaskStatus
 
-from .checksums import check_thread, checkpoint_rows, is_plausible, put_rows, write_rows
 from .fork import UUID, Renaming, is_id, refuse_taken, unfinished_task, with_asker
 from .ledger import canonical
 from .ports import CheckpointRow, Connection, Stored, WriteRow
+from .rows import SERDE, Undecodable, check_thread, checkpoint_rows, decoding, is_plausible, put_rows, write_rows
 from .schema import ORDERED, insert_row, refuse_damaged, stored_rows
-from .serializer import SERDE, Undecodable, decoding
 from .snapshots import RESUME, find, refuse_unknown
 from .tasks import add_key
 

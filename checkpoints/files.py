@@ -11,8 +11,8 @@ from uuid import uuid4
 
 from pydantic import AfterValidator
 
-from segue.core.attachments import UPLOAD_SECONDS, Attachment, FilesReport, Upload, read_attachment
 from segue.core.errors import FileUnavailable
+from segue.core.message import UPLOAD_SECONDS, Attachment, FilesReport, Upload, read_attachment
 from segue.core.records import STORED_AS_JSON, Attachments, Json, Moment, Name, Record, from_row, readable
 
 from .ports import Connection, Contents, Database

@@ -17,12 +17,11 @@ from segue.core.events import Paused, StateChanged, Steered
 from segue.core.records import Json, RequestKey
 from segue.core.task import FORK_MARK, OPEN, TaskStatus
 
-from .checksums import check_thread, checkpoint_rows, put_rows, write_rows
 from .events import insert_event
 from .ports import CheckpointRow, Connection, WriteRow
+from .rows import Undecodable, check_thread, checkpoint_rows, decoding, named, put_rows, rewritten, write_rows
 from .schema import insert_row, refuse_damaged, stored_rows
 from .search import index_task
-from .serializer import Undecodable, decoding, named, rewritten
 from .snapshots import RESUME, Checkpoint, find, following, task_of
 from .tasks import add_key
 

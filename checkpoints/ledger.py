@@ -8,10 +8,9 @@ from functools import partial
 from operator import methodcaller
 from typing import Any
 
-from segue.core.calls import CallResult, CallStatus
+from segue.core.calls import CallKey, CallResult, CallStatus, Claim
 from segue.core.errors import StorageError
 from segue.core.records import Call, Json, call_checksum, from_row
-from segue.core.tools import CallKey, Claim
 
 from .audit import reseal
 from .leases import check_fence

@@ -31,26 +31,31 @@ from segue.core.events import CallPermitted, Event, PermissionGranted, from_dict
 from segue.core.task import TaskStatus
 
 from .audit import record
-from .checksums import (
+from .events import put_event
+from .leases import check_fence
+from .permissions import grant
+from .ports import Connection, Database, Failed, Place, Row
+from .rows import (
+    SERDE,
     WRITE_KEY,
+    DecodedValues,
+    Encoded,
     check_chain,
     check_checkpoint,
+    check_form,
     check_newest,
     check_row,
     copy_thread,
     decoded_checkpoint,
+    decoding,
     delete_rows,
     delete_runs,
     follow,
     keep_newest,
     logs_in,
     outlasting,
+    unshared,
 )
-from .events import put_event
-from .leases import check_fence
-from .ports import Connection, Database, Failed, Place, Row
-from .preferences import grant
-from .serializer import SERDE, DecodedValues, Encoded, check_form, decoding, unshared
 from .spend import count_calls
 
 EVENTS = "events"

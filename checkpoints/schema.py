@@ -12,6 +12,7 @@ from segue.core.records import (
     KnownRequest,
     Name,
     Permission,
+    Preference,
     Record,
     SentEvent,
     Session,
@@ -32,7 +33,6 @@ from .files import StoredUpload
 from .habits import StoredHabits
 from .leases import StoredLease
 from .ports import Connection
-from .preferences import Preference
 from .search import index_task
 from .spend import ScopeUse, StoredCall
 

@@ -6,15 +6,18 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from segue.core.audit import DELETED, Act
-from segue.core.errors import DamagedCheckpoint, UnknownThread
+from segue.core.errors import DamagedCheckpoint, InvalidAnswer, UnknownTask, UnknownThread
 from segue.core.records import (
+    BEST,
+    STORED_AS_JSON,
     Call,
     Json,
+    Preference,
     Recovery,
     RequestKey,
     Session,
@@ -23,6 +26,7 @@ from segue.core.records import (
     Thread,
     from_row,
     read,
+    readable,
 )
 from segue.core.task import PEOPLE, TaskStatus
 from segue.core.timeline import UNDO_SCOPE, Branch, CallOrigin, Place, Snapshot
@@ -30,7 +34,6 @@ from segue.prompts.catalogue import Language
 
 from .audit import Audit, record
 from .branches import branched, branches_of, put_branch
-from .checksums import check_thread, decoded_checkpoint, delete_rows, seconds_of
 from .damage import Readable, recover
 from .due import delete_of_thread
 from .export import IMPORTED, WholeThread, export, read_import, read_thread, store_import, store_thread, threads_of
@@ -38,9 +41,9 @@ from .files import Uploads, take_along
 from .fork import fork, refuse_taken
 from .leases import check_fence
 from .ports import ALL, Backend, CheckpointRow, Connection, Database, Row
+from .rows import SERDE, check_thread, decoded_checkpoint, decoding, delete_rows, seconds_of
 from .saver import FencedSaver
 from .search import remove_thread
-from .serializer import SERDE, decoding
 from .snapshots import Checkpoint, find, find_place, following, nodes_run, snapshot, snapshots
 from .tasks import EMPTY, add_key
 
@@ -598,3 +601,98 @@ def _undos_in(connection: Connection, thread_id: str) -> _Undos:
 
 def _call(connection: Connection, position: int) -> Call:
     return from_row(Call, connection.fetched(_CALL, (position,))[0])
+
+
+# The preferences of users: the default mode, and the rated history of modes.
+
+
+@dataclass(frozen=True)
+class _Rated:
+    """What the history needs of a task."""
+
+    message: str
+    result: Annotated[Json | None, STORED_AS_JSON]
+    rating: Literal[1, 2, 3, 4, 5] | None
+
+
+_DEFAULT = "SELECT * FROM preferences WHERE user_id = ?"
+# A copy counts where it was rated itself, or where its original is in another database.
+_HISTORY = """
+    SELECT message, result, rating, position FROM tasks
+    WHERE user_id = ? AND position < ? AND result IS NOT NULL
+        AND (rating IS NOT NULL OR NOT EXISTS (SELECT 1 FROM tasks AS own WHERE own.task_id = tasks.copy_of))
+    ORDER BY position DESC LIMIT ?
+"""
+_PUT_PREFERENCE = """
+    INSERT INTO preferences (user_id, default_mode) VALUES (?, ?)
+    ON CONFLICT (user_id) DO UPDATE SET default_mode = excluded.default_mode
+"""
+_RATE = "UPDATE tasks SET rating = ? WHERE task_id = ? RETURNING thread_id"
+
+
+def default_mode(connection: Connection, user_id: str) -> str:
+    """The user's default mode; empty where none is set, or it cannot be read."""
+    found = readable(Preference, connection.fetched(_DEFAULT, (user_id,)))
+    return found[0].default_mode if found else ""
+
+
+class Preferences:
+    """The preferences of every user."""
+
+    def __init__(self, database: Database[Connection]) -> None:
+        self._database = database
+
+    async def default_mode(self, user_id: str) -> str:
+        """The user's default mode; empty where none is set."""
+        return await self._database.read(lambda connection: default_mode(connection, user_id))
+
+    async def get(self, user_id: str, limit: int = 50) -> Json:
+        """{"default_mode", "mode_history": [{"query", "mode", "rating"}]}, the newest first.
+
+        `mode` is the one that gave the answer, whatever was asked for; `rating` is 1…5 or None. What of it cannot be
+        read is left out.
+        """
+        history = await self._database.read(partial(_history, user_id, limit))
+        return {"default_mode": await self.default_mode(user_id), "mode_history": history}
+
+    async def put(self, user_id: str, default_mode: str) -> None:
+        """Set a user's default mode, which the caller has checked; an empty one takes it back."""
+        await self._database.write(lambda connection: connection.execute(_PUT_PREFERENCE, (user_id, default_mode)))
+
+    async def rate(self, task_id: str, rating: object) -> None:
+        """Rate a task's answer, in place of an earlier rating.
+
+        Raises:
+            InvalidAnswer: the rating is no whole number from 1 to 5.
+            UnknownTask: there is none.
+        """
+        if isinstance(rating, bool) or not isinstance(rating, int) or not 1 <= rating <= BEST:
+            raise InvalidAnswer(
+                "The rating {rating} is not valid: give a whole number from 1 to {most}.",
+                rating=repr(rating),
+                most=BEST,
+            )
+
+        act = Act("rated", {"rating": rating})
+
+        def store(connection: Connection) -> None:
+            row = connection.execute(_RATE, (rating, task_id)).fetchone()
+            if row is None:
+                raise UnknownTask(task_id)
+            record(connection, act, row["thread_id"], task_id)
+
+        await self._database.write(store)
+
+
+def _history(user_id: str, limit: int, connection: Connection) -> list[Json]:
+    """The newest answers of a user: a task has one where its result names the mode."""
+    found: list[Json] = []
+    before = ALL
+    while len(found) < limit and (rows := connection.fetched(_HISTORY, (user_id, before, limit))):
+        before = rows[-1]["position"]
+        for row in rows:
+            values, faults = read(_Rated, row)
+            mode = (values.get("result") or {}).get("mode")
+            if not faults and isinstance(mode, str):
+                found.append({"query": values["message"], "mode": mode, "rating": values["rating"]})
+    return found[:limit]

@@ -9,9 +9,8 @@ from typing import Any
 from segue.core.errors import DamagedCheckpoint, TaskError, UnknownPlace, UnknownSnapshot, UnknownThread
 from segue.core.timeline import SHORT, Place, Snapshot
 
-from .checksums import decoded_checkpoint, seconds_of
 from .ports import ALL, Connection, Row
-from .serializer import SERDE, Undecodable, decoding
+from .rows import SERDE, Undecodable, decoded_checkpoint, decoding, seconds_of
 
 _BRANCH = "branch:to:"
 """How LangGraph's channels begin that make a node run next."""

@@ -342,7 +342,8 @@ class Tasks:
             if quotas and quotas.limit_queues:
                 check_queue(connection, new, quotas)
             row = _insert(connection, values)
-            take_along(connection, uploads)
+            if uploads:
+                take_along(connection, uploads)
             if release:
                 release_lease(connection, new.thread_id, fence)
             if run:

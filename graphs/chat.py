@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from langgraph.graph import END, START
 
-from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.nodes.chat import (
     FALLBACKS,
@@ -18,6 +17,7 @@ from segue.nodes.chat import (
     select_mode,
 )
 from segue.nodes.task import GraphInput, TaskOutput
+from segue.registry import AgentGraph
 
 from . import controller, conversation, direct, lifecycle, plan, plan_react, react
 

@@ -5,13 +5,13 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.core.flows import FlowConfig, flow_config
 from segue.nodes.controller import ControllerInput, ControllerState, after_init, controller_executor, given_plan, init
 from segue.nodes.plan import after_decompose, after_make_plan, decompose_calls, make_plan
 from segue.nodes.plan import init as begin_plan
 from segue.nodes.task import TaskOutput
+from segue.registry import AgentGraph
 
 from .controller_executor import compiled
 

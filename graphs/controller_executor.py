@@ -6,7 +6,6 @@ from typing import Any
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.core.errors import ConfigurationError
 from segue.core.flows import BranchConfig, FlowConfig, flow_config, with_branches
@@ -33,6 +32,7 @@ from segue.nodes.controller_executor import (
     init,
     subgraph,
 )
+from segue.registry import AgentGraph
 
 from .react import graph as react_graph
 

@@ -4,12 +4,12 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.core.conversation import ConversationConfig
 from segue.nodes.conversation import after_api, after_bot, after_user, api, bot, finish, init, init_from_form, user
 from segue.nodes.participants import ConversationForm, ConversationState
 from segue.nodes.task import GraphInput, TaskOutput
+from segue.registry import AgentGraph
 
 MOST_NODES = 100_000
 """Nodes of one conversation; its own limits are far below."""

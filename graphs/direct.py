@@ -2,10 +2,10 @@
 
 from langgraph.graph import END, START
 
-from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.nodes.direct import DirectState, answer, init
 from segue.nodes.task import GraphInput, ModeOutput
+from segue.registry import AgentGraph
 
 
 def build_direct() -> AgentGraph[DirectState, GraphInput, ModeOutput]:

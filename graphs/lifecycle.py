@@ -2,7 +2,6 @@
 
 from langgraph.graph import END, START
 
-from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.core.lifecycle import Coordinator
 from segue.nodes.lifecycle import (
@@ -29,6 +28,7 @@ from segue.nodes.lifecycle import (
     stepwise,
 )
 from segue.nodes.task import GraphInput, TaskOutput
+from segue.registry import AgentGraph
 
 from .react import graph as react_graph
 

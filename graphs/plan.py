@@ -2,7 +2,6 @@
 
 from langgraph.graph import END, START
 
-from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.nodes.plan import (
     PlanState,
@@ -19,6 +18,7 @@ from segue.nodes.plan import (
     schedule,
 )
 from segue.nodes.task import GraphInput, ModeOutput
+from segue.registry import AgentGraph
 
 
 def build_plan() -> AgentGraph[PlanState, GraphInput, ModeOutput]:

@@ -2,10 +2,10 @@
 
 from langgraph.graph import END, START
 
-from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.nodes.plan import PlanState, after_decompose, after_make_plan, decompose, give_up, init, make_plan, react
 from segue.nodes.task import GraphInput, ModeOutput
+from segue.registry import AgentGraph
 
 from .react import graph as react_graph
 

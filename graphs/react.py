@@ -2,7 +2,6 @@
 
 from langgraph.graph import END, START
 
-from segue.agent_graph import AgentGraph
 from segue.core.context import RunContext
 from segue.nodes.react import (
     after_call_llm,
@@ -20,6 +19,7 @@ from segue.nodes.react import (
 )
 from segue.nodes.react_prompt import ReactState
 from segue.nodes.task import GraphInput, TaskOutput
+from segue.registry import AgentGraph
 
 
 def build_react() -> AgentGraph[ReactState, GraphInput, TaskOutput]:

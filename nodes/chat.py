@@ -10,15 +10,12 @@ from langgraph.graph.state import CompiledStateGraph
 from segue.core.conversation import MODE
 from segue.core.errors import ModelError, UnknownMode
 from segue.core.events import Answer, Fallback, ModelCalled, ModeReason, ModeSelected, TaskStarted
+from segue.core.message import AnswerFormat
 from segue.core.models import ModelReply, ModelRequest
-from segue.core.reply_options import AnswerFormat
-from segue.prompts.catalogue import phrase, without_quotations
-from segue.prompts.load import render
+from segue.prompts.catalogue import phrase, render, without_quotations
 
-from .context import Node, NodeContext, NodeRuntime, announce, as_json, calls_in, node_context
-from .history import window
-from .live_reply import Listener
-from .model_call import ask_model, extract, refused_call
+from .context import Node, NodeContext, NodeRuntime, announce, as_json, calls_in, node_context, window
+from .model_call import Listener, ask_model, extract, refused_call
 from .own_mode import run_graph
 from .task import Assignment, TaskState, before_objective, begin, end_task
 

@@ -12,8 +12,7 @@ from langgraph.graph.state import CompiledStateGraph
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from typing_extensions import TypedDict, is_typeddict
 
-from segue.core.attachments import naming
-from segue.core.calls import CallResult, PendingCall
+from segue.core.calls import CallResult, PendingCall, Tool
 from segue.core.context import AppContext, MemoryEntry
 from segue.core.decision import StepStatusUpdate, call_name, check_storable, read_object, read_steps
 from segue.core.errors import (
@@ -49,21 +48,37 @@ from segue.core.flows import (
     early_exit,
 )
 from segue.core.json import NOISE, object_schema, plain_schema
+from segue.core.message import naming
 from segue.core.models import ModelReply, ModelRequest, tokens
 from segue.core.plan import Plan, Status, Step, keep_finished, validate
-from segue.core.tools import Tool
 from segue.prompts import catalogue
-from segue.prompts.catalogue import error_text, phrase
-from segue.prompts.load import agent_prompt, render
+from segue.prompts.catalogue import agent_prompt, error_text, phrase, render
 from segue.tools.builtin import BUILTIN
 
-from .call_values import is_hidden
-from .calls import call_events, repeated_failure
-from .context import Node, NodeContext, NodeRuntime, announce, as_json, as_text, node_context, truncate, truncate_result
-from .history import or_references
-from .live_reply import JsonStrings, Listener, LiveReply
-from .model_call import CompletedCall, ask_model, refuse_quotation, refuse_unreadable, size_of
-from .plan_progress import begin_steps, claim_steps, step_events, steps_of_calls
+from .calls import begin_steps, call_events, claim_steps, repeated_failure, step_events, steps_of_calls
+from .context import (
+    Node,
+    NodeContext,
+    NodeRuntime,
+    announce,
+    as_json,
+    as_text,
+    is_hidden,
+    node_context,
+    or_references,
+    truncate,
+    truncate_result,
+)
+from .model_call import (
+    CompletedCall,
+    JsonStrings,
+    Listener,
+    LiveReply,
+    ask_model,
+    refuse_quotation,
+    refuse_unreadable,
+    size_of,
+)
 from .task import Assignment, Events, Records, joined, nested_services
 
 # State of the controller–executor graph.

@@ -6,12 +6,13 @@ from typing import Any, Literal, cast
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.graph.state import CompiledStateGraph
 
+from segue.core.calls import CallKey
 from segue.core.events import PlanUpdate, Token
 from segue.core.flows import early_exit
 from segue.core.plan import Step, numbered_plan
-from segue.core.tools import CallKey
 
 from .context import (
+    STEER,
     Node,
     NodeContext,
     NodeRuntime,
@@ -20,12 +21,12 @@ from .context import (
     as_text,
     conversation,
     exchange,
+    is_steering,
     node_context,
     truncate_result,
+    window,
 )
-from .history import window
 from .task import (
-    STEER,
     GraphInput,
     PlannedTask,
     attachments_of,
@@ -33,7 +34,6 @@ from .task import (
     compose_result,
     end_task,
     given_steps,
-    is_steering,
 )
 
 # State of the controller mode's graph.

@@ -21,7 +21,17 @@ from segue.core.plan import Step
 from segue.prompts.catalogue import error_text, language_of, phrase, sentence_of
 from segue.tools.calls import json_value
 
-from .calls import CallRunner, add_summaries, describe_outcome, refused_repeat, result_events, show_results
+from .calls import (
+    CallRunner,
+    add_summaries,
+    answer_steps,
+    describe_outcome,
+    end_steps,
+    refused_repeat,
+    result_events,
+    show_results,
+    step_events,
+)
 from .context import NodeContext, NodeRuntime, announce, as_text, node_context, truncate_result
 from .control_decision import (
     FlowNode,
@@ -40,7 +50,6 @@ from .control_decision import (
     rounds_of,
     tools_of,
 )
-from .plan_progress import answer_steps, end_steps, step_events
 from .task import given_steps, replaced
 
 # Routers of the controller–executor graph: each node may end the flow with an early exit.

@@ -35,7 +35,6 @@ from segue.core.events import ConversationEnd, Durable, ToolResult
 from segue.core.models import add_usages
 from segue.prompts.catalogue import language_of, phrase
 
-from .call_values import as_seen, is_to_call
 from .calls import CallRunner, FinishedCall, result_events
 from .context import NodeContext, NodeRuntime, announce, node_context, references
 from .participant_apis import BAD_REQUEST, refused
@@ -53,6 +52,7 @@ from .participants import (
     user_of,
     with_participant_state,
 )
+from .permission import as_seen, is_to_call
 from .task import begin, compose_result, end_task, objective_of, replaced
 
 # Routers of the conversation graph: the referee only routes.

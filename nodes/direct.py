@@ -9,13 +9,10 @@ from segue.core.errors import ModelError, ModelRefused, UnreadableReply
 from segue.core.events import ErrorRaised, ModelCalled, Phase
 from segue.core.models import ModelRequest
 from segue.prompts import catalogue
-from segue.prompts.catalogue import phrase
-from segue.prompts.load import agent_prompt, render
+from segue.prompts.catalogue import agent_prompt, phrase, render
 
-from .context import NodeContext, NodeRuntime, announce, node_context
-from .history import window
-from .live_reply import LiveText
-from .model_call import ask_model, is_truncated, refused_call, whole_answer
+from .context import NodeContext, NodeRuntime, announce, node_context, window
+from .model_call import LiveText, ask_model, is_truncated, refused_call, whole_answer
 from .task import TaskState, additions, amended, begin, compose_result, end_task, joined, read_added_messages
 
 # State of the direct graph.

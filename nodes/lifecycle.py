@@ -14,8 +14,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Overwrite, Send
 from typing_extensions import TypedDict
 
-from segue.core.attachments import naming
-from segue.core.calls import CallResult
+from segue.core.calls import CallResult, Tool
 from segue.core.context import AppContext
 from segue.core.decision import read_object
 from segue.core.errors import InvalidMessage, InvalidPlan, ModelUnreachable, StorageError, UnreadableReply, together
@@ -33,14 +32,15 @@ from segue.core.lifecycle import (
     read_tasks,
     unreachable_tasks,
 )
+from segue.core.message import naming
 from segue.core.models import ModelReply, ModelRequest, add_usages, tokens
 from segue.core.plan import Status, problems
-from segue.core.tools import Tool
 from segue.prompts import catalogue
-from segue.prompts.catalogue import error_text, phrase, sentence_of
-from segue.prompts.load import agent_prompt, render
+from segue.prompts.catalogue import agent_prompt, error_text, phrase, render, sentence_of
 
+from .calls import begin_steps, end_steps, restart_steps, skip_steps, step_event, undone_line
 from .context import (
+    MOST_STEPS,
     Node,
     NodeContext,
     NodeRuntime,
@@ -49,15 +49,14 @@ from .context import (
     as_json,
     as_text,
     conversation,
+    described,
     exchange,
     node_context,
     truncate,
     truncate_together,
+    window,
 )
-from .history import MOST_STEPS, described, window
-from .live_reply import Listener
-from .model_call import ask_model, refuse_unreadable
-from .plan_progress import begin_steps, end_steps, restart_steps, skip_steps, step_event, undone_line
+from .model_call import Listener, ask_model, refuse_unreadable
 from .task import (
     Assignment,
     NestedLedger,

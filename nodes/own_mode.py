@@ -13,7 +13,7 @@ from segue.core.events import Answer, AttemptRestarted, Durable, Phase, RestartR
 from segue.prompts.catalogue import phrase
 
 from .context import NodeContext, NodeRuntime, announce
-from .live_reply import SEGUE_CALL, LiveCalls, LiveReply
+from .model_call import SEGUE_CALL, LiveCalls, LiveReply
 from .task import TaskState, compose_result
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]

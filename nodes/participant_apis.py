@@ -8,9 +8,9 @@ from urllib.parse import quote, unquote
 
 import httpx
 
+from segue.core.calls import Tool
 from segue.core.conversation import APIOutput, Setting, Utterance, as_text
 from segue.core.errors import ConfigurationError, listed
-from segue.core.tools import Tool
 from segue.prompts.catalogue import phrase
 from segue.tools.adapters.client import argument_validator
 from segue.tools.bound_tool import Marked, Marks

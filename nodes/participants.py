@@ -13,6 +13,7 @@ from langgraph.types import interrupt
 
 from segue.core.actor import OPERATOR
 from segue.core.agents import Agent
+from segue.core.calls import Tool
 from segue.core.context import RunContext
 from segue.core.conversation import (
     API,
@@ -48,14 +49,10 @@ from segue.core.decision import call_name, check_storable, read_object
 from segue.core.errors import ConfigurationError, UnreadableReply
 from segue.core.events import Token, Uttered
 from segue.core.models import ModelRequest
-from segue.core.tools import Tool
-from segue.prompts.catalogue import error_text, phrase
-from segue.prompts.load import agent_prompt, render
+from segue.prompts.catalogue import agent_prompt, error_text, phrase, render
 
-from .context import NodeContext, announce, truncate
-from .history import described_specs
-from .live_reply import Listener
-from .model_call import ask_model, refuse_unreadable
+from .context import NodeContext, announce, described_specs, truncate
+from .model_call import Listener, ask_model, refuse_unreadable
 from .participant_apis import HttpAPI, ToolsAPI, offered, refused
 from .task import Records, TaskState
 

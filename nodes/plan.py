@@ -12,21 +12,30 @@ from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from segue.core.agents import Budget
-from segue.core.calls import CallResult, CallStatus, Done, PendingCall, Proposed, move_call
+from segue.core.calls import CallKey, CallResult, CallStatus, Done, PendingCall, Proposed, Tool, move_call
 from segue.core.decision import read_object
 from segue.core.errors import InvalidPlan, TaskError, UnreadableReply
 from segue.core.events import Durable, ErrorRaised, Phase, Token
 from segue.core.events import PlanUpdate as PlanUpdated
 from segue.core.models import ModelReply, ModelRequest, add_usages
 from segue.core.plan import Plan, Status, Step, keep_finished, ready, validate
-from segue.core.tools import CallKey, Tool
 from segue.prompts import catalogue
-from segue.prompts.catalogue import phrase
-from segue.prompts.load import agent_prompt, render
+from segue.prompts.catalogue import agent_prompt, phrase, render
 
-from .approval import reason_clause
-from .call_values import is_to_call, reference_to, vetted_steps
-from .calls import CallRunner, call_events, describe_outcome, result_events, with_awaited_result
+from .calls import (
+    CallRunner,
+    begin_steps,
+    call_events,
+    close_steps,
+    describe_outcome,
+    end_steps,
+    finish_thoughts,
+    result_events,
+    step_event,
+    step_events,
+    undone_line,
+    with_awaited_result,
+)
 from .context import (
     REF,
     DanglingReference,
@@ -37,18 +46,28 @@ from .context import (
     announce,
     as_json,
     conversation,
+    described,
     exchange,
     follow,
     node_context,
+    plan_schema,
     references,
     resolve_arguments,
     truncate_result,
     truncate_together,
+    window,
 )
-from .history import described, plan_schema, window
-from .live_reply import Listener, LiveText
-from .model_call import CompletedCall, ask_model, is_truncated, refuse_quotation, refuse_unreadable, whole_answer
-from .plan_progress import begin_steps, close_steps, end_steps, finish_thoughts, step_event, step_events, undone_line
+from .model_call import (
+    CompletedCall,
+    Listener,
+    LiveText,
+    ask_model,
+    is_truncated,
+    refuse_quotation,
+    refuse_unreadable,
+    whole_answer,
+)
+from .permission import is_to_call, reason_clause, reference_to, vetted_steps
 from .task import (
     PlannedTask,
     Records,

@@ -5,7 +5,7 @@ from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from segue.core.calls import CallResult, PendingCall
+from segue.core.calls import RECALL, CallResult, PendingCall
 from segue.core.decision import ActionType, Decision
 from segue.core.errors import InvalidPlan, UnreadableReply
 from segue.core.events import (
@@ -23,14 +23,24 @@ from segue.core.events import (
 )
 from segue.core.models import REFUSAL
 from segue.core.plan import Plan, Step, validate
-from segue.core.tools import RECALL
 from segue.prompts.catalogue import error_text, phrase
 
-from .call_values import vetted_steps
-from .calls import UNREADABLE, add_summaries, describe_outcome, repeated_failure, result_events, show_results
+from .calls import (
+    UNREADABLE,
+    add_summaries,
+    answer_steps,
+    begin_steps,
+    describe_outcome,
+    end_steps,
+    repeated_failure,
+    replan_steps,
+    result_events,
+    show_results,
+    step_events,
+)
 from .context import NodeContext, NodeRuntime, Settled, announce, exchange, node_context
 from .model_call import CompletedCall, ask_model, is_truncated
-from .plan_progress import answer_steps, begin_steps, end_steps, replan_steps, step_events
+from .permission import vetted_steps
 from .react_prompt import (
     MOST_UNREADABLE,
     ReactState,

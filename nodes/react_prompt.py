@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from pydantic import TypeAdapter, ValidationError
 
 from segue.core.agents import Agent
-from segue.core.calls import HIDDEN, CallResult, CallStatus, PendingCall
+from segue.core.calls import HIDDEN, RECALL, CallKey, CallResult, CallStatus, Ledger, PendingCall, Tool
 from segue.core.context import RunContext, Services
 from segue.core.decision import (
     ActionType,
@@ -30,42 +30,45 @@ from segue.core.events import ToolCall
 from segue.core.models import ModelReply, ModelRequest, PromptSize, RawCall, SentPrompts, tokens
 from segue.core.plan import Step
 from segue.core.records import Call
-from segue.core.tools import RECALL, CallKey, Ledger, Tool
-from segue.prompts.catalogue import phrase
-from segue.prompts.load import agent_prompt, has_slot, render, template
-from segue.tools.builtin import recall_tool
+from segue.prompts.catalogue import agent_prompt, has_slot, phrase, render, template
 
-from .call_values import seen_outcome
-from .calls import UNREADABLE, CallRunner, call_events, failed_round, refused_repeat, show_calls
+from .calls import UNREADABLE, CallRunner, call_events, failed_round, refused_repeat, show_calls, steps_of_calls
 from .context import (
+    CONTROL_TOOLS,
     KEPT_CHARS,
+    Exchange,
     NodeContext,
     Settled,
     as_json,
     as_text,
     conversation,
-    exchange,
-    recall_ref,
-    ref_of,
-    truncate,
-    truncate_result,
-)
-from .history import (
-    CONTROL_TOOLS,
-    Exchange,
     described,
     envelope_schema,
+    exchange,
     kept_from,
     latest,
     left_out_results,
+    recall_ref,
+    recall_tool,
+    ref_of,
     shown_text,
     specs_of,
     split,
+    truncate,
+    truncate_result,
     window,
 )
-from .live_reply import Listener, LiveCalls, LiveEnvelope, LiveReply
-from .model_call import refuse_quotation, refuse_unreadable, size_of, whole_answer
-from .plan_progress import steps_of_calls
+from .model_call import (
+    Listener,
+    LiveCalls,
+    LiveEnvelope,
+    LiveReply,
+    refuse_quotation,
+    refuse_unreadable,
+    size_of,
+    whole_answer,
+)
+from .permission import seen_outcome
 from .task import Records, TaskState, attachments_of, before_objective, compose_result, objective_message
 
 # State of the react graph: message history and records as logs, the rest a snapshot of the task.

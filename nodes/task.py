@@ -19,20 +19,19 @@ from langgraph.types import Overwrite
 from pydantic import ValidationError
 from typing_extensions import TypedDict
 
-from segue.core.attachments import ATTACHMENTS, naming
-from segue.core.calls import CallResult
+from segue.core.calls import CallKey, CallResult, Claim, Ledger, Tool, is_repeatable
 from segue.core.context import PromptText, Services
 from segue.core.decision import read_steps
 from segue.core.errors import InvalidMessage, UnreadableReply
 from segue.core.events import Answer, Durable, ErrorRaised, Event, NotesTaken, TaskComplete, Thinking, Token
+from segue.core.message import ATTACHMENTS, naming
 from segue.core.models import SentPrompts
 from segue.core.plan import Step
 from segue.core.records import Call
-from segue.core.tools import CallKey, Claim, Ledger, Tool, is_repeatable
 from segue.prompts.catalogue import language_of, phrase
 from segue.tools.calls import unknown_outcome
 
-from .context import NodeContext, NodeRuntime, announce, as_json, node_context, truncate
+from .context import STEER, NodeContext, NodeRuntime, announce, as_json, is_steering, node_context, truncate
 
 # The channels that grow: a thread's messages and a task's records, kept as a log of what was added.
 
@@ -361,15 +360,6 @@ def given_steps(plan: Any) -> list[dict[str, Any]]:
     except (UnreadableReply, ValidationError) as error:
         raise InvalidMessage("The plan cannot be read: give a numbered text, or steps with a description.") from error
     return [step.model_dump(mode="json") for step in steps]
-
-
-STEER = "steer"
-"""Marks a user's message that was added to a task under way and began none."""
-
-
-def is_steering(message: AnyMessage) -> bool:
-    """Whether the message was added to a task under way."""
-    return message.type == "human" and bool(message.additional_kwargs.get(STEER))
 
 
 def _place(messages: Sequence[AnyMessage]) -> int:

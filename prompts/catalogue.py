@@ -1,4 +1,4 @@
-"""The texts that people read, by language: sentences, words, labels and errors.
+"""The texts that people read, by language: sentences, words, labels and errors; and the prompts of models.
 
 A text has an id in a section. English sentences of errors, and words inside them, are in the code: their sections are
 in the Chinese catalogue only, by the error's class or template, or by the English word.
@@ -11,17 +11,20 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from segue.core.errors import Clause, SegueError
+from segue.core.errors import Clause, ConfigurationError, SegueError
 
-FOLDER = Path(__file__).parent / "locales"
+if TYPE_CHECKING:
+    from segue.core.agents import Agent
+
+_LOCALES = Path(__file__).parent / "locales"
 
 
 @cache
 def catalogue(language: str) -> Mapping[str, Mapping[str, str]]:
     """The sections of a language's catalogue; every language that has none reads English."""
-    file = FOLDER / ("zh.json" if language == "zh" else "en.json")
+    file = _LOCALES / ("zh.json" if language == "zh" else "en.json")
     sections: dict[str, dict[str, str]] = json.loads(file.read_text(encoding="utf-8"))
     return sections
 
@@ -247,3 +250,61 @@ def render_over_http(error: SegueError, language: Language) -> str:
     if template is None:
         return error_text(error, language)
     return template.format(**{name: rendered(value, language) for name, value in error.params.items()})
+
+
+# Prompts, filled in one pass: a value is never read as a template.
+
+FOLDER = Path(__file__).parent
+_SLOT = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+
+
+@cache
+def template(name: str, language: str) -> str:
+    """The text of `<name>.<language>.md`.
+
+    Raises:
+        ConfigurationError: there is no such prompt.
+    """
+    file = FOLDER / f"{name}.{language}.md"
+    if not file.is_file():
+        raise ConfigurationError("There is no prompt {name}.", name=file.name)
+    return file.read_text(encoding="utf-8").strip()
+
+
+def bilingual(name: str) -> str:
+    """A prompt in both languages, for an agent that answers in either."""
+    return f"{template(name, 'zh')}\n{template(name, 'en')}"
+
+
+def fill(text: str, **slots: str) -> str:
+    """Put values into `{{slots}}`; a slot that is not given stays as it is, and values are not searched for slots."""
+    return _SLOT.sub(lambda found: slots.get(found[1], found[0]), text)
+
+
+def has_slot(text: str, slot: str) -> bool:
+    """Whether a text has a place for that slot."""
+    return any(found[1] == slot for found in _SLOT.finditer(text))
+
+
+def render(name: str, language: str, **slots: str) -> str:
+    """A prompt with its values; every slot of the prompt must be given.
+
+    Raises:
+        ConfigurationError: a slot has no value.
+    """
+    text = template(name, language)
+    if missing := {found[1] for found in _SLOT.finditer(text)} - slots.keys():
+        raise ConfigurationError(
+            "The prompt {name}.{language}.md needs values for: {missing}.",
+            name=name,
+            language=language,
+            missing=", ".join(sorted(missing)),
+        )
+    return fill(text, **slots)
+
+
+def agent_prompt(agent: "Agent", language: str, message: str, *, current_state: str = "", tools: str = "") -> str:
+    """The agent's own prompt or the default one, and the language that the message is to be answered in."""
+    own = fill(agent.prompt or template("agent", language), current_state=current_state, tools=tools)
+    chosen = agent.language or language_of(message) != language
+    return f"{own}\n\n{phrase('answer_in' if chosen else 'answer_alike', language)}"

@@ -16,8 +16,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import PrivateAttr
 
 from segue.core import records
+from segue.core.calls import CallKey, Claim
 from segue.core.context import Ids, TaskId, ThreadId, TraceId
-from segue.core.tools import CallKey, Claim
 
 PIECE = 7
 """Characters in a streamed piece."""

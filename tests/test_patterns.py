@@ -17,7 +17,7 @@ from segue.models.offline import planner, understanding
 from segue.models.reply import ThinkTags
 from segue.nodes import participants
 from segue.nodes.chat import rule_for
-from segue.nodes.live_reply import JsonStrings
+from segue.nodes.model_call import JsonStrings
 from segue.passages import passages_of, rules_of
 from segue.prompts.catalogue import accepted_language, language_of, without_quotations
 from tests.adversarial import SHAPES, Shape, grows, patterns

@@ -8,7 +8,7 @@ import pytest
 
 import segue
 from segue.core.errors import ConfigurationError
-from segue.runtime import leases
+from segue.runtime import runner
 from segue.testing.chaos.run import ChaosOptions, prepare
 from tests.source import ROOT
 
@@ -76,4 +76,4 @@ async def test_chaos_says_that_it_needs_a_fork(monkeypatch: pytest.MonkeyPatch) 
 def test_on_windows_an_owner_is_never_signalled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("signal 0 is Ctrl-C there"))
-    assert not leases.is_dead(f"{leases._this_machine()}:1:x")
+    assert not runner.is_dead(f"{runner._this_machine()}:1:x")

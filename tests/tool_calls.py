@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from segue.core.calls import Execution
-from segue.core.tools import CallKey, Ledger, Tool
+from segue.core.calls import CallKey, Execution, Ledger, Tool
 from segue.nodes.calls import run_once
 from segue.tools.bound_tool import idempotency_key
 from segue.tools.calls import TOOLS

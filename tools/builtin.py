@@ -4,10 +4,8 @@ import ast
 import math
 import operator
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
-from functools import cache, partial
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
@@ -15,7 +13,7 @@ from pydantic import Field
 from simpleeval import InvalidExpression, SimpleEval  # type: ignore[import-untyped]
 
 from .bound_tool import BoundTool, Wait
-from .registry import ToolSets, as_tool, tool
+from .registry import ToolSets, tool
 from .travel import TRAVEL
 
 PLACES = {
@@ -285,51 +283,6 @@ _PLAIN: dict[str, Callable[..., Any]] = {
 }
 _FUNCTIONS = {name: _bounded(function) for name, function in _PLAIN.items()}
 _NAMES = (*_CONSTANTS, *_FUNCTIONS)
-
-
-LookUp = Callable[[str], Awaitable[str | None]]
-
-
-def recall_tool(look_up: LookUp, chars: int) -> BoundTool:
-    """The tool over `look_up`, which gives a result's whole text by its ref; it opens `chars` characters at a time.
-
-    For an empty ref `look_up` lists the results.
-    """
-
-    async def opened(values: Mapping[str, Any]) -> dict[str, Any]:
-        return await recall(**values, look_up=look_up, chars=chars)
-
-    form = _form()
-    return replace(form, inner=form.inner.model_copy(update={"function": opened}))
-
-
-@cache
-def _form() -> BoundTool:
-    """The tool with its schema, which takes longer to make than a call."""
-    return as_tool(partial(recall, look_up=None, chars=0))  # type: ignore[arg-type]  # only its schema is used
-
-
-@tool(read_only=True)
-async def recall(
-    ref: Annotated[str, Field(description="the result's ref; empty: list all earlier results and their refs")] = "",
-    offset: Annotated[int, Field(ge=0, description="the character to go on from")] = 0,
-    *,
-    look_up: LookUp,
-    chars: int,
-) -> dict[str, Any]:
-    """Open an earlier result that was truncated or is no longer shown, from `offset` on."""
-    text = await look_up(ref)
-    if text is None:
-        raise ValueError(f"There is no result {ref!r}: call recall without a ref to list the refs there are.")
-    end = offset + chars
-    following = end if end < len(text) else None
-    return {
-        "ref": ref,
-        "offset": offset,
-        "text": text[offset:end],
-        "next_offset": following,
-        "total_chars": len(text),
-    }
 
 
 def _data() -> tuple[BoundTool, ...]:

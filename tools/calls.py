@@ -27,9 +27,8 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from pydantic import BaseModel
 
-from segue.core.calls import CallResult, CallStatus, Execution
+from segue.core.calls import CallResult, CallStatus, Execution, Tool, is_repeatable
 from segue.core.errors import InvalidMessage, listed
-from segue.core.tools import Tool, is_repeatable
 from segue.prompts.catalogue import error_text, phrase, rendered
 
 from .bound_tool import (

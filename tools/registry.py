@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from segue.core.agents import Agent, load_attribute
+from segue.core.calls import Tool
 from segue.core.errors import ConfigurationError, UnknownTool, listed
 from segue.core.provenance import Hiding
 from segue.core.schedules import ApprovalSettings
-from segue.core.tools import Tool
 
 from .adapters.a2a import RemoteAgentTool
 from .adapters.functions import bind_function

@@ -19,10 +19,10 @@ from segue.core.environment import without_password
 from segue.core.errors import DatabaseUnavailable, DatabaseUnreachable
 from segue.core.records import Json, Unowned, Worker
 
-from ..checksums import next_version
 from ..database import Connections
 from ..leases import POSTGRES_LEASE_SECONDS
 from ..ports import Connection, NotRepeatable
+from ..rows import next_version
 from .state import (
     CHANNEL,
     NONE,

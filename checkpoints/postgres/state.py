@@ -25,11 +25,21 @@ from psycopg.rows import RowMaker, dict_row
 
 from segue.core.errors import Clause, DatabaseDamaged, DatabaseUnavailable, DatabaseUnreachable
 
-from ..checksums import check_row, drop_superseded_writes, sealed_checkpoint, value_checksum
 from ..database import check_schema_version
 from ..ports import CheckpointRow, Connection, Cursor, Decoded, Place, Stored, Values, WriteRow
+from ..rows import (
+    SERDE,
+    DecodedOnce,
+    Undecodable,
+    check_row,
+    compressed,
+    decompressed,
+    drop_superseded_writes,
+    named,
+    sealed_checkpoint,
+    value_checksum,
+)
 from ..schema import tables
-from ..serializer import SERDE, DecodedOnce, Undecodable, compressed, decompressed, named
 
 _MOST_INLINE = 256
 """Characters of a text that is stored in the checkpoint itself."""

@@ -171,9 +171,9 @@ def _read(file: Path, folder: Path | None) -> dict[str, str]:
     return found
 
 
-def _extracted(content: BinaryIO | Any, name: str, folder: Path | None) -> str:
+def _extracted(content: IO[bytes], name: str, folder: Path | None) -> str:
     if folder is None:
-        return file_digest(content, "sha256").hexdigest()
+        return file_digest(cast(Any, content), "sha256").hexdigest()
     part, *rest = name.split("/")
     if part not in (DATABASE, FILES, MEMORY) or any(each in ("", ".", "..") for each in rest):
         raise DatabaseUnavailable(

@@ -25,12 +25,11 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from segue.core.errors import Clause, DatabaseDamaged, DatabaseUnavailable, NotADatabase
 from segue.core.records import sync_folder
 
-from ..checksums import next_version
 from ..database import Connections
 from ..leases import LEASE_SECONDS
 from ..ports import Connection, Workers
+from ..rows import is_garbled, next_version
 from ..schema import ReadRow, damaged_beside, damaged_rows, session_of
-from ..serializer import is_garbled
 from .state import SCHEMA_VERSION, SqliteState, Statements, check_tables, check_version, upgrade
 
 # One connection to a SQLite file, and SQLite's errors about the file in words that say what to do.

@@ -17,11 +17,9 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from segue.core.errors import DatabaseDamaged, DatabaseUnavailable
 
-from ..checksums import drop_superseded_writes, sealed_checkpoint, value_checksum
 from ..database import check_schema_version
 from ..ports import CheckpointRow, Connection, Decoded, Place, Stored, WriteRow
-from ..schema import tables
-from ..serializer import (
+from ..rows import (
     DIGEST_BYTES,
     SERDE,
     TEXT,
@@ -29,12 +27,16 @@ from ..serializer import (
     compressed,
     decompressed,
     deflated,
+    drop_superseded_writes,
     may_hold_digest,
     may_hold_long_text,
     named,
     rewritten,
     same,
+    sealed_checkpoint,
+    value_checksum,
 )
+from ..schema import tables
 
 Texts = dict[bytes, bytes]
 """Texts in UTF-8 by their digests."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .core.records import Result
     from .core.schedules import ApprovalSettings
     from .core.spend import Quotas
-    from .entry import ask, copy, open, open_sync
+    from .entry import ask, backup, copy, open, open_sync, restore
     from .lifecycle import ConversationEngine
     from .runtime.run import graph
     from .sync import SyncApp
@@ -56,12 +56,14 @@ _HOMES = {
     "Wait": "tools.bound_tool",
     "acting": "core.actor",
     "ask": "entry",
+    "backup": "entry",
     "copy": "entry",
     "graph": "runtime.run",
     "load_agents": "core.agents",
     "load_receivers": "core.notifications",
     "open": "entry",
     "open_sync": "entry",
+    "restore": "entry",
     "tool": "tools.registry",
 }
 _MODULES = ("errors", "events")
@@ -94,6 +96,7 @@ __all__ = [
     "Wait",
     "acting",
     "ask",
+    "backup",
     "copy",
     "errors",
     "events",
@@ -102,6 +105,7 @@ __all__ = [
     "load_receivers",
     "open",
     "open_sync",
+    "restore",
     "tool",
 ]
 

@@ -23,13 +23,12 @@ from .nodes.chat import AUTO, ModeGraph
 from .prompts.catalogue import Language, mode_description
 from .registry import Registry
 from .runtime.audit_log import AuditLog
-from .runtime.capacity import Capacity
-from .runtime.control import Control, EventStream, Waits
+from .runtime.control import Control, Followed, Waits
 from .runtime.history import Pruning
 from .runtime.message_files import FileLimits, MessageFiles
 from .runtime.notifications import Notifications
 from .runtime.rewind import Rewind, newest_form
-from .runtime.run import wired_graph
+from .runtime.run import Capacity, wired_graph
 from .runtime.runner import Runner
 from .runtime.schedules import Schedules, StartOptions
 from .runtime.sessions import Sessions
@@ -67,12 +66,11 @@ class App:
         self._runner = runner = Runner(storage, registry, {**modes, **UNLISTED}, capacity, self.memory, clock)
         self._pruning = Pruning(storage, runner)
         names = [*modes, AUTO]
-        stream = EventStream(runner, Dispatch(dispatching, storage.workers))
         self.agents = registry
         """The registered agents, by id, with their tools and models."""
         self.files = MessageFiles(storage.files, limits)
         """The files of messages."""
-        self._control = Control(storage, registry, runner, stream, names)
+        self._control = Control(storage, registry, runner, Dispatch(dispatching, storage.workers), names)
         self._starter = Starter(storage, registry, runner, self._control, self.files, names)
         self._due = Due(storage.due, clock)
         waits = Waits(storage, self._control, self._due)
@@ -144,11 +142,14 @@ class App:
         task, _ = await self._starter.start(Request.of(message, options))
         return task.json()
 
-    async def chat(self, message: str, **options: Unpack[MessageOptions]) -> AsyncGenerator[Event, None]:
+    def chat(self, message: str, **options: Unpack[MessageOptions]) -> AsyncGenerator[Event, None]:
         """Send a message and follow its task; errors as in `start`. Leaving does not stop the task."""
-        task, _ = await self._starter.start(Request.of(message, options))
-        async for event in self.tasks.follow(task.task_id):
-            yield event
+
+        async def begin() -> Followed:
+            task, _ = await self._starter.start(Request.of(message, options))
+            return task.task_id, 0
+
+        return self._control.begin_and_follow(begin)
 
     async def ask(
         self, message: str, *, response_model: type[BaseModel] | None = None, **options: Unpack[MessageOptions]
@@ -169,7 +170,7 @@ class App:
 
         With `so_far` the live events begin with what was streamed of the answer before, as one token.
         """
-        return self.tasks.follow(task_id, after, so_far)
+        return self._control.follow(task_id, after, so_far)
 
     async def pause(self, task_id: str) -> None:
         """Stop a task, of this process or another, at its next boundary; until then its status is pausing.

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Unpack
 
 from .app import App
-from .checkpoints.serializer import SERDE
+from .checkpoints.rows import SERDE
+from .checkpoints.storage import backup as backup
 from .checkpoints.storage import open_storage
+from .checkpoints.storage import restore as restore
 from .core.agents import Agent
 from .core.audit import AuditSettings
 from .core.environment import is_server, whole_number
@@ -27,10 +29,9 @@ from .graphs.chat import MODES
 from .memory.folder import MemoryFolder, root_of
 from .registry import Registry
 from .runtime.audit_log import AuditLog
-from .runtime.capacity import MAX_QUEUED, MAX_RUNNING, Capacity
 from .runtime.message_files import FileLimits
 from .runtime.mode_types import kept_types
-from .runtime.run import mode_graphs
+from .runtime.run import MAX_QUEUED, MAX_RUNNING, Capacity, mode_graphs
 from .runtime.sessions import Copies, Progress, copy_sessions
 from .runtime.start import MessageOptions
 from .runtime.worker import Dispatching, dispatching

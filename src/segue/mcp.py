@@ -60,8 +60,8 @@ from .app import App
 from .core.agents import Agent
 from .core.errors import InvalidAnswer, QuestionClosed, SegueError, TaskError, UnknownAgent, UnknownTask
 from .core.events import Action, Event, RecursionStart, StepUpdate, ToolCall
+from .core.message import AnswerFormat
 from .core.records import Json, RequestKey, SessionFilter, Task, is_short_id
-from .core.reply_options import AnswerFormat
 from .core.task import TaskStatus
 from .prompts.catalogue import Language, error_text
 from .prompts.protocols import answer_of, answer_schema, ask_again, no_answer, progress, question_text, verdict_of

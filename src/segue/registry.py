@@ -3,19 +3,41 @@
 import asyncio
 import json
 import os
+import threading
 from collections import ChainMap
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from contextlib import suppress
 from copy import copy
-from typing import Any
+from functools import cache, lru_cache, wraps
+from inspect import signature
+from typing import Any, Self, TypeVar, cast
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import set_config_context
+from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint, CheckpointMetadata, CheckpointTuple
+from langgraph.config import get_config
+from langgraph.graph import StateGraph
+from langgraph.runtime import Runtime
+from langgraph.typing import InputT, OutputT, StateT
 
 from .core.agents import Agent
-from .core.calls import Executor
-from .core.context import Ids, Memory, PromptText, Services, descriptions_of
+from .core.calls import Executor, Tool
+from .core.context import AppContext, GivenAgent, Ids, Memory, PromptText, RunContext, Services, descriptions_of
 from .core.conversation import REGISTERED
 from .core.digests import agent_digest
 from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLanguage
-from .core.events import Event
+from .core.events import Event, to_dict
 from .core.flows import FlowConfig
 from .core.json import plain_specs
 from .core.models import Model, tokens
@@ -23,12 +45,10 @@ from .core.plan import NO_TOOL
 from .core.records import OnUpgrade, Task
 from .core.schedules import ApprovalSettings
 from .core.spend import SpendLimits
-from .core.tools import Tool
 from .memory.files import TransientMemory
 from .models.build import accepted_kinds, build_model, chosen_model, kind_of
 from .models.habits import Habits
-from .prompts.catalogue import Language, language_named
-from .prompts.load import bilingual
+from .prompts.catalogue import Language, bilingual, language_named
 from .tools.adapters.a2a import RemoteAgents, RemoteAgentTool
 from .tools.adapters.client import client_tools
 from .tools.adapters.mcp import McpTool, McpTools
@@ -485,3 +505,190 @@ def services_of(registry: Registry, emit: Callable[[Event], None], **others: Any
     """The services of one run over a registry; `others` are fields of `Services`."""
     given = {"memory": registry.memory, "ids": registry.ids, **others}
     return Services(agents=registry, participants=registry.participants, emit=emit, **given)
+
+
+# LangGraph graphs whose nodes find their services without the app, and run from synchronous code, too.
+
+T = TypeVar("T")
+Node = TypeVar("Node", bound=Callable[..., Awaitable[Any]])
+CHECKPOINTER = "__pregel_checkpointer"
+"""Where LangGraph's config has the saver that nested graphs use."""
+
+
+@cache
+def _bare_registry() -> Registry:
+    """The agents and tools of graphs that run without the app."""
+    return Registry()
+
+
+@lru_cache(maxsize=64)
+def _registry_of(given: GivenAgent) -> Registry:
+    """The registry of an agent that a run's context holds itself."""
+    return Registry((given.agent,))
+
+
+class AgentGraph(StateGraph[StateT, RunContext, InputT, OutputT]):
+    """A graph whose nodes find services in their context, also where it runs without the app.
+
+    There it has no ledger, and events go to the graph's custom stream. It runs from synchronous code, too.
+    """
+
+    registry: Registry | None = None
+    """The agents of its runs without the app; None: the examples."""
+
+    def add_node(self, node: str, action: Callable[..., Any], **options: Any) -> Self:  # type: ignore[override]
+        """Add an asynchronous node by its name; `options` as in LangGraph."""
+        served = self._served(action) if "runtime" in signature(action).parameters else action
+        super().add_node(node, served, **options)
+        runnable: Any = self.nodes[node].runnable
+
+        @wraps(action)
+        def synchronous(*given: Any, **named: Any) -> Any:
+            return run_node(lambda: served(*given, **named))
+
+        runnable.func = synchronous
+        return self
+
+    def add_conditional_edges(self, source: str, path: Callable[..., Any], path_map: Any = None) -> Self:  # type: ignore[override]
+        """Add a router, which runs on the event loop: LangGraph would take each call of it to a thread."""
+        super().add_conditional_edges(source, path, path_map)
+        router: Any = self.branches[source][path.__name__].path
+
+        @wraps(path)
+        async def route(*given: Any, **named: Any) -> Any:
+            return path(*given, **named)
+
+        router.afunc = route
+        return self
+
+    def _served(self, node: Node) -> Node:
+        @wraps(node)
+        async def served(state: Any, runtime: Runtime[RunContext]) -> Any:
+            runtime = await self._with_services(runtime)
+            return _announced(await node(state, runtime), runtime.context)
+
+        return cast(Node, served)
+
+    async def _with_services(self, runtime: Runtime[RunContext]) -> Runtime[RunContext]:
+        given: Any = runtime.context  # None where none is passed, whatever LangGraph's type says, or a parent's own
+        if isinstance(given, AppContext) and given.services:
+            return runtime
+        context = given if isinstance(given, RunContext) else _read_context(given)
+        registry = _registry_of(context.given_agent) if context.given_agent else self.registry or _bare_registry()
+        await registry.open(registry.agent(context.agent), context.model)
+        write = runtime.stream_writer
+        services = services_of(registry, lambda event: write(to_dict(event)))
+        fields = context.model_dump(include=set(RunContext.model_fields))
+        return runtime.override(context=AppContext.carrying(services, **fields))
+
+
+def _read_context(given: Any) -> RunContext:
+    """The context of a run inside a graph that has another: whose run it is, and its language where it is one of ours.
+
+    Which agent, mode and model there are is the graph's own; a parent chooses them with a `RunContext`.
+    """
+    names = ("user_id", "language")
+    user_id, language = (given.get(n) if isinstance(given, Mapping) else getattr(given, n, None) for n in names)
+    context = RunContext(user_id=user_id) if user_id and isinstance(user_id, str) else RunContext()
+    return context.model_copy(update={"language": language}) if language in ("zh", "en") else context
+
+
+def _announced(update: Any, context: RunContext) -> Any:
+    """A node's update with its events as the services announce them."""
+    if not isinstance(update, dict) or not update.get("events"):
+        return update
+    services = context.services if isinstance(context, AppContext) else None
+    return {**update, "events": services.announced(update["events"])} if services else update
+
+
+@cache
+def sync_loop() -> asyncio.AbstractEventLoop:
+    """The loop of all synchronous callers; connections stay usable from one call to the next."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="segue-sync", daemon=True).start()
+    return loop
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=sync_loop.cache_clear)  # a fork copies no threads
+
+
+def run_node(node: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a node's coroutine to its end, from a thread of LangGraph's; a nested graph awaits the same saver."""
+    with set_config_context(_awaitable(get_config())) as context:
+        running = context.run(lambda: asyncio.run_coroutine_threadsafe(node(), sync_loop()))
+    try:
+        return running.result()
+    except BaseException:
+        running.cancel()
+        raise
+
+
+def _awaitable(config: RunnableConfig) -> RunnableConfig:
+    saver = config.get("configurable", {}).get(CHECKPOINTER)
+    if not isinstance(saver, BaseCheckpointSaver) or isinstance(saver, AwaitableSaver):
+        return config
+    return {**config, "configurable": {**config["configurable"], CHECKPOINTER: AwaitableSaver(saver)}}
+
+
+class AwaitableSaver(BaseCheckpointSaver[Any]):
+    """A synchronous saver whose methods can be awaited: they run in a thread."""
+
+    def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
+        super().__init__(serde=saver.serde)
+        self._saver = saver
+
+    @property
+    def config_specs(self) -> list[Any]:
+        return self._saver.config_specs
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        return self._saver.get_next_version(current, channel)
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return self._saver.get_tuple(config)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        return self._saver.list(config, filter=filter, before=before, limit=limit)
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: dict[str, str | int | float],
+    ) -> RunnableConfig:
+        return self._saver.put(config, checkpoint, metadata, new_versions)
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        self._saver.put_writes(config, writes, task_id, task_path)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return await asyncio.to_thread(self.get_tuple, config)
+
+    async def alist(self, config: RunnableConfig | None, **given: Any) -> AsyncIterator[CheckpointTuple]:
+        for found in await asyncio.to_thread(lambda: [*self.list(config, **given)]):
+            yield found
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: dict[str, str | int | float],
+    ) -> RunnableConfig:
+        return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)

@@ -8,12 +8,12 @@ from typing import Any, Self, TypeVar, Unpack, cast
 
 from pydantic import BaseModel
 
-from .agent_graph import sync_loop
 from .app import App
 from .core.context import Closed
 from .core.errors import InsideEventLoop
 from .core.events import Event
 from .core.records import Result
+from .registry import sync_loop
 from .runtime.start import MessageOptions
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ import pytest
 from langgraph.checkpoint.base import id as langgraph_ids
 from langgraph.graph import StateGraph
 
-from segue.checkpoints.checksums import is_plausible
+from segue.checkpoints.rows import is_plausible
 
 from .graphs import HELLO, Place, Steps, Talk, chain, config_of, run
 

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 import segue
-from segue.checkpoints import checksums
-from segue.checkpoints.checksums import check_chain, check_newest, rebuilt_from
-from segue.checkpoints.serializer import Undecodable
+from segue.checkpoints import rows
+from segue.checkpoints.rows import Undecodable, check_chain, check_newest, rebuilt_from
 from segue.checkpoints.sqlite.database import SqliteConnection
 from segue.core.environment import is_server
 from segue.core.errors import DamagedSession, NothingReadable, UnknownThread
@@ -242,7 +241,7 @@ async def test_the_rows_of_a_long_history_are_read_by_the_page_and_each_is_check
 async def test_rows_that_a_history_does_not_need_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await written(tmp_path / "segue.db", turns=3)
     read = list[Any]()
-    monkeypatch.setattr(checksums, "_CHAIN", re.sub(r"CAST\((.*?) AS TEXT\)", r"seen(\1)", checksums._CHAIN))
+    monkeypatch.setattr(rows, "_CHAIN", re.sub(r"CAST\((.*?) AS TEXT\)", r"seen(\1)", rows._CHAIN))
     with closing(sqlite3.connect(tmp_path / "segue.db", factory=SqliteConnection)) as connection:
         connection.row_factory = sqlite3.Row
         connection.create_function("seen", 1, lambda metadata: (read.append(metadata), bytes(metadata).decode())[1])

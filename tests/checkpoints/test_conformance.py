@@ -8,8 +8,8 @@ import pytest
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.capabilities import ALL_CAPABILITIES
 
-from segue.checkpoints.checksums import delete_rows
 from segue.checkpoints.export import threads_of
+from segue.checkpoints.rows import delete_rows
 from segue.checkpoints.saver import FencedSaver
 
 from .conftest import Store, opened

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from segue.checkpoints.checksums import WRITE_KEY, value_checksum
 from segue.checkpoints.damage import recover
 from segue.checkpoints.leases import Lease
+from segue.checkpoints.rows import WRITE_KEY, value_checksum
 from segue.checkpoints.saver import FencedSaver
 from segue.core.errors import DamagedCheckpoint, NothingReadable, StaleOwner, ThreadBusy, UnknownThread
 from segue.runtime.run import state_at, thread_config

@@ -7,8 +7,8 @@ from segue.checkpoints.events import EventLog, complete_events, insert_event
 from segue.checkpoints.leases import Lease
 from segue.checkpoints.ledger import ToolLedger
 from segue.checkpoints.tasks import Tasks
+from segue.core.calls import CallKey
 from segue.core.events import Event, Paused, Resumed, TaskStarted, ToolResult
-from segue.core.tools import CallKey
 
 from .conftest import Store
 from .test_tasks import create

@@ -7,8 +7,8 @@ import pytest
 
 from segue.checkpoints.files import Files
 from segue.checkpoints.storage import Storage, open_storage
-from segue.core.attachments import UPLOAD_SECONDS, Attachment
 from segue.core.errors import FileUnavailable
+from segue.core.message import UPLOAD_SECONDS, Attachment
 from segue.core.records import NewTask
 
 CONTENT = b"a text"

@@ -8,8 +8,8 @@ import pytest
 from segue.checkpoints.leases import Lease
 from segue.checkpoints.ledger import LedgerConflict, ToolLedger
 from segue.checkpoints.sqlite.database import open_database
+from segue.core.calls import CallKey, Claim, Ledger
 from segue.core.errors import DamagedRow, DatabaseUnavailable, StaleOwner
-from segue.core.tools import CallKey, Claim, Ledger
 
 from .conftest import Clock, Store, locked
 from .damage import damage

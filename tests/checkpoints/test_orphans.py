@@ -7,7 +7,7 @@ from pathlib import Path
 from segue.checkpoints.leases import Lease
 from segue.checkpoints.ledger import ToolLedger
 from segue.checkpoints.sqlite.database import open_database
-from segue.core.tools import CallKey, Claim
+from segue.core.calls import CallKey, Claim
 
 KEY, LATER = CallKey("t1", "trace", 0), CallKey("t1", "trace later", 0)
 

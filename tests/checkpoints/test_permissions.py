@@ -1,6 +1,6 @@
 """Permissions, with the version of the tool that was permitted."""
 
-from segue.checkpoints.preferences import Permissions, grant
+from segue.checkpoints.permissions import Permissions, grant
 from segue.core.approval import Grant, PermissionRule
 from segue.core.events import PermissionGranted, to_dict
 

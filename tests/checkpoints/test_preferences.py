@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from segue.checkpoints.preferences import Preferences
+from segue.checkpoints.sessions import Preferences
 from segue.core.errors import InvalidAnswer, UnknownTask
 from tests.cases import cases
 

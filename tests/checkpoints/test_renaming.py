@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, ToolMessage
 
 from segue.checkpoints.fork import Renaming
-from segue.checkpoints.serializer import SERDE
+from segue.checkpoints.rows import SERDE
 from segue.core.context import Ids
 from segue.core.errors import TaskError
 

@@ -15,8 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 import segue
 from segue import Agent
-from segue.checkpoints.checksums import RETAINED
-from segue.checkpoints.serializer import SERDE, decompressed, may_hold_long_text
+from segue.checkpoints.rows import RETAINED, SERDE, decompressed, may_hold_long_text
 from segue.checkpoints.sqlite.database import SqliteConnection
 from segue.checkpoints.sqlite.state import StateReader, StateWriter, put_texts
 from segue.core.errors import DamagedCheckpoint

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from segue.checkpoints.serializer import SERDE
+from segue.checkpoints.rows import SERDE
 from segue.core.calls import (
     CALL_TRANSITIONS,
     Approved,

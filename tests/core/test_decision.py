@@ -7,10 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from segue.core.decision import ActionType, Decision, RequestedCall, StepStatusUpdate, decode, read_object, read_steps
+from segue.core.decision import (
+    MARKS,
+    ActionType,
+    Decision,
+    RequestedCall,
+    StepStatusUpdate,
+    decode,
+    read_object,
+    read_steps,
+)
 from segue.core.errors import UnreadableReply
 from segue.core.plan import Status
-from segue.core.thoughts import MARKS
 from tests import fakes
 from tests.cases import cases
 

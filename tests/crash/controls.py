@@ -9,10 +9,10 @@ from typing import Any
 from segue.checkpoints import leases
 from segue.checkpoints.ledger import ToolLedger
 from segue.checkpoints.sqlite import database
+from segue.core.calls import CallKey, Claim
 from segue.core.context import Services
 from segue.core.errors import DatabaseUnavailable
-from segue.core.tools import CallKey, Claim
-from segue.runtime.leases import Heartbeat
+from segue.runtime.runner import Heartbeat
 
 NO_LEDGER = "ledger"
 NO_LEASE = "lease"

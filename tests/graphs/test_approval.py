@@ -13,13 +13,12 @@ from segue.checkpoints.ledger import ToolLedger
 from segue.checkpoints.ports import Database
 from segue.checkpoints.sqlite.database import open_database
 from segue.core.agents import Budget
-from segue.core.calls import CallResult
+from segue.core.calls import CallKey, CallResult
 from segue.core.digests import tool_digest
 from segue.core.errors import InvalidAnswer
-from segue.core.tools import CallKey
 from segue.graphs.plan import build_plan
 from segue.graphs.react import build_react
-from segue.nodes.approval import check_answer
+from segue.nodes.permission import check_answer
 from segue.tools.registry import as_tool, tool
 from tests.fakes import answer, call_tool, plan_json, remend
 from tests.graphs.conftest import Bed, Make

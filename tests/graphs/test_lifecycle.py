@@ -8,9 +8,9 @@ import pytest
 from langgraph.runtime import RunControl, Runtime
 
 from segue.core.agents import Budget
+from segue.core.calls import CallKey, Claim
 from segue.core.context import RunContext
 from segue.core.errors import UnknownMemory
-from segue.core.tools import CallKey, Claim
 from segue.graphs.lifecycle import build_lifecycle
 from segue.nodes.lifecycle import LifecycleState, executing, scheduling
 from segue.prompts.catalogue import error_text

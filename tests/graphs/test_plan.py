@@ -8,8 +8,8 @@ import pytest
 
 import segue
 from segue.core.agents import Agent, Budget
+from segue.core.calls import CallKey
 from segue.core.errors import TaskError
-from segue.core.tools import CallKey
 from segue.graphs.plan import build_plan
 from segue.tools.registry import tool
 from tests.fakes import MemoryLedger, ScriptedChatModel, plan_json

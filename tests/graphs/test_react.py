@@ -12,7 +12,7 @@ from segue.core.agents import Budget
 from segue.core.models import ModelRequest, common_prefix
 from segue.graphs.react import build_react
 from segue.models.transcript import read_transcript
-from segue.nodes.history import envelope_schema
+from segue.nodes.context import envelope_schema
 from segue.tools.registry import as_tool
 from tests.fakes import answer, call_tool, plan, reflect, remend
 from tests.graphs.conftest import Crowd, Make, double, fail, note

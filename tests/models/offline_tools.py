@@ -12,9 +12,8 @@ from pydantic import Field
 from segue.core.decision import decode
 from segue.core.models import ModelReply, ModelRequest
 from segue.models.offline import OfflinePlanner
-from segue.nodes.history import CONTROL_TOOLS, envelope_schema
-from segue.prompts.catalogue import language_of
-from segue.prompts.load import render
+from segue.nodes.context import CONTROL_TOOLS, envelope_schema
+from segue.prompts.catalogue import language_of, render
 from segue.tools.registry import BoundTool, as_tool, tool
 
 Branch = Annotated[str, Field(description="The branch (分馆)", examples=["Northgate", "Riverside", "河西馆", "东门馆"])]

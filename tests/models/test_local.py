@@ -18,7 +18,7 @@ from segue.core.errors import ConfigurationError, ModelRefused, UnknownModel
 from segue.core.models import ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
 from segue.models.build import build_model
 from segue.models.local import Completion, LocalModel, Message, answer_only, engine_of, stripped
-from segue.nodes.history import envelope_schema
+from segue.nodes.context import envelope_schema
 from segue.tools.registry import as_tool
 from tests.cases import cases
 from tests.fakes import answer, call_tool, pieces

@@ -12,10 +12,9 @@ from segue.core.decision import ActionType, decode
 from segue.core.errors import ModelRefused
 from segue.core.models import ModelRequest, TextDelta
 from segue.models.offline import OfflinePlanner
-from segue.nodes.history import plan_schema
+from segue.nodes.context import plan_schema
 from segue.nodes.lifecycle import TASKS_SCHEMA
-from segue.prompts.catalogue import language_of
-from segue.prompts.load import render
+from segue.prompts.catalogue import language_of, render
 from segue.tools.builtin import CALCULATOR, CLOCK
 from segue.tools.registry import tool
 from segue.tools.travel import TRAVEL

@@ -2,7 +2,7 @@
 
 from tests.mutants.mutants import Mutant
 
-RUNNER, EXECUTOR, APPROVAL = "nodes/calls.py", "tools/calls.py", "nodes/approval.py"
+RUNNER, EXECUTOR, APPROVAL = "nodes/calls.py", "tools/calls.py", "nodes/permission.py"
 APPROVALS = "tests/runtime/test_approvals.py::test_a_call_waits_and_is_what_the_person_decides"
 SETTLED = "tests/runtime/test_unknown_outcomes.py::test_an_interrupted_call_is_settled_or_made_again_with_its_key"
 UNKNOWN = (

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from segue.nodes.live_reply import MAX_DEPTH, JsonStrings, Path
+from segue.nodes.model_call import MAX_DEPTH, JsonStrings, Path
 from tests.cases import cases
 
 TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from('"\\{}[],:\U0001f600'), max_size=8)

@@ -9,7 +9,7 @@ from segue.core.decision import StepStatusUpdate
 from segue.core.errors import IllegalTransition
 from segue.core.lifecycle import SubTask
 from segue.core.plan import Status, Step
-from segue.nodes.plan_progress import (
+from segue.nodes.calls import (
     begin_steps,
     claim_steps,
     close_steps,

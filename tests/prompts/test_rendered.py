@@ -15,7 +15,7 @@ from segue.graphs.direct import build_direct
 from segue.graphs.lifecycle import build_lifecycle
 from segue.graphs.plan import build_plan
 from segue.graphs.react import build_react
-from segue.prompts.load import FOLDER, fill, has_slot, render, template
+from segue.prompts.catalogue import FOLDER, fill, has_slot, render, template
 from segue.registry import Registry, services_of
 from tests.fakes import CountedIds, FixedClock, ScriptedChatModel, answer, call_tool, plan_json
 

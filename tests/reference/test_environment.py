@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from segue.models.build import DEFAULT_OPENAI_MODEL
-from segue.runtime.capacity import MAX_QUEUED, MAX_RUNNING
+from segue.runtime.run import MAX_QUEUED, MAX_RUNNING
 
 from .blocks import ROOT
 

@@ -28,7 +28,7 @@ from segue.models.openai.faults import ATTEMPTS, FIRST_DELAY, MAX_RETRY_AFTER, R
 from segue.models.openai.model import CONNECT_SECONDS
 from segue.nodes.react import MOST_REPAIRS
 from segue.nodes.react_prompt import MOST_SUCCESSES, MOST_UNREADABLE
-from segue.runtime.capacity import MAX_QUEUED, MAX_RUNNING
+from segue.runtime.run import MAX_QUEUED, MAX_RUNNING
 from segue.server import ServerSettings
 from segue.server.frames import MOST
 from segue.tools.bound_tool import CallContext, Marks

@@ -11,8 +11,8 @@ import pytest
 
 import segue
 from segue.checkpoints.ledger import ToolLedger
+from segue.core.calls import Claim
 from segue.core.errors import DatabaseUnavailable
-from segue.core.tools import Claim
 from segue.graphs.direct import build_direct
 from tests.checkpoints import worlds
 

@@ -8,10 +8,9 @@ import pytest
 import segue
 from segue import tool
 from segue.core.agents import Agent
-from segue.core.calls import CallResult, Execution
+from segue.core.calls import CallResult, Execution, Tool
 from segue.core.conversation import APIOutput, Conversation, ConversationConfig, Setting
 from segue.core.flows import BranchConfig, FlowConfig
-from segue.core.tools import Tool
 from segue.testing.rehearsal import converse
 from segue.tools.registry import as_tool
 from tests.fakes import ScriptedChatModel, answer, call_tool, choose

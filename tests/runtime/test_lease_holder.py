@@ -14,9 +14,9 @@ from segue.checkpoints.sqlite.database import SqliteBackend, SqliteDatabase, ope
 from segue.core.agents import Agent
 from segue.core.errors import DatabaseUnavailable, ThreadBusy
 from segue.core.events import Paused
-from segue.runtime import leases
-from segue.runtime.leases import Heartbeat, LeaseHolder
+from segue.runtime import runner
 from segue.runtime.relay import Notices
+from segue.runtime.runner import Heartbeat, LeaseHolder
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
 TTL = 0.6
@@ -78,7 +78,7 @@ class NoDescriptors:
 
 async def test_a_task_whose_lease_cannot_be_renewed_pauses_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "Renewal", NoDescriptors)
-    monkeypatch.setattr(leases, "Heartbeat", partial(Heartbeat, clock=lambda: next(ticks)))
+    monkeypatch.setattr(runner, "Heartbeat", partial(Heartbeat, clock=lambda: next(ticks)))
     ticks = iter(range(0, 10_000, 20))  # each look at the clock is later than a lease lives
 
     async def work() -> str:

@@ -12,7 +12,7 @@ from segue.core.agents import Agent
 from segue.core.errors import ConfigurationError, TooManyTasks
 from segue.core.records import NewTask
 from segue.core.spend import Owner, Quotas, load_quotas
-from segue.runtime.capacity import Capacity, Slot
+from segue.runtime.run import Capacity, Slot
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
 A, B = Owner("a", "a:u"), Owner("b", "b:u")

@@ -15,7 +15,7 @@ import pytest
 
 import segue
 from segue.checkpoints.tasks import Tasks
-from segue.core.attachments import UPLOAD_SECONDS
+from segue.core.message import UPLOAD_SECONDS
 from tests.cli.conftest import Shell, pages, shell
 from tests.fakes import answer, call_tool
 from tests.loopback import Hang, Json, LoopbackServer, Text

@@ -131,7 +131,7 @@ def test_a_stream_that_breaks_ends_with_done_all_the_same(
             raise ZeroDivisionError("the inside")
             yield
 
-        monkeypatch.setattr(served.service.app.tasks, "follow", broken)
+        monkeypatch.setattr(served.service.app.tasks, "begin_and_follow", broken)
         with client.stream("POST", "/api/chat", json={"message": "hello"}) as response:
             ((_, form),) = [*frames_of(response)]
     assert form["type"] == "done" and form["result"]["success"] is False

@@ -276,3 +276,34 @@ def test_the_same_idempotency_key_streams_the_same_task(client: httpx.Client) ->
     refused = client.post("/api/chat", json={**body, "message": "bye"}, headers={"Idempotency-Key": "k-1"})
     assert (refused.status_code, refused.json()["error"]["type"]) == (409, "KeyUsed")
     assert "'k-1'" in refused.json()["error"]["message"]
+
+
+def test_streams_of_every_protocol_have_the_same_headers(served: Served) -> None:
+    message = {"role": "ROLE_USER", "messageId": "m", "parts": [{"text": "go"}]}
+    run = {"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "go"}]}
+    bodies: dict[str, Json] = {
+        "/api/chat": {"message": "go"},
+        "/v1/chat/completions": {"model": "a", "stream": True, "messages": [{"role": "user", "content": "go"}]},
+        "/v1/responses": {"model": "a", "stream": True, "input": "go"},
+        "/ag-ui/a": {**run, "tools": [], "context": [], "state": {}, "forwardedProps": {}},
+        "/a2a/a/message:stream": {"message": message},
+        "/a2a/a": {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": message}},
+        "/mcp": {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "initialize",
+            "params": {
+                "clientInfo": {"name": "test", "version": "1"},
+                "capabilities": {},
+                "protocolVersion": "2025-06-18",
+            },
+        },
+    }
+    with served.client(headers={"A2A-Version": "1.0", "Accept": "application/json, text/event-stream"}) as client:
+        for path, body in bodies.items():
+            with client.stream("POST", path, json=body) as response:
+                headers = response.headers
+                assert response.status_code == 200, (path, response.read())
+                assert headers["content-type"].startswith("text/event-stream"), path
+                assert headers.get_list("cache-control") == ["no-cache, no-transform"], path
+                assert headers.get_list("x-accel-buffering") == ["no"], path

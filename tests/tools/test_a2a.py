@@ -18,9 +18,8 @@ from a2a.types import AgentCard
 
 import segue
 from segue.core.agents import Agent, RemoteAgent, load_agents
-from segue.core.calls import FRESH, CallStatus, Execution
+from segue.core.calls import FRESH, CallKey, CallStatus, Claim, Execution
 from segue.core.errors import ToolServerUnavailable
-from segue.core.tools import CallKey, Claim
 from segue.registry import Registry, served_tools
 from segue.runtime.start import Request
 from segue.server import ServerSettings

@@ -13,8 +13,8 @@ import pytest
 import segue
 from segue import Agent
 from segue.core.agents import McpServer, load_agents
+from segue.core.calls import CallKey
 from segue.core.errors import ConfigurationError, SegueError, ToolServerUnavailable
-from segue.core.tools import CallKey
 from segue.tools.adapters.mcp import McpTool, McpTools, ServerToolError
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 from tests.tool_calls import run_call

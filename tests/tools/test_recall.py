@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from segue.core.tools import CallKey
+from segue.core.calls import CallKey
+from segue.nodes.context import recall_tool
 from segue.tools.bound_tool import BadArguments
-from segue.tools.builtin import recall_tool
 from tests.cases import cases
 from tests.tool_calls import run_call
 

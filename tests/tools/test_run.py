@@ -20,8 +20,8 @@ from pydantic import AfterValidator
 from segue.checkpoints.leases import Lease
 from segue.checkpoints.ledger import ToolLedger
 from segue.checkpoints.sqlite.database import open_database
+from segue.core.calls import CallKey
 from segue.core.errors import UnknownAgent
-from segue.core.tools import CallKey
 from segue.tools import calls as calls_run
 from segue.tools.bound_tool import CallContext, abandoned
 from segue.tools.calls import STACK_CHARS, argument_error

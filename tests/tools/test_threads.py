@@ -15,7 +15,7 @@ SEEN = contextvars.ContextVar("SEEN", default="nothing")
 
 HANGS = """
 import asyncio, time
-from segue.core.tools import CallKey
+from segue.core.calls import CallKey
 from segue.tools.registry import as_tool, tool
 from tests.tool_calls import run_call
 

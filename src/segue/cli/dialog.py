@@ -26,6 +26,7 @@ from .exits import FAILED, PAUSED, WAITING, sentence_of
 from .hints import alternatives, answer_hints, busy_hints, continue_hint
 from .interrupts import listening, run_interruptible, typing
 from .lookup import LATEST, find_session, find_task
+from .output import standard_output
 from .settings import Settings, send_command, task_command
 from .verdicts import Answer, Decisions, answer_of
 from .views.console import (
@@ -36,7 +37,6 @@ from .views.console import (
     print_prose,
     printable,
     progress,
-    standard_output,
     stderr_console,
 )
 from .views.lines import header, print_heading, status_line, symbols_for, unknown_calls

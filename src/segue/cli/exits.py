@@ -27,8 +27,9 @@ from ..core.errors import (
     UnknownThread,
 )
 from ..prompts.catalogue import error_text
+from .output import OutputFailed, ReaderGone, checked_output
 from .settings import Settings, doctor_command, places, task_command
-from .views.console import OutputFailed, ReaderGone, checked_output, print_error
+from .views.console import print_error
 
 if TYPE_CHECKING:
     from ..testing.chaos.run import Chaos, ChaosOptions

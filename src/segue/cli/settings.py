@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.environment import foreign_scheme, is_server, without_password
 from ..core.errors import DatabaseUnavailable
 from ..prompts.catalogue import Language, language_named, language_of, sentence
-from .views.console import keep_output
+from .output import keep_output
 
 if TYPE_CHECKING:
     from ..app import App

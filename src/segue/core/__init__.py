@@ -1,11 +1,11 @@
 """The vocabulary that every other package imports; it needs neither LangGraph nor a model's client.
 
-- Tasks and their records: `task`, `records`, `timeline`, `attachments`, `reply_options`
+- Tasks and their records: `task`, `records`, `timeline`, `message`
 - Messages for later: `schedules`
 - Limits of what models use: `spend`
 - Events: `events`
-- Agents and their protocols: `agents`, `digests`, `models`, `tools`, `calls`, `context`
-- Decisions of a model: `decision`, `thoughts`, `plan`
+- Agents and their protocols: `agents`, `digests`, `models`, `calls`, `context`
+- Decisions of a model: `decision`, `plan`
 - A person's answers: `approval`, `reviews`
 - Who is told what becomes of tasks: `notifications`
 - Where values come from: `provenance`, `value_forms`, `call_rules`

@@ -342,7 +342,7 @@ class Agent(BaseModel):
     @field_validator("arguments")
     @classmethod
     def _is_object_schema(cls, schema: dict[str, Any] | None) -> dict[str, Any] | None:
-        from .reply_options import check_schema
+        from .message import check_schema
 
         if schema is not None and schema.get("type") != "object":
             raise ValueError('give the schema of an object: type = "object"')

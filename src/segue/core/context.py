@@ -11,16 +11,14 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from .agents import Agent
 from .approval import Grant
-from .attachments import Attachment
-from .calls import Executor
+from .calls import Executor, Ledger, Tool
 from .conversation import Participants
 from .errors import AppClosed, ConfigurationError, FileUnavailable, listed
 from .events import Event
+from .message import Attachment, ReplyOptions
 from .models import Model, Renderings, SentPrompts
 from .provenance import SourcedText, SourceKind
-from .reply_options import ReplyOptions
 from .spend import Spending
-from .tools import Ledger, Tool
 
 
 @dataclass(frozen=True, kw_only=True)

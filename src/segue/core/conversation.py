@@ -21,8 +21,8 @@ from .models import is_local
 from .records import Json
 
 if TYPE_CHECKING:
+    from .calls import Tool
     from .context import Services
-    from .tools import Tool
 
 
 MODE = "conversation"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .agents import Agent
-from .tools import Tool
+from .calls import Tool
 
 LENGTH = 12
 """Hexadecimal digits of a digest."""

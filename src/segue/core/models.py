@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from .agents import Prices
-from .attachments import PARTS, attached
 from .errors import Clause, UnreadableReply
+from .message import PARTS, attached
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage

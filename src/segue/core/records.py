@@ -29,10 +29,10 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAda
 from typing_extensions import TypedDict  # pydantic takes no other with Python 3.11
 
 from .approval import PermissionRule
-from .attachments import read_attachment
 from .decision import check_storable
 from .errors import DamagedRow, DatabaseDamaged, InvalidAnswer, StorageError
 from .events import TYPES, Event, from_dict, to_dict
+from .message import read_attachment
 from .task import ENDED, LAST, MessageOrigin, TaskStatus
 
 # Files: durable changes of folders, and the suffix of recorded sessions.
@@ -914,3 +914,14 @@ class Unowned:
     owner: str
     expired: bool
     orphaned: bool
+
+
+@dataclass(frozen=True)
+class Preference(Record):
+    """What a user prefers."""
+
+    row_name = "preferences of user {user_id}"
+    is_recoverable = False
+
+    user_id: Name
+    default_mode: str

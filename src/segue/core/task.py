@@ -1,4 +1,4 @@
-"""A task's status, its origin, and moments as people and programs write them."""
+"""A task's status, its origin, its session's name, and moments as people and programs write them."""
 
 import os
 import re
@@ -168,3 +168,19 @@ def next_status(old: str, new: str) -> TaskStatus:
     if TaskStatus(new) not in TASK_TRANSITIONS[TaskStatus(old)]:
         raise IllegalTransition(old, new)
     return TaskStatus(new)
+
+
+_SESSION = re.compile(r"^[\w.:@-]{1,128}$")
+
+
+def check_session(name: str) -> None:
+    """Refuse a session's name that could not be written in a command or an address.
+
+    Raises:
+        InvalidMessage.
+    """
+    if not _SESSION.fullmatch(name):
+        raise InvalidMessage(
+            "The session name {name} cannot be used: write up to 128 letters, digits or . _ : @ -",
+            name=repr(name[:40]),
+        )

@@ -10,10 +10,9 @@ from ..core.errors import Clause, ModelRefused, SegueError
 from ..core.json import plain_specs
 from ..core.models import ModelPiece, ModelRequest
 from .habits import Habits, adapted, own_names, with_own_names
-from .kept import kept_of_messages, restored
 from .openai.faults import AttemptFailed, Attempts, Fault, Redactor, RetryPolicy, end_fault, provider_fault
 from .reply import GrowingReply, finish_reason_of
-from .transcript import outgoing_messages
+from .transcript import kept_of_messages, outgoing_messages, restored
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -149,11 +148,11 @@ def _message(form: dict[str, Any]) -> "BaseMessage":
     """The message of a form that a habit has changed."""
     from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-    made = {"user": HumanMessage, "system": SystemMessage, "assistant": AIMessage}
+    made: dict[str, type[BaseMessage]] = {"user": HumanMessage, "system": SystemMessage, "assistant": AIMessage}
     given: BaseMessage | None = form.get(_OF)
     content = form.get("content") or ""
     if given is None or _ROLES.get(given.type, given.type) != form["role"]:
-        return made[form["role"]](content)
+        return made[form["role"]](content=content)
     update: dict[str, Any] = {"content": content}
     if calls := form.get("tool_calls"):
         sent = zip(getattr(given, "tool_calls", ()), calls, strict=True)

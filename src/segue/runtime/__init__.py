@@ -1,7 +1,7 @@
 """Execution of tasks, between the app and the graphs.
 
 - Start and control: `start`, `control`, `message_files`
-- Run: `runner`, `run`, `mode_types`, `capacity`, `leases`, `spend`
+- Run: `runner`, `run`, `mode_types`, `spend`
 - Later: `schedules`
 - Notifications: `notifications`, `senders`
 - Several processes: `worker`, `relay`

@@ -3,11 +3,10 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import aclosing, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from ..checkpoints.storage import Storage
@@ -29,13 +28,13 @@ from ..core.errors import (
     ThreadBusy,
 )
 from ..core.events import Event, NotesTaken, Paused, Resumed, Token, Waiting
+from ..core.message import ReplyOptions
 from ..core.records import Json, KnownRequest, OnUpgrade, RequestKey, Result, Task
-from ..core.reply_options import ReplyOptions
 from ..core.spend import SPEND, Raised, read_limit
 from ..core.task import ACTIVE, ENDED, OPEN, TaskStatus
 from ..graphs.chat import MODES
-from ..nodes.approval import check_tools
 from ..nodes.chat import AUTO
+from ..nodes.permission import check_tools
 from ..prompts.catalogue import error_text
 from ..registry import Registry
 from .questions import (
@@ -50,24 +49,78 @@ from .questions import (
     version_answer,
     with_decision,
 )
-from .relay import POLL_SECONDS, Deltas, Notice, Observer, Queue
+from .relay import POLL_SECONDS, Deltas, Notice, Observer
 from .run import stopped, stored_answer
 from .runner import Begin, Runner
 from .sessions import unfinished_conversation
 from .worker import Dispatch, Dispatching, Due, PutOff
 
-# The events of tasks, followed in this process and from others.
+# Control of tasks that were started: follow, resume, answer, pause and cancel them, whichever process runs them.
+
+ATTEMPTS = 5
+"""How often a request that came twice at once looks for what the other one began."""
+STOP_SECONDS = 10.0
+"""How long another process may take to stop a task that it runs."""
+UNDO_SECONDS = 1.0
+"""How long what begins waits at most for what was cancelled to be undone."""
+
+Started = tuple[Task, "asyncio.Task[Json] | None"]
+"""A task and its run, which is None where another process runs it."""
+
+Followed = tuple[str, int]
+"""A task, and the number of the event after which it is followed."""
 
 
-class EventStream:
-    """Follows tasks of this process and of others."""
+async def known_request(requests: RequestKeys, key: RequestKey | None) -> KnownRequest | None:
+    """What the request with an idempotency key did; None where there was none.
 
-    def __init__(self, runner: Runner, dispatch: Dispatch) -> None:
+    Raises:
+        KeyUsed: the key was used for another request.
+    """
+    known = await requests.get(key.key) if key else None
+    if key and known and known.digest not in (key.digest, ""):  # keys of an older database have no digest
+        raise KeyUsed(key.name)
+    return known
+
+
+def _renewed(row: Task, options: ReplyOptions, agent: Agent) -> ReplyOptions:
+    """The options of a task that continues: of new ones without instructions, the task's own stay."""
+    renewed = options.after(ReplyOptions.of(row.reply_options))
+    names = [spec["function"]["name"] for spec in row.client_tools]
+    renewed.check(agent.agent_id, agent.protocol, row.mode, names)
+    return renewed
+
+
+def _version_act(on_upgrade: OnUpgrade | None) -> Act:
+    return Act("chose_version", {"on_upgrade": on_upgrade})
+
+
+async def _raise_damage(run: "asyncio.Task[Json]") -> None:
+    """Raise what a run of this process ended with if it is damage of the file."""
+    await asyncio.wait([run])
+    if not run.cancelled() and isinstance(error := run.exception(), DatabaseDamaged):
+        raise error
+
+
+class Control:
+    """Works on tasks that were started: follows, resumes, answers, pauses and cancels them."""
+
+    def __init__(
+        self, storage: Storage, registry: Registry, runner: Runner, dispatch: Dispatch, modes: Collection[str]
+    ) -> None:
+        self._storage = storage
+        self.registry = registry
         self._runner = runner
+        self.questions = Questions(runner)
         self.dispatch = dispatch
+        self._modes = modes
         self._closing = False
+        self.undoing: set[asyncio.Task[Started]] = set()
+        """What was begun for callers that were cancelled meanwhile."""
 
-    async def follow(
+    # Follow.
+
+    def follow(
         self, task_id: str, after: int = 0, so_far: bool = False, *, streams: bool = True
     ) -> AsyncGenerator[Event, None]:
         """The task's durable events after number `after`, then the live ones until it stops.
@@ -78,7 +131,18 @@ class EventStream:
         Raises:
             DatabaseDamaged: so that not even this could be stored with the task.
         """
+
+        async def begin() -> Followed:
+            return task_id, after
+
+        return self.begin_and_follow(begin, so_far, streams=streams)
+
+    async def begin_and_follow(
+        self, begin: Callable[[], Awaitable[Followed]], so_far: bool = False, *, streams: bool = True
+    ) -> AsyncGenerator[Event, None]:
+        """As `follow`, of the task that `begin` gives once the first event is asked for."""
         runner = self._runner
+        task_id, after = await begin()
         with (
             runner.hub.listening(task_id) as queue,
             runner.notices.subscribe(task_id) as notice,
@@ -88,26 +152,32 @@ class EventStream:
             live, written = run is not None, run.partial if run and so_far else ""
             seen, newest = after, run.stored if run else 0
             published = run.published_after(after) if run else None
+            for event in published or ():
+                seen = event.seq
+                yield event
             if published is None:
-                stored = self._stored(task_id, after, notice, deltas, waits=not live, streams=streams)
-            else:
-                stored = _given(published)
-            async with aclosing(stored):
-                async for event in stored:
-                    if newest and event.seq > newest:
-                        break  # it is in the queue, behind the deltas that came before it
-                    seen = event.seq or seen
-                    yield event
+                async with aclosing(self._stored(task_id, after, notice, deltas, not live, streams)) as stored:
+                    async for event in stored:
+                        if newest and event.seq > newest:
+                            break  # it is in the queue, behind the deltas that came before it
+                        seen = event.seq or seen
+                        yield event
             if written:
                 yield Token(task_id=task_id, content=written)
-            if live:
-                async for event in until_end(queue, seen, partial(runner.log.read, task_id)):
-                    yield event
+            while live and (arrived := await queue.get()) is not None:
+                if not arrived.seq:
+                    yield arrived
+                elif arrived.seq > seen:
+                    if between := arrived.seq - seen - 1:  # another process stored these
+                        for missed in await runner.log.read(task_id, seen, between):
+                            yield missed
+                    seen = arrived.seq
+                    yield arrived
         if run and run.task:
             await _raise_damage(run.task)
 
     async def _stored(
-        self, task_id: str, seen: int, notice: Notice, deltas: Deltas, *, waits: bool, streams: bool
+        self, task_id: str, seen: int, notice: Notice, deltas: Deltas, waits: bool, streams: bool
     ) -> AsyncGenerator[Event, None]:
         """What is stored of a task after event number `seen`; with `waits` as long as another process runs it."""
         is_reported = False
@@ -140,95 +210,12 @@ class EventStream:
             return False
         return await self._runner.leases.held(row.thread_id) or await self.dispatch.awaits_worker(row)
 
-    def close(self) -> None:
+    def stop_following(self) -> None:
         """End the streams of tasks that other processes run."""
         self._closing = True
         self._runner.notices.notify_all()
 
-
-async def _given(events: Iterable[Event]) -> AsyncGenerator[Event, None]:
-    for event in events:
-        yield event
-
-
-Read = Callable[[int, int], Awaitable[Iterable[Event]]]
-
-
-async def until_end(queue: Queue, seen: int, read: Read) -> AsyncIterator[Event]:
-    """The queue's events until its end, durable ones from the one after number `seen` on, without gap or repeat.
-
-    What another process stored of the task comes from `read(after, limit)`.
-    """
-    while (event := await queue.get()) is not None:
-        if not event.seq:
-            yield event
-        elif event.seq > seen:
-            if between := event.seq - seen - 1:
-                for missed in await read(seen, between):
-                    yield missed
-            seen = event.seq
-            yield event
-
-
-async def _raise_damage(run: "asyncio.Task[Json]") -> None:
-    """Raise what a run of this process ended with if it is damage of the file."""
-    await asyncio.wait([run])
-    if not run.cancelled() and isinstance(error := run.exception(), DatabaseDamaged):
-        raise error
-
-
-# Control of tasks that were started: follow, resume, answer, pause and cancel them, whichever process runs them.
-
-ATTEMPTS = 5
-"""How often a request that came twice at once looks for what the other one began."""
-STOP_SECONDS = 10.0
-"""How long another process may take to stop a task that it runs."""
-UNDO_SECONDS = 1.0
-"""How long what begins waits at most for what was cancelled to be undone."""
-
-Started = tuple[Task, "asyncio.Task[Json] | None"]
-"""A task and its run, which is None where another process runs it."""
-
-
-async def known_request(requests: RequestKeys, key: RequestKey | None) -> KnownRequest | None:
-    """What the request with an idempotency key did; None where there was none.
-
-    Raises:
-        KeyUsed: the key was used for another request.
-    """
-    known = await requests.get(key.key) if key else None
-    if key and known and known.digest not in (key.digest, ""):  # keys of an older database have no digest
-        raise KeyUsed(key.name)
-    return known
-
-
-def _renewed(row: Task, options: ReplyOptions, agent: Agent) -> ReplyOptions:
-    """The options of a task that continues: of new ones without instructions, the task's own stay."""
-    renewed = options.after(ReplyOptions.of(row.reply_options))
-    names = [spec["function"]["name"] for spec in row.client_tools]
-    renewed.check(agent.agent_id, agent.protocol, row.mode, names)
-    return renewed
-
-
-def _version_act(on_upgrade: OnUpgrade | None) -> Act:
-    return Act("chose_version", {"on_upgrade": on_upgrade})
-
-
-class Control:
-    """Works on tasks that were started: resumes, answers, pauses and cancels them."""
-
-    def __init__(
-        self, storage: Storage, registry: Registry, runner: Runner, stream: EventStream, modes: Collection[str]
-    ) -> None:
-        self._storage = storage
-        self.registry = registry
-        self._runner = runner
-        self.stream = stream
-        self.questions = Questions(runner)
-        self._dispatch = stream.dispatch
-        self._modes = modes
-        self.undoing: set[asyncio.Task[Started]] = set()
-        """What was begun for callers that were cancelled meanwhile."""
+    # Resume and answer.
 
     def started(self, task_id: str) -> Started | None:
         """A task that runs in this process, with its run."""
@@ -242,7 +229,7 @@ class Control:
         """
         if not row.notes:
             return row, run
-        async with aclosing(self.stream.follow(row.task_id, streams=False)) as events:
+        async with aclosing(self.follow(row.task_id, streams=False)) as events:
             async for event in events:
                 if isinstance(event, NotesTaken) and event.count >= len(row.notes):
                     return row, run
@@ -466,7 +453,7 @@ class Control:
 
     async def _keep_version(self, row: Task, error: TaskPinned, key: RequestKey | None, changes: Json) -> Started:
         """Leave a task that a person just pinned to a worker that has its version, or paused where there are none."""
-        if self._dispatch.to_workers and self._dispatch.how is not Dispatching.NEVER:
+        if self.dispatch.to_workers and self.dispatch.how is not Dispatching.NEVER:
             row = await self._runner.move(row, TaskStatus.RUNNING, key=key, release=True, **changes)
             return self.submit_to_worker(row)
         paused = Paused(task_id=row.task_id, reason=error_text(error, row.reply_language))
@@ -481,7 +468,7 @@ class Control:
         known, on_upgrade = row.agent_version, self.registry.on_upgrade(row)
         ours = known if known and on_upgrade is None else self.registry.current_version(row.agent_id)
         versions = {known} if on_upgrade in ("pin", "ask") else {known, ours}
-        if row.mode in self._modes and await self._dispatch.to_worker(row.agent_id, row.mode, *versions):
+        if row.mode in self._modes and await self.dispatch.to_worker(row.agent_id, row.mode, *versions):
             return True, known
         if on_upgrade == "pin":
             raise TaskPinned(row.task_id, row.agent_id, known)
@@ -509,7 +496,7 @@ class Control:
         Raises:
             TaskError: it failed, and can be resumed.
         """
-        async for _ in self.stream.follow(task_id, streams=False):
+        async for _ in self.follow(task_id, streams=False):
             pass
         task = await self._runner.tasks.get(task_id)
         if task.status == TaskStatus.ERROR and not task.result:
@@ -537,7 +524,7 @@ class Control:
         tools = registry.tools_for(agent)
         question = decidable(question, row, answer)
         value = stored_answer(question, answer, tools)
-        leaves = await self._dispatch.to_worker(agent.agent_id, row.mode, row.agent_version)
+        leaves = await self.dispatch.to_worker(agent.agent_id, row.mode, row.agent_version)
         if row.mode in (*MODES, AUTO) and not leaves and self.registry.on_upgrade(row) != "ask":
             check_tools(question["calls"], settled(question["calls"], value), tools, agent.agent_id)
         return {"interrupt_id": question["interrupt_id"], "value": value}

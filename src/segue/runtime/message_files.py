@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from ..checkpoints.files import PINS, Files, Uploads
-from ..core.attachments import (
+from ..core.environment import whole_number
+from ..core.errors import Clause, FileUnavailable, InvalidExport, InvalidMessage
+from ..core.message import (
     IMAGE_TOKENS,
     PDF_TOKENS,
     Attachment,
@@ -22,8 +24,6 @@ from ..core.attachments import (
     media_type_of,
     read_attachment,
 )
-from ..core.environment import whole_number
-from ..core.errors import Clause, FileUnavailable, InvalidExport, InvalidMessage
 from ..core.models import tokens
 from ..core.records import Json
 from ..passages import Unreadable, text_of

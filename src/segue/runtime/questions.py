@@ -15,7 +15,7 @@ from ..core.errors import InvalidAnswer, NotAnApprover, QuestionClosed, TaskErro
 from ..core.events import QuestionAsked
 from ..core.records import Json, Task
 from ..core.task import TaskStatus
-from ..nodes.approval import VERSIONS, versions_of
+from ..nodes.permission import VERSIONS, versions_of
 from ..prompts.catalogue import error_text, phrase
 from .run import question_of, state_at, thread_config
 from .runner import Runner

@@ -9,13 +9,14 @@ from langgraph.types import StateSnapshot
 
 from ..checkpoints.storage import Storage
 from ..core.agents import Budget
-from ..core.attachments import read_attachment
 from ..core.audit import Act
-from ..core.calls import CallResult, Execution
+from ..core.calls import CallKey, CallResult, Execution, Tool, has_effect
 from ..core.context import AppContext
 from ..core.errors import InvalidMessage, SegueError, TaskError, ThreadBusy, ThreadExists, UnknownThread
 from ..core.events import Paused
+from ..core.message import read_attachment
 from ..core.records import Call, Json, RequestKey, Task
+from ..core.task import check_session
 from ..core.timeline import (
     UNDO_SCOPE,
     Branch,
@@ -28,7 +29,6 @@ from ..core.timeline import (
     TimelineEntry,
     UndoState,
 )
-from ..core.tools import CallKey, Tool, has_effect
 from ..nodes.calls import run_once
 from ..nodes.context import NodeContext
 from ..registry import Registry, services_of
@@ -38,7 +38,7 @@ from .control import Started
 from .history import TaskRecord, View, checked_edit, difference, newest, outcome_of, prompt_of, state_of, timeline
 from .run import config_of, state_at
 from .runner import Runner
-from .sessions import Sessions, check_session
+from .sessions import Sessions
 from .start import Request, Starter
 
 # The effects of a session's calls, and undoing them.

@@ -1,10 +1,12 @@
-"""A task that runs in this process: its mode, its turn, its state, and how it is stopped."""
+"""A task that runs in this process: its mode, its turn among the others, its state, and how it is stopped."""
 
 import asyncio
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Protocol
@@ -18,14 +20,31 @@ from langgraph.runtime import RunControl, Runtime
 from langgraph.types import Checkpointer, Command, Interrupt, StateSnapshot
 from pydantic import Field, create_model
 
-from ..agent_graph import AgentGraph
 from ..checkpoints.tasks import Tasks
 from ..core.actor import SEGUE
 from ..core.agents import Agent, Budget
-from ..core.attachments import naming, read_attachment
-from ..core.calls import API_CALL, CLIENT_CALLS, HIDDEN, PAUSE, WAIT, read_answer, read_question, read_results
+from ..core.calls import (
+    API_CALL,
+    CLIENT_CALLS,
+    HIDDEN,
+    PAUSE,
+    WAIT,
+    CallKey,
+    Tool,
+    read_answer,
+    read_question,
+    read_results,
+)
 from ..core.context import AppContext, PromptText, RunContext
-from ..core.errors import ConfigurationError, DamagedCheckpoint, InvalidAnswer, SegueError, UnknownMode, UnknownTask
+from ..core.errors import (
+    ConfigurationError,
+    DamagedCheckpoint,
+    InvalidAnswer,
+    SegueError,
+    TooManyTasks,
+    UnknownMode,
+    UnknownTask,
+)
 from ..core.events import (
     ApprovalRequested,
     Durable,
@@ -37,11 +56,11 @@ from ..core.events import (
     to_dict,
 )
 from ..core.flows import FlowConfig
+from ..core.message import naming, read_attachment
 from ..core.records import Call, Json, Task
 from ..core.reviews import write_decisions
-from ..core.spend import USD
+from ..core.spend import USD, Owner, Quotas
 from ..core.timeline import Place
-from ..core.tools import CallKey, Tool
 from ..graphs.chat import MODES, UNLISTED, build_chat
 from ..graphs.controller import build_controller
 from ..graphs.controller_executor import build_controller_executor
@@ -51,14 +70,12 @@ from ..graphs.lifecycle import MOST_NODES, build_lifecycle
 from ..graphs.plan import build_plan
 from ..graphs.plan_react import build_plan_react
 from ..graphs.react import build_react
-from ..nodes.approval import VERSIONS, check_answer, versions_of
-from ..nodes.call_values import seen_outcome
 from ..nodes.chat import AUTO, ModeGraph
-from ..nodes.context import Settled, exchange, truncate_result
-from ..nodes.task import STEER, GraphInput, TaskOutput, additions, compose_result
+from ..nodes.context import STEER, Settled, exchange, truncate_result
+from ..nodes.permission import VERSIONS, check_answer, seen_outcome, versions_of
+from ..nodes.task import GraphInput, TaskOutput, additions, compose_result
 from ..prompts.catalogue import phrase
-from ..registry import EXAMPLES, Registry, services_of
-from .capacity import Slot
+from ..registry import EXAMPLES, AgentGraph, Registry, services_of
 from .reply import Projection, ReplyText
 
 # Modes of one's own beside the built-in ones, and graphs with agents of one's own.
@@ -179,6 +196,129 @@ def _context_of(registry: Registry) -> type[RunContext]:
     about = f"id of an agent; empty: {registry.agent('').agent_id}"
     field = Field(default="", description=about, json_schema_extra={"enum": ["", *registry]})
     return create_model("RunContext", __base__=RunContext, agent=(str, field))
+
+
+# The tasks that run at once in a process, and those that wait for them: fair between tenants, within quotas.
+
+MAX_RUNNING = 32
+"""Tasks that run at once in a process by default."""
+MAX_QUEUED = 256
+"""Tasks that may wait for them."""
+
+Slot = asyncio.Future[bool]
+"""Whether the task may run; False where it was stopped first."""
+
+_inside: ContextVar[bool] = ContextVar("segue_inside_a_task", default=False)
+
+
+def is_inside_task() -> bool:
+    """Whether a task runs what calls this."""
+    return _inside.get()
+
+
+NOBODY = Owner()
+
+
+class Capacity:
+    """Slots for running tasks. A task that a running one starts and waits for takes none: it could never get it.
+
+    Tenants whose tasks wait take turns; those of one tenant run in their order, as far as their users' quotas allow.
+    """
+
+    def __init__(self, running: int = MAX_RUNNING, queued: int = MAX_QUEUED, quotas: Quotas | None = None) -> None:
+        self._most_running = running
+        self._most_queued = queued
+        self.quotas = quotas or Quotas()
+        self._running: dict[Slot, Owner] = {}
+        self._queues: dict[str, deque[tuple[Slot, Owner]]] = {}
+        """By tenant, in the order of their turns."""
+        self._starting: list[tuple[Owner, bool]] = []
+        """Those that are about to reserve a slot, and whether they will have to wait for it."""
+
+    @asynccontextmanager
+    async def admitted(self, owner: Owner | None) -> AsyncIterator[None]:
+        """Count a task as it starts; refuse it where it would have to wait and the queue is full. None runs elsewhere.
+
+        Raises:
+            TooManyTasks, OverQuota.
+        """
+        if owner is None or _inside.get():
+            yield
+            return
+        begin = [other for other, waits in self._starting if not waits]
+        room = len(self._running) + len(begin) < self._most_running and self.is_within_quotas(owner, begin)
+        if not room:
+            self._check_queue(owner)
+        entry = (owner, not room)
+        self._starting.append(entry)
+        try:
+            yield
+        finally:
+            if entry in self._starting:
+                self._starting.remove(entry)
+
+    def _check_queue(self, owner: Owner) -> None:
+        waiting = [*(other for _, other in self._waiting()), *(other for other, waits in self._starting if waits)]
+        if len(waiting) >= self._most_queued:
+            raise TooManyTasks(self._most_running, self._most_queued)
+        of_tenant = [other for other in waiting if other.tenant == owner.tenant]
+        self.quotas.check_queue(of_tenant.count(owner), len(of_tenant))
+
+    def has_room(self, owner: Owner) -> bool:
+        """Whether a task could run at once."""
+        return len(self._running) < self._most_running and self.is_within_quotas(owner)
+
+    def is_within_quotas(self, owner: Owner, also: Sequence[Owner] = ()) -> bool:
+        """Whether another task of the owner may run, if those of `also` run as well."""
+        of_user, of_tenant = self.quotas.tasks_per_user, self.quotas.tasks_per_tenant
+        if of_user is of_tenant is None:
+            return True
+        running = [*self._running.values(), *also]
+        if of_user is not None and running.count(owner) >= of_user:
+            return False
+        return of_tenant is None or sum(each.tenant == owner.tenant for each in running) < of_tenant
+
+    def reserve(self, owner: Owner = NOBODY) -> Slot:
+        """A slot, now or later; `release` it once it was given."""
+        slot: Slot = asyncio.get_running_loop().create_future()
+        if started := next((entry for entry in self._starting if entry[0] == owner), None):
+            self._starting.remove(started)
+        if _inside.get() or self.has_room(owner):
+            self._give(slot, owner)
+        else:
+            self._queues.setdefault(owner.tenant, deque()).append((slot, owner))
+        return slot
+
+    @staticmethod
+    def enter() -> None:
+        """The current asyncio task runs a task from now on."""
+        _inside.set(True)
+
+    def release(self, slot: Slot) -> None:
+        """Give a slot to those whose turn it is; one that was never given is only left."""
+        self._running.pop(slot, None)
+        for tenant, queue in [*self._queues.items()]:
+            self._queues[tenant] = deque(entry for entry in queue if entry[0] is not slot and not entry[0].done())
+        while given := next(self._next(), None):
+            tenant, following, owner = given
+            queue = self._queues.pop(tenant)
+            queue.remove((following, owner))
+            self._queues[tenant] = queue  # its next turn comes after those of the others
+            self._give(following, owner)
+        self._queues = {tenant: queue for tenant, queue in self._queues.items() if queue}
+
+    def _next(self) -> Iterator[tuple[str, Slot, Owner]]:
+        """The first task of each tenant that could run, in the order of the tenants' turns."""
+        for tenant, queue in self._queues.items():
+            if found := next((entry for entry in queue if self.has_room(entry[1])), None):
+                yield tenant, *found
+
+    def _waiting(self) -> Iterator[tuple[Slot, Owner]]:
+        return (entry for queue in self._queues.values() for entry in queue if not entry[0].done())
+
+    def _give(self, slot: Slot, owner: Owner) -> None:
+        self._running[slot] = owner
+        slot.set_result(True)
 
 
 # A task that runs in this process: its turn to run, its state, how it is stopped, and the end of a cancelled one.

@@ -19,8 +19,8 @@ from ..core.errors import (
     UnknownSchedule,
     UnknownTask,
 )
+from ..core.message import ReplyOptions
 from ..core.records import Task
-from ..core.reply_options import ReplyOptions
 from ..core.schedules import (
     PREFIX,
     FileSchedule,

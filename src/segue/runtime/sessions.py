@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,6 @@ from pydantic import ValidationError
 
 from ..checkpoints.storage import Storage
 from ..checkpoints.tasks import Tasks
-from ..core.attachments import ATTACHMENTS, naming
 from ..core.context import Ids
 from ..core.conversation import bot_session
 from ..core.errors import (
@@ -28,6 +26,7 @@ from ..core.errors import (
     UnknownThread,
 )
 from ..core.json import DEEPEST, is_too_deep
+from ..core.message import ATTACHMENTS, ReplyOptions, naming
 from ..core.records import (
     Hit,
     Json,
@@ -40,8 +39,7 @@ from ..core.records import (
     Task,
     Thread,
 )
-from ..core.reply_options import ReplyOptions
-from ..core.task import ENDED
+from ..core.task import check_session
 from ..core.timeline import Branch, Pruned, Retention, Snapshot
 from ..prompts.catalogue import Language
 from ..tools.adapters.client import client_tool_specs
@@ -54,24 +52,9 @@ logger = logging.getLogger(__name__)
 
 EVERY = SessionFilter()
 
-_SESSION = re.compile(r"^[\w.:@-]{1,128}$")
-
 
 def _one_line(title: str) -> str:
     return " ".join(title.split())
-
-
-def check_session(name: str) -> None:
-    """Refuse a session's name that could not be written in a command or an address.
-
-    Raises:
-        InvalidMessage.
-    """
-    if not _SESSION.fullmatch(name):
-        raise InvalidMessage(
-            "The session name {name} cannot be used: write up to 128 letters, digits or . _ : @ -",
-            name=repr(name[:40]),
-        )
 
 
 class Sessions:
@@ -434,13 +417,8 @@ def _openai_form(message: BaseMessage) -> Json:
 
 async def unfinished_conversation(tasks: Tasks, session_id: str) -> Task | None:
     """The task of the conversation whose bot has this session, if it goes on or can be resumed."""
-    return unless_over(await tasks.conversation_of(session_id))
-
-
-def unless_over(conversation: Task | None) -> Task | None:
-    """The task of a conversation, if it goes on or can be resumed."""
-    over = conversation is None or conversation.status in ENDED or conversation.result
-    return None if over else conversation
+    conversation = await tasks.conversation_of(session_id)
+    return conversation if conversation and not conversation.is_over else None
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -28,12 +29,12 @@ from ..core.errors import (
     UnknownOption,
 )
 from ..core.events import Steered
+from ..core.message import ReplyOptions
 from ..core.models import Model, ModelReply, ModelRequest, Usage, add_usages, usage_of
-from ..core.records import NewTask, RequestKey, Result, Session, Task
-from ..core.reply_options import ReplyOptions
+from ..core.records import Json, NewTask, RequestKey, Result, Session, Task
 from ..core.schedules import ScheduledRun
 from ..core.spend import Owner, Quotas, Reached, Reservation
-from ..core.task import ACTIVE, OPEN, MessageOrigin, TaskStatus
+from ..core.task import ACTIVE, OPEN, MessageOrigin, TaskStatus, check_session
 from ..core.timeline import Branch
 from ..models.transcript import whole_reply
 from ..nodes.conversation import read_config
@@ -46,7 +47,6 @@ from .message_files import FileInput, MessageFile, MessageFiles, check_accepted,
 from .relay import POLL_SECONDS
 from .run import state_at, thread_config
 from .runner import Runner
-from .sessions import check_session, unless_over
 
 logger = logging.getLogger(__name__)
 
@@ -169,6 +169,9 @@ async def typed_answer(
     return await extract(ask, answer, response_model.__name__, schema, read), usages
 
 
+_Keeping = AbstractAsyncContextManager[tuple[list[Json], Uploads]]
+
+
 class Starter:
     """Starts the tasks of new messages."""
 
@@ -185,8 +188,7 @@ class Starter:
         self._registry = registry
         self._runner = runner
         self.control = control
-        self._stream = control.stream
-        self._dispatch = control.stream.dispatch
+        self._dispatch = control.dispatch
         self._files = files
         self._ids = registry.ids
         self.modes = modes
@@ -275,7 +277,8 @@ class Starter:
         leaves = not unlisted and await self._dispatch.to_worker(agent.agent_id, mode, version)
         admitted = self._runner.capacity.admitted(None if leaves else Owner.of(thread_id, request.user_id))
         leasing = self._runner.leased(thread_id, request.wait, self._promised if self._dispatch.to_workers else None)
-        async with admitted, leasing as begin, self._files.kept(files) as (attachments, uploads):
+        keeping: _Keeping = self._files.kept(files) if files else nullcontext(([], []))
+        async with admitted, leasing as begin, keeping as (attachments, uploads):
             await self._make_room(thread_id)
             new = NewTask(
                 task_id=self._ids.task(),
@@ -360,10 +363,11 @@ class Starter:
 
     async def _read_files(self, request: Request, agent: Agent) -> list[MessageFile]:
         """The message's files, which the model accepts."""
+        if not request.files:
+            return []
         files = await self._files.read(request.files)
-        if files:
-            model = self._registry.model_for(agent, request.model).name
-            check_accepted(files, self._registry.accepted(agent, request.model), model)
+        model = self._registry.model_for(agent, request.model).name
+        check_accepted(files, self._registry.accepted(agent, request.model), model)
         return files
 
     async def _store(self, new: NewTask, request: Request, left: bool, uploads: Uploads) -> Task:
@@ -467,13 +471,13 @@ class Starter:
         return await self.control.resume(row.task_id, wait=STOP_SECONDS)
 
     async def _runs(self, row: Task) -> bool:
-        return self._runner.run_of(row.task_id) is not None or await self._stream.runs_elsewhere(row.task_id)
+        return self._runner.run_of(row.task_id) is not None or await self.control.runs_elsewhere(row.task_id)
 
 
 def _refuse_bot_session(request: Request, beginning: Beginning) -> None:
     """Refuse a message to the bot of a conversation that goes on: the bot would take it for the user's."""
-    conversation = unless_over(beginning.conversation)
-    if conversation and request.origin != "conversation":
+    conversation = beginning.conversation
+    if conversation and not conversation.is_over and request.origin != "conversation":
         raise TaskUnfinished(conversation.thread_id, conversation.task_id, conversation.status)
 
 

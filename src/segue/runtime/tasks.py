@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import tzinfo
@@ -13,6 +13,7 @@ from ..checkpoints.storage import Storage
 from ..core.calls import ANSWER_FORMS, API_CALL, CLIENT_CALLS, WAIT
 from ..core.errors import KeyUsed, StorageError, TaskError
 from ..core.events import ASKING, Event
+from ..core.message import ReplyOptions
 from ..core.models import add_usages
 from ..core.records import (
     Json,
@@ -27,14 +28,12 @@ from ..core.records import (
     Worker,
     check_event,
 )
-from ..core.reply_options import ReplyOptions
 from ..core.spend import Period, UsageReport, limit_of
 from ..core.task import TaskStatus
-from .control import Started, Waits, known_request
-from .leases import is_alive
+from .control import Followed, Started, Waits, known_request
 from .relay import Observer
 from .reply import Projection
-from .runner import Runner
+from .runner import Runner, is_alive
 from .sessions import unfinished_conversation
 from .start import Request, Starter
 from .worker import Dispatching, Due
@@ -78,7 +77,6 @@ class Tasks:
         self._runner = runner
         self._starter = starter
         self._control = starter.control
-        self._stream = starter.control.stream
 
     async def __call__(
         self,
@@ -159,7 +157,7 @@ class Tasks:
         """
         found, tasks = [], self._runner.tasks
         for row, owner in await tasks.unfinished():
-            if is_alive(owner) or row.requested == "cancel" or await self._stream.dispatch.awaits_worker(row):
+            if is_alive(owner) or row.requested == "cancel" or await self._control.dispatch.awaits_worker(row):
                 continue
             if not await tasks.conversation_of(row.thread_id):
                 found.append(ResumableTask(row, owner, interrupted=row.status != TaskStatus.PAUSED))
@@ -363,11 +361,17 @@ class Tasks:
         Raises:
             DatabaseDamaged: so that not even this could be stored with the task.
         """
-        return self._stream.follow(task_id, after, so_far, streams=streams)
+        return self._control.follow(task_id, after, so_far, streams=streams)
+
+    def begin_and_follow(
+        self, begin: Callable[[], Awaitable[Followed]], so_far: bool = False
+    ) -> AsyncGenerator[Event, None]:
+        """As `follow`, of the task that `begin` gives, with the number to begin after, once an event is asked for."""
+        return self._control.begin_and_follow(begin, so_far)
 
     def stop_following(self) -> None:
         """End the streams of tasks that other processes run."""
-        self._stream.close()
+        self._control.stop_following()
 
     def observe(self, observer: Observer) -> None:
         """Tell an observer what happens to the tasks of this process from now on."""
@@ -421,14 +425,17 @@ class Tasks:
         """
         return await self._control.resume_with(task_id, checked, wait=wait)
 
-    async def resume_and_follow(
+    def resume_and_follow(
         self, task_id: str, *, model: str = "", answer: Any = None, interrupt_id: str = ""
     ) -> AsyncGenerator[Event, None]:
         """As `resume`, and the events from now on."""
-        seen = await self.last_event(task_id)
-        await self.resume(task_id, model=model, answer=answer, interrupt_id=interrupt_id)
-        async for event in self._stream.follow(task_id, after=seen):
-            yield event
+
+        async def begin() -> Followed:
+            seen = await self.last_event(task_id)
+            await self.resume(task_id, model=model, answer=answer, interrupt_id=interrupt_id)
+            return task_id, seen
+
+        return self._control.begin_and_follow(begin)
 
     async def result(self, task: Task, run: "asyncio.Task[Json] | None") -> Result:
         """Wait for a run, here or elsewhere; returns its result with `task_id`, `session_id` and `status`."""
@@ -444,7 +451,7 @@ class Tasks:
 
     async def runs_elsewhere(self, task_id: str) -> bool:
         """Whether another process runs a task that is not finished, or a worker will."""
-        return await self._stream.runs_elsewhere(task_id)
+        return await self._control.runs_elsewhere(task_id)
 
     def count_in(self, table: Spend, tenant: str, batch: str) -> None:
         """Count what model calls use in another database, as those of a batch of a tenant: see `SpendControl.of`."""
@@ -455,17 +462,17 @@ class Tasks:
     @property
     def dispatching(self) -> Dispatching:
         """Where tasks run."""
-        return self._stream.dispatch.how
+        return self._control.dispatch.how
 
     async def workers(self) -> Sequence[Worker]:
         """The workers that are there now."""
-        return await self._stream.dispatch.workers()
+        return await self._control.dispatch.workers()
 
     async def waiting_for_worker(self) -> Sequence[Task]:
         """The tasks that no process runs, and no worker is there that takes them."""
         if self._storage.workers is None:
             return []
-        workers = await self._stream.dispatch.workers()
+        workers = await self._control.dispatch.workers()
         unowned = await self._storage.workers.unowned()
         left = [each for each in unowned if not any(worker.takes(each) for worker in workers)]
         return [await self._runner.tasks.show(each.task_id) for each in left if each.expired]
@@ -477,7 +484,7 @@ class Tasks:
     async def waiting_for_version(self) -> Sequence[Task]:
         """The unfinished tasks that keep a version of their agent which neither this process nor a worker has."""
         found = await self._runner.tasks.unended()
-        workers = await self._stream.dispatch.workers() if found else ()
+        workers = await self._control.dispatch.workers() if found else ()
         return [
             row
             for row, owner in found

@@ -22,11 +22,10 @@ from ..core.spend import Owner
 from ..core.task import ACTIVE, TaskStatus
 from ..prompts.catalogue import error_text
 from ..registry import Registry
-from .capacity import is_inside_task
-from .leases import describe_owner, is_dead
 from .questions import ask_about_version
 from .relay import REQUESTS, Observer
-from .runner import Begin, Runner
+from .run import is_inside_task
+from .runner import Begin, Runner, describe_owner, is_dead
 
 # What is due: one poller in a process for everything that happens at a moment.
 

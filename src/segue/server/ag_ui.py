@@ -56,8 +56,8 @@ from pydantic.alias_generators import to_camel
 from ..core.calls import CLIENT_CALLS
 from ..core.errors import InvalidAnswer, InvalidMessage, MemoryUnavailable
 from ..core.events import BranchEnd, BranchStart, Event, ToolCall, ToolResult
+from ..core.message import AnswerFormat, ReplyOptions
 from ..core.records import Json, RequestKey, Task
-from ..core.reply_options import AnswerFormat, ReplyOptions
 from ..core.task import ENDED, OPEN, TaskStatus
 from ..prompts.catalogue import Language
 from ..prompts.protocols import answer_schema, client_result, declined, question_text, stop_notice

@@ -283,8 +283,12 @@ HEADERS = {
 }
 
 
-class SecurityHeaders:
-    """Adds the headers that a response does not set itself."""
+_STREAM_HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
+"""Of every stream of events, whoever answers with it: what is between must neither keep nor hold back its events."""
+
+
+class ResponseHeaders:
+    """Adds the headers that a response does not set itself, and those of streams of events."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -298,6 +302,8 @@ class SecurityHeaders:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
+                if headers.get("content-type", "").startswith("text/event-stream"):
+                    headers.update(_STREAM_HEADERS)
             await send(message)
 
         await self._app(scope, receive, adding)

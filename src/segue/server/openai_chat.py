@@ -12,11 +12,10 @@ from fastapi import Header, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..core.attachments import UPLOAD_SECONDS, Upload
 from ..core.calls import CLIENT_CALLS
 from ..core.events import Event, ToolCall
+from ..core.message import UPLOAD_SECONDS, AnswerFormat, ReplyOptions, Upload
 from ..core.records import Json, RequestKey, Task
-from ..core.reply_options import AnswerFormat, ReplyOptions
 from ..core.task import ACTIVE, ENDED, TaskStatus
 from ..prompts.protocols import answer_of, reply_notice, stop_notice
 from ..runtime.reply import Added, CallOpened, Kind, Part, ReplyStream, TextDropped

@@ -16,13 +16,12 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..app import App
-from ..core.attachments import Upload
 from ..core.calls import CLIENT_CALLS, TEXTUAL
 from ..core.conversation import MODE, ConversationConfig
 from ..core.errors import InvalidMessage, KeyUsed
 from ..core.events import ASKING, ApprovalRequested, Event, NotesMoved, QuestionAsked, StateChanged, Steered
+from ..core.message import AnswerFormat, ModelSettings, ReplyOptions, Upload, check_choice, check_schema
 from ..core.records import Json, RequestKey, Task
-from ..core.reply_options import AnswerFormat, ModelSettings, ReplyOptions, check_choice, check_schema
 from ..core.task import MessageOrigin, TaskStatus
 from ..prompts.protocols import answer_of, client_result, with_message
 from ..runtime.message_files import ImageUrl

@@ -13,8 +13,8 @@ from ..app import App
 from ..core.agents import Agent
 from ..core.errors import TaskError, UnknownTask
 from ..core.events import Steered
+from ..core.message import ReplyOptions
 from ..core.records import Json, RequestKey, Task
-from ..core.reply_options import ReplyOptions
 from ..runtime.start import Request
 from ..telemetry.metrics import Metrics
 from ..testing.rehearsal.batch import FILE as BATCH

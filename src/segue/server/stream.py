@@ -29,11 +29,7 @@ class EventStream(StreamingResponse):
         self, service: Service, tenant: Tenant, frames: AsyncGenerator[bytes, None], headers: Mapping[str, str]
     ) -> None:
         self._frames = frames
-        super().__init__(
-            frames,
-            media_type="text/event-stream",
-            headers={**headers, "Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
-        )
+        super().__init__(frames, media_type="text/event-stream", headers=headers)
         self._service = service
         self._tenant = tenant
         self._quiet = True
@@ -102,13 +98,15 @@ async def with_error_frames(
             yield frame
 
 
-async def events_of(service: Service, task_id: str, after: int, so_far: bool = False) -> AsyncGenerator[Event, None]:
+def events_of(service: Service, task_id: str, after: int, so_far: bool = False) -> AsyncGenerator[Event, None]:
     """The task's events, once it runs again where a restart had interrupted it."""
-    if resumed := service.resuming.get(task_id):
-        await resumed.wait()
-    async with aclosing(service.app.tasks.follow(task_id, after, so_far)) as events:
-        async for event in events:
-            yield event
+
+    async def begin() -> tuple[str, int]:
+        if resumed := service.resuming.get(task_id):
+            await resumed.wait()
+        return task_id, after
+
+    return service.app.tasks.begin_and_follow(begin, so_far)
 
 
 _LIVE_ONLY = 2**62

@@ -13,8 +13,9 @@ from ...prompts.catalogue import word
 from .. import options
 from ..exits import FAILED, report_errors
 from ..lookup import ask, find_task
+from ..output import echo
 from ..settings import DEFAULT_DATABASE, SHORT, Settings
-from ..views.console import echo, output, printable, stderr_console, write_json
+from ..views.console import output, printable, stderr_console, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

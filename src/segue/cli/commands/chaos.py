@@ -10,8 +10,9 @@ import typer
 from ...core.bounds import MOST_COUNT
 from .. import options
 from ..exits import FAILED, PAUSED, prepared, report_errors
+from ..output import echo
 from ..settings import DEFAULT_DATABASE, Settings
-from ..views.console import echo, print_note, printable, stderr_console, write_json
+from ..views.console import print_note, printable, stderr_console, write_json
 
 if TYPE_CHECKING:
     from ...testing.chaos.run import Chaos

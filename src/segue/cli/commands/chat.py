@@ -7,9 +7,8 @@ from rich.text import Text
 
 from ...core.errors import SegueError, TaskUnfinished, ThreadBusy
 from ...core.records import SessionFilter, Task
-from ...core.task import OPEN
+from ...core.task import OPEN, check_session
 from ...core.timeline import SHORT
-from ...runtime.sessions import check_session
 from ..dialog import ConversationLoop, is_command
 from ..exits import sentence_of
 from ..hints import busy_hints, unfinished_hint

@@ -23,7 +23,6 @@ from ...checkpoints.schema import ReadRow
 from ...checkpoints.sqlite.database import check_pages, check_rows, check_rows_beside, removing, saving
 from ...checkpoints.storage import open_storage
 from ...core.agents import Agent
-from ...core.attachments import FilesReport
 from ...core.environment import address_without_secrets, is_server, need_extra
 from ...core.errors import (
     ConfigurationError,
@@ -36,6 +35,7 @@ from ...core.errors import (
     UnknownThread,
     listed,
 )
+from ...core.message import FilesReport
 from ...core.records import SessionFilter
 from ...entry import open as open_app
 from ...graphs.chat import MODES

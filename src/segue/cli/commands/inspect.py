@@ -13,8 +13,9 @@ from ...core.task import ACTIVE
 from .. import options
 from ..exits import FAILED, USAGE, report_errors, sentence_of
 from ..lookup import ask, find_session, find_task, named
+from ..output import echo
 from ..settings import DEFAULT_DATABASE, Settings, task_command
-from ..views.console import echo, output, print_error, print_note, write_json
+from ..views.console import output, print_error, print_note, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
     from ...app import App
     from ...core.agents import Agent
+    from ...core.calls import Tool
     from ...core.records import Json, SessionFilter, Task, TaskTrace, Thread
-    from ...core.tools import Tool
 
     Interrupted = dict[str, str]
 

@@ -10,8 +10,9 @@ from ...core.errors import UnknownTask
 from .. import options
 from ..exits import USAGE
 from ..lookup import ask
+from ..output import echo
 from ..settings import DEFAULT_DATABASE, Settings
-from ..views.console import echo, output, print_error, write_json
+from ..views.console import output, print_error, write_json
 
 if TYPE_CHECKING:
     from ...app import App

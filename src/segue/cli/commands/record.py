@@ -11,8 +11,9 @@ from ...core.errors import ConfigurationError
 from .. import options
 from ..exits import FAILED, WAITING, report_errors
 from ..lookup import find_session, for_session, named
+from ..output import echo
 from ..settings import DEFAULT_DATABASE, Settings, replay_command
-from ..views.console import echo, indented, print_note, printable
+from ..views.console import indented, print_note, printable
 
 if TYPE_CHECKING:
     from ...testing.cassette import Cassette, LiveTurn, Replay

@@ -11,8 +11,9 @@ from ...core.bounds import MOST_COUNT
 from .. import options
 from ..exits import FAILED, USAGE, report_errors, sentence_of
 from ..lookup import ask, find_session, for_session, for_snapshot, named
+from ..output import echo
 from ..settings import DEFAULT_DATABASE, Settings, task_command
-from ..views.console import echo, output, print_error, print_note, write_json
+from ..views.console import output, print_error, print_note, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

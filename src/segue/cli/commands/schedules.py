@@ -10,8 +10,9 @@ from ...prompts.catalogue import word
 from .. import options
 from ..exits import FAILED, report_errors
 from ..lookup import ask
+from ..output import echo
 from ..settings import DEFAULT_DATABASE, Settings, places
-from ..views.console import echo, one_line, output, print_error, print_hints, print_note, printable, write_json
+from ..views.console import one_line, output, print_error, print_hints, print_note, printable, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

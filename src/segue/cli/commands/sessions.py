@@ -5,24 +5,22 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...core.bounds import MOST_COUNT
-from ...core.environment import foreign_scheme, is_server, without_password
-from ...core.errors import ConfigurationError
 from .. import options
 from ..exits import FAILED, USAGE, report_errors, sentence_of
 from ..lookup import ask
+from ..output import echo
 from ..settings import DEFAULT_DATABASE, Settings, continue_command, task_command
-from ..views.console import echo, print_error, printable, write_json
+from ..views.console import print_error, printable, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...app import App
-    from ...checkpoints.sqlite.backup import Backup
     from ...core.records import Recovery, Task
     from ...core.timeline import Pruned
     from ...runtime.sessions import Progress
@@ -117,9 +115,9 @@ def backup(
 
     The files of messages and the memory files are included. The file is verified by checksum.
     """
-    from ...checkpoints.sqlite.backup import back_up
+    from ...entry import backup as write_backup
 
-    _report_backup(Settings(db), "backed_up", lambda: back_up(_sqlite(db), file), as_json)
+    _report_backup(Settings(db), "backed_up", lambda: write_backup(db, file), as_json)
 
 
 def restore(
@@ -131,20 +129,12 @@ def restore(
 
     The backup is verified by checksum before anything is written.
     """
-    from ...checkpoints.sqlite.backup import restore as restore_backup
+    from ...entry import restore as restore_backup
 
-    _report_backup(Settings(db), "restored", lambda: restore_backup(file, _sqlite(db)), as_json)
-
-
-def _sqlite(database: str) -> str:
-    if is_server(database) or foreign_scheme(database) or database == ":memory:":
-        raise ConfigurationError(
-            "{path} is no SQLite file: back up a PostgreSQL database with pg_dump.", path=without_password(database)
-        )
-    return database
+    _report_backup(Settings(db), "restored", lambda: restore_backup(file, db), as_json)
 
 
-def _report_backup(settings: Settings, said: str, work: "Callable[[], Backup]", as_json: bool) -> None:
+def _report_backup(settings: Settings, said: str, work: "Callable[[], Any]", as_json: bool) -> None:
     with report_errors(settings):
         done = work()
     if as_json:

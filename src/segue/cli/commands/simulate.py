@@ -12,8 +12,9 @@ import typer
 from ...core.bounds import MOST_COUNT
 from .. import options
 from ..exits import FAILED, PAUSED, WAITING, report_errors
+from ..output import echo
 from ..settings import DEFAULT_DATABASE, Settings, simulate_command
-from ..views.console import echo, flat, output, print_error, print_hints, print_note, read_line, stderr_console
+from ..views.console import flat, output, print_error, print_hints, print_note, read_line, stderr_console
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

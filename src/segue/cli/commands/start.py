@@ -18,8 +18,9 @@ from ...core.errors import ConfigurationError, listed
 from .. import options
 from ..exits import report_errors
 from ..lookup import continued
+from ..output import echo
 from ..settings import DEFAULT_DATABASE, Settings
-from ..views.console import echo, from_shell, piped_text, print_note
+from ..views.console import from_shell, piped_text, print_note
 from .schedules import At, Every, Missed, Overlap, Timezone, schedule_message
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ from typer.core import TyperCommand
 from .. import options
 from ..exits import report_errors
 from ..lookup import LATEST, ask, find_task, for_task, named
+from ..output import echo
 from ..settings import DEFAULT_DATABASE, SHORT, Settings, task_command
 from ..verdicts import Decisions, with_bare_approvals
-from ..views.console import echo, flat, indented, output, printable, write_json
+from ..views.console import flat, indented, output, printable, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -2,13 +2,12 @@
 
 import io
 import json
-import os
 import re
 import select
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import IO, Any, TextIO
 
 from rich.cells import cell_len, set_cell_size
@@ -18,6 +17,7 @@ from rich.text import Text
 
 from ...core.provenance import Source
 from ...prompts.catalogue import sentence
+from ..output import echo, standard_output
 
 # Text from people, models and tools, made safe to print.
 
@@ -141,104 +141,16 @@ PATIENCE = 3.0
 """Seconds after which it is said that standard input is read."""
 
 
-class OutputFailed(Exception):
-    """Standard output cannot be written."""
-
-
-class ReaderGone(OutputFailed):
-    """Whoever reads standard output, such as `head`, has read enough."""
-
-
-class _CheckedOutput(io.TextIOWrapper):
-    """Names the failures of standard output, which libraries would take for others or swallow."""
-
-    def write(self, text: str) -> int:
-        with _failures_named():
-            return super().write(text)
-
-    def flush(self) -> None:
-        with _failures_named():
-            super().flush()
-
-
-@contextmanager
-def _failures_named() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise (ReaderGone if isinstance(error, BrokenPipeError) else OutputFailed)(error.strerror) from error
-
-
-@contextmanager
-def checked_output() -> Iterator[None]:
-    """Have standard output raise OutputFailed where it cannot be written.
-
-    Raises:
-        OutputFailed: it is closed already, or what was left cannot be written.
-    """
-    usual = sys.stdout
-    if usual is None:
-        raise OutputFailed("closed")
-    if not isinstance(usual, io.TextIOWrapper):
-        yield
-        return
-    sys.stdout = checked = _CheckedOutput(
-        usual.buffer, encoding=usual.encoding, errors=usual.errors, line_buffering=usual.line_buffering
-    )
-    try:
-        try:
-            yield
-        finally:
-            standard_output().flush()
-    except OutputFailed:
-        with suppress(OSError):  # let what is left go nowhere, so that the interpreter ends without a complaint
-            os.dup2(os.open(os.devnull, os.O_WRONLY), checked.fileno())
-        raise
-    finally:
-        sys.stdout = usual
-        _own.clear()
-        with suppress(OutputFailed):
-            checked.detach()
-
-
-_own: list[TextIO] = []
-"""Standard output, once it is kept for the command."""
-
-
-def standard_output() -> TextIO:
-    """What the command itself writes to."""
-    return _own[0] if _own else sys.stdout
-
-
-def keep_output() -> None:
-    """Have what tools, their modules and their child processes print go to standard error, except at a terminal."""
-    checked = sys.stdout
-    if _own or not isinstance(checked, _CheckedOutput) or checked.isatty():
-        return
-    checked.flush()
-    own = checked
-    with suppress(OSError, ValueError):  # in tests it is no file
-        descriptor = checked.fileno()
-        kept = os.fdopen(os.dup(descriptor), "wb")
-        os.dup2(2, descriptor)
-        own = _CheckedOutput(kept, encoding=checked.encoding, errors=checked.errors)
-    _own.append(own)
-    sys.stdout = sys.stderr
-
-
-def echo(text: str, *, err: bool = False, end: str = "\n") -> None:
-    """Write a line to standard output, or to standard error."""
-    stream = sys.stderr if err else standard_output()
-    stream.write(f"{text}{end}")
-    stream.flush()
-
-
 class _TrimmedConsole(Console):
     """Ends no line with spaces where it is not a terminal: tables and trees are padded."""
 
     @property
     def file(self) -> IO[str]:
-        return super().file if self.stderr or self._file else standard_output()
+        return self._file or (sys.stderr if self.stderr else standard_output())
+
+    @file.setter
+    def file(self, new: IO[str]) -> None:
+        self._file = new
 
     def print(self, *objects: Any, **options: Any) -> None:
         if self.is_terminal:

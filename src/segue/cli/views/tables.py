@@ -23,9 +23,9 @@ from .lines import STYLES
 
 if TYPE_CHECKING:
     from ...core.agents import Agent
+    from ...core.calls import Tool
     from ...core.notifications import Notification
     from ...core.records import Hit, Permission, Task, Thread
-    from ...core.tools import Tool
     from ..settings import Settings
 
 _STATUS = {**STYLES, "paused": "yellow", "waiting": "yellow", "pausing": "yellow", "cancelled": "dim"}

@@ -18,9 +18,8 @@ from ...core.errors import Clause, ModelRefused
 from ...core.json import plain_specs
 from ...core.models import ModelPiece, ModelRequest
 from ..habits import Habits, adapted, own_names, with_own_names
-from ..kept import with_kept
 from ..reply import GrowingReply
-from ..transcript import outgoing_messages
+from ..transcript import outgoing_messages, with_kept
 from .faults import Attempts, Fault, Redactor, RetryPolicy
 from .transport import Transport
 

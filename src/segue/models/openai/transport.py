@@ -14,8 +14,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, Val
 
 from ...core.errors import Clause
 from ...core.models import ModelPiece, ModelReply, TextDelta
-from ..kept import KeptFields
 from ..reply import GrowingReply, finish_reason_of
+from ..transcript import KeptFields
 from .faults import (
     AttemptFailed,
     Fault,

@@ -16,11 +16,11 @@ from pydantic import BaseModel, Field
 
 from ... import graphs
 from ...core.agents import Agent
+from ...core.calls import Tool
 from ...core.conversation import MODE as CONVERSATION
 from ...core.errors import SegueError
 from ...core.models import OFFLINE
 from ...core.records import Json
-from ...core.tools import Tool
 from ...prompts.catalogue import Language, mode_label, render_over_http
 from ..dependencies import Before, Limit, ServiceDep, TenantDep, routes
 from ..errors import JsonResponse, language_of, not_found

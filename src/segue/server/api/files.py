@@ -13,7 +13,7 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 from starlette.datastructures import UploadFile
 
-from ...core.attachments import Attachment
+from ...core.message import Attachment
 from ...core.records import Json
 from ...tools.data.sources import DataFile, DataFolder, store_file
 from ..dependencies import CONFLICT, ServiceDep, SessionId, TenantDep, Unset, routes

@@ -18,7 +18,6 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from ...core.attachments import kind_of
 from ...core.errors import TaskError
 from ...core.events import (
     ASKING,
@@ -33,6 +32,7 @@ from ...core.events import (
     ToolCall,
     ToolResult,
 )
+from ...core.message import kind_of
 from ...core.records import Json, Session, Task
 from ...runtime.reply import (
     Added,

@@ -13,8 +13,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from ...core.calls import CLIENT_CALLS, TEXTUAL
 from ...core.context import Ids
 from ...core.errors import InvalidAnswer
+from ...core.message import AnswerFormat, ReplyOptions
 from ...core.records import Json, RequestKey, Task
-from ...core.reply_options import AnswerFormat, ReplyOptions
 from ...core.task import ENDED, OPEN
 from ...prompts.protocols import answer_of
 from ..continuation import Attempts, Conversation, fork_after, is_awaited, rejoin

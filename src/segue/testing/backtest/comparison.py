@@ -9,15 +9,14 @@ from typing import Any, Literal, Self
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
+from ...core.calls import RECALL, Tool, has_effect
 from ...core.decision import read_object
 from ...core.errors import UnreadableReply
 from ...core.json import object_schema
 from ...core.models import Model, ModelRequest
 from ...core.records import Json
-from ...core.tools import RECALL, Tool, has_effect
-from ...nodes.approval import all_arguments
-from ...prompts.catalogue import backtest_text, colon
-from ...prompts.load import render
+from ...nodes.permission import all_arguments
+from ...prompts.catalogue import backtest_text, colon, render
 from ..rehearsal.grades import ask_judge
 from ..rehearsal.report import canonical
 from .recording import RecordedTurn

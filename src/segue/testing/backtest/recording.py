@@ -14,7 +14,7 @@ from langgraph.types import StateSnapshot
 from ...checkpoints.storage import Storage
 from ...core.agents import load_agents
 from ...core.approval import Grant
-from ...core.calls import Approved, CallResult, PendingCall, Rejected
+from ...core.calls import Approved, CallResult, PendingCall, Rejected, Tool
 from ...core.conversation import MODE
 from ...core.digests import agent_changes, tool_digest
 from ...core.errors import ConfigurationError, SegueError, TaskError, UnknownThread, listed
@@ -23,9 +23,8 @@ from ...core.plan import NO_TOOL
 from ...core.records import Call, Json, OnUpgrade, Public, Task, TaskTrace
 from ...core.task import TaskStatus
 from ...core.timeline import Retention
-from ...core.tools import Tool
 from ...nodes.chat import AUTO, ModeGraph
-from ...nodes.task import is_steering
+from ...nodes.context import is_steering
 from ...prompts.catalogue import Language, Texts, error_text
 from ...registry import Registry
 from ...runtime.run import chat_graph, is_of_task, question_of, state_at, thread_config

@@ -19,26 +19,23 @@ from langgraph.types import Command
 from ...checkpoints.storage import Storage
 from ...core.agents import Agent
 from ...core.approval import ApprovalTerms, Grant
-from ...core.attachments import naming
-from ...core.calls import CLIENT_CALLS, FRESH, CallResult, Execution
+from ...core.calls import CLIENT_CALLS, FRESH, RECALL, CallKey, CallResult, Claim, Execution, Ledger, Tool
 from ...core.context import AppContext, PromptText, RunContext, Services
 from ...core.conversation import API, Conversation, RunsTools
 from ...core.decision import ActionType, Decision, read_object
 from ...core.errors import ConfigurationError, SegueError, UnknownMode, UnreadableReply
 from ...core.events import Action
+from ...core.message import ReplyOptions, naming
 from ...core.models import Model, ModelRequest, Renderings
 from ...core.provenance import discloses
 from ...core.records import Call, Json
-from ...core.reply_options import ReplyOptions
-from ...core.tools import RECALL, CallKey, Claim, Ledger, Tool
 from ...graphs.chat import MODES
 from ...memory.files import TransientMemory
 from ...nodes.chat import AUTO, ModeGraph
 from ...nodes.context import NodeContext, as_json
 from ...nodes.conversation import read_config
 from ...nodes.participants import api_of, bot_setting
-from ...prompts.catalogue import phrase, sentence_of
-from ...prompts.load import render
+from ...prompts.catalogue import phrase, render, sentence_of
 from ...registry import Registry, services_of
 from ...runtime.run import (
     chat_graph,

@@ -12,17 +12,16 @@ from ...app import App
 from ...core.actor import SEGUE, acting
 from ...core.agents import Agent
 from ...core.approval import Grant
-from ...core.calls import CallResult, Execution, Executor
+from ...core.calls import CallResult, Execution, Executor, Tool
 from ...core.context import Services
 from ...core.errors import ConfigurationError, ModelRefused, ThreadExists
 from ...core.events import Event, Token
 from ...core.models import CallDelta, Model, ModelPiece, ModelReply, ModelRequest, RawCall, ReasoningDelta, TextDelta
 from ...core.records import Json, Task
 from ...core.task import TaskStatus
-from ...core.tools import Tool
 from ...entry import open_app
 from ...models.transcript import digest, request_text
-from ...nodes.live_reply import HELD_CHARS, HELD_SECONDS
+from ...nodes.model_call import HELD_CHARS, HELD_SECONDS
 from ...registry import Registry
 from ...runtime.start import Request
 from ...tools.bound_tool import Marked, Marks

@@ -16,14 +16,13 @@ from typing import Any
 from ...app import App
 from ...core.actor import SEGUE, acting
 from ...core.agents import Agent, load_agents, load_modes
-from ...core.calls import CallResult, Execution, Executor
+from ...core.calls import CallKey, CallResult, Claim, Execution, Executor, Ledger, Tool
 from ...core.context import Services
 from ...core.errors import SegueError
 from ...core.flows import load_flows
 from ...core.models import Model
 from ...core.records import Json
 from ...core.task import TaskStatus
-from ...core.tools import CallKey, Claim, Ledger, Tool
 from ...entry import open_app
 from ...registry import Registry
 from ...runtime.reply import project

@@ -18,9 +18,9 @@ from secrets import token_hex
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, Self
 
+from ...core.calls import Tool
 from ...core.errors import ConfigurationError, MissingExtra
 from ...core.records import Json
-from ...core.tools import Tool
 from ...prompts.catalogue import chaos_text
 from ..cassette import Cassette, write_cassette
 from ..rehearsal.report import environment

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from ...app import App
 from ...core.agents import production_file
+from ...core.calls import Tool
 from ...core.errors import ConfigurationError, MissingExtra, UnknownOption
-from ...core.tools import Tool
 from ..cassette import Cassette
 from ..cassette.cassette import dump
 from ..cassette.recorder import read_session

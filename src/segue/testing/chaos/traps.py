@@ -23,8 +23,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Self
 
+from ...core.calls import Tool
 from ...core.records import Json
-from ...core.tools import Tool
 from ...tools.bound_tool import NOT_DONE, BoundTool, Marked, run_in_thread
 from .world import is_same
 

@@ -17,8 +17,7 @@ from ...core.json import object_schema
 from ...core.models import Model, ModelRequest
 from ...models.transcript import whole_reply
 from ...nodes.model_call import refuse_unreadable
-from ...prompts.catalogue import phrase
-from ...prompts.load import render
+from ...prompts.catalogue import phrase, render
 from ...registry import Registry
 from .backends import find_backend
 from .batch import Manifest, Planned, log_file

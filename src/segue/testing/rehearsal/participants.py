@@ -33,8 +33,7 @@ from ...core.records import Json
 from ...nodes.participant_apis import refused
 from ...nodes.participants import ReactBot
 from ...passages import Passage, PassageIndex
-from ...prompts.catalogue import phrase, rehearsed
-from ...prompts.load import render
+from ...prompts.catalogue import phrase, rehearsed, render
 from .backends import Backend, Refused, find_backend, register_backend
 from .workflow import (
     Api,

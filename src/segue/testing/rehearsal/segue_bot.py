@@ -15,13 +15,12 @@ from langgraph.types import interrupt
 from ...app import App
 from ...checkpoints.leases import LEASE_SECONDS
 from ...core.agents import Agent
-from ...core.calls import API_CALL, PAUSE, WAIT, CallResult, CallStatus, Execution
+from ...core.calls import API_CALL, PAUSE, WAIT, CallResult, CallStatus, Execution, Tool
 from ...core.conversation import MODE, BotOutput, BotOutputType, Conversation, Role, Setting, as_text, bot_session
 from ...core.errors import ConfigurationError, TaskError, ThreadBusy, UnknownMode
 from ...core.records import Json, Task
 from ...core.spend import SPEND
 from ...core.task import ENDED, OPEN, TaskStatus
-from ...core.tools import Tool
 from ...nodes.participants import AGENT_BOT
 from ...runtime.control import Started
 from ...runtime.relay import POLL_SECONDS, Observer

@@ -27,14 +27,13 @@ from ...core.errors import ConfigurationError, ThreadExists, UnknownThread
 from ...core.events import Event, Uttered
 from ...core.records import Json, RequestKey, Task
 from ...core.spend import SPEND
-from ...core.task import ENDED, MessageOrigin, TaskStatus
+from ...core.task import ENDED, MessageOrigin, TaskStatus, check_session
 from ...nodes.context import NodeContext
 from ...nodes.conversation import read_config, with_language
 from ...nodes.participants import api_of, check_participants
 from ...prompts.catalogue import language_of
 from ...registry import services_of
 from ...runtime.control import Started
-from ...runtime.sessions import check_session
 from ...runtime.start import Request
 from .participants import with_workflow
 from .segue_bot import attach

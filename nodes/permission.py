@@ -1,30 +1,50 @@
-"""The values of calls: what they come from, what results carry of them, and hidden results taken by reference."""
+"""What a call needs before it runs: a person's approval, and values: their sources, and hidden ones by reference."""
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from itertools import groupby
 from typing import Any, Final
 
 from langchain_core.messages import HumanMessage, SystemMessage
+from langgraph.config import get_config
+from langgraph.errors import GraphInterrupt
+from langgraph.types import interrupt
 
 from segue.core.agents import Agent
-from segue.core.attachments import Attachment
+from segue.core.approval import ApprovalTerms, Grant, Verdict, flow_of, settled, unfit
 from segue.core.call_rules import CallTerms
-from segue.core.calls import HIDDEN, SECRET, SOURCES, AnyCall, CallResult, PendingCall
+from segue.core.calls import (
+    HIDDEN,
+    RECALL,
+    SECRET,
+    SOURCES,
+    AnyCall,
+    Approved,
+    Asked,
+    CallKey,
+    CallResult,
+    Ledger,
+    PendingCall,
+    Rejected,
+    Running,
+    Tool,
+    move_call,
+)
 from segue.core.context import PromptText, descriptions_of
-from segue.core.errors import FileUnavailable, ModelError
-from segue.core.events import ModelCalled
+from segue.core.digests import tool_digest
+from segue.core.errors import Clause, FileUnavailable, InvalidAnswer, ModelError, listed
+from segue.core.events import ApprovalGiven, Durable, ModelCalled, PermissionGranted
+from segue.core.message import Attachment
 from segue.core.models import ModelRequest, Usage
 from segue.core.plan import Step
 from segue.core.provenance import DOUBTS, Assessment, Hiding, SeenText, Source, SourcedText
 from segue.core.records import Call
-from segue.core.tools import RECALL, CallKey, Ledger, Tool
 from segue.passages import text_of
-from segue.prompts.catalogue import phrase
-from segue.prompts.load import render
+from segue.prompts.catalogue import error_text, phrase, render
 from segue.tools.calls import argument_error
 
-from .approval import all_arguments, answered_now
 from .context import (
     REF,
     DanglingReference,
@@ -36,8 +56,229 @@ from .context import (
     resolve_arguments,
     truncate,
 )
-from .live_reply import Listener
-from .model_call import ask_model, refused_call
+from .model_call import Listener, ask_model, refused_call
+
+# Approval of calls by a person, before any call of their batch runs.
+
+Calls = Sequence[Mapping[str, Any]]
+
+
+def by_person(call: PendingCall, task_id: str) -> bool:
+    """Whether a person approved the call in this task; a fork is another task and asks again."""
+    return isinstance(call.decision, Approved) and call.decision.task == _mark(task_id)
+
+
+def is_approved(call: PendingCall, task_id: str, tool: Tool | None) -> bool:
+    """Whether a person approved the call in this task, and its tool is still the same."""
+    return tool is not None and by_person(call, task_id) and not is_outdated(call, task_id, tool)
+
+
+def is_outdated(call: PendingCall, task_id: str, tool: Tool) -> bool:
+    """Whether a person approved the call in this task, but its tool has changed since."""
+    decision = call.decision
+    return isinstance(decision, Approved) and decision.task == _mark(task_id) and decision.version != tool_digest(tool)
+
+
+def _mark(task_id: str) -> str:
+    """A digest of the task's id: copying a thread replaces the ids in its state, and this stays what it was."""
+    return sha256(task_id.encode()).hexdigest()[:16]
+
+
+def is_in_doubt(call: PendingCall) -> bool:
+    """Whether by the sources of the call a person is asked, or nobody looked at them."""
+    return call.finding is None or call.finding in DOUBTS
+
+
+def needs_no_approval(call: PendingCall, tool: Tool | None) -> bool:
+    """Whether by the sources of the call nobody has to be asked."""
+    return tool is not None and tool.approve != "always" and not is_in_doubt(call)
+
+
+def reason_not_asked(call: PendingCall, tool: Tool | None) -> str:
+    """Why nobody was asked about a call that was decided after untrusted text; empty otherwise."""
+    return call.finding if call.finding and call.finding != "clean" and needs_no_approval(call, tool) else ""
+
+
+def all_arguments(arguments: Mapping[str, Any], tool: Tool) -> dict[str, Any]:
+    """A call's arguments and what the tool takes where it says nothing: a person has to see both."""
+    properties = tool.spec["function"].get("parameters", {}).get("properties", {})
+    defaults = {name: schema["default"] for name, schema in properties.items() if "default" in schema}
+    defaults |= tool.spec.get("segue", {}).get("defaults", {})
+    return {**arguments, **defaults, **arguments}  # what the model chose comes first
+
+
+def question_of(index: int, arguments: Mapping[str, Any], tool: Tool) -> dict[str, Any]:
+    """What a person is shown of a call of this tool."""
+    shown = {"arguments": all_arguments(arguments, tool), "version": tool_digest(tool)}
+    return {"index": index, "name": tool.name, **shown, **tool.terms.json()}
+
+
+def question_about(call: PendingCall, tool: Tool) -> dict[str, Any]:
+    """What a person is shown of a decided call, and why they are asked about it."""
+    asked = question_of(call.index, call.arguments, tool)
+    if call.assessment:
+        known = call.assessment.json()
+        asked |= {"sources": known["sources"], "reason": known["finding"], "doubted": known["doubted"]}
+    return asked
+
+
+def matching_grants(call: PendingCall, tool: Tool, grants: Sequence[Grant]) -> list[Grant]:
+    """The grants whose rule the call matches."""
+    asked = question_about(call, tool)
+    return [grant for grant in grants if grant.rule.matches(asked)]
+
+
+def granted_scope(call: PendingCall, tool: Tool, grants: Sequence[Grant]) -> str:
+    """The scope of the first grant for the call's tool as it is now, or empty."""
+    version = tool_digest(tool)
+    return next((grant.scope for grant in matching_grants(call, tool, grants) if grant.version == version), "")
+
+
+VERSIONS = "versions"
+"""In a stored answer: the digests of the tools that were asked about, by the indexes of their calls."""
+
+
+_SCRATCHPAD = "__pregel_scratchpad"
+"""Where LangGraph keeps the answers for a node."""
+
+
+def ask_person(calls: Calls, tools: Mapping[str, Tool], language: str, outdated: Collection[str]) -> dict[int, Verdict]:
+    """The verdicts by index. Interrupts the graph until a person has answered, and again if the answer does not fit.
+
+    `outdated` are the tools that changed since they were approved.
+    """
+    question: dict[str, Any] = {"kind": "approval", "calls": [dict(call) for call in calls]}
+    problem = _changed(outdated, language) if outdated else ""
+    while True:
+        answer = _latest_answer({**question, "problem": problem} if problem else question)
+        if changed := _outdated(calls, answer):
+            problem = _changed(changed, language)
+            continue
+        try:
+            return {verdict.index: verdict for verdict in check_answer(calls, tools, answer)}
+        except InvalidAnswer as error:
+            problem = error_text(error, language)
+
+
+def _latest_answer(question: Mapping[str, Any]) -> Any:
+    """The last answer there is: those before it did not fit, or were about another version of a tool."""
+    answer = interrupt(question)
+    while True:
+        try:
+            answer = interrupt(question)
+        except GraphInterrupt:
+            return answer
+
+
+def _outdated(calls: Calls, answer: object) -> list[str]:
+    """The tools that are others than those that the answer is about."""
+    known = answer.get(VERSIONS) if isinstance(answer, Mapping) else None
+    return [call["name"] for call in calls if known is not None and known.get(str(call["index"])) != _version(call)]
+
+
+def _answered_now() -> frozenset[int]:
+    """The indexes of the calls that the answers which this run of the node begins with are about.
+
+    They are asked about again whatever was found since, so that no answer goes unread.
+    """
+    pad = get_config().get("configurable", {}).get(_SCRATCHPAD)
+    answers = [*pad.resume, pad.get_null_resume(False)] if pad else []
+    known = (answer.get(VERSIONS) or {} for answer in answers if isinstance(answer, Mapping))
+    return frozenset(int(index) for versions in known for index in versions)
+
+
+def _changed(tools: Collection[str], language: str) -> str:
+    return phrase("tool_changed", language, tools=listed(dict.fromkeys(tools)))
+
+
+def versions_of(calls: Calls) -> dict[str, str]:
+    """The digests of the tools that a question asks about."""
+    return {str(call["index"]): _version(call) for call in calls}
+
+
+def _version(call: Mapping[str, Any]) -> str:
+    """The digest of a call's tool, and who had to approve it: a question from elsewhere may say something else."""
+    terms = ApprovalTerms.of(call).json()
+    return f"{call['version']} {json.dumps(terms)}" if terms else str(call["version"])
+
+
+def check_answer(calls: Calls, tools: Mapping[str, Tool], answer: object) -> tuple[Verdict, ...]:
+    """The verdicts in the order of the calls that were asked about.
+
+    Raises:
+        InvalidAnswer: the answer does not fit them, or edited arguments do not fit their tool.
+    """
+    verdicts = settled(calls, answer)
+    found: list[Clause] = []
+    for call, verdict in zip(calls, verdicts, strict=True):
+        if verdict.verdict == "edit" and (why := argument_error(tools.get(call["name"]), verdict.arguments or {})):
+            what = "call {index}: the arguments are not valid for {tool}: {why}"
+            found.append(Clause(what, index=verdict.index, tool=call["name"], why=why))
+    if found:
+        raise unfit(found)
+    return verdicts
+
+
+def check_tools(calls: Calls, verdicts: Sequence[Verdict], tools: Mapping[str, Tool], agent_id: str) -> None:
+    """Refuse to approve a call that cannot run: the agent was changed since it was asked about.
+
+    Raises:
+        InvalidAnswer: naming the tools that are missing.
+    """
+    wanted = [call["name"] for call, verdict in zip(calls, verdicts, strict=True) if verdict.verdict != "reject"]
+    if missing := [*dict.fromkeys(name for name in wanted if name not in tools)]:
+        raise InvalidAnswer(
+            "The agent {agent} no longer has the tool {tools}: add it to the agent's tools again, or reject the call.",
+            agent=agent_id,
+            tools=listed(missing),
+        )
+
+
+def decide_call(call: AnyCall, verdict: Verdict, task_id: str, tool: Tool) -> AnyCall:
+    """The call that a person was asked about, with what they decided."""
+    if verdict.verdict == "reject":
+        return move_call(call, Rejected(verdict.reason.strip()))
+    approved = Approved(_mark(task_id), tool_digest(tool))
+    if verdict.verdict == "edit":
+        original = call.arguments if call.original is None else call.original
+        call = replace(call, arguments=verdict.arguments or {}, original=original)
+    match call.state:
+        case Asked(before=Running() as before):
+            return move_call(call, replace(before, decision=approved))
+    return move_call(call, approved)
+
+
+def approval_events(calls: Calls, verdicts: Mapping[int, Verdict], work: NodeContext, **ids: Any) -> list[Durable]:
+    """What a person decided, and the tools that they allowed from here on."""
+    given = [(call, verdicts[call["index"]]) for call in calls]
+    allowed = dict.fromkeys(
+        (str(verdict.rule(call)), verdict.always, call["version"]) for call, verdict in given if verdict.always
+    )
+    agent_id = work.agent.agent_id
+    return [
+        ApprovalGiven(verdicts=_entries(calls, verdicts), **ids),
+        *(PermissionGranted(agent_id=agent_id, tool=rule, scope=s, version=v, **ids) for rule, s, v in allowed),
+    ]
+
+
+def _entries(calls: Calls, verdicts: Mapping[int, Verdict]) -> list[dict[str, Any]]:
+    """The verdicts as the event lists them: {index, verdict, arguments?, original?, reason?, always?, only?, by?}."""
+    entries = []
+    for call in calls:
+        verdict = verdicts[call["index"]]
+        entry: dict[str, Any] = {"index": verdict.index, "verdict": verdict.verdict}
+        if verdict.verdict == "edit":
+            entry |= {"arguments": verdict.arguments, "original": call["arguments"]}
+        more: dict[str, Any] = {"reason": verdict.reason, "always": verdict.always, "only": verdict.only}
+        more |= {"flow": flow_of(call) if verdict.flow else None, "by": [*verdict.by]}
+        entries.append(entry | {name: value for name, value in more.items() if value})
+    return entries
+
+
+def reason_clause(reason: str, language: str) -> str:
+    """A person's reason as the end of a sentence; empty where none was given."""
+    return phrase("why", language, reason=reason.rstrip(".。 ")) if reason else ""
+
 
 # What entered a session before a call was decided: a person's words, prompts, descriptions of tools, and results.
 
@@ -64,7 +305,7 @@ async def collect_sources(
     return SeenText((message.text for message in said if message.trusted), work.agent.prompt, entered)
 
 
-def describe_tool_for_matching(tool: Tool, agent: Agent) -> CallTerms:
+def _describe_tool_for_matching(tool: Tool, agent: Agent) -> CallTerms:
     """The words by which a person asks for calls of a tool, what of its arguments is only text, and its rules.
 
     The words are its keywords and the first word of its name: "send" of `send_mail`; "do" of `do_it` is too short.
@@ -152,7 +393,7 @@ def has_secrets(tools: Mapping[str, Tool]) -> bool:
 
 def values_taken(call: PendingCall) -> dict[str, list[str]]:
     """The refs of the results that each argument takes a value of, by a reference of the plan or of the model."""
-    planned, given = call.taken or {}, taken_refs(call)
+    planned, given = call.taken or {}, _taken_refs(call)
     return {name: [*planned.get(name, ()), *given.get(name, ())] for name in {**planned, **given}}
 
 
@@ -163,13 +404,13 @@ def assess_call(call: AnyCall, seen: SeenText | None, tool: Tool, agent: Agent, 
     """
     if seen is None:
         return replace(call, assessment=Assessment({}, "unknown_sources"))
-    found = seen.assess(call.arguments, describe_tool_for_matching(tool, agent), planned, values_taken(call))
+    found = seen.assess(call.arguments, _describe_tool_for_matching(tool, agent), planned, values_taken(call))
     finding = found.finding
     if finding != "secret" and tool.approve != "untrusted":
         if tool.approve == "always":
             return call
         finding = "clean"
-    if finding not in DOUBTS and call.index in answered_now():
+    if finding not in DOUBTS and call.index in _answered_now():
         finding = "unasked"
     return replace(call, assessment=replace(found, finding=finding))
 
@@ -183,7 +424,7 @@ def find_labels(call: PendingCall, seen: SeenText | None, tool: Tool | None, age
     """What the result of a call carries: secrets, and of a trusted tool the untrusted sources of its arguments."""
     if tool is None:
         return {}
-    about = (call.arguments, describe_tool_for_matching(tool, agent), values_taken(call))
+    about = (call.arguments, _describe_tool_for_matching(tool, agent), values_taken(call))
     labels: dict[str, Any] = {"secret": tool.secret or bool(tool.read_only and seen and seen.secrets(*about))}
     if tool.trusted and seen is not None:
         labels["sources"] = seen.untrusted_sources(*about)
@@ -226,11 +467,6 @@ def is_to_call(reference: str) -> bool:
     return reference.startswith(_CALLS)
 
 
-def is_hidden(tools: Iterable[Tool]) -> bool:
-    """Whether results of one of the tools are hidden, so that calls may refer to them."""
-    return any(tool.hidden for tool in tools)
-
-
 def hiding_of(call: PendingCall, tool: Tool | None) -> Hiding:
     """How far the result of a call is hidden: as its tool says, and all of it if the call takes a hidden value.
 
@@ -263,7 +499,7 @@ def _resolved(call: AnyCall, outcomes: Mapping[str, Mapping[str, Any]], language
     except DanglingReference as error:
         return replace(call, dangling=phrase("not_filled", language, error=error))
     filled = replace(call, arguments=arguments, given=call.arguments)
-    hidings = [outcomes[ref].get(HIDDEN, False) for refs in taken_refs(filled).values() for ref in refs]
+    hidings = [outcomes[ref].get(HIDDEN, False) for refs in _taken_refs(filled).values() for ref in refs]
     return replace(filled, hidden=max(hidings, key=_STRENGTH.index, default=False))
 
 
@@ -291,7 +527,7 @@ def _parts(reference: str) -> tuple[str, list[str]]:
     return ref, path.removeprefix(".").split(".") if path else []
 
 
-def taken_refs(call: PendingCall) -> dict[str, list[str]]:
+def _taken_refs(call: PendingCall) -> dict[str, list[str]]:
     """The refs of the results that each argument of a call takes a value of."""
     found = {}
     for name, value in (call.given or {}).items():
@@ -305,7 +541,7 @@ def as_seen(call: AnyCall) -> AnyCall:
     given = call.given
     if given is None:
         return call
-    taken = taken_refs(call)
+    taken = _taken_refs(call)
     arguments = {name: given[name] if name in taken else value for name, value in call.arguments.items()}
     return replace(call, arguments=arguments, given=None, original=None if call.original is None else given)
 
