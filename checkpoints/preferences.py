@@ -9,7 +9,18 @@ from segue.core.actor import SEGUE
 from segue.core.approval import Grant, PermissionRule
 from segue.core.audit import Act
 from segue.core.errors import InvalidAnswer, UnknownTask
-from segue.core.records import BEST, STORED_AS_JSON, Json, Name, Permission, Record, read, readable
+from segue.core.records import (
+    BEST,
+    STORED_AS_JSON,
+    Json,
+    Name,
+    Permission,
+    RatedAnswer,
+    Record,
+    UserPreferences,
+    read,
+    readable,
+)
 
 from .audit import record
 from .ports import ALL, Connection, Database
@@ -133,14 +144,10 @@ class Preferences:
         """The user's default mode; empty where none is set."""
         return await self._database.read(lambda connection: default_mode(connection, user_id))
 
-    async def get(self, user_id: str, limit: int = 50) -> Json:
-        """{"default_mode", "mode_history": [{"query", "mode", "rating"}]}, the newest first.
-
-        `mode` is the one that gave the answer, whatever was asked for; `rating` is 1…5 or None. What of it cannot be
-        read is left out.
-        """
+    async def get(self, user_id: str, limit: int = 50) -> UserPreferences:
+        """The user's default mode, and the modes that answered them; what cannot be read is left out."""
         history = await self._database.read(partial(_history, user_id, limit))
-        return {"default_mode": await self.default_mode(user_id), "mode_history": history}
+        return UserPreferences(await self.default_mode(user_id), history)
 
     async def put(self, user_id: str, default_mode: str) -> None:
         """Set a user's default mode, which the caller has checked; an empty one takes it back."""
@@ -171,9 +178,9 @@ class Preferences:
         await self._database.write(store)
 
 
-def _history(user_id: str, limit: int, connection: Connection) -> list[Json]:
+def _history(user_id: str, limit: int, connection: Connection) -> list[RatedAnswer]:
     """The newest answers of a user: a task has one where its result names the mode."""
-    found: list[Json] = []
+    found: list[RatedAnswer] = []
     before = ALL
     while len(found) < limit and (rows := connection.fetched(_HISTORY, (user_id, before, limit))):
         before = rows[-1]["position"]
@@ -181,5 +188,5 @@ def _history(user_id: str, limit: int, connection: Connection) -> list[Json]:
             values, faults = read(_Rated, row)
             mode = (values.get("result") or {}).get("mode")
             if not faults and isinstance(mode, str):
-                found.append({"query": values["message"], "mode": mode, "rating": values["rating"]})
+                found.append(RatedAnswer(values["message"], mode, values["rating"]))
     return found[:limit]

@@ -13,7 +13,7 @@ from segue.core.attachments import ATTACHMENTS
 from segue.core.calls import UNKNOWN_OUTCOME, CallResult
 from segue.core.context import AppContext, RunContext, Services
 from segue.core.errors import ConfigurationError
-from segue.core.events import Delta, Durable, to_dict
+from segue.core.events import Delta, Durable
 from segue.core.models import KEPT, Model, is_local, tokens
 from segue.core.tools import CallKey, Ledger, Tool
 
@@ -78,7 +78,7 @@ def node_context(runtime: NodeRuntime) -> NodeContext:
 
 def announce(*events: Durable) -> list[dict[str, Any]]:
     """Durable events in the form that a node returns under `events`."""
-    return [to_dict(event) for event in events]
+    return [event.json() for event in events]
 
 
 # Limits on the size of what goes into a prompt.

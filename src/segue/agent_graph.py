@@ -16,7 +16,6 @@ from langgraph.runtime import Runtime
 from langgraph.typing import InputT, OutputT, StateT
 
 from .core.context import AppContext, GivenAgent, RunContext
-from .core.events import to_dict
 from .registry import Registry, services_of
 
 T = TypeVar("T")
@@ -87,7 +86,7 @@ class AgentGraph(StateGraph[StateT, RunContext, InputT, OutputT]):
         registry = _registry_of(context.given_agent) if context.given_agent else self.registry or _bare_registry()
         await registry.open(registry.agent(context.agent), context.model)
         write = runtime.stream_writer
-        services = services_of(registry, lambda event: write(to_dict(event)))
+        services = services_of(registry, lambda event: write(event.json()))
         return runtime.override(context=AppContext.carrying(services, **context.model_dump()))
 
 

@@ -70,7 +70,7 @@ async def test_tasks_that_no_process_runs_and_those_that_wait_for_a_worker_are_n
         queued = await app.start("hello", mode="direct", model="offline")
     _, interrupted, waiting = await findings(postgres_url)
     assert interrupted.ok is None and "unfinished, and not running in any process (1): killed-1; " in interrupted.detail
-    assert f"waiting for a worker with their agent (1): {queued['task_id'][:8]}; " in waiting.detail
+    assert f"waiting for a worker with their agent (1): {queued.task_id[:8]}; " in waiting.detail
 
 
 async def test_what_hinders_is_said(postgres: Cluster, postgres_url: str, guard: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from segue.core.errors import DamagedRow, DatabaseUnavailable
-from segue.core.events import Paused, ToolResult, to_dict
+from segue.core.events import Paused, ToolResult
 from segue.core.records import Call, StoredEvent, Task, call_checksum, from_row, read, to_row
 from tests.cases import cases
 
@@ -42,7 +42,7 @@ CALL: dict[str, Any] = {
 }
 EVENT: dict[str, Any] = {
     **{"task_id": "t", "seq": 1, "thread_id": "s", "source": None, "ordinal": 0},
-    "event": to_dict(Paused(task_id="t", reason="asked", timestamp=1.0)),
+    "event": Paused(task_id="t", reason="asked", timestamp=1.0).json(),
 }
 
 
@@ -61,7 +61,7 @@ def test_the_public_forms() -> None:
     assert from_row(Task, to_row(Task, TASK)).json() == TASK
     shown = ["name", "arguments", "outcome", "state", "started_at", "finished_at", "scope", "idx"]
     assert [*from_row(Call, row_of(Call, CALL)).json()] == shown
-    assert to_dict(from_row(StoredEvent, to_row(StoredEvent, EVENT)).numbered()) == {**EVENT["event"], "seq": 1}
+    assert from_row(StoredEvent, to_row(StoredEvent, EVENT)).numbered().json() == {**EVENT["event"], "seq": 1}
 
 
 @cases(
@@ -117,7 +117,7 @@ def _read(kind: type[Any], row: dict[str, Any], without: str) -> str:
     )
 
 
-TOLD = to_dict(ToolResult(task_id="t", index=0, name="add", arguments={}, result={"success": 1}, timestamp=1.0))
+TOLD = ToolResult(task_id="t", index=0, name="add", arguments={}, result={"success": 1}, timestamp=1.0).json()
 
 
 @cases(

@@ -52,7 +52,7 @@ async def test_the_background_comes_no_further_than_what_was_told(database: Path
 
 async def soon_status(app: App, status: str) -> None:
     async with asyncio.timeout(60):
-        while (await app.tasks())[0]["status"] != status:  # noqa: ASYNC110 - another process may change it
+        while (await app.tasks.list())[0].status != status:  # noqa: ASYNC110 - another process may change it
             await asyncio.sleep(0.02)
 
 

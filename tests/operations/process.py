@@ -188,7 +188,7 @@ async def run_moment(app: App, now: float) -> None:
         deadline = time.monotonic() + 30
         while app.tasks.running():
             await asyncio.sleep(0.002)
-            assert time.monotonic() < deadline, await app.tasks()
+            assert time.monotonic() < deadline, await app.tasks.list()
         await app.notifications.sent()
 
 

@@ -53,7 +53,7 @@ async def decide(app: App, task_id: str, by: str, said: Any = "approve", roles: 
 
 async def given_in(app: App, task_id: str) -> list[Any]:
     """The verdicts of each event of a task that says what was decided."""
-    return [event["data"]["verdicts"] for event in await app.events(task_id) if event["type"] == "approval_given"]
+    return [event.data["verdicts"] for event in await app.events(task_id) if event.type == "approval_given"]
 
 
 @contextmanager

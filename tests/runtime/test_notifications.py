@@ -280,8 +280,8 @@ async def test_what_the_bot_of_a_conversation_does_is_part_of_the_conversation(
         register(app, answer("Here."))
         config = ConversationConfig(user_mode="scripted_user", script=["look"], bot_mode="segue:react", bot_agent="a")
         await converse(app, config, conversation_id="talk")
-        (bots,) = await app.tasks(session_id="talk.bot")
-        assert bots["status"] == "done"
+        (bots,) = await app.tasks.list(session_id="talk.bot")
+        assert bots.status == "done"
     assert {each.form["data"]["session_id"] for each in receiver.got} == {"talk"}
 
 

@@ -366,7 +366,7 @@ async def test_the_audit_log_says_who_made_and_changed_a_schedule(database: Path
         assert all(entry.details == {"schedule_id": made} for entry in entries)
         await app.ask("m", session_id="s", agent="a")
         await app.schedules.create("m", {"every": "0 9 * * *", "agent": "a", "session_id": "s"})
-        await app.delete("s")
+        await app.sessions.delete("s")
         assert [entry.action for entry in (await app.audit.list(session_id="s"))[:2]] == ["deleted", "deleted_schedule"]
         assert (await app.audit.verify()).ok
 

@@ -63,10 +63,10 @@ async def test_tokens_and_cost_are_counted_per_call_task_and_agent(tmp_path: Pat
     async with segue.open(tmp_path / "a.db", agents=[model]) as app:
         first = await app.ask("one", agent="a")
         await app.ask("two", agent="a")
-        calls = [e for e in (await app.trace(first["task_id"]))["events"] if e["type"] == "model_called"]
-        assert [(c["data"]["input"], c["data"]["output"], c["data"]["cost"]) for c in calls] == [(1000, 500, 0.002)]
+        calls = [e for e in (await app.trace(first["task_id"])).events if e.type == "model_called"]
+        assert [(c.data["input"], c.data["output"], c.data["cost"]) for c in calls] == [(1000, 500, 0.002)]
         assert first["usage"]["cost"] == 0.002
-        assert await app.usage("a") == {
+        assert await app.tasks.usage("a") == {
             "tasks": 2,
             "input": 2000,
             "output": 1000,
@@ -74,4 +74,4 @@ async def test_tokens_and_cost_are_counted_per_call_task_and_agent(tmp_path: Pat
             "cost": 0.004,
             "currency": "USD",
         }
-        assert await app.usage("travel") == {"tasks": 0}
+        assert await app.tasks.usage("travel") == {"tasks": 0}

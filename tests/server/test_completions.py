@@ -183,7 +183,7 @@ def test_a_reply_approves_only_what_its_client_was_shown(client: openai.OpenAI, 
 
     messages: Messages = []
     say(client, messages, "refund twice")
-    (task,) = served.do(served.service.app.tasks())
+    (task,) = served.do(served.service.app.tasks.list())
     served.do(served.service.app.answer(task["task_id"], "approve"))  # a colleague
     assert say(client, messages, "yes").startswith("Approve refund(amount=500)?") and amounts() == [5]
     assert say(client, messages, "yes") == "Settled, 好的." and amounts() == [5, 500]

@@ -32,7 +32,8 @@ from .approval import PermissionRule
 from .attachments import read_attachment
 from .decision import check_storable
 from .errors import DamagedRow, DatabaseDamaged, InvalidAnswer, StorageError
-from .events import TYPES, Event, from_dict, to_dict
+from .events import TYPES, Event, from_dict
+from .json import Public
 from .task import ENDED, LAST, MessageOrigin, TaskStatus
 
 # Files: durable changes of folders, and the suffix of recorded sessions.
@@ -82,7 +83,7 @@ def valid_values(kind: type, columns: Mapping[str, Any], texts: Collection[str])
 
 
 def is_valid_event(form: Json) -> bool:
-    """Whether nothing is wrong with an event in the form of `events.to_dict`."""
+    """Whether nothing is wrong with an event in the form of its `json`."""
     try:
         data = form["data"]
         if type(data) is not dict or not data.keys().isdisjoint(form):
@@ -206,21 +207,13 @@ def _event(form: Json) -> Json:
     return form
 
 
-class Record:
+class Record(Public):
     """What the rows of a table are read into."""
 
     row_name: ClassVar[str] = "task {task_id}"
     """Names a row in an error, by what of it can be read."""
     is_recoverable: ClassVar[bool] = True
     """Whether a recovery repairs a row of a known session."""
-
-
-@dataclass(frozen=True)
-class Public:
-    """A record whose public form has all its fields."""
-
-    def json(self) -> Json:
-        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,6 +260,8 @@ class Task(NewTask):
     agent that a person is asked about. One that waits for no person is `due` at a moment, or with the event `awaited`.
     `decisions` are what persons decided about the calls that wait, while others have to: {"interrupt_id", "given"}.
     """
+
+    json_names: ClassVar[Mapping[str, str]] = {"model": "used_model"}
 
     status: Status
     error: str | None
@@ -476,7 +471,7 @@ class Webhook(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Share(Record, Public):
+class Share(Record):
     """A link that shows what a thread held at `created_at`, until `expires_at`; the id is the SHA-256 of its token."""
 
     row_name = "shared link"
@@ -579,7 +574,7 @@ def call_checksum(row: Row) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredEvent(Record):
-    """A durable event; `event` is in the form of `events.to_dict`, `source` names the step that made it."""
+    """A durable event; `event` is in the form of its `json`, `source` names the step that made it."""
 
     row_name = "event {seq} of task {task_id}"
 
@@ -613,7 +608,7 @@ class Recovery(Public):
 
 
 @dataclass(frozen=True)
-class TaskTrace:
+class TaskTrace(Public):
     """Everything about a task, its events and calls in their order."""
 
     task: Task
@@ -623,7 +618,7 @@ class TaskTrace:
     def json(self) -> Json:
         """The public form."""
         calls = [call.json() for call in self.calls]
-        return {"task": self.task.json(), "events": [*map(to_dict, self.events)], "calls": calls}
+        return {"task": self.task.json(), "events": [event.json() for event in self.events], "calls": calls}
 
 
 def read(kind: type, row: Row, *, stored: bool = True) -> tuple[Json, dict[str, str]]:
@@ -787,13 +782,33 @@ class Result(Json):
         return list(self.get("unknown_outcomes") or ())
 
 
+# What users prefer.
+
+
+@dataclass(frozen=True)
+class RatedAnswer(Public):
+    """The mode that answered a message, whatever was requested, and the rating from 1 to 5, None without one."""
+
+    query: str
+    mode: str
+    rating: int | None
+
+
+@dataclass(frozen=True)
+class UserPreferences(Public):
+    """A user's default mode, empty if there is none, and their messages, the latest first."""
+
+    default_mode: str
+    mode_history: list[RatedAnswer]
+
+
 # What a search finds.
 
 Role = Literal["user", "assistant"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hit(Record, Public):
+class Hit(Record):
     """A task in whose message or answer something was found; `snippet` is the text around it, `role` who wrote it.
 
     `thread_id` is the session that it is shown in: of what a conversation's bot was told, the conversation's.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypedDict
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypedDict
 
 from cronsim import CronSim, CronSimError
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -131,6 +131,7 @@ class Schedule(Record):
 
     row_name = "schedule {schedule_id}"
     is_recoverable = False
+    json_names: ClassVar[Mapping[str, str]] = {"active": "is_active", "next_run": "due"}
 
     schedule_id: Name
     message: str

@@ -1,13 +1,15 @@
 """A session's timeline: snapshots and their retention, what led to each, and external effects of tool calls."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from .errors import ConfigurationError
-from .records import Call, Json, Name, Public, Record
+from .json import Public
+from .records import Call, Json, Name, Record
 
 SHORT = 6
 """Characters of a snapshot's short id: the last of its id, which are random."""
@@ -21,7 +23,7 @@ UndoState = Literal["", "available", "done", "failed", "unknown"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshot:
+class Snapshot(Public):
     """A checkpoint of a thread; of a damaged one little else than `damaged` is known.
 
     `source` is input, loop or update, `nodes` ran last, `next` would run. `inside` names the node whose own graph it is
@@ -50,7 +52,10 @@ _SELDOM = ("forked_from", "damaged", "since")
 
 @dataclass(frozen=True, kw_only=True)
 class Effect(Public):
-    """A tool call that is not read-only. `outcome` is success, error, unknown or running."""
+    """A tool call that is not read-only. `outcome` is success, error, unknown or running.
+
+    `undo` says whether it can be undone, or was; it is empty where its tool declares none.
+    """
 
     task_id: str
     scope: str
@@ -63,7 +68,19 @@ class Effect(Public):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimelineEntry:
+class Undone(Effect):
+    """An effect after an attempt to undo it; `result` is the outcome of its undo, also a call of the task's trace."""
+
+    result: Json
+
+    @classmethod
+    def of(cls, effect: Effect, result: Json) -> Self:
+        """The effect with the outcome of its undo."""
+        return cls(**vars(effect), result=result)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimelineEntry(Public):
     """A snapshot with its place, and what happened since the entry before it.
 
     `turn` counts the session's messages from 1; `recursion` is 0 and `steps` are empty where it lies in none.
@@ -72,6 +89,8 @@ class TimelineEntry:
     empty for the others. `effects` are those of the calls that led to it, `effects_since` counts those of all later
     ones. `next` are the nodes that would run.
     """
+
+    json_names: ClassVar[Mapping[str, str]] = {"id": "short_id"}
 
     checkpoint_id: str
     created_at: float
@@ -204,7 +223,7 @@ class Retention:
 
 
 @dataclass(frozen=True)
-class Pruned:
+class Pruned(Public):
     """What a pruning did: how many snapshots it removed, from how many sessions, and the sessions that were busy."""
 
     snapshots: int = 0

@@ -15,7 +15,7 @@ from ..core.calls import CallResult, Execution
 from ..core.context import AppContext
 from ..core.errors import InvalidMessage, SegueError, TaskError, ThreadBusy, ThreadExists, UnknownThread
 from ..core.events import Paused
-from ..core.records import Call, Json, RequestKey, Task
+from ..core.records import Call, RequestKey, Task
 from ..core.timeline import (
     UNDO_SCOPE,
     Branch,
@@ -26,6 +26,7 @@ from ..core.timeline import (
     SnapshotDifference,
     SnapshotState,
     TimelineEntry,
+    Undone,
     UndoState,
 )
 from ..core.tools import CallKey, Tool, has_effect
@@ -89,7 +90,7 @@ class SessionEffects:
         agent = self._registry.get(task.agent_id)
         return self._registry.tools_for(agent) if agent else {}
 
-    async def undo(self, thread_id: str, effect: Effect) -> tuple[Effect, Json]:
+    async def undo(self, thread_id: str, effect: Effect) -> Undone:
         """Take the effect of a call back, at most once, also where forks have copies of it.
 
         Returns the effect as it is then, and the outcome of its undo.
@@ -119,7 +120,7 @@ class SessionEffects:
             result, _ = await run_once(executor, ledger, _execution(tool.undo, original.call, task, key, seconds))
             made = result.json()
             await self._storage.audit.record(Act("undid", {**act, "outcome": outcome_of(made)}), *about)
-        return replace(effect, undo=_UNDONE[outcome_of(made)]), made
+        return Undone.of(replace(effect, undo=_UNDONE[outcome_of(made)]), made)
 
     async def _origin(self, thread_id: str, effect: Effect) -> CallOrigin:
         return (await self._storage.sessions.origins(thread_id))[effect.task_id, effect.scope, effect.idx]
@@ -170,7 +171,10 @@ class _Stored:
 
 
 class Rewind:
-    """Snapshots of sessions: what led to them, and new sessions from them."""
+    """Snapshots of sessions: what led to them, and new sessions from them.
+
+    A snapshot's id may be shortened to its last six characters.
+    """
 
     def __init__(
         self, storage: Storage, runner: Runner, registry: Registry, starter: Starter, sessions: Sessions
@@ -241,7 +245,7 @@ class Rewind:
         ]
 
     async def effects(self, session_id: str, checkpoint_id: str) -> list[Effect]:
-        """The effects of the calls that were made after a snapshot, oldest first.
+        """The effects of the calls that were made after a snapshot, oldest first; they stay, whoever goes back to it.
 
         Raises:
             UnknownThread, UnknownSnapshot.
@@ -258,25 +262,26 @@ class Rewind:
         place = await self._storage.sessions.find_place(checkpoint_id, session_id)
         return await self._storage.sessions.snapshot(place)
 
-    async def undo(self, session_id: str, checkpoint_id: str) -> list[tuple[Effect, Json]]:
+    async def undo(self, session_id: str, checkpoint_id: str) -> list[Undone]:
         """Undo the calls that were made after a snapshot, newest first, as far as their tools declare how.
 
-        Returns the effects as they are then, each with the outcome of its undo. An error after the first undo ends
-        the list: it is the outcome of the undo that it stopped, and the earlier ones are not undone.
+        Each is undone at most once. Returns the effects as they are then, each with the outcome of its undo. An error
+        after the first undo ends the list: it is the outcome of the undo that it stopped, and the earlier ones are not
+        undone.
 
         Raises:
             UnknownThread, UnknownSnapshot.
             ThreadBusy: a task runs on the session.
         """
         undoable = [e for e in await self.effects(session_id, checkpoint_id) if e.undo in ("available", "failed")]
-        undone: list[tuple[Effect, Json]] = []
+        undone: list[Undone] = []
         for effect in reversed(undoable):
             try:
                 undone.append(await self._effects.undo(session_id, effect))
             except SegueError as error:
                 if not undone:
                     raise
-                return [*undone, (replace(effect, undo="failed"), {"error": str(error)})]
+                return [*undone, Undone.of(replace(effect, undo="failed"), {"error": str(error)})]
         return undone
 
     async def check_new(self, session_id: str) -> None:
@@ -293,6 +298,9 @@ class Rewind:
         self, from_session: str, checkpoint_id: str, session_id: str, key: RequestKey | None = None
     ) -> Task | None:
         """Copy a session as it was at a snapshot into a new one; returns the copy's newest task, if it has one.
+
+        A task that had not ended there can be resumed in the copy: what had run is not run again. A graph that ran
+        without the app has none.
 
         Raises:
             InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, DamagedSession.
@@ -354,29 +362,35 @@ class Rewind:
 
     async def edit(
         self,
-        session_id: str,
+        from_session: str,
         checkpoint_id: str,
-        new_session: str,
-        message: str,
-        changes: Mapping[str, Any] | None,
+        session_id: str = "",
+        *,
+        message: str = "",
+        state: Mapping[str, Any] | None = None,
         key: RequestKey | None = None,
     ) -> Task:
-        """Continue from a snapshot in a new branch, with another message or with changes to its state.
+        """Continue from a snapshot in a new branch of the conversation, with another message or a changed state.
+
+        A `message` takes the place of the one that began the snapshot's turn, which starts again; `state` has the
+        fields that change. The branch is a session, by default with a name of its own; the one before it stays as it
+        is. Returns the branch's task, which runs in the background.
 
         Raises:
             InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, DamagedSession.
             TaskError: the state cannot be changed like this.
         """
-        if bool(message) == bool(changes):
+        session_id = session_id or self._sessions.new_id()
+        if bool(message) == bool(state):
             raise InvalidMessage("Give either a message or changes to the state.")
-        if changes:
+        if state:
             task, _ = await self._starter.control.once(
-                key, lambda: self._edit_state(session_id, checkpoint_id, new_session, changes, key)
+                key, lambda: self._edit_state(from_session, checkpoint_id, session_id, state, key)
             )
         else:
-            snapshot = await self._snapshot(session_id, checkpoint_id)
-            tasks, turn = await self._turn_at(session_id, snapshot)
-            task, _ = await self._again(tasks, turn, new_session, message, key)
+            snapshot = await self._snapshot(from_session, checkpoint_id)
+            tasks, turn = await self._turn_at(from_session, snapshot)
+            task, _ = await self._again(tasks, turn, session_id, message, key)
         return task
 
     async def _again(
@@ -553,8 +567,3 @@ async def _is_begun(storage: Storage, branch: Branch) -> bool:
     if branch not in await storage.sessions.branches(branch.parent):
         return False
     return len(await storage.tasks.since(branch.thread_id, None, 0.0)) == branch.turn - 1
-
-
-def newest_form(task: Task | None, session_id: str) -> Json:
-    """The newest task of a session; only the session's id where it has none, as in a graph that ran without the app."""
-    return task.json() if task else {"thread_id": session_id, "task_id": None, "status": None}

@@ -34,7 +34,6 @@ from ..core.events import (
     PauseReason,
     QuestionAsked,
     WaitStarted,
-    to_dict,
 )
 from ..core.flows import FlowConfig
 from ..core.records import Call, Json, Task
@@ -117,7 +116,7 @@ def wired_graph(
 
     async def segue(state: GraphInput, runtime: Runtime[RunContext]) -> TaskOutput:
         write = get_stream_writer()
-        services = services_of(registry, lambda event: write(to_dict(event)))
+        services = services_of(registry, lambda event: write(event.json()))
         await registry.prepare(registry.agent(agent_id))
         given = list(state["messages"])
         asked: RunContext | None = runtime.context

@@ -13,7 +13,6 @@ from ..checkpoints.storage import Storage
 from ..core.calls import ANSWER_FORMS, API_CALL, CLIENT_CALLS, WAIT
 from ..core.errors import KeyUsed, StorageError, TaskError
 from ..core.events import ASKING, Event
-from ..core.models import add_usages
 from ..core.records import (
     Json,
     KnownRequest,
@@ -28,7 +27,7 @@ from ..core.records import (
     check_event,
 )
 from ..core.reply_options import ReplyOptions
-from ..core.spend import Period, UsageReport, limit_of
+from ..core.spend import Period, UsageReport, UsageTotal, limit_of
 from ..core.task import TaskStatus
 from .control import Started, Waits, known_request
 from .leases import is_alive
@@ -39,20 +38,13 @@ from .sessions import unfinished_conversation
 from .start import Request, Starter
 from .worker import Dispatching, Due
 
-Rows = list[Json]
 
-
-@dataclass(frozen=True)
-class ResumableTask:
+@dataclass(frozen=True, kw_only=True)
+class ResumableTask(Task):
     """A task to resume, and its last owner; `interrupted` by the end of its process, or else paused."""
 
-    task: Task
     owner: str
     interrupted: bool
-
-    def json(self) -> Json:
-        """The public form: the task's fields beside the others."""
-        return {**self.task.json(), "owner": self.owner, "interrupted": self.interrupted}
 
 
 NO_EVENT = -1
@@ -65,10 +57,7 @@ def _delivery(question: Json, client: str) -> RequestKey:
 
 
 class Tasks:
-    """The tasks of an app, as records: `get` one, `list` them, `follow` or `trace` one, `start` or `resume` one.
-
-    The verbs of `App` that are named alike give JSON. Calling it lists them as JSON, too: `await app.tasks(limit=5)`.
-    """
+    """The tasks of an app, as records: `get` one, `list` them, `follow` or `trace` one, `start` or `resume` one."""
 
     def __init__(self, storage: Storage, runner: Runner, starter: Starter, due: Due, waits: Waits) -> None:
         self._storage = storage
@@ -79,21 +68,6 @@ class Tasks:
         self._starter = starter
         self._control = starter.control
         self._stream = starter.control.stream
-
-    async def __call__(
-        self,
-        *,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-        limit: int = 50,
-        before: str | None = None,
-        session_prefix: str = "",
-    ) -> Rows:
-        """Tasks as JSON, the latest first; `before` is the id that the last page ended with."""
-        tasks = await self.list(agent_id, session_id, limit, before, session_prefix)
-        return [task.json() for task in tasks]
-
-    # Records.
 
     async def get(self, task_id: str) -> Task:
         """One task.
@@ -162,7 +136,8 @@ class Tasks:
             if is_alive(owner) or row.requested == "cancel" or await self._stream.dispatch.awaits_worker(row):
                 continue
             if not await tasks.conversation_of(row.thread_id):
-                found.append(ResumableTask(row, owner, interrupted=row.status != TaskStatus.PAUSED))
+                interrupted = row.status != TaskStatus.PAUSED
+                found.append(ResumableTask(**vars(row), owner=owner, interrupted=interrupted))
         return found
 
     async def question(self, task_id: str) -> Json:
@@ -220,14 +195,10 @@ class Tasks:
         """How many tasks of the database have each status."""
         return await self._runner.tasks.tally()
 
-    async def usage(self, agent_id: str | None = None, session_id: str | None = None) -> Json:
-        """Tokens, calls and cost of all tasks that have a result, or of those of an agent or a session.
-
-        A cost of None is not known.
-        """
+    async def usage(self, agent_id: str | None = None, session_id: str | None = None) -> UsageTotal:
+        """Tokens, calls and cost of all tasks that have a result, or of those of an agent or a session."""
         tasks = await self._runner.tasks.usages(agent_id, session_id)
-        usages = [task.usage for task in tasks if task.usage]
-        return {"tasks": len(usages), **add_usages(usages)}
+        return UsageTotal.of([task for task in tasks if task.usage])
 
     async def usage_report(
         self,

@@ -6,7 +6,6 @@ from typing import Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, Field
 
 from ..app import App
-from ..core.events import to_dict
 from ..core.records import Call, Hit, Json, Permission, Task, TaskTrace, Thread, WaitingTask
 from ..core.task import MessageOrigin, TaskStatus
 from ..core.timeline import Snapshot
@@ -327,7 +326,7 @@ def trace_view(trace: TaskTrace, after: tuple[int, int], limit: int, tenant: Ten
     place = {"after_event": events[-1].seq if events else last_event, "after_call": calls_before + len(calls)}
     return {
         "task": task_view(trace.task, tenant),
-        "events": [event_view(to_dict(event), tenant) for event in events],
+        "events": [event_view(event.json(), tenant) for event in events],
         "calls": [call_view(call) for call in calls],
         "question": question,
         "next": None if is_last else place,

@@ -206,7 +206,7 @@ class ChatCommands:
 
     def _cost(self, _: str) -> bool:
         used = self._loop.run(self._talk.app.tasks.usage(session_id=self._talk.session))
-        parts = [self._text("tasks_counted", n=used["tasks"]), *usage_parts(used, self._settings.ui_language)]
+        parts = [self._text("tasks_counted", n=used.tasks), *usage_parts(used.json(), self._settings.ui_language)]
         self._say(" · ".join(parts))
         return True
 

@@ -107,7 +107,7 @@ def versions_of(tasks: "Sequence[Task]") -> str:
 async def _interrupted(app: "App", rows: "Sequence[Task | Thread]") -> "Interrupted":
     """By session the task whose process ended while it ran; nothing is looked up if none of the rows is active."""
     unfinished = await app.tasks.resumable() if any(row.status in ACTIVE for row in rows) else ()
-    interrupted = (each.task for each in unfinished if each.interrupted and each.task.status in ACTIVE)
+    interrupted = (each for each in unfinished if each.interrupted and each.status in ACTIVE)
     return {task.thread_id: task.task_id for task in interrupted}
 
 

@@ -185,7 +185,7 @@ def edit(
                 for line in effect_lines(back, settings, task_command(settings, "undo", begin)):
                     typer.echo(line, err=True)
             new = to or app.sessions.new_id()
-            task = await app.rewind.edit(place.thread_id, place.checkpoint_id, new, message, state)
+            task = await app.rewind.edit(place.thread_id, place.checkpoint_id, new, message=message, state=state)
             if not as_json:
                 typer.echo(settings.say("branched", session=new, other=place.thread_id), err=True)
             return task

@@ -162,7 +162,7 @@ def rate(
     """Rate a task's answer from 1 to 5."""
     settings, name = Settings(db), named(task_id, last)
 
-    task = ask(settings, lambda app: _task_after(app, name, partial(app.rate, rating=rating)))
+    task = ask(settings, lambda app: _task_after(app, name, partial(app.sessions.rate, rating=rating)))
     typer.echo(settings.say("rated", task_id=task.task_id, rating=rating))
 
 

@@ -24,7 +24,7 @@ from .lines import STYLES
 if TYPE_CHECKING:
     from ...core.agents import Agent
     from ...core.notifications import Notification
-    from ...core.records import Hit, Permission, Task, Thread
+    from ...core.records import Hit, Permission, Task, Thread, UserPreferences
     from ...core.tools import Tool
     from ..settings import Settings
 
@@ -345,16 +345,16 @@ def print_modes(console: Console, modes: Mapping[str, str], language: str) -> No
     print_table(console, language, MODE_COLUMNS, cells)
 
 
-def print_preferences(console: Console, found: Mapping[str, Any], language: str) -> None:
-    mode = found["default_mode"]
+def print_preferences(console: Console, found: "UserPreferences", language: str) -> None:
+    mode = found.default_mode
     print_prose(console, Text(sentence("default_mode" if mode else "no_default_mode", language, mode=printable(mode))))
     cells = (
         {
-            "mode": Text(flat(used["mode"])),
-            "rating": Text("" if used["rating"] is None else str(used["rating"])),
-            "message": Text(message_text(used["query"], language, MESSAGE_WIDTH)),
+            "mode": Text(flat(used.mode)),
+            "rating": Text("" if used.rating is None else str(used.rating)),
+            "message": Text(message_text(used.query, language, MESSAGE_WIDTH)),
         }
-        for used in found["mode_history"]
+        for used in found.mode_history
     )
     print_table(console, language, USED_COLUMNS, cells, "no_mode_used")
 

@@ -46,7 +46,6 @@ from ...core.events import (
     Uttered,
     Waiting,
     WaitStarted,
-    to_dict,
 )
 from ...core.records import Call, Json, Task, TaskTrace
 from ...core.task import ACTIVE, TaskStatus
@@ -263,7 +262,7 @@ class JsonView:
         pass
 
     def show(self, event: Event) -> None:
-        write_json(to_dict(event))
+        write_json(event.json())
 
     def notice(self, sentence: str) -> None:
         print_error(sentence)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from ...core.errors import ThreadBusy
 from ...core.records import Json
-from ...core.timeline import Retention, TimelineEntry
+from ...core.timeline import TimelineEntry
 from ...testing.cassette import record
 from ...testing.cassette.cassette import dump
 from ..dependencies import CONFLICT, MODEL_DOWN, KeyDep, ServiceDep, SessionId, TaskId, TenantDep, Unset, routes
@@ -215,7 +215,7 @@ async def undo(session_id: SessionId, body: SnapshotRequest, service: ServiceDep
     service.refuse_while_draining()
     thread_id = await service.own_session(tenant, session_id)
     undone = await service.app.rewind.undo(thread_id, body.checkpoint_id)
-    tried = [fields_of(UndoneView, effect, result=result) for effect, result in undone]
+    tried = [fields_of(UndoneView, effect) for effect in undone]
     return JsonResponse({"undone": tried, "effects": await remaining_effects(service, thread_id, body.checkpoint_id)})
 
 
@@ -240,7 +240,9 @@ async def edit(
     new, made = await service.new_session(tenant, body.session_id, key)
     if not made:
         with service.starting_task(tenant, new):
-            editing = service.app.rewind.edit(thread_id, body.checkpoint_id, new, body.message or "", body.state, key)
+            editing = service.app.rewind.edit(
+                thread_id, body.checkpoint_id, new, message=body.message or "", state=body.state, key=key
+            )
             await service.once(key, editing)
     (row,) = await service.app.tasks.list(session_id=new, limit=1)
     return JsonResponse(task_view(row, tenant), 202)
@@ -296,7 +298,7 @@ async def prune(session_id: SessionId, body: PruneRequest, service: ServiceDep, 
     """Merge the session's older snapshots; its history and traces stay."""
     service.refuse_while_draining()
     thread_id = await service.own_session(tenant, session_id)
-    pruned = await service.app.sessions.prune(Retention.of(body.retention), thread_id, dry_run=body.dry_run)
+    pruned = await service.app.sessions.prune(body.retention, thread_id, dry_run=body.dry_run, compact=False)
     if pruned.busy:
         raise ThreadBusy(thread_id)
     return JsonResponse({"snapshots": pruned.snapshots})
@@ -305,7 +307,7 @@ async def prune(session_id: SessionId, body: PruneRequest, service: ServiceDep, 
 @router.get("/api/sessions/{session_id}/export", response_model=dict[str, Any], responses=CONFLICT)
 async def export(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> LongJsonResponse:
     """The session as a document that `POST /api/sessions/import` takes, here or elsewhere."""
-    document = await service.app.export(await service.own_session(tenant, session_id))
+    document = await service.app.sessions.export(await service.own_session(tenant, session_id))
     return LongJsonResponse(await asyncio.to_thread(_shown_document, document, tenant))
 
 

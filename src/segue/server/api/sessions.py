@@ -245,7 +245,7 @@ async def delete(
     session_id: SessionId, service: ServiceDep, tenant: TenantDep, keep_memory: KeepMemory = False
 ) -> Response:
     """Delete the session and everything that it holds, and the branches of its conversation; its forks stay."""
-    await service.app.delete(await service.own_session(tenant, session_id), keep_memory=keep_memory)
+    await service.app.sessions.delete(await service.own_session(tenant, session_id), keep_memory=keep_memory)
     return Response(status_code=204)
 
 
@@ -280,7 +280,7 @@ async def revoke(
 ) -> JsonResponse:
     """Have the session's tools ask for approval again, or only one of them."""
     thread_id = await service.own_session(tenant, session_id)
-    return JsonResponse({"revoked": await service.app.revoke(thread_id, tool=tool, agent_id=agent_id)})
+    return JsonResponse({"revoked": await service.app.sessions.revoke(thread_id, tool=tool, agent_id=agent_id)})
 
 
 # Routes of links that show a conversation, read-only, to whoever has them.

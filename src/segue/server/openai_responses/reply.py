@@ -659,7 +659,7 @@ async def delete_response(response_id: ResponseId, service: ServiceDep, tenant: 
     branches = await service.app.sessions.branches(thread_id)
     if len(tasks) > 1 or branches or segment.start or not segment.is_last:
         raise Problem(409, "PartOfConversation", named=tenant.shown(thread_id))
-    await service.app.delete(thread_id)
+    await service.app.sessions.delete(thread_id)
     return JsonResponse({"id": response_id, "object": "response", "deleted": True})
 
 
@@ -715,7 +715,7 @@ async def change_conversation(
 @conversations_router.delete("/v1/conversations/{session_id}", response_model=Deleted, responses=CONFLICT)
 async def delete_conversation(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """Delete a conversation and everything that it holds."""
-    await service.app.delete(await service.own_session(tenant, session_id))
+    await service.app.sessions.delete(await service.own_session(tenant, session_id))
     return JsonResponse({"id": session_id, "object": "conversation.deleted", "deleted": True})
 
 

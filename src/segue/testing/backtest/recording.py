@@ -19,8 +19,9 @@ from ...core.conversation import MODE
 from ...core.digests import agent_changes, tool_digest
 from ...core.errors import ConfigurationError, SegueError, TaskError, UnknownThread, listed
 from ...core.events import TaskStarted
+from ...core.json import Public
 from ...core.plan import NO_TOOL
-from ...core.records import Call, Json, OnUpgrade, Public, Task, TaskTrace
+from ...core.records import Call, Json, OnUpgrade, Task, TaskTrace
 from ...core.task import TaskStatus
 from ...core.timeline import Retention
 from ...core.tools import Tool

@@ -96,7 +96,7 @@ class SegueBot:
         """
         session_id = bot_session(conversation.conversation_id)
         begun = conversation.turn - sum(question["turn"] < conversation.turn for question in asked)
-        tasks = await self._app.tasks(session_id=session_id, limit=conversation.turn)
+        tasks = await self._app.tasks.list(session_id=session_id, limit=conversation.turn)
         if asked and asked[-1]["turn"] == conversation.turn - 1:
             return await self._replied(asked[-1], conversation)
         if len(tasks) == begun:
@@ -107,8 +107,8 @@ class SegueBot:
                 session_id=session_id,
                 missing=missing,
             )
-        if tasks and tasks[0]["status"] in OPEN:
-            await self._app.cancel(tasks[0]["task_id"])
+        if tasks and tasks[0].status in OPEN:
+            await self._app.cancel(tasks[0].task_id)
         request = Request(
             _said(conversation),
             session_id=session_id,
@@ -125,22 +125,22 @@ class SegueBot:
     async def _replied(self, asked: Json, conversation: Conversation) -> Json:
         """The outcome of the task after the user's answer to its question, which it has already after a crash."""
         task = await self._app.task(asked["task_id"])
-        if task["status"] == TaskStatus.WAITING:
-            question = await self._app.question(task["task_id"])
+        if task.status == TaskStatus.WAITING:
+            question = await self._app.question(task.task_id)
             if question["interrupt_id"] == asked["id"]:
-                return await self._submit_result(task["task_id"], question, {"answer": _said(conversation)})
+                return await self._submit_result(task.task_id, question, {"answer": _said(conversation)})
         return await self._continue(task)
 
-    async def _continue(self, task: Json) -> Json:
+    async def _continue(self, task: Task) -> Json:
         """The result of a task that began before, perhaps in another process, whose run of it is waited for."""
-        task_id = task["task_id"]
+        task_id = task.task_id
         while True:
             if started := self._app.tasks.started(task_id):
                 return await self._result(started)
-            if task["status"] == TaskStatus.WAITING:
-                return {"status": task["status"], "task_id": task_id}
-            if task["result"]:
-                return {**task["result"], "status": task["status"], "task_id": task_id}
+            if task.status == TaskStatus.WAITING:
+                return {"status": task.status, "task_id": task_id}
+            if task.result:
+                return {**task.result, "status": task.status, "task_id": task_id}
             try:
                 return await self._resume(task_id)
             except ThreadBusy:
