@@ -191,10 +191,10 @@ class SentEvents:
                 raise TaskError(
                     "Task {task_id} is {status}: it accepts no events.", task_id=task_id, status=task.status
                 )
-            connection.execute(_PUT, {**values, "thread_id": task.thread_id, "key": key.key if key else None})
+            connection.execute(_PUT, {**values, "thread_id": task.session_id, "key": key.key if key else None})
             connection.execute(_AWAKE, values)
-            record(connection, Act("event", {"name": name}), task.thread_id, task_id)
-            connection.notify(task_id, task.thread_id)
+            record(connection, Act("event", {"name": name}), task.session_id, task_id)
+            connection.notify(task_id, task.session_id)
 
         await self._database.write(send, synced=True)
 

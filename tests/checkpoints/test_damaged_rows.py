@@ -116,8 +116,9 @@ async def test_a_damaged_task_stops_no_list_and_its_session_goes_on(
     async with Work().opened(path) as app:
         shown, other = await app.tasks.list()
         assert (other, shown.status) == (sound.tasks[1], "error")
-        known = left(sound.tasks[0], column, "status", "error")
-        assert known.items() <= left(shown, column).items()
+        lost = "session_id" if column == "thread_id" else column
+        known = left(sound.tasks[0], lost, "status", "error")
+        assert known.items() <= left(shown, lost).items()
         where = "`segue doctor` says" if column == "thread_id" else "segue recover s repairs it"
         assert f"{column} " in shown.error
         assert where in shown.error
@@ -305,7 +306,7 @@ async def test_a_message_that_is_lost_is_to_be_sent_again(tmp_path: Path) -> Non
     async with work.opened(path) as app:
         await app.ask("do it", session_id="u", agent="a")
         values: Any = {"agent_id": "a", "user_id": "default", "mode": "react", "model": "", "message": "do it"}
-        await app._runner.tasks.create(NewTask(task_id="t1", thread_id="s", **values))
+        await app._runner.tasks.create(NewTask(task_id="t1", session_id="s", **values))
         damage(path, "UPDATE tasks SET message = NULL WHERE task_id = 't1'")
         back = await app.sessions.recover("s")
         assert (back.checkpoint_id, back.readable, len(back.repaired)) == (None, True, 1)
@@ -359,8 +360,8 @@ async def test_a_task_that_nothing_tells_the_session_of_is_shown_all_the_same(so
     path = sound.copy(tmp_path)
     damage(path, f"UPDATE tasks SET thread_id = NULL, task_id = NULL WHERE task_id = '{sound.paused}'")
     async with Work().opened(path) as app:
-        assert [(row.thread_id, row.status) for row in await app.tasks.list()] == [("", "error"), ("u", "done")]
-        assert [row.thread_id for row in await app.threads()] == ["", "u"]
+        assert [(row.session_id, row.status) for row in await app.tasks.list()] == [("", "error"), ("u", "done")]
+        assert [row.session_id for row in await app.threads()] == ["", "u"]
     assert [*check_rows(path)] == [""]
 
 

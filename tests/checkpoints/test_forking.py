@@ -225,7 +225,7 @@ async def test_a_fork_can_be_forked(here: World) -> None:
     assert here.noted == []
     assert [m["content"] for m in await here.app.history("g") if m["role"] == "tool"] == ["noted 1", "noted 2"]
     origins = [snapshot["forked_from"] for snapshot in await taken(here, "g") if "forked_from" in snapshot]
-    assert [origin["thread_id"] for origin in origins] == ["f", "s"]
+    assert [origin["session_id"] for origin in origins] == ["f", "s"]
 
 
 async def test_a_call_that_was_under_way_is_not_made_again_by_the_fork(here: World) -> None:
@@ -459,7 +459,7 @@ async def test_a_task_that_had_not_begun_begins_in_the_fork(here: World) -> None
     """Its process ended before it came to a first checkpoint, so it shows in none."""
     here.register("a", note_the_turn, "react")
     await here.run("turn 1", agent="a")
-    row = {"thread_id": "s", "agent_id": "a", "user_id": "default", "mode": "react", "model": "", "message": "turn 2"}
+    row = {"session_id": "s", "agent_id": "a", "user_id": "default", "mode": "react", "model": "", "message": "turn 2"}
     await Tasks(here.database).create(NewTask(task_id=Ids().task(), **row))
     newest, *older = await taken(here)
     forked = str(await fork(here.database, "s", newest["checkpoint_id"], "f"))
@@ -474,7 +474,7 @@ async def test_a_fork_is_the_thread_that_was_used_last(here: World) -> None:
     await here.run("turn 1", agent="a")
     await here.run("turn 1", session_id="t", agent="a")
     await fork(here.database, "s", (await taken(here))[0]["checkpoint_id"], "f")
-    assert [thread.thread_id for thread in await here.app.threads()] == ["f", "t", "s"]
+    assert [thread.session_id for thread in await here.app.threads()] == ["f", "t", "s"]
 
 
 async def test_a_thread_of_a_graph_that_ran_without_the_app_is_forked_too(store: Store) -> None:
@@ -494,7 +494,7 @@ async def test_a_thread_of_a_graph_that_ran_without_the_app_is_forked_too(store:
 async def test_a_task_whose_id_is_not_segues_own_is_not_copied(here: World) -> None:
     here.register("a", note_the_turn, "react")
     await here.run("turn 1", agent="a")
-    row = {"thread_id": "s", "agent_id": "a", "user_id": "default", "mode": "react", "model": "", "message": "x"}
+    row = {"session_id": "s", "agent_id": "a", "user_id": "default", "mode": "react", "model": "", "message": "x"}
     await Tasks(here.database).create(NewTask(task_id="t1", **row))
     with pytest.raises(TaskError, match="t1"):
         await fork(here.database, "s", (await taken(here))[0]["checkpoint_id"], "f")

@@ -177,7 +177,7 @@ async def test_a_finished_thread_goes_on_in_another_database(here: World, elsewh
     assert document["state"] is None
     assert document["messages"] == await here.app.history("s")
     row = await elsewhere.app.sessions.import_(document, session_id="t")
-    assert (row.thread_id, row.status, row.copy_of) == ("t", "done", originals[1])
+    assert (row.session_id, row.status, row.copy_of) == ("t", "done", originals[1])
     assert await elsewhere.app.history("t") == await here.app.history("s")
     elsewhere.register("a", note_the_turn, "react")
     assert (await elsewhere.app.ask("turn 3", session_id="t", agent="a"))["answer"] == "done 3"
@@ -195,7 +195,7 @@ async def test_every_task_comes_with_its_trace(here: World, elsewhere: World) ->
     assert old.json()["calls"] == new.json()["calls"]
     renamed = json.dumps(old.json()["events"]).replace(original.task_id, row.task_id)
     assert new.json()["events"] == json.loads(renamed)
-    expected = {"thread_id": "t", "task_id": row.task_id, "copy_of": original.task_id}
+    expected = {"session_id": "t", "task_id": row.task_id, "copy_of": original.task_id}
     assert replace(old.task, **expected) == replace(new.task, updated_at=old.task.updated_at)
 
 
@@ -226,7 +226,7 @@ async def test_an_import_is_the_thread_that_was_used_last(here: World) -> None:
     await here.run("turn 1", agent="a")
     await here.run("turn 1", session_id="u", agent="a")
     await here.app.sessions.import_(await document_of(here), session_id="t")
-    assert [thread.thread_id for thread in await here.app.threads()] == ["t", "u", "s"]
+    assert [thread.session_id for thread in await here.app.threads()] == ["t", "u", "s"]
 
 
 async def test_a_paused_task_without_its_state_is_cancelled(here: World, elsewhere: World) -> None:
@@ -259,7 +259,7 @@ async def test_an_import_can_be_exported_forked_and_listed(here: World, elsewher
     again = await document_of(elsewhere, "t")
     assert again["messages"] == await here.app.history("s")
     (snapshot,) = await snapshots(elsewhere.database, "t")
-    assert (snapshot["source"], snapshot["next"], snapshot["forked_from"]["thread_id"]) == ("update", [], "s")
+    assert (snapshot["source"], snapshot["next"], snapshot["forked_from"]["session_id"]) == ("update", [], "s")
     row = await elsewhere.app.rewind.fork("t", snapshot["checkpoint_id"], session_id="u")
     assert (row.status, row.message) == ("done", "turn 1")
 

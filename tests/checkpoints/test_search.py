@@ -13,7 +13,7 @@ from .worlds import World, world
 
 
 async def found(here: World, text: str, **options: object) -> list[str]:
-    return [hit.thread_id for hit in await here.app.sessions.search(text, **options)]  # type: ignore[arg-type]
+    return [hit.session_id for hit in await here.app.sessions.search(text, **options)]  # type: ignore[arg-type]
 
 
 async def test_words_are_found_by_their_beginnings_and_chinese_by_any_part(here: World) -> None:
@@ -41,7 +41,7 @@ async def test_pages_lead_through_all_hits(here: World) -> None:
     for n in range(5):
         await here.run(f"message {n}", f"s{n}", agent="a")
     page = await here.app.sessions.search("apple", limit=2)
-    assert [hit.thread_id for hit in page] == ["s4", "s3"]
+    assert [hit.session_id for hit in page] == ["s4", "s3"]
     assert await found(here, "apple", limit=9, before=page[-1].task_id) == ["s2", "s1", "s0"]
     assert await found(here, "apple", prefix="s1") == ["s1"]
 

@@ -61,7 +61,7 @@ async def test_sessions_are_the_same_there_and_back(here: World, path: str, ther
             (_, copied) = await elsewhere.app.sessions.list()
             assert (copied.title, copied.pinned) == ("A title", True)
             assert await elsewhere.app.sessions.shares.find(token) == link
-            assert [hit.thread_id for hit in await elsewhere.app.sessions.search("turn 2")] == ["f", "s"]
+            assert [hit.session_id for hit in await elsewhere.app.sessions.search("turn 2")] == ["f", "s"]
             elsewhere.register("a", note_the_turn, "react")
             assert (await elsewhere.app.ask("turn 3", session_id="s", agent="a"))["answer"] == "done 3"
             assert len(await elsewhere.app.history("s")) == 12

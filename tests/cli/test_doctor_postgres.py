@@ -61,7 +61,7 @@ async def test_workers_with_different_versions_of_an_agent_are_reported(postgres
 
 async def test_tasks_that_no_process_runs_and_those_that_wait_for_a_worker_are_named(postgres_url: str) -> None:
     storage = await open_storage(postgres_url)
-    named = {"task_id": "killed-1", "thread_id": "s", "agent_id": "travel", "user_id": "ann"}
+    named = {"task_id": "killed-1", "session_id": "s", "agent_id": "travel", "user_id": "ann"}
     new = NewTask(**named, mode="direct", model="offline", message="hello")
     await storage.tasks.create(new)
     await storage.tasks.move(new.task_id, TaskStatus.RUNNING)

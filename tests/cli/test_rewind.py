@@ -148,7 +148,7 @@ def test_an_edit_is_a_branch_and_names_it() -> None:
     assert "Calls made after the snapshot, whose effects remain:\n  parcel()\n" in edited.stderr
     assert "you: hello" in run("history", name).stdout
     (row,) = json.loads(run("sessions", "--json").stdout)
-    assert row["thread_id"] == name and row["root"] == "s"
+    assert row["session_id"] == name and row["root"] == "s"
     listed = run("timeline", name).stdout
     assert listed.endswith("Other branches of this conversation:\n  segue timeline s  from message 1\n")
 

@@ -24,6 +24,7 @@ async def test_a_record_read_as_a_dict_names_the_attribute(read: str) -> None:
             "status": (task, "status"),
             "model": (task, "used_model"),
             "calls": (trace, "calls"),
+            "session_id": (task, "session_id"),
             "id": ((await app.rewind.timeline("s"))[0], "short_id"),
             "checkpoint_id": ((await app.sessions.snapshots("s"))[0], "checkpoint_id"),
             "type": (trace.events[0], "type"),
@@ -37,4 +38,4 @@ async def test_a_record_read_as_a_dict_names_the_attribute(read: str) -> None:
             assert getattr(record, attribute) == record.json()[name]
             with pytest.raises(AttributeError, match=r"has no 'nothing': read one of [a-z_]+"):
                 READS[read](record, "nothing")
-        assert thread.json()["turns"] == 1
+        assert thread["turns"] == thread.turns == thread.json()["turns"] == 1

@@ -13,7 +13,7 @@ from tests.cases import cases
 TASK: dict[str, Any] = {
     **{
         "task_id": "t",
-        "thread_id": "s",
+        "session_id": "s",
         "agent_id": "a",
         "user_id": "u",
         "mode": "react",
@@ -37,11 +37,19 @@ TASK: dict[str, Any] = {
     "reply_options": {"tool_choice": "show"},
 }
 CALL: dict[str, Any] = {
-    **{"thread_id": "s", "task_id": "t", "scope": "r", "idx": 0, "name": "add", "arguments": {"n": 1}, "state": "done"},
+    **{
+        "session_id": "s",
+        "task_id": "t",
+        "scope": "r",
+        "idx": 0,
+        "name": "add",
+        "arguments": {"n": 1},
+        "state": "done",
+    },
     **{"outcome": {"success": 1}, "fence": 1, "started_at": 1.0, "finished_at": 2.0, "orphaned": 0},
 }
 EVENT: dict[str, Any] = {
-    **{"task_id": "t", "seq": 1, "thread_id": "s", "source": None, "ordinal": 0},
+    **{"task_id": "t", "seq": 1, "session_id": "s", "source": None, "ordinal": 0},
     "event": Paused(task_id="t", reason="asked", timestamp=1.0).json(),
 }
 
@@ -139,6 +147,6 @@ def test_an_event_reads_the_same_at_once_and_field_by_field(form: dict[str, Any]
     if isinstance(form["data"], dict):
         looked_at = {**form, "data": {**form["data"], "of_both": 1}, "of_both": 1}
     (_, faults), (_, by_field) = (
-        read(StoredEvent, EVENT | {"event": each}, stored=False) for each in (form, looked_at)
+        read(StoredEvent, EVENT | {"thread_id": "s", "event": each}, stored=False) for each in (form, looked_at)
     )
     assert faults == by_field

@@ -203,12 +203,12 @@ async def test_every_edit_is_a_branch_of_one_conversation() -> None:
             assert task.status == "done"
         branches = await app.sessions.branches("s")
         assert [(each.parent, each.turn) for each in branches] == [("", 1), ("s", 1), ("s", 1)]
-        again = (await app.rewind.timeline(branches[1].thread_id))[0]
+        again = (await app.rewind.timeline(branches[1].session_id))[0]
         nested = await ended(
-            app, await app.rewind.edit(branches[1].thread_id, again.short_id, message="a branch of a branch")
+            app, await app.rewind.edit(branches[1].session_id, again.short_id, message="a branch of a branch")
         )
-        assert (await app.sessions.branches(nested.thread_id))[-1].root == "s"
-        assert [row.thread_id for row in await app.sessions.list()] == [nested.thread_id]
+        assert (await app.sessions.branches(nested.session_id))[-1].root == "s"
+        assert [row.session_id for row in await app.sessions.list()] == [nested.session_id]
         await app.rewind.fork("s", place, session_id="f")
         assert len(await app.sessions.list()) == 2 and not await app.sessions.branches("f")
 

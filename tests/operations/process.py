@@ -206,7 +206,7 @@ async def look_into_inbox(app: App, now: float) -> bool:
 
 def answer_to(task: WaitingTask, now: float) -> Any:
     """What a person says now to a task; None: nothing yet."""
-    day = day_of_run(task.thread_id)
+    day = day_of_run(task.session_id)
     if task.kind == "approval":
         return payment_answer(day, now)
     assert task.spend is not None, task

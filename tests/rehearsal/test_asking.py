@@ -161,7 +161,7 @@ async def test_a_question_of_the_bot_is_answered_in_the_conversation_only(tmp_pa
     async with segue.open(tmp_path / "segue.db", agents=[bot(script)], modes={"till": FlowConfig(name="till")}) as app:
         conversation = await converse(app, talk, conversation_id="talk")
         await app.answer(conversation.task_id, "Pay Ann.")
-        assert [task.thread_id for task in await app.waiting()] == ["talk"]
+        assert [task.session_id for task in await app.waiting()] == ["talk"]
         (task,) = await app.tasks.list(session_id="talk.bot")
         with pytest.raises(TaskError, match=f"answer task {conversation.task_id} instead"):
             await app.answer(task.task_id, "Three.")
@@ -232,7 +232,7 @@ async def test_a_bot_has_the_version_of_its_conversation(tmp_path: Path) -> None
     for talk, old, reply in (("one", [desk("1", PAY[1])], "Done."), ("two", [], "Done by 2.")):
         async with segue.open(tmp_path / "segue.db", agents=[desk("2", answer("Done by 2."), older=old)]) as app:
             attach(app)
-            unfinished = {task.thread_id: task.task_id for task in await app.tasks.unfinished()}
+            unfinished = {task.session_id: task.task_id for task in await app.tasks.unfinished()}
             assert f"{talk}.bot" not in unfinished
             result = await app.answer(unfinished[talk], "approve")
             if not old:

@@ -85,7 +85,7 @@ async def test_history_is_in_openai_form_and_sessions_are_apart(app: App) -> Non
     assert tool["tool_call_id"] == call["tool_calls"][0]["id"]
     assert last == {"role": "assistant", "content": "4"}
     assert len(await app.history("two")) == 2
-    assert [thread.thread_id for thread in await app.threads()] == ["two", "one"]
+    assert [thread.session_id for thread in await app.threads()] == ["two", "one"]
 
 
 async def test_what_cannot_run_is_refused_before_anything_is_stored(app: App) -> None:

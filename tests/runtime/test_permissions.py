@@ -85,8 +85,8 @@ async def test_it_is_listed_and_revoked(tmp_path: Path) -> None:
     async with segue.open(tmp_path / "segue.db") as app:
         register(app, pays(2))
         (listed,) = await app.sessions.permissions()
-        named = {"thread_id": "s", "agent_id": "a", "tool": "pay", "scope": "session", "task_id": asked["task_id"]}
-        assert listed == {**named, "granted_at": listed.granted_at}
+        named = {"session_id": "s", "agent_id": "a", "tool": "pay", "scope": "session", "task_id": asked["task_id"]}
+        assert listed.json() == {**named, "granted_at": listed.granted_at}
         assert (await app.sessions.revoke("s", tool="wipe"), await app.sessions.revoke("s", tool="pay")) == (0, 1)
         assert (await app.ask("pay", session_id="s", agent="a"))["status"] == "waiting"
         for unknown in (app.sessions.permissions("nowhere"), app.sessions.revoke("nowhere")):
@@ -202,7 +202,7 @@ async def test_a_fork_and_an_import_ask_again(tmp_path: Path) -> None:
         (snapshot, *_) = await app.sessions.snapshots("s")
         fork = await app.rewind.fork("s", snapshot.checkpoint_id, session_id="fork")
         copy = await app.sessions.import_(await app.sessions.export("s"), session_id="copy")
-        assert [row.thread_id for row in await app.sessions.permissions()] == ["s"]
+        assert [row.session_id for row in await app.sessions.permissions()] == ["s"]
         for task in (fork, copy):
             waiting = await app.answer(task.task_id, "reject")
             assert [call["name"] for call in waiting["question"]["calls"]] == ["pay"]

@@ -133,7 +133,7 @@ async def test_workers_fetch_tenants_tasks_in_turns(postgres_url: str) -> None:
     try:
         for number, thread in enumerate([*(f"a:{n}" for n in range(MANY)), "b:1", "b:2"]):
             task = NewTask(
-                task_id=f"t{number}", thread_id=thread, agent_id="x", user_id="u", mode="react", model="", message="m"
+                task_id=f"t{number}", session_id=thread, agent_id="x", user_id="u", mode="react", model="", message="m"
             )
             await storage.tasks.create(task)
         with psycopg.connect(postgres_url, autocommit=True) as connection:

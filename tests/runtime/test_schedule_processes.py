@@ -68,7 +68,7 @@ def run(address: str, began: float, is_worker: bool) -> None:
 async def sessions(address: str) -> list[str]:
     """The sessions of the runs, which are named after their moments."""
     async with segue.open(address, agents=[agent()]) as app:
-        return [task.thread_id for task in await app.tasks.list(limit=1000)]
+        return [task.session_id for task in await app.tasks.list(limit=1000)]
 
 
 def killed_again_and_again(address: str, began: float, is_worker: bool) -> Counter[str]:

@@ -327,7 +327,7 @@ async def test_each_tenant_has_a_limit_for_itself_or_its_own(database: Path) -> 
         (waiting,) = await app.waiting(prefix="one:")
         await app.answer(waiting.task_id, "5")
         await rest(app)
-        assert {row.thread_id for row in await app.waiting()} == {"two:b", "rich:c"}
+        assert {row.session_id for row in await app.waiting()} == {"two:b", "rich:c"}
         assert [use.used for use in (await app.tasks.usage_report(1, session_prefix="rich:")).limits] == [2 * COST]
 
 
@@ -467,7 +467,7 @@ async def test_a_conversation_asks_for_its_bot_and_its_user(database: Path) -> N
         result, asked = await app.tasks.result(task, run), []
         while result["status"] == "waiting":
             (waiting,) = await app.waiting()
-            assert (waiting.thread_id, waiting.kind) == ("talk", "spend")
+            assert (waiting.session_id, waiting.kind) == ("talk", "spend")
             asked.append(waiting.question)
             result = await app.answer(task.task_id, waiting.spend["limit"] * 2)
         assert (result["status"], len(asked), calls_of(user, bot)) == ("done", 2, 4)

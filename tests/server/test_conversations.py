@@ -148,8 +148,8 @@ def test_the_question_of_a_bot_whose_user_leaves_is_cancelled(served: Served, cl
         tasks: list[Json] = served.do(app.tasks.list(session_id=session))
         return tasks
 
-    wait_until(lambda: bots()[0]["status"] == "cancelled")
-    assert bots()[0]["user_id"] == "alpha:default", "the bot's memory is its tenant's"
+    wait_until(lambda: bots()[0].status == "cancelled")
+    assert bots()[0].user_id == "alpha:default", "the bot's memory is its tenant's"
 
 
 def test_chat_starts_one_and_answers_the_one_that_waits(client: httpx.Client) -> None:
@@ -348,5 +348,5 @@ def test_a_cancelled_conversation_stops_its_bot(served: Served, client: httpx.Cl
     client.post(f"/api/tasks/{talk['task_id']}/cancel").raise_for_status()
     held.go.set()
     app, session = served.service.app, bot_session(f"alpha:{talk['session_id']}")
-    wait_until(lambda: served.do(app.tasks.list(session_id=session))[0]["status"] == "cancelled")
+    wait_until(lambda: served.do(app.tasks.list(session_id=session))[0].status == "cancelled")
     wait_until(lambda: not [name for name in app.agents if name.startswith("shop.")])

@@ -112,7 +112,7 @@ async def closed_after_the_first_call(database: Path) -> None:
         await app.drain(60)
         await talk
     async with segue.open(database) as app:
-        assert [row.thread_id for row in await app.resumable()] == ["talk"]
+        assert [row.session_id for row in await app.resumable()] == ["talk"]
 
 
 def test_a_conversation_goes_on_and_its_bots_session_with_it(

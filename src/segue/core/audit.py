@@ -92,7 +92,7 @@ class AuditEntry(Record):
     moment: Moment
     actor: str
     action: str
-    thread_id: str
+    session_id: str
     task_id: str
     user_id: str
     details: Annotated[Json, STORED_AS_JSON]
@@ -251,7 +251,7 @@ class Finding(Public):
 
     kind: Kind
     table: str
-    thread_id: str = ""
+    session_id: str = ""
     task_id: str = ""
     row: str = ""
 

@@ -26,7 +26,8 @@ class Public:
 
         def __getitem__(self, name: object) -> NoReturn:
             """Say which attribute to read in place of a key."""
-            kind, attribute = type(self).__name__, self.json_names.get(str(name), str(name))
+            renamed = {"thread_id": "session_id", **self.json_names}
+            kind, attribute = type(self).__name__, renamed.get(str(name), str(name))
             if hasattr(self, attribute):
                 raise AttributeError(f"A {kind} is not a dict: read .{attribute}, or call .json() for a dict.")
             known = ", ".join(field.name for field in fields(self))

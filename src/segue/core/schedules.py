@@ -154,11 +154,6 @@ class Schedule(Record):
         return str(self.options.get("session_id") or "")
 
     @property
-    def thread_id(self) -> str:
-        """What the audit log calls it: its session, or what the names of its runs' sessions begin with."""
-        return self.session_id or self.schedule_id
-
-    @property
     def agent_id(self) -> str:
         return str(self.options.get("agent", ""))
 

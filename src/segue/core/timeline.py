@@ -121,7 +121,7 @@ class TimelineEntry(Public):
 class Place:
     """Where a snapshot is stored; `inside` is LangGraph's namespace of its graph, empty for the outermost."""
 
-    thread_id: str
+    session_id: str
     inside: str
     checkpoint_id: str
 
@@ -133,7 +133,7 @@ class Branch(Record):
     All branches of a conversation have its first thread as their `root`, which has no parent.
     """
 
-    thread_id: Name
+    session_id: Name
     root: Name
     parent: str
     turn: Annotated[int, Field(ge=1)]
@@ -149,21 +149,16 @@ class CallOrigin:
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotState(Public):
-    """What a snapshot holds: the history in OpenAI's format, the plan's steps, the other fields, and its prompt.
+    """What a snapshot holds."""
 
-    `place` is {"session_id", "checkpoint_id", "task_id", "turn", "recursion", "steps"}. `results` are those of
-    the calls that had ended. `prompt` is what the model is sent next. `editable` are the fields that can be
-    changed, none where nothing would run.
-    """
-
-    place: Json
-    next: list[str]
-    messages: list[Any]
+    place: Annotated[Json, Field(description="{session_id, checkpoint_id, task_id, turn, recursion, steps}")]
+    next: Annotated[list[str], Field(description="the nodes that would run")]
+    messages: Annotated[list[Json], Field(description="the history in OpenAI's format")]
     plan: list[Json]
-    results: list[Json]
-    state: Json
-    editable: list[str]
-    prompt: str
+    results: Annotated[list[Json], Field(description="of the calls that had ended: {name, arguments, result}")]
+    state: Annotated[Json, Field(description="the other fields of the state")]
+    editable: Annotated[list[str], Field(description="the fields that `edit` may change; none where nothing would run")]
+    prompt: Annotated[str, Field(description="what the model is sent next; empty where nothing would run")]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -100,7 +100,7 @@ class SessionEffects:
             ThreadBusy: a task runs on the session that made the call.
         """
         original = await self._origin(thread_id, effect)
-        made_in = original.call.thread_id
+        made_in = original.call.session_id
         task = await self._storage.tasks.get(original.call.task_id)
         agent = self._registry.get(task.agent_id)
         if agent:
@@ -147,7 +147,7 @@ def _execution(undo: BoundTool, call: Call, task: Task, key: CallKey, seconds: f
         timeout=seconds,
         approved=True,
         idempotency_key=idempotency_key(origin, undo.name, call.arguments),
-        session_id=task.thread_id,
+        session_id=task.session_id,
         user_id=task.user_id,
         language=task.reply_language,
         undone=(call.outcome or {}).get("success"),
@@ -402,7 +402,7 @@ class Rewind:
         key: RequestKey | None,
     ) -> Started:
         """Start a turn of these tasks' session again, in a new branch, with a message."""
-        session_id = tasks[turn].thread_id
+        session_id = tasks[turn].session_id
         check_session(new_session)
         branch = await self._branch_of(session_id, new_session, turn)
         request = replace(_request(tasks[turn], new_session, message), key=key)
@@ -454,19 +454,19 @@ class Rewind:
             UnknownSnapshot.
             TaskError: the snapshot belongs to no message, or those before its turn were pruned.
         """
-        snapshot = await self._snapshot(place.thread_id, place.checkpoint_id)
-        return await self._before(*await self._turn_at(place.thread_id, snapshot))
+        snapshot = await self._snapshot(place.session_id, place.checkpoint_id)
+        return await self._before(*await self._turn_at(place.session_id, snapshot))
 
     async def _before(self, tasks: Sequence[Task], turn: int) -> Snapshot:
         if turn:
-            return await self._end_of(tasks[turn].thread_id, tasks[turn - 1])
-        every, _ = await self._snapshots(tasks[turn].thread_id)
+            return await self._end_of(tasks[turn].session_id, tasks[turn - 1])
+        every, _ = await self._snapshots(tasks[turn].session_id)
         return every[-1]
 
     async def _turn(self, task_id: str) -> tuple[Sequence[Task], int]:
         """The tasks of a task's session, oldest first, and its place among them."""
         task = await self._storage.tasks.get(task_id)
-        tasks = await self._storage.tasks.since(task.thread_id, None, 0.0)
+        tasks = await self._storage.tasks.since(task.session_id, None, 0.0)
         return tasks, next(place for place, each in enumerate(tasks) if each.task_id == task_id)
 
     async def _turn_at(self, session_id: str, snapshot: Snapshot) -> tuple[Sequence[Task], int]:
@@ -476,9 +476,9 @@ class Rewind:
             if task.task_id == snapshot.task_id:
                 return tasks, turn
         raise TaskError(
-            "Snapshot '{checkpoint_id}' belongs to no message of session '{thread_id}': choose one of a turn.",
+            "Snapshot '{checkpoint_id}' belongs to no message of session '{session_id}': choose one of a turn.",
             checkpoint_id=snapshot.checkpoint_id,
-            thread_id=session_id,
+            session_id=session_id,
         )
 
     async def _end_of(self, session_id: str, task: Task) -> Snapshot:
@@ -486,8 +486,8 @@ class Rewind:
         found = [each for each in every if each.task_id == task.task_id]
         if not found or found[0].inside:
             raise TaskError(
-                "The snapshots before this turn of session '{thread_id}' were pruned: edit a later message.",
-                thread_id=session_id,
+                "The snapshots before this turn of session '{session_id}' were pruned: edit a later message.",
+                session_id=session_id,
             )
         return found[0]
 
@@ -566,4 +566,4 @@ async def _is_begun(storage: Storage, branch: Branch) -> bool:
     """Whether the branch was stored already, and its own turn was not, as after a crash."""
     if branch not in await storage.sessions.branches(branch.parent):
         return False
-    return len(await storage.tasks.since(branch.thread_id, None, 0.0)) == branch.turn - 1
+    return len(await storage.tasks.since(branch.session_id, None, 0.0)) == branch.turn - 1

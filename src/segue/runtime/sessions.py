@@ -169,7 +169,7 @@ class Sessions:
         Raises:
             InvalidMessage, ThreadExists, ThreadBusy, KeyUsed: nothing was stored.
         """
-        check_session(session.thread_id)
+        check_session(session.session_id)
         await self._storage.sessions.create(session, title=_one_line(title), key=key)
 
     async def choose(self, session: Session) -> None:
@@ -300,12 +300,12 @@ class Sessions:
         return [each for each in await self._storage.sessions.branches(session_id) if await self._exists(each)]
 
     async def _exists(self, branch: Branch) -> bool:
-        return await self._storage.tasks.latest_of(branch.thread_id) is not None
+        return await self._storage.tasks.latest_of(branch.session_id) is not None
 
     async def _conversation(self, session_id: str) -> Sequence[str]:
         """The session and the other branches of its conversation that exist."""
         branches = await self.branches(session_id)
-        return [*(each.thread_id for each in branches if each.thread_id != session_id), session_id]
+        return [*(each.session_id for each in branches if each.session_id != session_id), session_id]
 
     async def delete(self, session_id: str, keep_memory: bool = False) -> None:
         """Delete a session and its branches: tasks, messages, snapshots, events and calls; forks and exports stay.

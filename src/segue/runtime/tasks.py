@@ -135,7 +135,7 @@ class Tasks:
         for row, owner in await tasks.unfinished():
             if is_alive(owner) or row.requested == "cancel" or await self._stream.dispatch.awaits_worker(row):
                 continue
-            if not await tasks.conversation_of(row.thread_id):
+            if not await tasks.conversation_of(row.session_id):
                 interrupted = row.status != TaskStatus.PAUSED
                 found.append(ResumableTask(**vars(row), owner=owner, interrupted=interrupted))
         return found
@@ -165,7 +165,7 @@ class Tasks:
         Not those that wait for a client to carry out their calls, for the API of a conversation, a moment or an event.
         """
         rows, tasks = await self._runner.tasks.waiting(prefix), self._runner.tasks
-        found = [await self._waiting(row) for row in rows if not await unfinished_conversation(tasks, row.thread_id)]
+        found = [await self._waiting(row) for row in rows if not await unfinished_conversation(tasks, row.session_id)]
         return [task for task in found if task]
 
     async def _waiting(self, row: Task) -> WaitingTask | None:
@@ -177,7 +177,7 @@ class Tasks:
             return None
         return WaitingTask(
             task_id=row.task_id,
-            thread_id=row.thread_id,
+            session_id=row.session_id,
             agent_id=row.agent_id,
             user_id=row.user_id,
             message=row.message,
@@ -262,13 +262,13 @@ class Tasks:
     async def note_delivered(self, task: Task, question: Json, client: str) -> None:
         """Note that the question that a task waits with was delivered to a client, by the prefix of its requests."""
         with suppress(KeyUsed):
-            await self._storage.requests.add(_delivery(question, client), task.thread_id, task.task_id, NO_EVENT)
+            await self._storage.requests.add(_delivery(question, client), task.session_id, task.task_id, NO_EVENT)
 
     async def ask_again(self, task: Task, key: RequestKey, continued: int = 0) -> int:
         """Let a request have the question that a task waits with, as `before_question`, and store it with `key`."""
         before = await self.before_question(task, continued)
         with suppress(KeyUsed):  # the same message came twice at once
-            await self._storage.requests.add(key, task.thread_id, task.task_id, before)
+            await self._storage.requests.add(key, task.session_id, task.task_id, before)
         return before
 
     async def before_question(self, task: Task, continued: int = 0) -> int:
@@ -312,7 +312,7 @@ class Tasks:
             UnknownTask.
         """
         row = await self._runner.tasks.get(task_id)
-        calls = await self._storage.ledger(row.thread_id).calls(task_id, after_call, limit)
+        calls = await self._storage.ledger(row.session_id).calls(task_id, after_call, limit)
         return TaskTrace(row, await self._runner.log.read(task_id, after_event, limit), calls)
 
     async def projection(self, task_id: str) -> Projection:

@@ -456,7 +456,7 @@ async def unreadable_sessions(file: Path, most: int, language: Language) -> dict
     """
     reasons: dict[str, str] = {}
     async with open_app(file) as app:
-        for session in [found.thread_id for found in await app.sessions.list(most, SessionFilter(bots=True))]:
+        for session in [found.session_id for found in await app.sessions.list(most, SessionFilter(bots=True))]:
             try:
                 await app.history(session)
             except UnknownThread:  # nothing was stored of what was said last

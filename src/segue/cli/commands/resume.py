@@ -99,7 +99,7 @@ class Batch:
 
     async def _to_answer(self) -> list[Task]:
         """The tasks that wait for a person, those that did so before among them."""
-        waiting = [thread.thread_id for thread in await self.app.sessions.list() if thread.status == "waiting"]
+        waiting = [thread.session_id for thread in await self.app.sessions.list() if thread.status == "waiting"]
         return [task for thread_id in waiting if (task := await self.app.tasks.newest(thread_id))]
 
     async def _one(self, row: Task, gate: asyncio.Semaphore, interrupts: Interrupts) -> str:

@@ -124,7 +124,7 @@ def cancel(
     settings, name = Settings(db, agents), named(task_id, last)
 
     task = ask(settings, lambda app: _task_after(app, name, app.cancel))
-    typer.echo(settings.say("session_accepts_next", task_id=task.task_id, session=task.thread_id))
+    typer.echo(settings.say("session_accepts_next", task_id=task.task_id, session=task.session_id))
     if unknown := (task.result or {}).get("unknown_outcomes"):
         typer.echo(settings.say("check_calls", names=", ".join(printable(call["name"]) for call in unknown)))
 
@@ -197,7 +197,7 @@ def _print_waiting(console: "Console", task: "WaitingTask", settings: Settings) 
     from ..views.tables import message_text, when
 
     language, question = settings.language_for(task.message), task.json()
-    about = f"{word('session', language)} {task.thread_id}  {word('agent', language)} {task.agent_id}"
+    about = f"{word('session', language)} {task.session_id}  {word('agent', language)} {task.agent_id}"
     title = Text.assemble((task.task_id[:SHORT], "bold"), (f"  {flat(about)}  {when(task.since)}", "dim"))
     print_prose(console, title.append(f"\n  {message_text(task.message, language, 120)}"))
     if task.kind:

@@ -70,11 +70,11 @@ def print_branches(
     console: Console, branches: Sequence[Branch], shown: str, settings: "Settings", show: Callable[[str], str]
 ) -> None:
     """The other branches of a session's conversation, each by the command that shows it."""
-    others = [each for each in branches if each.thread_id != shown]
+    others = [each for each in branches if each.session_id != shown]
     if others:
         console.print(Text(f"\n{settings.say('other_branches')}", style="dim"))
     for each in others:
-        line = f"  {printable(show(each.thread_id))}  {settings.say('branch_from', n=each.turn)}"
+        line = f"  {printable(show(each.session_id))}  {settings.say('branch_from', n=each.turn)}"
         console.print(Text(line, style="dim"), soft_wrap=True)
 
 

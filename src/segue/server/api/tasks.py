@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from ...core.approval import Verdict
 from ...core.errors import StorageError, TaskError
-from ...core.records import Json
+from ...core.records import Json, WaitingTask
 from ...core.task import TaskStatus
 from ..dependencies import CONFLICT, MODEL_DOWN, Html, KeyDep, Limit, ServiceDep, TaskId, TenantDep, routes
 from ..errors import JsonResponse, LongJsonResponse
@@ -25,7 +25,6 @@ from ..views import (
     StatusChange,
     TaskView,
     TraceView,
-    WaitingView,
     event_view,
     plan_view,
     recursion_views,
@@ -66,7 +65,7 @@ async def task(
     return LongJsonResponse(view)
 
 
-@router.get("/api/waiting", response_model=Page[WaitingView])
+@router.get("/api/waiting", response_model=Page[WaitingTask])
 async def waiting(service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """Every task that waits for a person, the longest waiting first: what it asks, since when, how to answer."""
     rows = await service.app.tasks.waiting(tenant.prefix)

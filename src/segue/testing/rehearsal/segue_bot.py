@@ -211,12 +211,12 @@ class Bots(Observer):
 
     async def _release(self, conversation: Task) -> None:
         if conversation.status in ENDED:
-            for task in await self.app.tasks.list(session_id=bot_session(conversation.thread_id), limit=1):
+            for task in await self.app.tasks.list(session_id=bot_session(conversation.session_id), limit=1):
                 if task.status in OPEN:
                     with suppress(TaskError):  # it may just have ended
                         await self.app.cancel(task.task_id)
         for agent_id, conversations in [*self._conversations.items()]:
-            conversations.discard(conversation.thread_id)
+            conversations.discard(conversation.session_id)
             if not conversations:
                 del self._conversations[agent_id]
                 self.app.agents.forget(agent_id)
