@@ -329,8 +329,8 @@ async def run(app: App, world: World, task: Any, injection: str, setting: Settin
     )
     result = await app.ask(task.PROMPT, agent="a")
     while result["status"] == "waiting":
-        waiting = next(task for task in await app.waiting() if task["task_id"] == result["task_id"])
-        (call,) = waiting["calls"]
+        waiting = next(task for task in await app.waiting() if task.task_id == result["task_id"])
+        (call,) = waiting.calls
         verdict = "reject" if script.was_asked(call) else "approve"
         result = await app.answer(result["task_id"], verdict)
     assert result["status"] == "done", (task.ID, injection, result)

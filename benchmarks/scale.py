@@ -44,9 +44,9 @@ async def add_sessions(database: Path, first: int, last: int) -> None:
     async with segue.open(database) as app:
         if first == 0:
             await app.ask(MESSAGE, session_id="s0", mode="react")
-        (newest,) = await app.snapshots("s0", limit=1)
+        (newest,) = await app.sessions.snapshots("s0", limit=1)
         for number in range(max(first, 1), last):
-            await app.fork("s0", newest["checkpoint_id"], session_id=f"s{number}")
+            await app.rewind.fork("s0", newest.checkpoint_id, session_id=f"s{number}")
 
 
 async def add_turns(database: Path, first: int, last: int) -> None:

@@ -102,7 +102,7 @@ def record_moved(connection: Connection, act: Act | None, old: Task, new: Task) 
     """Append an entry where somebody changed a task, or it stopped or went on: not for what it does under way."""
     if act or old.status not in ACTIVE or new.status not in ACTIVE:
         by_itself = _MOVED.get(new.status, str(new.status)) if new.status != old.status else "changed"
-        record(connection, act or Act(by_itself, actor=SEGUE), new.thread_id, new.task_id)
+        record(connection, act or Act(by_itself, actor=SEGUE), new.session_id, new.task_id)
 
 
 def reseal(connection: Connection, action: str, thread_id: str, task_id: str) -> None:

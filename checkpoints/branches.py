@@ -1,9 +1,7 @@
 """The branches of conversations: threads that repeat another one up to a turn."""
 
-from dataclasses import asdict
-
 from segue.core.audit import Act
-from segue.core.records import readable
+from segue.core.records import readable, to_row
 from segue.core.timeline import Branch
 
 from .ports import Connection
@@ -25,9 +23,9 @@ _LIST = """
 
 def put_branch(connection: Connection, branch: Branch) -> None:
     """Store, in the transaction that stores its first task, that a thread is a branch, with its parent's title."""
-    connection.execute(_PUT, asdict(branch))
-    connection.execute(_UNNAME, (branch.thread_id,))
-    connection.execute(_SAME_TITLE, asdict(branch))
+    connection.execute(_PUT, to_row(Branch, vars(branch)))
+    connection.execute(_UNNAME, (branch.session_id,))
+    connection.execute(_SAME_TITLE, to_row(Branch, vars(branch)))
 
 
 def branched(branch: Branch) -> Act:

@@ -31,7 +31,7 @@ from segue.core.audit import (
 from segue.core.calls import CallResult
 from segue.core.context import Ids
 from segue.core.errors import DamagedCheckpoint, NothingReadable, UnknownThread
-from segue.core.events import ErrorRaised, Recovered, StateChanged, to_dict
+from segue.core.events import ErrorRaised, Recovered, StateChanged
 from segue.core.records import Json, Recovery, Session, Task, call_checksum, listed_faults, to_row
 from segue.core.task import ACTIVE, OPEN, TaskStatus
 from segue.prompts.catalogue import Language, error_text, phrase, sentence
@@ -507,7 +507,7 @@ def _replace_events(
     for task_id, seq, event in connection.execute(_NUMBERS, (thread_id,)).fetchall():
         at = json.loads(event)["timestamp"]
         for gap in range(numbers.get(task_id, 0) + 1, seq):
-            form = to_dict(ErrorRaised(task_id=task_id, message=_UNREADABLE, timestamp=moment if gap > 1 else at))
+            form = ErrorRaised(task_id=task_id, message=_UNREADABLE, timestamp=moment if gap > 1 else at).json()
             connection.execute(_PUT_EVENT, {**event_row(thread_id, None, 0, form), "seq": gap})
             filled.setdefault(task_id, []).append(str(gap))
         numbers[task_id], moment = seq, at

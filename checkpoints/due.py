@@ -105,7 +105,12 @@ class Schedules:
                 return
             _check_room(connection, schedule, quotas)
             if connection.execute(_PUT, values).rowcount:
-                record(connection, act, schedule.thread_id, kept={"schedules": schedule.schedule_id})
+                record(
+                    connection,
+                    act,
+                    schedule.session_id or schedule.schedule_id,
+                    kept={"schedules": schedule.schedule_id},
+                )
 
         await self._database.write(put, synced=True)
 
@@ -159,7 +164,12 @@ class Schedules:
             if quotas:
                 _check_room(connection, schedule, quotas)
             if connection.execute(statement, values).rowcount:
-                record(connection, act, schedule.thread_id, kept={"schedules": schedule.schedule_id})
+                record(
+                    connection,
+                    act,
+                    schedule.session_id or schedule.schedule_id,
+                    kept={"schedules": schedule.schedule_id},
+                )
 
         await self._database.write(change, synced=True)
 

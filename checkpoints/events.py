@@ -10,7 +10,7 @@ from typing import Any
 
 from segue.core.audit import Act
 from segue.core.errors import TaskError, UnknownTask
-from segue.core.events import Event, TaskComplete, ToolResult, to_dict
+from segue.core.events import Event, TaskComplete, ToolResult
 from segue.core.records import Json, RequestKey, SentEvent, StoredEvent, Task, from_row
 
 from .audit import record, reseal
@@ -43,7 +43,7 @@ PAGE = 200
 
 
 def event_row(thread_id: str, source: str | None, ordinal: int, event: Mapping[str, Any]) -> Json:
-    """The columns of an event in the form of `segue.core.events.to_dict`, all of it in it."""
+    """The columns of an event in the form of its `json`, all of it in it."""
     return {
         "task_id": event["task_id"],
         "thread_id": thread_id,
@@ -88,7 +88,7 @@ def _call_of(connection: Connection, thread_id: str, event: Mapping[str, Any]) -
 
 def insert_event(connection: Connection, thread_id: str, event: Event) -> Event:
     """Store an event that no step of a graph made, and return it with its `seq`."""
-    seq = put_event(connection, thread_id, None, 0, to_dict(event))
+    seq = put_event(connection, thread_id, None, 0, event.json())
     return replace(event, seq=int(seq or 0))
 
 
@@ -191,10 +191,10 @@ class SentEvents:
                 raise TaskError(
                     "Task {task_id} is {status}: it accepts no events.", task_id=task_id, status=task.status
                 )
-            connection.execute(_PUT, {**values, "thread_id": task.thread_id, "key": key.key if key else None})
+            connection.execute(_PUT, {**values, "thread_id": task.session_id, "key": key.key if key else None})
             connection.execute(_AWAKE, values)
-            record(connection, Act("event", {"name": name}), task.thread_id, task_id)
-            connection.notify(task_id, task.thread_id)
+            record(connection, Act("event", {"name": name}), task.session_id, task_id)
+            connection.notify(task_id, task.session_id)
 
         await self._database.write(send, synced=True)
 

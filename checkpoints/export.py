@@ -26,7 +26,7 @@ from segue.core.errors import (
     ThreadBusy,
     UnreadableState,
 )
-from segue.core.records import Call, Json, RequestKey, StoredEvent, Task, from_row, read, to_row
+from segue.core.records import Call, Json, RequestKey, StoredEvent, Task, column_of, from_row, read, record_of, to_row
 from segue.core.task import ENDED, OPEN, TaskStatus
 
 from .fork import UUID, Renaming, is_id, refuse_taken, unfinished_task, with_asker
@@ -150,7 +150,7 @@ class Document:
 
 def form_of(record: Task | StoredEvent | Call) -> JsonObject:
     """A record as a document holds it."""
-    return {name: value for name, value in vars(record).items() if name not in _LOCAL}
+    return {column_of(name): value for name, value in vars(record).items() if name not in _LOCAL}
 
 
 def read_document(portable: Any) -> Document:
@@ -191,7 +191,7 @@ def _records(kind: type[R], name: str, forms: list[JsonObject]) -> list[R]:
         values, faults = read(kind, defaultdict(lambda: None, {**form, **_LOCAL}), stored=False)
         for column, fault in faults.items():
             raise InvalidExport(f"its {name}.{place}.{column} is wrong ({fault})")
-        records.append(kind(**values))
+        records.append(record_of(kind, values))
     return records
 
 
@@ -635,17 +635,17 @@ def store_thread(connection: Connection, whole: WholeThread) -> bool:
     put_rows(connection, whole.thread_id, whole.checkpoints, whole.writes)
     if not _is_same(connection, whole):
         raise DatabaseUnavailable(
-            "Session '{thread_id}' reads differently in the target database: it was not copied.",
-            thread_id=whole.thread_id,
+            "Session '{session_id}' reads differently in the target database: it was not copied.",
+            session_id=whole.thread_id,
         )
     return True
 
 
 def _taken(thread_id: str) -> TaskError:
     return TaskError(
-        "The target database already has another session '{thread_id}': delete one of the two, or export "
+        "The target database already has another session '{session_id}': delete one of the two, or export "
         "it and import it under another name.",
-        thread_id=thread_id,
+        session_id=thread_id,
     )
 
 

@@ -140,7 +140,7 @@ def add_notification(connection: Connection, task: Task, receiver: str, body: Js
     """Store what a receiver is to be told so many seconds after a task changed, in the transaction that changes it."""
     values = {
         "notification_id": body["id"],
-        "thread_id": task.thread_id,
+        "thread_id": task.session_id,
         "task_id": task.task_id,
         "receiver": receiver,
         "kind": str(body["type"]).removeprefix("task."),

@@ -147,8 +147,8 @@ class _Hold:
             raise self._error
         if self._error is not None:
             raise DatabaseUnavailable(
-                "A step of session '{thread_id}' could not be saved ({error}): resume its task.",
-                thread_id=self.thread_id,
+                "A step of session '{session_id}' could not be saved ({error}): resume its task.",
+                session_id=self.thread_id,
                 error=self._error,
             ) from self._error
 

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -18,15 +18,20 @@ from segue.core.records import (
     Call,
     Json,
     Preference,
+    RatedAnswer,
     Recovery,
     RequestKey,
     Session,
     SessionChanges,
     SessionFilter,
     Thread,
+    UserPreferences,
+    columns_of,
     from_row,
     read,
     readable,
+    record_of,
+    to_row,
 )
 from segue.core.task import PEOPLE, TaskStatus
 from segue.core.timeline import UNDO_SCOPE, Branch, CallOrigin, Place, Snapshot
@@ -155,7 +160,7 @@ def _shown(row: Row) -> Thread:
     if faults:
         unread = {**EMPTY, "turns": 0, "title": "", "default_agent": "", "default_model": "", "root": ""}
         values = {**unread, "origin": "python", **values, "status": TaskStatus.ERROR}
-    return Thread(**{field.name: values[field.name] for field in fields(Thread)})
+    return record_of(Thread, {name: values[name] for name in columns_of(Thread)})
 
 
 # Whole threads of a database.
@@ -344,12 +349,12 @@ class Threads:
         act = Act("created")
 
         def store(connection: Connection) -> None:
-            add_key(connection, key, session.thread_id)
-            refuse_taken(connection, session.thread_id)
+            add_key(connection, key, session.session_id)
+            refuse_taken(connection, session.session_id)
             connection.execute(_PUT, _row(session))
             if title:
-                name_thread(connection, session.thread_id, title)
-            record(connection, act, session.thread_id, chosen=True)
+                name_thread(connection, session.session_id, title)
+            record(connection, act, session.session_id, chosen=True)
 
         await self._database.write(store)
 
@@ -362,7 +367,7 @@ class Threads:
         act = Act("chose")
 
         def store(connection: Connection) -> None:
-            _check_known(connection, session.thread_id)
+            _check_known(connection, session.session_id)
             _choose(connection, session, act)
 
         await self._database.write(store)
@@ -378,7 +383,7 @@ class Threads:
         def store(connection: Connection) -> None:
             _check_known(connection, thread_id)
             branches = branches_of(connection, thread_id)
-            root = branches[0].thread_id if branches else thread_id
+            root = branches[0].session_id if branches else thread_id
             chosen_of = {thread_id: {**changes.choices}}
             chosen_of[root] = {**chosen_of.get(root, {}), **changes.flags}
             for name, changed in chosen_of.items():
@@ -386,7 +391,7 @@ class Threads:
                     chosen = chosen_for(connection, name) or Session(name, created_at=now)
                     _choose(connection, replace(chosen, **changed), act)
             if changes.title is not None:
-                for name in {thread_id, *(each.thread_id for each in branches if _has_task(connection, each))}:
+                for name in {thread_id, *(each.session_id for each in branches if _has_task(connection, each))}:
                     name_thread(connection, name, changes.title)
 
         await self._database.write(store)
@@ -543,16 +548,16 @@ def _check_known(connection: Connection, thread_id: str) -> None:
 
 
 def _has_task(connection: Connection, branch: Branch) -> bool:
-    return bool(connection.fetched(_KNOWN, (branch.thread_id,)))
+    return bool(connection.fetched(_KNOWN, (branch.session_id,)))
 
 
 def _choose(connection: Connection, session: Session, act: Act) -> None:
     connection.execute(_PUT, _row(session))
-    record(connection, act, session.thread_id, chosen=True)
+    record(connection, act, session.session_id, chosen=True)
 
 
 def _row(session: Session) -> dict[str, object]:
-    return {**asdict(session), "metadata": json.dumps(dict(session.metadata))}
+    return to_row(Session, vars(session))
 
 
 def _delete_from(connection: Connection, table: str, thread_id: str) -> int:
@@ -582,9 +587,9 @@ def origins(thread_id: str, after: float, connection: Connection) -> dict[tuple[
         if position not in calls:
             calls[position] = _call(connection, position)
         mine, original = calls[copy], calls[position]
-        if original.thread_id not in undos:
-            undos[original.thread_id] = _undos_in(connection, original.thread_id)
-        of_it = undos[original.thread_id].get((original.task_id, original.scope, original.idx), ())
+        if original.session_id not in undos:
+            undos[original.session_id] = _undos_in(connection, original.session_id)
+        of_it = undos[original.session_id].get((original.task_id, original.scope, original.idx), ())
         found[mine.task_id, mine.scope, mine.idx] = CallOrigin(original, tuple(of_it))
     return found
 
@@ -646,14 +651,10 @@ class Preferences:
         """The user's default mode; empty where none is set."""
         return await self._database.read(lambda connection: default_mode(connection, user_id))
 
-    async def get(self, user_id: str, limit: int = 50) -> Json:
-        """{"default_mode", "mode_history": [{"query", "mode", "rating"}]}, the newest first.
-
-        `mode` is the one that gave the answer, whatever was asked for; `rating` is 1…5 or None. What of it cannot be
-        read is left out.
-        """
+    async def get(self, user_id: str, limit: int = 50) -> UserPreferences:
+        """The user's default mode, and the modes that answered them; what cannot be read is left out."""
         history = await self._database.read(partial(_history, user_id, limit))
-        return {"default_mode": await self.default_mode(user_id), "mode_history": history}
+        return UserPreferences(await self.default_mode(user_id), history)
 
     async def put(self, user_id: str, default_mode: str) -> None:
         """Set a user's default mode, which the caller has checked; an empty one takes it back."""
@@ -684,9 +685,9 @@ class Preferences:
         await self._database.write(store)
 
 
-def _history(user_id: str, limit: int, connection: Connection) -> list[Json]:
+def _history(user_id: str, limit: int, connection: Connection) -> list[RatedAnswer]:
     """The newest answers of a user: a task has one where its result names the mode."""
-    found: list[Json] = []
+    found: list[RatedAnswer] = []
     before = ALL
     while len(found) < limit and (rows := connection.fetched(_HISTORY, (user_id, before, limit))):
         before = rows[-1]["position"]
@@ -694,5 +695,5 @@ def _history(user_id: str, limit: int, connection: Connection) -> list[Json]:
             values, faults = read(_Rated, row)
             mode = (values.get("result") or {}).get("mode")
             if not faults and isinstance(mode, str):
-                found.append({"query": values["message"], "mode": mode, "rating": values["rating"]})
+                found.append(RatedAnswer(values["message"], mode, values["rating"]))
     return found[:limit]

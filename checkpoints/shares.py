@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from segue.core.audit import Act
 from segue.core.errors import UnknownThread
-from segue.core.records import Share, from_row, readable
+from segue.core.records import Share, from_row, readable, to_row
 
 from .audit import record
 from .ports import Connection, Database
@@ -40,13 +40,13 @@ class Shares:
             UnknownThread: it has no task.
         """
         token, now = secrets.token_urlsafe(TOKEN_BYTES), self._clock()
-        share = Share(share_id=_hashed(token), thread_id=thread_id, created_at=now, expires_at=now + seconds)
+        share = Share(share_id=_hashed(token), session_id=thread_id, created_at=now, expires_at=now + seconds)
 
         act = Act("shared", {"share_id": share.share_id, "expires_at": share.expires_at})
 
         def store(connection: Connection) -> None:
             connection.execute(_EXPIRED, (now,))
-            if not connection.execute(_PUT, share.json()).rowcount:
+            if not connection.execute(_PUT, to_row(Share, vars(share))).rowcount:
                 raise UnknownThread(thread_id)
             record(connection, act, thread_id, kept={"shares": thread_id})
 

@@ -138,11 +138,11 @@ def snapshot(connection: Connection, place: Place) -> Snapshot:
     Raises:
         UnknownSnapshot.
     """
-    values = {"thread": place.thread_id, "checkpoint": place.checkpoint_id, "inside": place.inside}
+    values = {"thread": place.session_id, "checkpoint": place.checkpoint_id, "inside": place.inside}
     rows = connection.fetched(_EXACT, values)
     if not rows:
-        raise UnknownSnapshot(place.thread_id, place.checkpoint_id)
-    return _described(connection, place.thread_id, rows[0], _ALONE)
+        raise UnknownSnapshot(place.session_id, place.checkpoint_id)
+    return _described(connection, place.session_id, rows[0], _ALONE)
 
 
 def find_place(connection: Connection, text: str, thread_id: str | None) -> Place:
@@ -210,6 +210,7 @@ def _described(connection: Connection, thread_id: str, row: Row, page: Page) -> 
 
 
 def _details(connection: Connection, found: Checkpoint, page: Page) -> Snapshot:
+    origin = found.metadata.get("segue_fork")
     return Snapshot(
         checkpoint_id=found.checkpoint_id,
         created_at=found.created_at,
@@ -219,7 +220,7 @@ def _details(connection: Connection, found: Checkpoint, page: Page) -> Snapshot:
         task_id=task_of(connection, found),
         nodes=nodes_run(connection, found, page),
         next=following(connection, found, page),
-        forked_from=found.metadata.get("segue_fork"),
+        forked_from=origin and {"session_id": origin["thread_id"], "checkpoint_id": origin["checkpoint_id"]},
         since=found.metadata.get("segue_since"),
     )
 

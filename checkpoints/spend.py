@@ -154,7 +154,7 @@ class Spend:
 
         def store(connection: Connection) -> None:
             if task:
-                add_key(connection, key, task.thread_id, task.task_id)
+                add_key(connection, key, task.session_id, task.task_id)
             for kind, name, day, thread_id in connection.fetched(_RAISE, values):
                 of = {"kind": kind, "name": name, "day": day}
                 of_limit = replace(act, details={**act.details, **of})

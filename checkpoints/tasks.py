@@ -19,9 +19,11 @@ from segue.core.records import (
     RequestKey,
     StatusTally,
     Task,
+    columns_of,
     damaged,
     from_row,
     read,
+    record_of,
     to_row,
 )
 from segue.core.schedules import ScheduledRun
@@ -170,7 +172,7 @@ def check_queue(connection: Connection, new: NewTask, quotas: Quotas) -> None:
         OverQuota.
     """
     connection.lock(LOCK)
-    owner = Owner.of(new.thread_id, new.user_id)
+    owner = Owner.of(new.session_id, new.user_id)
     prefix = f"{owner.tenant}:" if owner.tenant else ""
     row = connection.execute(_WAIT, {"prefix": prefix, "user_id": new.user_id}).fetchone()
     quotas.check_queue(row["of_user"], row["of_tenant"])
@@ -189,7 +191,7 @@ _Usages = list[TaskUsage]
 SHORTEST = 6
 """Characters that an id may be shortened to."""
 
-_BEGINNING = [field.name for field in fields(NewTask)]
+_BEGINNING = [*columns_of(NewTask)]
 _INSERT = f"""
     INSERT INTO tasks ({", ".join(_BEGINNING)}, status, created_at, updated_at)
     VALUES ({", ".join(f":{name}" for name in _BEGINNING)}, 'pending', :now, :now)
@@ -272,7 +274,7 @@ _USAGES = f"""
 
 
 EMPTY: Json = {
-    **dict.fromkeys(field.name for field in fields(Task)),
+    **dict.fromkeys(columns_of(Task)),
     **dict.fromkeys(("task_id", "thread_id", "agent_id", "user_id", "mode", "model", "message"), ""),
     **{"notes": [], "attachments": [], "client_tools": [], "reply_options": {}, "created_at": 0.0, "updated_at": 0.0},
 }
@@ -286,7 +288,7 @@ def shown(row: Row) -> Task:
     if faults:
         sentence = str(damaged(Task, values, faults))
         values = {**EMPTY, **values, "status": TaskStatus.ERROR, "error": sentence}
-    return Task(**values)
+    return record_of(Task, values)
 
 
 def conversation_of(connection: Connection, thread_id: str) -> Task | None:
@@ -337,20 +339,20 @@ class Tasks:
 
         def insert(connection: Connection) -> Row:
             if fence is not None:
-                check_fence(connection, new.thread_id, fence)
-            add_key(connection, key, new.thread_id, new.task_id)
+                check_fence(connection, new.session_id, fence)
+            add_key(connection, key, new.session_id, new.task_id)
             if quotas and quotas.limit_queues:
                 check_queue(connection, new, quotas)
             row = _insert(connection, values)
             if uploads:
                 take_along(connection, uploads)
             if release:
-                release_lease(connection, new.thread_id, fence)
+                release_lease(connection, new.session_id, fence)
             if run:
                 take_run(connection, run, new.task_id)
             if branch and act:
                 put_branch(connection, branch)
-                record(connection, act, new.thread_id)
+                record(connection, act, new.session_id)
             return row
 
         return from_row(Task, await self._database.write(insert, brief=True))
@@ -406,7 +408,7 @@ class Tasks:
             before = _locked(connection, task_id)
             old = from_row(Task, before)
             _check_change(connection, old, fence, changes)
-            add_key(connection, key, old.thread_id, task_id)
+            add_key(connection, key, old.session_id, task_id)
             new = old.status if status is None else next_status(old.status, status)
             moved = [] if new == old.status else [StateChanged(task_id=task_id, old=str(old.status), new=str(new))]
             kept = {} if status is None else dict.fromkeys(("error", "due", "awaited", "decisions"))
@@ -419,13 +421,13 @@ class Tasks:
                 share_result(connection, task_id, row["result"])
             if status is not None and new not in ACTIVE:
                 mark_due(connection, task_id, row["updated_at"])
-            connection.notify(task_id, old.thread_id)
+            connection.notify(task_id, old.session_id)
             stored = [
-                insert_event(connection, old.thread_id, event)
+                insert_event(connection, old.session_id, event)
                 for event in (*moved, *announced, *([late] if late else []))
             ]
             if release:
-                release_lease(connection, old.thread_id, fence)
+                release_lease(connection, old.session_id, fence)
             return self._record_change(connection, act, old, from_row(Task, row), announced), stored
 
         return await self._database.write(change, brief=True)
@@ -439,7 +441,7 @@ class Tasks:
             drop_reminders(connection, task.task_id)
         told = self._receivers.told(old, task, events)
         later = [*((*each, 0.0) for each in told), *self._receivers.told_later(task, events)]
-        conversation = conversation_of(connection, task.thread_id) if later else None
+        conversation = conversation_of(connection, task.session_id) if later else None
         if conversation is None or conversation.status not in OPEN:
             for receiver, kind, after in later:
                 add_notification(connection, task, receiver, body_of(new_id(), kind, task, events), after)
@@ -463,12 +465,12 @@ class Tasks:
             task = from_row(Task, before)
             if task.status not in OPEN:
                 raise TaskError("Task {task_id} is {status}: send a new message.", task_id=task_id, status=task.status)
-            add_key(connection, key, task.thread_id, task_id)
+            add_key(connection, key, task.session_id, task_id)
             asked_by = [*dict.fromkeys([*task.asked_by, act.actor])]
             row = self._store(connection, before, {**vars(task), "notes": [*task.notes, text], "asked_by": asked_by})
-            connection.notify(task_id, task.thread_id)
-            stored = [insert_event(connection, task.thread_id, event)]
-            record(connection, act, task.thread_id, task_id)
+            connection.notify(task_id, task.session_id)
+            stored = [insert_event(connection, task.session_id, event)]
+            record(connection, act, task.session_id, task_id)
             return from_row(Task, row), stored
 
         return await self._database.write(add, synced=True, brief=True)
@@ -480,7 +482,7 @@ class Tasks:
             before = from_row(Task, _locked(connection, task_id))
             if before.status == TaskStatus.WAITING:
                 row = connection.execute(_EXPIRED, {"task_id": task_id, "sentence": sentence}).fetchone()
-                connection.notify(task_id, before.thread_id)
+                connection.notify(task_id, before.session_id)
                 self._record_change(connection, Act("expired", actor=SEGUE), before, from_row(Task, row), ())
 
         await self._database.write(note)
@@ -644,7 +646,7 @@ class Tasks:
 def _check_change(connection: Connection, old: Task, fence: int | None, changes: Json) -> None:
     """Refuse a former owner, and another version of a pinned task's agent."""
     if fence is not None:
-        check_fence(connection, old.thread_id, fence)
+        check_fence(connection, old.session_id, fence)
     stays_pinned = old.on_upgrade == "pin" == changes.get("on_upgrade", "pin")
     if stays_pinned and changes.get("agent_version", old.agent_version) != old.agent_version:
         raise TaskPinned(old.task_id, old.agent_id, old.agent_version)
@@ -668,7 +670,7 @@ def _begin_next(connection: Connection, ended: Task, next_id: str, now: float) -
     late = ended.notes[known:]
     if not late:
         return None
-    new = {name: getattr(ended, name) for name in _BEGINNING}
+    new = {field.name: getattr(ended, field.name) for field in fields(NewTask)}
     new |= {"task_id": next_id, "message": "\n\n".join(late), "attachments": [], "bot_session": None}
     _insert(connection, {**to_row(NewTask, new), "now": now})
     added = [seq for seq, event in events if event["type"] == Steered.type]

@@ -16,7 +16,7 @@ from segue.core.agents import Agent
 from segue.core.calls import UNKNOWN_OUTCOME, CallKey, CallResult, Ledger, Tool
 from segue.core.context import AppContext, RunContext, Services
 from segue.core.errors import ConfigurationError
-from segue.core.events import Delta, Durable, to_dict
+from segue.core.events import Delta, Durable
 from segue.core.json import NOISE, plain_schema
 from segue.core.message import ATTACHMENTS
 from segue.core.models import KEPT, Model, Renderings, is_local, tokens
@@ -85,7 +85,7 @@ def node_context(runtime: NodeRuntime) -> NodeContext:
 
 def announce(*events: Durable) -> list[dict[str, Any]]:
     """Durable events in the form that a node returns under `events`."""
-    return [to_dict(event) for event in events]
+    return [event.json() for event in events]
 
 
 # Limits on the size of what goes into a prompt.

@@ -52,12 +52,12 @@ async def resume(url: str, folder: Path) -> None:
     async with open_segue(url, folder, counted(folder), "native", **UNTRIMMED) as app:
         (task,) = await app.resumable()
         called = None
-        async for event in app.resume_and_follow(task["task_id"]):
+        async for event in app.resume_and_follow(task.task_id):
             called = called or (spent() if event.type == "tool_call" else None)
-        ended = await app.task(task["task_id"])
+        ended = await app.task(task.task_id)
     took = dict(zip(("first", "first_cpu", "seconds", "cpu"), (called or spent()) + spent(), strict=True))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps(took | {"status": ended["status"], "peak": peak}))
+    print(json.dumps(took | {"status": ended.status, "peak": peak}))
 
 
 def counted(folder: Path) -> Any:

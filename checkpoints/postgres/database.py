@@ -372,7 +372,8 @@ _QUEUED = "SELECT 1 FROM procrastinate_jobs WHERE queueing_lock = ? AND status =
 # A task of a version that no worker has is taken by one that upgrades it, and by nobody where it keeps its version.
 # A job wakes somebody in the queue of the task's version, or where no worker has that, in one of this worker's.
 _UNOWNED = """
-    SELECT task_id, thread_id, user_id, agent_id, agent_version, on_upgrade, mode, coalesce(owner, '') AS owner,
+    SELECT task_id, thread_id AS session_id, user_id, agent_id, agent_version, on_upgrade, mode,
+        coalesce(owner, '') AS owner,
         coalesce(expires_at, 0) <= :now AS expired, orphaned
     FROM tasks LEFT JOIN leases USING (thread_id) CROSS JOIN LATERAL (
         SELECT agent_version IS NOT NULL AND NOT EXISTS (

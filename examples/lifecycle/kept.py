@@ -10,7 +10,7 @@ from segue.lifecycle import ConversationEngine
 async def main(database: str) -> None:
     async with segue.open(database) as app:
         standing = await app.resumable()
-        engine = ConversationEngine(app=app, task_id=standing[0]["task_id"] if standing else "")
+        engine = ConversationEngine(app=app, task_id=standing[0].task_id if standing else "")
         goal = None if standing else "帮我规划一个北京3日游，包括景点和美食"
         gen = engine.run(goal)
         async for event in gen:

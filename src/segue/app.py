@@ -3,8 +3,7 @@
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 from langgraph.graph.state import CompiledStateGraph
 from pydantic import BaseModel
@@ -13,10 +12,10 @@ from .checkpoints.storage import Storage
 from .core.agents import Agent
 from .core.calls import Executor
 from .core.context import Closed
-from .core.events import Event, to_dict
+from .core.events import Event
 from .core.models import Model
-from .core.records import Json, Result, SessionChanges, SessionFilter
-from .core.timeline import Retention
+from .core.records import Json, Result, SessionFilter, Task, TaskTrace, Thread, UserPreferences, WaitingTask
+from .core.schedules import Schedule
 from .graphs.chat import MODES, UNLISTED
 from .memory.folder import MemoryFolder
 from .nodes.chat import AUTO, ModeGraph
@@ -27,13 +26,13 @@ from .runtime.control import Control, Followed, Waits
 from .runtime.history import Pruning
 from .runtime.message_files import FileLimits, MessageFiles
 from .runtime.notifications import Notifications
-from .runtime.rewind import Rewind, newest_form
+from .runtime.rewind import Rewind
 from .runtime.run import Capacity, wired_graph
 from .runtime.runner import Runner
 from .runtime.schedules import Schedules, StartOptions
 from .runtime.sessions import Sessions
 from .runtime.start import MessageOptions, Request, Starter
-from .runtime.tasks import Tasks
+from .runtime.tasks import ResumableTask, Tasks
 from .runtime.worker import Dispatch, Dispatching, Due, Worker
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 class App:
     """Agents, modes and sessions over one database.
 
-    The verbs here return JSON; `tasks`, `sessions`, `rewind` and `agents` have more of them, which return records.
+    What is stored is read through `tasks`, `sessions`, `rewind`, `schedules` and `audit`. All of them return records.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class App:
         waits = Waits(storage, self._control, self._due)
         runner.observers.append(waits)
         self.tasks = Tasks(storage, runner, self._starter, self._due, waits)
-        """The tasks, as records; `await app.tasks(agent_id="support")` lists them as JSON."""
+        """The tasks, as records: `await app.tasks.list(agent_id="support")`."""
         self.sessions = Sessions(storage, runner, registry.ids, self._pruning)
         """The sessions, as records."""
         self.rewind = Rewind(storage, runner, registry, self._starter, self.sessions)
@@ -123,7 +122,13 @@ class App:
 
     # Messages. The options are those of `MessageOptions`.
 
-    async def start(self, message: str, **options: Unpack[StartOptions]) -> Json:
+    @overload
+    async def start(self, message: str, **options: Unpack[MessageOptions]) -> Task: ...
+
+    @overload
+    async def start(self, message: str, **options: Unpack[StartOptions]) -> Task | Schedule: ...
+
+    async def start(self, message: str, **options: Unpack[StartOptions]) -> Task | Schedule:
         """Run a message's task in the background; returns the task. `wait` is the seconds to wait for a busy session.
 
         With `steer` the message joins the session's unfinished task, if there is one, which continues with it. With
@@ -138,9 +143,9 @@ class App:
             KeyUsed: the idempotency key began a task with another message.
         """
         if options.keys() & {"at", "every"}:
-            return (await self.schedules.create(message, options)).json()
+            return await self.schedules.create(message, options)
         task, _ = await self._starter.start(Request.of(message, options))
-        return task.json()
+        return task
 
     def chat(self, message: str, **options: Unpack[MessageOptions]) -> AsyncGenerator[Event, None]:
         """Send a message and follow its task; errors as in `start`. Leaving does not stop the task."""
@@ -196,12 +201,12 @@ class App:
         """As `resume`, but yields what happens from now on."""
         return self.tasks.resume_and_follow(task_id, model=model)
 
-    async def waiting(self, *, prefix: str = "") -> list[Json]:
+    async def waiting(self, *, prefix: str = "") -> Sequence[WaitingTask]:
         """Every task that waits for a person, in sessions whose names begin with `prefix`, the longest waiting first.
 
         Each says what it asks (`kind`, and `calls` or `question`), since when, and how to `answer`.
         """
-        return [task.json() for task in await self.tasks.waiting(prefix)]
+        return await self.tasks.waiting(prefix)
 
     async def question(self, task_id: str) -> Json:
         """What a task waits with: {"interrupt_id", "kind"}, and "calls" of an approval, "question" of a question.
@@ -237,14 +242,6 @@ class App:
         """Send an event to a task: one that waits for it continues, else it is kept until then."""
         await self.tasks.send_event(task_id, name, data)
 
-    async def permissions(self, session_id: str | None = None, *, prefix: str = "") -> list[Json]:
-        """The tools that need no further approval, in a session or in all whose names begin with `prefix`."""
-        return [permission.json() for permission in await self.sessions.permissions(session_id, prefix)]
-
-    async def revoke(self, session_id: str, *, tool: str = "", agent_id: str = "") -> int:
-        """Withdraw the permissions of a session, or only of a tool or agent; returns how many there were."""
-        return await self.sessions.revoke(session_id, tool, agent_id)
-
     async def cancel(self, task_id: str) -> None:
         """Cancel a task, wherever it runs: what it did stays in the history, and its session takes the next message.
 
@@ -267,186 +264,47 @@ class App:
         await self._due.drain()
         await self._runner.drain(seconds)
 
-    async def task(self, task_id: str) -> Json:
+    # What is stored: the most frequent verbs of `tasks` and `sessions`, which have the others.
+
+    async def task(self, task_id: str) -> Task:
         """One task.
 
         Raises:
             UnknownTask.
         """
-        return (await self.tasks.get(task_id)).json()
+        return await self.tasks.get(task_id)
 
-    async def resumable(self) -> list[Json]:
+    async def resumable(self) -> Sequence[ResumableTask]:
         """Every task to resume, oldest first: paused, or `interrupted` by the end of its process."""
-        return [found.json() for found in await self.tasks.resumable()]
+        return await self.tasks.resumable()
 
-    async def events(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Json]:
-        """A task's durable events in their dict form, those after number `after`, at most `limit`."""
-        return [to_dict(event) for event in await self.tasks.events(task_id, after, limit)]
+    async def events(self, task_id: str, after: int = 0, limit: int | None = None) -> Sequence[Event]:
+        """A task's durable events, those after number `after`, at most `limit`."""
+        return await self.tasks.events(task_id, after, limit)
 
-    async def trace(self, task_id: str) -> Json:
-        """Everything about a task: {"task": {…}, "events": […], "calls": […]}.
+    async def trace(self, task_id: str) -> TaskTrace:
+        """Everything about a task: the task, its events and its calls.
 
         Raises:
             UnknownTask: no task has that id.
         """
-        return (await self.tasks.trace(task_id)).json()
+        return await self.tasks.trace(task_id)
 
-    async def usage(self, agent_id: str | None = None) -> Json:
-        """Tokens, calls and cost of an agent's tasks that have a result, or of all."""
-        return await self.tasks.usage(agent_id)
-
-    async def history(self, session_id: str) -> list[Json]:
+    async def history(self, session_id: str) -> Sequence[Json]:
         """The session's messages in OpenAI's format: user, assistant (with tool_calls), tool.
 
         Raises:
             UnknownThread: nothing was said in it.
         """
-        return [*await self.sessions.history(session_id)]
+        return await self.sessions.history(session_id)
 
-    async def threads(self, *, limit: int = -1, prefix: str = "", search: str = "") -> list[Json]:
+    async def threads(self, *, limit: int = -1, prefix: str = "", search: str = "") -> Sequence[Thread]:
         """The sessions whose names begin with `prefix`, the last used first: title, turns, last message and status.
 
         `search` is a text in the title or in the first message, which is the title of a session that was not renamed.
         Of a damaged record lists show what can be read, with the status error; of a task, its error says what to do.
         """
-        which = SessionFilter(prefix=prefix, search=search)
-        return [thread.json() for thread in await self.sessions.list(limit, which)]
-
-    async def rename(self, session_id: str, title: str) -> None:
-        """Give a session a title; an empty one takes it back. Raises UnknownThread."""
-        await self.sessions.change(session_id, SessionChanges(title=title))
-
-    async def snapshots(self, session_id: str, *, limit: int = 50, before: str | None = None) -> list[Json]:
-        """A session's snapshots, the latest first; `before` is the checkpoint_id that the last page ended with."""
-        return [found.json() for found in await self.sessions.snapshots(session_id, limit, before)]
-
-    async def fork(self, from_session: str, checkpoint_id: str, *, session_id: str) -> Json:
-        """Copy a session as it was at a snapshot into a new one; returns the copy's newest task.
-
-        A task that had not ended there can be resumed in the copy: what had run is not run again.
-
-        Raises:
-            InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, DamagedSession.
-        """
-        return newest_form(await self.rewind.fork(from_session, checkpoint_id, session_id), session_id)
-
-    # Going back. A snapshot's id may be shortened to its last six characters.
-
-    async def timeline(self, session_id: str, *, limit: int = -1) -> list[Json]:
-        """The `limit` newest snapshots of turns, recursions and steps, oldest first: what happened, and the effects.
-
-        Raises:
-            UnknownThread, DamagedSession.
-        """
-        return [entry.json() for entry in await self.rewind.timeline(session_id, limit)]
-
-    async def effects(self, session_id: str, checkpoint_id: str) -> list[Json]:
-        """The calls after a snapshot that are not read-only: their effects stay, whoever goes back to it.
-
-        `undo` says whether one can be undone: available, done, failed, unknown, or empty if its tool declares none.
-
-        Raises:
-            UnknownThread, UnknownSnapshot.
-        """
-        return [effect.json() for effect in await self.rewind.effects(session_id, checkpoint_id)]
-
-    async def undo(self, session_id: str, checkpoint_id: str) -> list[Json]:
-        """Undo those effects, newest first, by the `undo` of their tools; each is undone at most once.
-
-        Returns each with `undo`, which is done, failed or unknown now, and `result`, the outcome of its undo, which is
-        also among the calls of the task's trace. An error after the first undo is the `result` of the last one.
-
-        Raises:
-            UnknownThread, UnknownSnapshot.
-            ThreadBusy: a task runs on the session.
-        """
-        undone = await self.rewind.undo(session_id, checkpoint_id)
-        return [{**effect.json(), "result": result} for effect, result in undone]
-
-    async def diff(self, session_id: str, a: str, b: str, *, other_session: str = "") -> Json:
-        """What differs between snapshots: {a, b, state, plan, messages, results, prompt}; `b` may be of another one.
-
-        Raises:
-            UnknownThread, UnknownSnapshot, DamagedSession.
-        """
-        return (await self.rewind.diff(session_id, a, b, other_session)).json()
-
-    async def edit(
-        self,
-        from_session: str,
-        checkpoint_id: str,
-        *,
-        session_id: str = "",
-        message: str = "",
-        state: Json | None = None,
-    ) -> Json:
-        """Continue from a snapshot in a new branch of the conversation, with another message or a changed state.
-
-        A `message` takes the place of the one that began the snapshot's turn, which starts again; `state` has the
-        fields that change. The branch is a session, by default with a name of its own; the one before it stays as it
-        is. Returns the branch's task, which runs in the background.
-
-        Raises:
-            InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, DamagedSession.
-            TaskError: the state is not valid.
-        """
-        new = session_id or self.sessions.new_id()
-        return (await self.rewind.edit(from_session, checkpoint_id, new, message, state)).json()
-
-    async def prune(
-        self, retention: Retention | str | int, *, session_id: str | None = None, dry_run: bool = False
-    ) -> Json:
-        """Merge the snapshots of a session, or of all, that are older than `retention`; the file shrinks.
-
-        `retention` is an age such as "30d", the number of snapshots that each session keeps, or both: "30d,100".
-        History, traces and unfinished tasks stay; a `dry_run` removes none. Returns {snapshots, sessions, busy}:
-        how many were removed, from how many sessions, and those that are busy.
-
-        Raises:
-            ConfigurationError: the retention is not valid.
-            UnknownThread, DamagedSession: of the session that is named.
-        """
-        return asdict(await self.sessions.prune(Retention.of(retention), session_id, dry_run=dry_run, compact=True))
-
-    async def export(self, session_id: str) -> Json:
-        """A session as a JSON document that `import_` takes, here or elsewhere.
-
-        Raises:
-            UnknownThread, DamagedSession.
-        """
-        return await self.sessions.export(session_id)
-
-    async def import_(self, document: Any, *, session_id: str, user_id: str | None = None) -> Json:
-        """Store an exported session as a new one; returns its newest task.
-
-        Raises:
-            InvalidMessage, InvalidExport, ThreadExists, ThreadBusy: nothing was stored.
-        """
-        return newest_form(await self.sessions.import_(document, session_id, user_id), session_id)
-
-    async def recover(self, session_id: str, *, language: Language = "en") -> Json:
-        """Repair a damaged session and go back to its newest readable state; first the database is copied.
-
-        Returns {checkpoint_id, readable, created_at, dropped, copy, repaired}; `dropped` is 0 and `repaired`, a
-        sentence in `language` for each record, is empty where nothing was damaged. What ran since is not run again.
-        Where only the records could be repaired, `readable` is False and the last sentence says why.
-
-        Raises:
-            UnknownThread, ThreadBusy, NothingReadable, DatabaseUnavailable: nothing was changed.
-        """
-        return (await self.sessions.recover(session_id, language)).json()
-
-    async def delete(self, session_id: str, *, keep_memory: bool = False) -> None:
-        """Delete a session and its branches: tasks, messages, snapshots, events and calls; forks and exports stay.
-
-        So do memory files, but without the entries that its tasks wrote, unless `keep_memory` keeps them.
-        The database's file is rewritten without them. A copy that `recover` made beside it is not changed.
-
-        Raises:
-            UnknownThread, MemoryUnavailable.
-            ThreadBusy: a task runs on it; nothing was changed.
-        """
-        await self.sessions.delete(session_id, keep_memory)
+        return await self.sessions.list(limit, SessionFilter(prefix=prefix, search=search))
 
     async def backtest(self, *session_ids: str, **options: "Unpack[BacktestOptions]") -> "Backtest":
         """What this app's agents would do otherwise in recorded sessions, all or these; errors as `BacktestOptions`."""
@@ -466,23 +324,15 @@ class App:
         modes = {**self._modes, **UNLISTED}
         return await check_unfinished(self._storage, modes, self.agents, task_ids, language)
 
-    async def preferences(self, user_id: str) -> Json:
-        """{"default_mode", "mode_history": [{"query", "mode", "rating"}]}, the latest first."""
-        return await self.sessions.preferences(user_id)
+    async def preferences(self, user_id: str) -> UserPreferences:
+        """The user's default mode, and how they rated the answers that they had, the latest first."""
+        return await self._storage.preferences.get(user_id)
 
     async def set_preferences(self, user_id: str, *, default_mode: str) -> None:
         """Set the mode of the user's messages that name none, or remove it with an empty one; UnknownMode."""
         if default_mode:
             self._starter.check_mode(default_mode)
-        await self.sessions.set_default_mode(user_id, default_mode)
-
-    async def rate(self, task_id: str, rating: int) -> None:
-        """Rate a task's answer from 1 to 5.
-
-        Raises:
-            UnknownTask, InvalidAnswer.
-        """
-        await self.sessions.rate(task_id, rating)
+        await self._storage.preferences.put(user_id, default_mode)
 
     async def close(self) -> None:
         """Pause what runs, end the MCP servers' sessions and close the database; cancelled, it stops what runs.

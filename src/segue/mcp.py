@@ -230,7 +230,7 @@ class AgentServer:
     async def _list_sessions(self, ctx: Context, _: PaginatedRequestParams | None) -> ListResourcesResult:
         prefix = self._prefix_of(ctx)
         threads = await self._app.sessions.list(LISTED, SessionFilter(prefix=prefix))
-        names = [(thread.thread_id.removeprefix(prefix), thread.title) for thread in threads]
+        names = [(thread.session_id.removeprefix(prefix), thread.title) for thread in threads]
         return ListResourcesResult(
             resources=[
                 Resource(uri=SESSIONS + quote(name, safe=""), name=name, title=title or name, mime_type=_JSON)
@@ -254,7 +254,7 @@ class AgentServer:
             prefix = self._prefix_of(ctx)
             which = SessionFilter(prefix=prefix + params.argument.value)
             threads = await self._app.sessions.list(LISTED, which)
-            values = [thread.thread_id.removeprefix(prefix) for thread in threads]
+            values = [thread.session_id.removeprefix(prefix) for thread in threads]
         return CompleteResult(completion=Completion(values=values))
 
     async def _read_session(self, ctx: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
@@ -306,7 +306,7 @@ class AgentServer:
         """The task whose question a call brings the answer to; what a client sends back is not trusted."""
         task_id, _, interrupt_id = str(params.request_state).partition(":")
         task = await self._app.tasks.get(task_id)
-        if not task.thread_id.startswith(self._prefix_of(ctx)):
+        if not task.session_id.startswith(self._prefix_of(ctx)):
             raise UnknownTask(task.task_id)
         answer = (params.input_responses or {}).get(_ANSWER)
         if task.status != TaskStatus.WAITING or not isinstance(answer, ElicitResult):
@@ -328,7 +328,7 @@ class AgentServer:
         self, ctx: Context, task: Task, question: Json, answer: Any, key: RequestKey | None = None
     ) -> tuple[Task, int]:
         after = await self._app.tasks.last_event(task.task_id)
-        with self._admit(ctx, task.thread_id):
+        with self._admit(ctx, task.session_id):
             row, _ = await self._app.tasks.resume(
                 task.task_id, answer=answer, interrupt_id=question["interrupt_id"], key=key, remote=True
             )
@@ -364,7 +364,7 @@ class AgentServer:
         prefix = self._prefix_of(ctx)
         if self._app.agents.agent(task.agent_id).arguments is not None:  # its tool takes no answer
             return _result(task, prefix, form.message, question)
-        text = ask_again(question, task.thread_id.removeprefix(prefix), task.reply_language)
+        text = ask_again(question, task.session_id.removeprefix(prefix), task.reply_language)
         return _result(task, prefix, text, question)
 
 
@@ -438,7 +438,7 @@ def _result(task: Task, prefix: str, text: str = "", question: Json | None = Non
     answer = text or result.get("answer") or task.error or no_answer(task.reply_language)
     about = Answered(
         answer=answer,
-        session_id=task.thread_id.removeprefix(prefix),
+        session_id=task.session_id.removeprefix(prefix),
         task_id=task.task_id,
         interrupt_id=question["interrupt_id"] if question else None,
         status=cast(Any, str(task.status)),

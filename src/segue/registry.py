@@ -37,7 +37,7 @@ from .core.context import AppContext, GivenAgent, Ids, Memory, PromptText, RunCo
 from .core.conversation import REGISTERED
 from .core.digests import agent_digest
 from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLanguage
-from .core.events import Event, to_dict
+from .core.events import Event
 from .core.flows import FlowConfig
 from .core.json import plain_specs
 from .core.models import Model, tokens
@@ -577,7 +577,7 @@ class AgentGraph(StateGraph[StateT, RunContext, InputT, OutputT]):
         registry = _registry_of(context.given_agent) if context.given_agent else self.registry or _bare_registry()
         await registry.open(registry.agent(context.agent), context.model)
         write = runtime.stream_writer
-        services = services_of(registry, lambda event: write(to_dict(event)))
+        services = services_of(registry, lambda event: write(event.json()))
         fields = context.model_dump(include=set(RunContext.model_fields))
         return runtime.override(context=AppContext.carrying(services, **fields))
 

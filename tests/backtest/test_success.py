@@ -83,7 +83,7 @@ async def test_a_rating_is_success_or_failure(tmp_path: Path) -> None:
         async with segue.open(database, agents=[agent(model)]) as app:
             for session, rating in rated.items():
                 task = await app.ask("Thanks", session_id=session, agent="desk")
-                await app.rate(task["task_id"], rating)
+                await app.sessions.rate(task["task_id"], rating)
     made = await again(database, [THANKS] * 3)
     assert [task.success for task in made.tasks] == [(True, True), (False, False), (None, None)]
     made = await again(database, [answer("Bye.")] * 3)

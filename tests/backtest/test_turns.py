@@ -250,9 +250,9 @@ async def test_a_conversation_is_not_held_anew(tmp_path: Path) -> None:
             )
             await converse(app, config, conversation_id="talk")
             await app.ask("Thanks", session_id="talk", agent="shop")
-            before = await app.tasks(limit=-1)
+            before = await app.tasks.list(limit=-1)
             made = await app.backtest("talk", model="recorded")
-            assert ([task.message for task in made.tasks], await app.tasks(limit=-1)) == (["Thanks"], before)
+            assert ([task.message for task in made.tasks], await app.tasks.list(limit=-1)) == (["Thanks"], before)
 
 
 async def test_a_database_is_read_alone_and_in_use(recorded: Path, tmp_path: Path) -> None:

@@ -140,9 +140,9 @@ async def test_what_differs_is_named_where_the_file_of_the_task_is_still_there(t
     async with segue.open(tmp_path / "s.db", agents=segue.load_agents(old)) as app:
         app.agents.agents_file = str(old)
         task = await app.start("hello", agent="a")
-        await app.pause(task["task_id"])
-        [_ async for _ in app.follow(task["task_id"])]
-        assert (await app.task(task["task_id"]))["status"] == "paused"
+        await app.pause(task.task_id)
+        [_ async for _ in app.follow(task.task_id)]
+        assert (await app.task(task.task_id)).status == "paused"
     found = await checked(tmp_path / "s.db", *segue.load_agents(new))
     assert found.reasons == ["Differences between the versions 1 and 2: prompt."]
     assert (found.version, found.new_version, found.on_upgrade) == ("1", "2", "continue")

@@ -50,8 +50,8 @@ async def test_each_tool_runs_and_changes_its_world_unless_it_only_reads(
     async with segue.open(f"file:{staging / 'segue.db'}?mode=ro") as app:
         for case in cases:
             (task,) = await app.tasks.list(session_id=case.tool)
-            (call,) = [event for event in await app.events(task.task_id) if event["type"] == "tool_result"]
-            assert ("error" in call["data"]["result"]) == (case.tool in FAILS), (case, call)
+            (call,) = [event for event in await app.events(task.task_id) if event.type == "tool_result"]
+            assert ("error" in call.data["result"]) == (case.tool in FAILS), (case, call)
 
 
 def test_each_fault_finds_what_the_others_do_not(staging: Path) -> None:

@@ -91,13 +91,13 @@ class Work:
         async with self.opened(path) as app:
             self.pausing = app
             task_id = str((await app.ask("do it", session_id="s", agent="a"))["task_id"])
-            assert (self.effects, (await app.tasks())[0]["status"]) == (["one", "two"], "paused")
+            assert (self.effects, (await app.tasks.list())[0].status) == (["one", "two"], "paused")
             return task_id
 
     async def deciding(self) -> None:
         """The model is asked."""
         if self.pausing and len(self.effects) == 2:
-            await self.pausing.pause((await self.pausing.tasks())[0]["task_id"])
+            await self.pausing.pause((await self.pausing.tasks.list())[0].task_id)
 
 
 class _Watched(ScriptedChatModel):

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from segue.checkpoints.events import EventLog
 from segue.checkpoints.ports import Database
 from segue.checkpoints.saver import FencedSaver
-from segue.core.events import Event, Thought, to_dict
+from segue.core.events import Event, Thought
 
 
 class Announced(EphemeralValue[Any]):
@@ -64,7 +64,7 @@ class Steps:
 
 
 def thought(text: str, task_id: str = "t1") -> dict[str, Any]:
-    return to_dict(Thought(task_id=task_id, text=text, timestamp=1.0))
+    return Thought(task_id=task_id, text=text, timestamp=1.0).json()
 
 
 def build(steps: Steps) -> StateGraph[Any, Any, Any, Any]:

@@ -56,12 +56,12 @@ async def finished(world: World) -> str:
 async def test_every_act_is_told_with_who_did_it(here: World) -> None:
     task_id = await finished(here)
     with acting("key:support"):
-        await here.app.rate(task_id, 4)
-        newest = (await here.app.snapshots("s"))[0]["checkpoint_id"]
-        await here.app.fork("s", newest, session_id="f")
+        await here.app.sessions.rate(task_id, 4)
+        newest = (await here.app.sessions.snapshots("s"))[0].checkpoint_id
+        await here.app.rewind.fork("s", newest, session_id="f")
     with acting("terminal"):
-        await here.app.import_(await here.app.export("s"), session_id="i")
-        await here.app.delete("f")
+        await here.app.sessions.import_(await here.app.sessions.export("s"), session_id="i")
+        await here.app.sessions.delete("f")
     assert await acts(here) == [
         ("segue", "done"),
         ("key:support", "rated"),
@@ -195,7 +195,7 @@ EDITS = {
 @pytest.mark.parametrize("what", EDITS)
 async def test_what_was_done_to_the_rows_is_named(here: World, what: str) -> None:
     task_id = await finished(here)
-    await here.app.rate(task_id, 3)
+    await here.app.sessions.rate(task_id, 3)
     assert await found(here) == []
     table, kind, *_ = what.split()
     statements, rows = EDITS[what]
@@ -249,7 +249,7 @@ async def test_a_forged_task_and_a_deleted_session_are_told_apart(here: World) -
     await edit(here, forged)
     assert [(each.kind, each.row) for each in await found(here)] == [("inserted", "task forged")]
     await edit(here, "DELETE FROM tasks WHERE task_id = 'forged'")
-    await here.app.delete("s")
+    await here.app.sessions.delete("s")
     assert await found(here) == []
 
 
@@ -377,7 +377,7 @@ async def edited(address: str, what: str) -> AsyncIterator[tuple[World, str, Aud
         await here.app.schedules.create("m", {"every": "0 9 * * *", "agent": "a"})
         assert {"granted", "shared", "scheduled", "done"} <= {each.action for each in await here.app.audit.list()}
         await edit(here, "UPDATE spend_calls SET created_at = 1")  # no call is under way any more
-        await here.app.rate(task_id, 3)
+        await here.app.sessions.rate(task_id, 3)
         head = await here.app.audit.head()
         assert head is not None and await found(here, head) == []
         await edit(here, SEALED_EDITS[what])
@@ -412,5 +412,5 @@ async def test_revoking_and_deleting_are_no_edits(here: World) -> None:
     await here.app.schedules.delete(made.schedule_id)
     await here.app.sessions.shares.create("s", 3600.0)
     assert await found(here) == []
-    await here.app.delete("s")
+    await here.app.sessions.delete("s")
     assert await found(here) == []

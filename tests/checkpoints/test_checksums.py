@@ -3,7 +3,7 @@
 import json
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -36,7 +36,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("sound") / "segue.db"
 
 
-async def written(path: Path, turns: int = 2) -> list[dict[str, Any]]:
+async def written(path: Path, turns: int = 2) -> Sequence[dict[str, Any]]:
     """The history of a session."""
     async with world(str(path)) as here:
         here.register("a", lambda messages: "well", "direct")
@@ -81,7 +81,7 @@ async def check_recovery(path: Path, expected: list[dict[str, Any]]) -> None:
     """Afterwards the beginning of the history can be read, if any of it can."""
     async with segue.open(path) as app:
         with suppress(NothingReadable, UnknownThread):
-            await app.recover("s")
+            await app.sessions.recover("s")
             left = await app.history("s")
             assert left == expected[: len(left)]
 
@@ -129,8 +129,8 @@ async def test_values_that_were_exchanged_are_noticed_or_change_nothing(here: Wo
     here.register("a", lambda messages: f"well, {messages[-1].text}", "direct")
     for turn in ("one", "two"):
         await here.run(turn, agent="a")
-    (newest, *_) = await here.app.snapshots("s")
-    await here.app.fork("s", newest["checkpoint_id"], session_id="twin")
+    (newest, *_) = await here.app.sessions.snapshots("s")
+    await here.app.rewind.fork("s", newest.checkpoint_id, session_id="twin")
     expected, noticed = [await here.app.history(name) for name in ("s", "twin")], set()
     stored = stored_values(here)
     twins = [(one, other) for one, other in combinations(stored, 2) if one[2][1:] == other[2][1:]]
@@ -153,13 +153,13 @@ async def test_after_values_were_exchanged_a_session_goes_back_and_a_copy_of_it_
         await here.run(turn, agent="a")
     expected = await here.app.history("s")
     messages = [each for each in stored_values(here) if each[0] == "writes" and each[2][-1] == "messages"]
-    (newest, *_) = await here.app.snapshots("s")
+    (newest, *_) = await here.app.sessions.snapshots("s")
     exchange(here, *messages[-2:])
     with suppress(DamagedSession):
-        await here.app.fork("s", newest["checkpoint_id"], session_id="twin")
+        await here.app.rewind.fork("s", newest.checkpoint_id, session_id="twin")
         with pytest.raises(DamagedSession, match="segue recover twin"):
             await here.app.history("twin")
-    await here.app.recover("s")
+    await here.app.sessions.recover("s")
     left = await here.app.history("s")
     assert left == expected[: len(left)]
 
@@ -181,8 +181,8 @@ async def test_calls_that_were_exchanged_are_damaged_and_not_made_again(here: Wo
         connection.commit()
     with pytest.raises(DamagedSession, match="checksum does not match"):
         await here.app.trace(task_id)
-    back = await here.app.recover("s")
-    assert len(back["repaired"]) == 2
+    back = await here.app.sessions.recover("s")
+    assert len(back.repaired) == 2
     await here.app.resume(task_id)
     assert here.noted == [1, 2, 3]
 
@@ -196,7 +196,7 @@ async def test_a_call_whose_arguments_were_changed_is_not_made_again(here: World
         change = f"UPDATE calls SET arguments = {mark} WHERE position = (SELECT max(position) FROM calls)"
         connection.execute(change, (arguments.replace("2", "7"),))
         connection.commit()
-    await here.app.recover("s")
+    await here.app.sessions.recover("s")
     await here.app.resume(task_id)
     assert here.noted.count(2) == 1
 

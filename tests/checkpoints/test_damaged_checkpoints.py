@@ -67,8 +67,8 @@ async def test_whatever_is_damaged_of_a_paused_task_its_answer_is_right_and_its_
             try:
                 result = await app.resume(task_id)
             except DamagedCheckpoint:
-                assert (await app.recover("s"))["dropped"] > 0
-                assert (await app.tasks())[0]["status"] in ("paused", "error")
+                assert (await app.sessions.recover("s")).dropped > 0
+                assert (await app.tasks.list())[0].status in ("paused", "error")
                 result = await app.resume(task_id)
             history = await app.history("s")
         assert (result["answer"], work.effects) == (ANSWER, [*LABELS])
@@ -86,16 +86,16 @@ async def test_a_damaged_newest_checkpoint_is_said_then_made_again_from_the_writ
     async with Work().opened(path) as app:
         with pytest.raises(DamagedCheckpoint, match=r"'s' is damaged .*: segue recover s goes back"):
             await app.history("s")
-        back = await app.recover("s")
-        assert (back["dropped"], (await app.history("s"))[-1]["content"]) == (1, ANSWER)
-        assert (await app.tasks(session_id="s"))[0]["status"] == "done"
+        back = await app.sessions.recover("s")
+        assert (back.dropped, (await app.history("s"))[-1]["content"]) == (1, ANSWER)
+        assert (await app.tasks.list(session_id="s"))[0].status == "done"
         await app.ask("and again", session_id="s", agent="a")
         said = [said["content"] for said in await app.history("s") if said["role"] == "user"]
         assert said == ["do it", "and again"]
         with pytest.raises(UnknownThread):
-            await app.recover("nobody")
+            await app.sessions.recover("nobody")
     assert rows(path, f"SELECT * FROM checkpoints WHERE {OTHERS}") == others
-    async with Work().opened(back["copy"]) as damaged:
+    async with Work().opened(back.copy) as damaged:
         with pytest.raises(DamagedCheckpoint):
             await damaged.history("s")
 
@@ -112,7 +112,7 @@ async def test_damage_to_an_older_checkpoint_costs_no_message(done: Left) -> Non
     async with Work().opened(path) as app:
         with pytest.raises(DamagedCheckpoint):
             await app.history("s")
-        assert ((await app.recover("s"))["dropped"], (await app.recover("s"))["dropped"]) == (3, 0)
+        assert ((await app.sessions.recover("s")).dropped, (await app.sessions.recover("s")).dropped) == (3, 0)
         assert await app.history("s") == history
         for _, _, checkpoint_id in old:
             with pytest.raises(DamagedCheckpoint):
@@ -130,7 +130,7 @@ async def test_a_damaged_checkpoint_that_a_log_begins_in_takes_what_came_after_i
     without = "CAST(json_remove(CAST(metadata AS TEXT), '$.counters_since_delta_snapshot.messages') AS BLOB)"
     change(path, f"UPDATE checkpoints SET metadata = {without}, checkpoint = x'00' WHERE checkpoint_id IN ({fifth})")
     async with Work().opened(path) as app:
-        await app.recover("s")
+        await app.sessions.recover("s")
         assert len(rows(path, OUTER)) in (before, before + 1)  # the fifth is made again where it can be
 
 
@@ -139,13 +139,15 @@ async def test_damage_within_a_subgraph_costs_only_the_steps_after_it(paused: Le
     work, before, outer = rest(), len(rows(path, INNER)), rows(path, OUTER)
     garble(path, *rows(path, INNER)[0])
     async with work.opened(path) as app:
-        assert (await app.recover("s"))["dropped"] == 2  # the checkpoint, and what is left of the step that led to it
+        assert (
+            await app.sessions.recover("s")
+        ).dropped == 2  # the checkpoint, and what is left of the step that led to it
         assert (len(rows(path, INNER)), rows(path, OUTER)) == (before - 1, outer)
         assert (await app.resume(task_id))["answer"] == ANSWER
-        events = (await app.trace(task_id))["events"]
+        events = (await app.trace(task_id)).events
     assert work.effects == [*LABELS]
-    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
-    assert [event["data"]["checkpoint_id"] for event in events if event["type"] == "recovered"]
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert [event.data["checkpoint_id"] for event in events if event.type == "recovered"]
 
 
 async def test_a_step_whose_writes_are_damaged_runs_again_and_its_calls_do_not(done: Left) -> None:
@@ -159,12 +161,12 @@ async def test_a_step_whose_writes_are_damaged_runs_again_and_its_calls_do_not(d
     async with work.opened(path) as app:
         with pytest.raises(DamagedCheckpoint):
             await app.resume(task_id)
-        await app.recover("s")
-        calls = (await app.trace(task_id))["calls"]
+        await app.sessions.recover("s")
+        calls = (await app.trace(task_id)).calls
         assert (await app.resume(task_id))["answer"] == ANSWER
         assert (await app.history("s"))[-1]["content"] == ANSWER
-        again = (await app.trace(task_id))["calls"]
-    assert [call["outcome"] for call in again] == [call["outcome"] for call in calls]
+        again = (await app.trace(task_id)).calls
+    assert [call.outcome for call in again] == [call.outcome for call in calls]
     assert work.effects == []
 
 
@@ -173,13 +175,13 @@ async def test_an_open_task_is_paused_and_its_log_says_why(paused: Left) -> None
     garble(path, *rows(path, OUTER)[0])
     change(path, "UPDATE tasks SET status = 'running'")
     async with rest().opened(path) as app:
-        back = await app.recover("s")
+        back = await app.sessions.recover("s")
         trace = await app.trace(task_id)
-    assert trace["task"]["status"] == "paused"
-    event, changed = trace["events"][-2:]
+    assert trace.task.status == "paused"
+    event, changed = trace.events[-2:]
     reason = "its bytes have changed since they were stored"
-    assert event["data"] == {"checkpoint_id": back["checkpoint_id"], "reason": reason}
-    assert changed["data"] == {"old": "running", "new": "paused"}
+    assert event.data == {"checkpoint_id": back.checkpoint_id, "reason": reason}
+    assert changed.data == {"old": "running", "new": "paused"}
 
 
 async def test_where_nothing_is_damaged_nothing_is_done(paused: Left) -> None:
@@ -187,8 +189,8 @@ async def test_where_nothing_is_damaged_nothing_is_done(paused: Left) -> None:
     tables = ("events", "checkpoints", "calls", "tasks")
     before = [rows(path, f"SELECT * FROM {table}") for table in tables]
     async with rest().opened(path) as app:
-        back = await app.recover("s")
-        assert (back["dropped"], back["copy"]) == (0, "")
+        back = await app.sessions.recover("s")
+        assert (back.dropped, back.copy) == (0, "")
         assert [rows(path, f"SELECT * FROM {table}") for table in tables] == before
         assert (await app.resume(task_id))["answer"] == ANSWER
     assert [file.name for file in path.parent.iterdir()] == ["segue.db"]
@@ -202,7 +204,7 @@ async def test_where_nothing_can_be_read_nothing_is_deleted(done: Left) -> None:
     before = [rows(path, table) for table in tables]
     async with Work().opened(path) as app:
         with pytest.raises(NothingReadable, match=r"continue in a new session\. None of them was deleted"):
-            await app.recover("s")
+            await app.sessions.recover("s")
         assert (await app.ask("do it", session_id="new", agent="a"))["answer"] == ANSWER
     assert before == [rows(path, table) for table in tables]
     assert [file.name for file in path.parent.iterdir()] == ["segue.db"]
@@ -223,7 +225,7 @@ async def test_who_does_not_hold_the_thread_changes_nothing(done: Left) -> None:
         database = app._storage.database
         await Lease(database).acquire("s", "another machine:1:somebody")
         with pytest.raises(ThreadBusy):
-            await app.recover("s")
+            await app.sessions.recover("s")
         with pytest.raises(StaleOwner):
             await recover(database, FencedSaver(database), readable, "s", "en", unneeded)
     assert rows(path, "SELECT * FROM checkpoints") == before
@@ -234,8 +236,8 @@ async def test_an_in_memory_database_is_not_copied() -> None:
         await app.ask("do it", session_id="s", agent="a")
         last = "(SELECT max(checkpoint_id) FROM checkpoints)"
         change(app._storage.database.path, f"UPDATE checkpoints SET checkpoint = x'00' WHERE checkpoint_id = {last}")
-        back = await app.recover("s")
-        assert (back["dropped"], back["copy"]) == (1, "")
+        back = await app.sessions.recover("s")
+        assert (back.dropped, back.copy) == (1, "")
         assert (await app.history("s"))[-1]["content"] == ANSWER
 
 
@@ -268,7 +270,7 @@ async def test_every_way_to_read_a_damaged_checkpoint_says_so(done: Left, damage
         for read in reads:
             with pytest.raises(DamagedCheckpoint):
                 await read()
-        assert (await app.recover("s"))["dropped"] == 1
+        assert (await app.sessions.recover("s")).dropped == 1
         assert (await app.history("s"))[-1]["content"] == ANSWER
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,8 @@ from segue.checkpoints.schema import refuse_damaged
 from segue.checkpoints.sqlite.database import SqliteConnection, check_rows
 from segue.core.errors import DamagedCheckpoint, DamagedRow, DamagedSession, SegueError, UnknownThread, UnreadableState
 from segue.core.events import Steered
-from segue.core.records import NewTask, Session
+from segue.core.json import Public
+from segue.core.records import NewTask, Session, Task, TaskTrace, Thread
 
 from .damage import (
     ANOTHER,
@@ -45,9 +47,9 @@ class Sound:
 
     path: Path
     paused: str
-    tasks: list[Row]
-    threads: list[Row]
-    trace: Row
+    tasks: Sequence[Task]
+    threads: Sequence[Thread]
+    trace: TaskTrace
 
     def copy(self, folder: Path) -> Path:
         return copied(self.path, folder)
@@ -67,11 +69,11 @@ async def _written(path: Path) -> Sound:
     async with work.opened(path) as app:
         row = await app.tasks.get(paused)
         await app._runner.add_note(row, "and gently", Steered(task_id=paused, message="and gently"))
-        return Sound(path, paused, await app.tasks(), await app.threads(), await app.trace(paused))
+        return Sound(path, paused, await app.tasks.list(), await app.threads(), await app.trace(paused))
 
 
-def left(row: Row, *names: str) -> Row:
-    return {name: value for name, value in row.items() if name not in names}
+def left(row: Public, *names: str) -> Row:
+    return {name: value for name, value in row.json().items() if name not in names}
 
 
 async def finish(path: Path, task_id: str) -> None:
@@ -87,10 +89,10 @@ async def go_on(path: Path) -> None:
     """The session takes another message, its events are numbered without a gap, and it can be exported and imported."""
     async with Work().opened(path) as app:
         assert (await app.ask("more", session_id="s", agent="a"))["answer"] == ANSWER
-        for task in await app.tasks(session_id="s"):
-            numbers = [event["seq"] for event in (await app.trace(task["task_id"]))["events"]]
+        for task in await app.tasks.list(session_id="s"):
+            numbers = [event.seq for event in (await app.trace(task.task_id)).events]
             assert numbers == list(range(1, len(numbers) + 1))
-        await app.import_(json.loads(json.dumps(await app.export("s"))), session_id="again")
+        await app.sessions.import_(json.loads(json.dumps(await app.sessions.export("s"))), session_id="again")
     assert check_rows(path) == {}
 
 
@@ -112,16 +114,17 @@ async def test_a_damaged_task_stops_no_list_and_its_session_goes_on(
     path = sound.copy(tmp_path)
     damage(path, f"UPDATE tasks SET {column} = {value} WHERE task_id = '{sound.paused}'")
     async with Work().opened(path) as app:
-        shown, other = await app.tasks()
-        assert (other, shown["status"]) == (sound.tasks[1], "error")
-        known = {name: val for name, val in sound.tasks[0].items() if name not in (column, "status", "error")}
-        assert known.items() <= left(shown, column).items()
+        shown, other = await app.tasks.list()
+        assert (other, shown.status) == (sound.tasks[1], "error")
+        lost = "session_id" if column == "thread_id" else column
+        known = left(sound.tasks[0], lost, "status", "error")
+        assert known.items() <= left(shown, lost).items()
         where = "`segue doctor` says" if column == "thread_id" else "segue recover s repairs it"
-        assert f"{column} " in shown["error"]
-        assert where in shown["error"]
-        assert [thread["turns"] for thread in await app.threads()] == [1, 1]
+        assert f"{column} " in shown.error
+        assert where in shown.error
+        assert [thread.turns for thread in await app.threads()] == [1, 1]
         assert sound.threads[1] in await app.threads()
-        assert [(row["status"], row["interrupted"]) for row in await app.resumable()] == [("error", True)]
+        assert [(row.status, row.interrupted) for row in await app.resumable()] == [("error", True)]
         if column not in ("task_id", "thread_id"):
             assert await app.task(sound.paused) == shown
             for stopped in (app.trace(sound.paused), app.resume(sound.paused), app.cancel(sound.paused)):
@@ -130,24 +133,24 @@ async def test_a_damaged_task_stops_no_list_and_its_session_goes_on(
             with pytest.raises(DamagedRow):
                 await app.ask("more", session_id="s", agent="a")
             with pytest.raises(DamagedRow):
-                await app.export("s")
+                await app.sessions.export("s")
         assert (await app.ask("more", session_id="u", agent="a"))["answer"] == ANSWER
         ((session, found),) = check_rows(path).items()
         assert (session, [*found[0].faults]) == ("s", [column])
-        back = await app.recover("s")
-        assert sound.paused in back["repaired"][0] and column in back["repaired"][0]
+        back = await app.sessions.recover("s")
+        assert sound.paused in back.repaired[0] and column in back.repaired[0]
         task = await app.task(sound.paused)
         lost = column in NEEDED
-        assert task["status"] == ("error" if lost else "paused")
+        assert task.status == ("error" if lost else "paused")
         kept = (column, "status", "error", "created_at", "updated_at")
         assert left(task, *kept) == left(sound.tasks[0], *kept)
-        assert left(await app.recover("s"), "checkpoint_id", "created_at") == {
+        assert left(await app.sessions.recover("s"), "checkpoint_id", "created_at") == {
             "readable": True,
             "dropped": 0,
             "copy": "",
             "repaired": [],
         }
-    assert set(check_rows(Path(back["copy"]))) == {"s"}
+    assert set(check_rows(Path(back.copy))) == {"s"}
     await (go_on(path) if lost else finish(path, sound.paused))
 
 
@@ -165,21 +168,21 @@ async def test_a_damaged_event_is_said_and_keeps_its_number(
     sound: Sound, tmp_path: Path, column: str, value: str
 ) -> None:
     path = sound.copy(tmp_path)
-    seq = next(event["seq"] for event in sound.trace["events"] if event["type"] == "tool_result")
+    seq = next(event.seq for event in sound.trace.events if event.type == "tool_result")
     damage(path, f"UPDATE events SET {column} = {value} WHERE task_id = '{sound.paused}' AND seq = {seq}")
     async with Work().opened(path) as app:
-        assert (await app.tasks(), await app.threads()) == (sound.tasks, sound.threads)
+        assert (await app.tasks.list(), await app.threads()) == (sound.tasks, sound.threads)
         if column != "task_id":  # it is in no task's log any more
             with pytest.raises(SegueError, match=r"damaged.*`?segue (recover s|doctor)"):
                 await app.trace(sound.paused)
         ((session, found),) = check_rows(path).items()
         assert (session, [*found[0].faults]) == ("s", [column])
-        back = await app.recover("s")
-        assert back["repaired"] == [f"Unreadable events of task '{sound.paused}', now marked as such: {seq}."]
-        events = (await app.trace(sound.paused))["events"]
+        back = await app.sessions.recover("s")
+        assert back.repaired == [f"Unreadable events of task '{sound.paused}', now marked as such: {seq}."]
+        events = (await app.trace(sound.paused)).events
         said = events.pop(seq - 1)
-        assert (said["type"], "damaged" in said["data"]["message"]) == ("error", True)
-        assert events == [event for event in sound.trace["events"] if event["seq"] != seq]
+        assert (said.type, "damaged" in said.data["message"]) == ("error", True)
+        assert events == [event for event in sound.trace.events if event.seq != seq]
     await finish(path, sound.paused)
 
 
@@ -196,19 +199,19 @@ async def test_a_damaged_call_is_said_and_not_made_again(sound: Sound, tmp_path:
     path = sound.copy(tmp_path)
     damage(path, f"UPDATE calls SET {column} = {value} WHERE position = (SELECT max(position) FROM calls)")
     async with Work().opened(path) as app:
-        assert (await app.tasks(), await app.threads()) == (sound.tasks, sound.threads)
+        assert (await app.tasks.list(), await app.threads()) == (sound.tasks, sound.threads)
         if column not in ("thread_id", "task_id"):
             for stopped in (app.trace(sound.paused), app.cancel(sound.paused)):
                 with pytest.raises(DamagedRow, match=r"Call .* of session 's' is damaged .*: segue recover s repairs"):
                     await stopped
         ((session, found),) = check_rows(path).items()
         assert (session, [*found[0].faults]) == ("s", [column])
-        back = await app.recover("s")
-        (sentence,) = back["repaired"]
+        back = await app.sessions.recover("s")
+        (sentence,) = back.repaired
         assert sentence.startswith("Call ") and f" of task '{sound.paused}': damaged fields: {column}" in sentence
-        *_, call = (await app.trace(sound.paused))["calls"]
-        assert call["state"] == "done"
-        assert ("unknown_outcome" in call["outcome"]) == (column == "outcome")
+        *_, call = (await app.trace(sound.paused)).calls
+        assert call.state == "done"
+        assert ("unknown_outcome" in call.outcome) == (column == "outcome")
     if column not in ("name", "arguments"):
         await finish(path, sound.paused)
 
@@ -217,7 +220,7 @@ async def test_repairs_are_told_in_the_language_that_was_asked_for(sound: Sound,
     path = sound.copy(tmp_path)
     damage(path, "UPDATE calls SET outcome = '?' WHERE position = (SELECT max(position) FROM calls)")
     async with Work().opened(path) as app:
-        (chinese,) = (await app.recover("s", language="zh"))["repaired"]
+        (chinese,) = (await app.sessions.recover("s", language="zh")).repaired
     assert chinese.startswith(f"任务“{sound.paused}”的调用 ") and chinese.endswith("；它算作已执行，结果不明。")
 
 
@@ -231,9 +234,9 @@ async def test_a_call_whose_record_was_damaged_is_not_made_again(sound: Sound, t
     )
     work = Work(["one", "two"])
     async with work.opened(path) as app:
-        assert "it counts as run, with an unknown outcome" in (await app.recover("s"))["repaired"][-1]
-        *_, call = (await app.trace(sound.paused))["calls"]
-        assert (call["state"], call["outcome"]["unknown_outcome"]) == ("done", True)
+        assert "it counts as run, with an unknown outcome" in (await app.sessions.recover("s")).repaired[-1]
+        *_, call = (await app.trace(sound.paused)).calls
+        assert (call.state, call.outcome["unknown_outcome"]) == ("done", True)
         await app.resume(sound.paused)
         assert work.effects.count("two") == 1
 
@@ -244,7 +247,7 @@ async def test_a_call_whose_task_nothing_tells_is_given_one(sound: Sound, tmp_pa
     damage(path, f"{tasks} WHERE thread_id = 's'", "DELETE FROM events WHERE thread_id = 's'")
     damage(path, "UPDATE calls SET task_id = NULL WHERE thread_id = 's'")
     async with Work().opened(path) as app:
-        assert await app.recover("s")
+        assert await app.sessions.recover("s")
     assert check_rows(path) == {}
 
 
@@ -262,11 +265,11 @@ async def test_a_checkpoint_and_rows_that_are_damaged_together_are_recovered_tog
         with pytest.raises(DamagedCheckpoint):
             await app.history("s")
         with pytest.raises(DamagedRow, match="segue recover s repairs it"):
-            await app.fork("s", (await app.snapshots("s"))[-1]["checkpoint_id"], session_id="new")
-        back = await app.recover("s")
-        assert (back["dropped"] > 0, len(back["repaired"])) == (True, 2)
+            await app.rewind.fork("s", (await app.sessions.snapshots("s"))[-1].checkpoint_id, session_id="new")
+        back = await app.sessions.recover("s")
+        assert (back.dropped > 0, len(back.repaired)) == (True, 2)
         task = await app.task(sound.paused)
-        assert (task["status"], task["notes"]) == ("paused", [])
+        assert (task.status, task.notes) == ("paused", [])
     await finish(path, sound.paused)
 
 
@@ -279,7 +282,7 @@ async def test_where_it_cannot_be_done_in_whole_nothing_is_changed(sound: Sound,
     before = stored(path, *ROWS)
     async with Work().opened(path) as app:
         with pytest.raises(sqlite3.IntegrityError):
-            await app.recover("s")
+            await app.sessions.recover("s")
     assert stored(path, *ROWS) == before
 
 
@@ -291,10 +294,10 @@ async def test_rows_are_replaced_also_where_no_checkpoint_can_be_read(sound: Sou
         "UPDATE tasks SET notes = '{' WHERE thread_id = 's'",
     )
     async with Work().opened(path) as app:
-        back = await app.recover("s")
-        assert (back["checkpoint_id"], back["readable"], back["dropped"]) == (None, False, 0)
-        assert "damaged fields, now empty: notes." in back["repaired"][0]
-        assert "continue in a new session. None of them was deleted" in back["repaired"][1]
+        back = await app.sessions.recover("s")
+        assert (back.checkpoint_id, back.readable, back.dropped) == (None, False, 0)
+        assert "damaged fields, now empty: notes." in back.repaired[0]
+        assert "continue in a new session. None of them was deleted" in back.repaired[1]
         assert left(await app.task(sound.paused), "notes") == left(sound.tasks[0], "notes")
 
 
@@ -303,17 +306,17 @@ async def test_a_message_that_is_lost_is_to_be_sent_again(tmp_path: Path) -> Non
     async with work.opened(path) as app:
         await app.ask("do it", session_id="u", agent="a")
         values: Any = {"agent_id": "a", "user_id": "default", "mode": "react", "model": "", "message": "do it"}
-        await app._runner.tasks.create(NewTask(task_id="t1", thread_id="s", **values))
+        await app._runner.tasks.create(NewTask(task_id="t1", session_id="s", **values))
         damage(path, "UPDATE tasks SET message = NULL WHERE task_id = 't1'")
-        back = await app.recover("s")
-        assert (back["checkpoint_id"], back["readable"], len(back["repaired"])) == (None, True, 1)
-        assert "send its message again" in back["repaired"][0]
+        back = await app.sessions.recover("s")
+        assert (back.checkpoint_id, back.readable, len(back.repaired)) == (None, True, 1)
+        assert "send its message again" in back.repaired[0]
         trace = await app.trace("t1")
-        assert (trace["task"]["status"], trace["task"]["message"]) == ("error", "")
-        assert [event["data"] for event in trace["events"]] == [{"old": "pending", "new": "error"}]
+        assert (trace.task.status, trace.task.message) == ("error", "")
+        assert [event.data for event in trace.events] == [{"old": "pending", "new": "error"}]
         assert (await app.ask("do it", session_id="s", agent="a"))["answer"] == ANSWER
         with pytest.raises(UnknownThread):
-            await app.recover("nobody")
+            await app.sessions.recover("nobody")
 
 
 def test_a_fork_looks_at_the_rows_of_its_session_only(sound: Sound) -> None:
@@ -337,7 +340,7 @@ async def test_what_was_chosen_for_a_session_is_read_again_after_a_recovery(soun
         with pytest.raises(DamagedSession, match=r"(?i)choice of agent and model of session .u. is damaged"):
             await app.ask("and then?", session_id="u", mode="direct")
         assert [*check_rows(path)] == ["u"]
-        (said,) = (await app.recover("u"))["repaired"]
+        (said,) = (await app.sessions.recover("u")).repaired
         assert "Damaged settings of the session, reset to the default: model, metadata." in said
         chosen = await app.sessions.choices("u")
         assert chosen and (chosen.agent_id, chosen.model, chosen.metadata) == ("a", "", {})
@@ -348,7 +351,7 @@ async def test_rows_of_another_session_are_left_alone(sound: Sound, tmp_path: Pa
     path = sound.copy(tmp_path)
     damage(path, "UPDATE tasks SET notes = '{'", "UPDATE calls SET outcome = '{'")
     async with Work().opened(path) as app:
-        await app.recover("s")
+        await app.sessions.recover("s")
     ((session, found),) = check_rows(path).items()
     assert (session, {row.table for row in found}) == ("u", {"tasks", "calls"})
 
@@ -357,8 +360,8 @@ async def test_a_task_that_nothing_tells_the_session_of_is_shown_all_the_same(so
     path = sound.copy(tmp_path)
     damage(path, f"UPDATE tasks SET thread_id = NULL, task_id = NULL WHERE task_id = '{sound.paused}'")
     async with Work().opened(path) as app:
-        assert [(row["thread_id"], row["status"]) for row in await app.tasks()] == [("", "error"), ("u", "done")]
-        assert [row["thread_id"] for row in await app.threads()] == ["", "u"]
+        assert [(row.session_id, row.status) for row in await app.tasks.list()] == [("", "error"), ("u", "done")]
+        assert [row.session_id for row in await app.threads()] == ["", "u"]
     assert [*check_rows(path)] == [""]
 
 
@@ -381,12 +384,12 @@ async def test_a_damaged_snapshot_does_not_keep_the_others_from_being_listed(
 ) -> None:
     path = sound.copy(tmp_path)
     async with Work().opened(path) as app:
-        before = await app.snapshots("s")
-        place = before[2]["checkpoint_id"]
+        before = await app.sessions.snapshots("s")
+        place = before[2].checkpoint_id
         damage(path, f"UPDATE checkpoints SET {change} WHERE checkpoint_id = '{place}'")
         if source == "update":
             damage(path, "UPDATE checkpoints SET metadata = json_set(CAST(metadata AS TEXT), '$.source', 'update')")
-        found = await app.snapshots("s")
+        found = await app.sessions.snapshots("s")
         assert len(found) == len(before)
         assert source == "update" or sum(snapshot not in before for snapshot in found) <= 2
 
@@ -399,9 +402,9 @@ async def test_damaged_writes_are_no_riddle_to_snapshots_and_exports(sound: Soun
         connection.execute("UPDATE sqlite_master SET sql = replace(sql, ' NOT NULL', '') WHERE name = 'writes'")
     damage(path, f"UPDATE writes SET {change} WHERE thread_id = 's'")
     async with Work().opened(path) as app:
-        assert len(await app.snapshots("s")) > 3
+        assert len(await app.sessions.snapshots("s")) > 3
         with pytest.raises(DamagedSession, match="segue recover s"):
-            await app.export("s")
+            await app.sessions.export("s")
 
 
 async def test_what_no_state_needs_any_more_keeps_only_an_unfinished_task_from_being_exported(
@@ -416,16 +419,16 @@ async def test_what_no_state_needs_any_more_keeps_only_an_unfinished_task_from_b
         with pytest.raises(
             UnreadableState, match=r"segue recover s\. Where that finds nothing, end the task or cancel"
         ):
-            await app.export("s")
-        assert left(await app.recover("s"), "checkpoint_id", "created_at") == {
+            await app.sessions.export("s")
+        assert left(await app.sessions.recover("s"), "checkpoint_id", "created_at") == {
             "readable": True,
             "dropped": 0,
             "copy": "",
             "repaired": [],
         }
         await app.cancel(sound.paused)
-        document = json.loads(json.dumps(await app.export("s")))
-        await app.import_(document, session_id="t")
+        document = json.loads(json.dumps(await app.sessions.export("s")))
+        await app.sessions.import_(document, session_id="t")
         assert [said["content"] for said in await app.history("t")] == [
             said["content"] for said in await app.history("s")
         ]
@@ -434,16 +437,16 @@ async def test_what_no_state_needs_any_more_keeps_only_an_unfinished_task_from_b
 async def test_a_recovered_session_can_be_exported_and_goes_on_elsewhere(sound: Sound, tmp_path: Path) -> None:
     path = sound.copy(tmp_path)
     async with Work().opened(path) as app:
-        old = [row["checkpoint_id"] for row in await app.snapshots("s") if row["inside"]][-2]
+        old = [row.checkpoint_id for row in await app.sessions.snapshots("s") if row.inside][-2]
         damage(path, f"UPDATE checkpoints SET checkpoint = x'00' WHERE checkpoint_id = '{old}'")
         with pytest.raises(DamagedCheckpoint):
             await app.resume(sound.paused)
-        assert (await app.recover("s"))["dropped"] == 1
-        document = json.loads(json.dumps(await app.export("s")))
+        assert (await app.sessions.recover("s")).dropped == 1
+        document = json.loads(json.dumps(await app.sessions.export("s")))
     work = Work(["one", "two"])
     async with work.opened(tmp_path / "elsewhere.db") as app:
-        row = await app.import_(document, session_id="s")
-        assert (await app.resume(row["task_id"]))["answer"] == ANSWER
+        row = await app.sessions.import_(document, session_id="s")
+        assert (await app.resume(row.task_id))["answer"] == ANSWER
     assert work.effects == [*LABELS]
 
 

@@ -40,7 +40,7 @@ async def test_a_content_stays_as_long_as_an_upload_or_a_task_names_it(storage: 
     await storage.files.delete_expired()
     assert await is_there(storage) and await storage.files.uploaded(first, "ann:") is None
     task_id = "2f1c9a52-6f1e-4f3e-9a55-0d2a4f5b6c7d"
-    await storage.tasks.create(NewTask(task_id=task_id, thread_id="t", attachments=[FILE.json()], **NEW))
+    await storage.tasks.create(NewTask(task_id=task_id, session_id="t", attachments=[FILE.json()], **NEW))
     await storage.files.discard(second, "ann:")
     await storage.files.delete_expired()
     assert await is_there(storage)

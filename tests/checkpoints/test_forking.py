@@ -47,11 +47,11 @@ async def taken(here: World, thread_id: str = "s") -> list[dict[str, Any]]:
 async def check_whole(here: World, thread_id: str, task_id: str) -> None:
     """A fork's task has all that a task has, under its own id alone."""
     trace = await here.app.trace(task_id)
-    kinds = [event["type"] for event in trace["events"]]
-    assert [event["seq"] for event in trace["events"]] == list(range(1, len(kinds) + 1))
+    kinds = [event.type for event in trace.events]
+    assert [event.seq for event in trace.events] == list(range(1, len(kinds) + 1))
     assert kinds.count("task_started") == kinds.count("task_complete") == 1
-    assert {event["task_id"] for event in trace["events"]} == {task_id}
-    assert all(call["state"] == "done" for call in trace["calls"])
+    assert {event.task_id for event in trace.events} == {task_id}
+    assert all(call.state == "done" for call in trace.calls)
     state = await here.app._runner.graph.aget_state(thread_config(thread_id))
     assert state.values["task_id"] == task_id and not state.tasks
     results = [message for message in state.values["messages"] if message.type == "tool"]
@@ -74,13 +74,13 @@ async def fork_everywhere(here: World, original: str, numbers: set[int]) -> int:
         task_id = await fork(here.database, "s", snapshot["checkpoint_id"], name)
         assert task_id not in (None, original)
         row = await here.task(str(task_id))
-        if row["status"] == "done":
+        if row.status == "done":
             assert snapshot["next"] == [] and snapshot["inside"] == ""
         else:
-            assert row["status"] == "paused" and row["result"] is None
-            events = (await here.app.trace(str(task_id)))["events"]
-            assert [e["data"]["new"] for e in events if e["type"] == "state_changed"][-1] == "paused"
-            assert events[-1]["data"] == {"reason": "forked from session 's'", "forked": True}
+            assert row.status == "paused" and row.result is None
+            events = (await here.app.trace(str(task_id))).events
+            assert [e.data["new"] for e in events if e.type == "state_changed"][-1] == "paused"
+            assert events[-1].data == {"reason": "forked from session 's'", "forked": True}
             result = await here.app.resume(str(task_id))
             assert result["success"], result
         assert set(here.noted) == numbers - had and len(here.noted) == len(set(here.noted))
@@ -122,15 +122,15 @@ async def test_parallel_steps_of_a_paused_plan_are_not_taken_again(here: World) 
 
     here.hook = hang_in_the_third
     row = await here.app.start("look", session_id="s", agent="a")
-    async for event in here.app.follow(row["task_id"]):
+    async for event in here.app.follow(row.task_id):
         ended += event.type == "tool_result"
         if ended == 2 and event.type == "tool_result":
             await stuck.wait()
-            here.app.stop_now(row["task_id"])
+            here.app.stop_now(row.task_id)
     here.hook = None
-    assert await fork_everywhere(here, row["task_id"], {1, 2, 3}) > 8
+    assert await fork_everywhere(here, row.task_id, {1, 2, 3}) > 8
     here.effects.clear()
-    assert (await here.app.resume(row["task_id"]))["answer"] == "seen 1,2,3"
+    assert (await here.app.resume(row.task_id))["answer"] == "seen 1,2,3"
     assert here.noted == [3]
 
 
@@ -157,18 +157,18 @@ async def test_a_thread_of_three_turns_is_forked_at_every_snapshot(here: World) 
         effects, here.effects = here.effects, []
         name = f"fork-{place}"
         task_id = str(await fork(here.database, "s", snapshot["checkpoint_id"], name))
-        rows = list(reversed(await here.app.tasks(session_id=name)))
-        assert [row["message"] for row in rows] == [f"turn {number}" for number in range(1, turn + 1)]
-        assert [row["copy_of"] for row in rows[:-1]] == originals[: turn - 1]
-        assert not {row["task_id"] for row in rows} & set(originals)
+        rows = list(reversed(await here.app.tasks.list(session_id=name)))
+        assert [row.message for row in rows] == [f"turn {number}" for number in range(1, turn + 1)]
+        assert [row.copy_of for row in rows[:-1]] == originals[: turn - 1]
+        assert not {row.task_id for row in rows} & set(originals)
         if snapshot["next"] or snapshot["inside"]:
-            assert (rows[-1]["status"], rows[-1]["copy_of"]) == ("paused", None)
+            assert (rows[-1].status, rows[-1].copy_of) == ("paused", None)
             assert (await here.app.resume(task_id))["answer"] == f"done {turn}"
         else:
-            assert (rows[-1]["status"], rows[-1]["copy_of"]) == ("done", originals[turn - 1])
+            assert (rows[-1].status, rows[-1].copy_of) == ("done", originals[turn - 1])
         assert set(here.noted) == set(range(1, turn + 1)) - had
         for row in rows:
-            await check_whole_log(here, row["task_id"])
+            await check_whole_log(here, row.task_id)
         assert (await here.app.ask("turn 4", session_id=name, agent="a"))["answer"] == "done 4"
         said = [m["content"] for m in await here.app.history(name) if m["role"] == "user"]
         assert said == [*(f"turn {number}" for number in range(1, turn + 1)), "turn 4"]
@@ -178,9 +178,9 @@ async def test_a_thread_of_three_turns_is_forked_at_every_snapshot(here: World) 
 
 async def check_whole_log(here: World, task_id: str) -> None:
     trace = await here.app.trace(task_id)
-    kinds = [event["type"] for event in trace["events"]]
-    assert [event["seq"] for event in trace["events"]] == list(range(1, len(kinds) + 1))
-    assert kinds.count("tool_result") == kinds.count("task_complete") == len(trace["calls"]) == 1
+    kinds = [event.type for event in trace.events]
+    assert [event.seq for event in trace.events] == list(range(1, len(kinds) + 1))
+    assert kinds.count("tool_result") == kinds.count("task_complete") == len(trace.calls) == 1
 
 
 async def test_the_original_and_its_fork_go_on_side_by_side(here: World) -> None:
@@ -195,8 +195,8 @@ async def test_the_original_and_its_fork_go_on_side_by_side(here: World) -> None
     assert sorted(here.noted) == [3, 3, 4, 4]
     for task_id in (original, forked):
         trace = await here.app.trace(task_id)
-        assert [json.loads(json.dumps(call["arguments"]))["number"] for call in trace["calls"]] == [1, 2, 3, 4]
-        assert {event["task_id"] for event in trace["events"]} == {task_id}
+        assert [json.loads(json.dumps(call.arguments))["number"] for call in trace.calls] == [1, 2, 3, 4]
+        assert {event.task_id for event in trace.events} == {task_id}
 
 
 async def test_a_fork_that_goes_another_way_tells_only_of_that(here: World) -> None:
@@ -207,9 +207,9 @@ async def test_a_fork_that_goes_another_way_tells_only_of_that(here: World) -> N
     here.register("a", [answer("enough")], "react")
     here.effects.clear()
     assert (await here.app.resume(forked))["answer"] == "enough"
-    events = (await here.app.trace(forked))["events"]
-    assert [e["data"]["arguments"]["number"] for e in events if e["type"] in ("tool_call", "tool_result")] == [1, 1]
-    assert [e["data"]["action_type"] for e in events if e["type"] == "action"] == ["CALL_TOOL", "ANSWER"]
+    events = (await here.app.trace(forked)).events
+    assert [e.data["arguments"]["number"] for e in events if e.type in ("tool_call", "tool_result")] == [1, 1]
+    assert [e.data["action_type"] for e in events if e.type == "action"] == ["CALL_TOOL", "ANSWER"]
     assert here.noted == []
 
 
@@ -225,7 +225,7 @@ async def test_a_fork_can_be_forked(here: World) -> None:
     assert here.noted == []
     assert [m["content"] for m in await here.app.history("g") if m["role"] == "tool"] == ["noted 1", "noted 2"]
     origins = [snapshot["forked_from"] for snapshot in await taken(here, "g") if "forked_from" in snapshot]
-    assert [origin["thread_id"] for origin in origins] == ["f", "s"]
+    assert [origin["session_id"] for origin in origins] == ["f", "s"]
 
 
 async def test_a_call_that_was_under_way_is_not_made_again_by_the_fork(here: World) -> None:
@@ -245,12 +245,12 @@ async def test_a_call_that_was_under_way_is_not_made_again_by_the_fork(here: Wor
     assert here.noted == [1, 2]
     here.hook = None
     await here.app.resume(task_id)
-    outcomes = [call["outcome"] for call in (await here.app.trace(task_id))["calls"]]
+    outcomes = [call.outcome for call in (await here.app.trace(task_id)).calls]
     assert outcomes[0] == {"success": "noted 1"} and outcomes[1]["unknown_outcome"] is True
     seen.set()
-    async for _ in here.app.follow(row["task_id"]):
+    async for _ in here.app.follow(row.task_id):
         pass
-    assert [call["outcome"] for call in (await here.app.trace(row["task_id"]))["calls"]] == [
+    assert [call.outcome for call in (await here.app.trace(row.task_id)).calls] == [
         {"success": "noted 1"},
         {"success": "noted 2"},
     ]
@@ -283,7 +283,7 @@ async def test_a_task_that_waits_for_a_person_is_forked_at_every_snapshot(here: 
     approved = {"verdicts": [{"index": 1, "verdict": "approve"}]}
     for place, snapshot in enumerate(found):
         task_id = str(await fork(here.database, "s", snapshot["checkpoint_id"], f"fork-{place}"))
-        if (await here.task(task_id))["status"] == "waiting":
+        if (await here.task(task_id)).status == "waiting":
             waiting.append((snapshot["inside"], snapshot["next"]))
         else:
             assert (await here.app.resume(task_id))["status"] == "waiting"
@@ -308,7 +308,7 @@ async def test_a_fork_from_between_an_approval_and_its_call_asks_again(here: Wor
     assert (await here.app.answer(original, "approve"))["answer"] == "it is paid"
     here.hook, ends = None, []
     for task_id in copies:
-        if (await here.task(task_id))["status"] == "paused":
+        if (await here.task(task_id)).status == "paused":
             ends.append((await here.app.resume(task_id))["status"])
     assert paid == [5]
     assert ends.count("waiting") > 3 and "done" in ends
@@ -359,7 +359,7 @@ async def test_a_task_that_went_over_to_another_mode_is_forked_at_every_snapshot
         forked = str(await fork(here.database, "s", snapshot["checkpoint_id"], f"fork-{place}"))
         assert (await here.app.resume(forked))["answer"] == "all noted"
         await check_whole(here, f"fork-{place}", forked)
-        assert [call["arguments"]["number"] for call in (await here.app.trace(forked))["calls"]] == [1, 2, 3]
+        assert [call.arguments["number"] for call in (await here.app.trace(forked)).calls] == [1, 2, 3]
         assert here.rows("s") == before
 
 
@@ -369,8 +369,8 @@ async def test_a_large_result_can_be_recalled_after_a_fork_in_the_middle_of_a_ba
     async def dump(part: int) -> str:
         """Return a lot."""
         if part == 2:
-            (row,) = [row for row in await here.app.tasks() if row["status"] == "running"]
-            await here.app.pause(row["task_id"])
+            (row,) = [row for row in await here.app.tasks.list() if row.status == "running"]
+            await here.app.pause(row.task_id)
         return f"part {part} " + "x" * 200_000 + " end"
 
     def decide(messages: Sequence[BaseMessage]) -> str:
@@ -399,10 +399,10 @@ async def test_what_was_added_to_a_task_comes_along_only_if_it_was_added_before(
     await here.run_to(2, "be quick", agent="a", steer=True)
     later = (await taken(here))[0]
     await here.run_to(3, "be polite", agent="a", steer=True)
-    assert (await here.task(task_id))["notes"] == ["be quick", "be polite"]
+    assert (await here.task(task_id)).notes == ["be quick", "be polite"]
     for name, snapshot, notes in (("f", middle, []), ("g", later, ["be quick"])):
         forked = str(await fork(here.database, "s", snapshot["checkpoint_id"], name))
-        assert (await here.task(forked))["notes"] == notes
+        assert (await here.task(forked)).notes == notes
         assert (await here.app.resume(forked))["answer"] == "all noted"
         said = [message["content"] for message in await here.app.history(name) if message["role"] == "user"]
         assert said == ["note four numbers", *notes]
@@ -415,7 +415,7 @@ async def test_a_task_that_was_cancelled_ends_its_fork_too_unless_it_is_forked_b
     await here.app.cancel(original)
     newest, *older = await taken(here)
     ended = await here.task(str(await fork(here.database, "s", newest["checkpoint_id"], "f")))
-    assert (newest["source"], newest["next"], ended["status"], ended["copy_of"]) == (
+    assert (newest["source"], newest["next"], ended.status, ended.copy_of) == (
         "update",
         [],
         "cancelled",
@@ -448,9 +448,9 @@ async def test_damage_is_copied_as_damage(on_file: World, path: str) -> None:
 async def test_a_task_that_failed_is_paused_in_its_fork(here: World) -> None:
     here.register("a", [call_tool(("note", {"number": 1})), ModelRefused("no more"), answer("late")], "react")
     task_id = await here.run("note", agent="a")
-    assert (await here.task(task_id))["status"] == "error"
+    assert (await here.task(task_id)).status == "error"
     forked = str(await fork(here.database, "s", (await taken(here))[0]["checkpoint_id"], "f"))
-    assert ((await here.task(forked))["status"], (await here.task(forked))["error"]) == ("paused", None)
+    assert ((await here.task(forked)).status, (await here.task(forked)).error) == ("paused", None)
     assert (await here.app.resume(forked))["answer"] == "late"
     assert here.noted == [1]
 
@@ -459,14 +459,14 @@ async def test_a_task_that_had_not_begun_begins_in_the_fork(here: World) -> None
     """Its process ended before it came to a first checkpoint, so it shows in none."""
     here.register("a", note_the_turn, "react")
     await here.run("turn 1", agent="a")
-    row = {"thread_id": "s", "agent_id": "a", "user_id": "default", "mode": "react", "model": "", "message": "turn 2"}
+    row = {"session_id": "s", "agent_id": "a", "user_id": "default", "mode": "react", "model": "", "message": "turn 2"}
     await Tasks(here.database).create(NewTask(task_id=Ids().task(), **row))
     newest, *older = await taken(here)
     forked = str(await fork(here.database, "s", newest["checkpoint_id"], "f"))
-    assert (await here.task(forked))["status"] == "paused"
+    assert (await here.task(forked)).status == "paused"
     assert (await here.app.resume(forked))["answer"] == "done 2"
     before = str(await fork(here.database, "s", older[0]["checkpoint_id"], "g"))
-    assert (await here.task(before))["message"] == "turn 1"
+    assert (await here.task(before)).message == "turn 1"
 
 
 async def test_a_fork_is_the_thread_that_was_used_last(here: World) -> None:
@@ -474,7 +474,7 @@ async def test_a_fork_is_the_thread_that_was_used_last(here: World) -> None:
     await here.run("turn 1", agent="a")
     await here.run("turn 1", session_id="t", agent="a")
     await fork(here.database, "s", (await taken(here))[0]["checkpoint_id"], "f")
-    assert [thread["thread_id"] for thread in await here.app.threads()] == ["f", "t", "s"]
+    assert [thread.session_id for thread in await here.app.threads()] == ["f", "t", "s"]
 
 
 async def test_a_thread_of_a_graph_that_ran_without_the_app_is_forked_too(store: Store) -> None:
@@ -494,7 +494,7 @@ async def test_a_thread_of_a_graph_that_ran_without_the_app_is_forked_too(store:
 async def test_a_task_whose_id_is_not_segues_own_is_not_copied(here: World) -> None:
     here.register("a", note_the_turn, "react")
     await here.run("turn 1", agent="a")
-    row = {"thread_id": "s", "agent_id": "a", "user_id": "default", "mode": "react", "model": "", "message": "x"}
+    row = {"session_id": "s", "agent_id": "a", "user_id": "default", "mode": "react", "model": "", "message": "x"}
     await Tasks(here.database).create(NewTask(task_id="t1", **row))
     with pytest.raises(TaskError, match="t1"):
         await fork(here.database, "s", (await taken(here))[0]["checkpoint_id"], "f")

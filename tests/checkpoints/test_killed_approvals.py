@@ -62,7 +62,7 @@ async def test_the_first_approval_survives_its_process(address: str, tmp_path: P
     assert died.returncode == -signal.SIGKILL
     async with segue.open(address, agents=[agent(tmp_path)]) as app:
         (waiting,) = await app.waiting()
-        assert waiting["problem"] == ("" if when == "inside" else "Approved by ann; one more person must approve.")
+        assert waiting.problem == ("" if when == "inside" else "Approved by ann; one more person must approve.")
         with acting("ann"):
             if when == "inside":
                 await app.answer(task_id, "approve")

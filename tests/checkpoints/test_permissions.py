@@ -2,7 +2,7 @@
 
 from segue.checkpoints.permissions import Permissions, grant
 from segue.core.approval import Grant, PermissionRule
-from segue.core.events import PermissionGranted, to_dict
+from segue.core.events import PermissionGranted
 
 from .conftest import Store
 
@@ -10,7 +10,7 @@ from .conftest import Store
 async def test_a_permission_has_the_version_that_was_permitted_last(store: Store) -> None:
     permissions = Permissions(store)
     for version in ("old", "new"):
-        event = to_dict(PermissionGranted(task_id="t", agent_id="a", tool="pay", scope="session", version=version))
+        event = PermissionGranted(task_id="t", agent_id="a", tool="pay", scope="session", version=version).json()
         await store.write(lambda connection, event=event: grant(connection, "s", event))
         assert await permissions.in_task("s", "a", "t") == [Grant(PermissionRule("pay"), "session", version)]
     (listed,) = await permissions.list("s")

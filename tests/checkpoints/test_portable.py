@@ -5,6 +5,7 @@ import base64
 import copy
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ async def elsewhere(tmp_path: Path) -> AsyncIterator[World]:
 
 async def document_of(here: World, thread_id: str = "s") -> Row:
     """A thread's document, as a file would hold it."""
-    return dict(json.loads(json.dumps(await here.app.export(thread_id))))
+    return dict(json.loads(json.dumps(await here.app.sessions.export(thread_id))))
 
 
 async def paused(here: World) -> str:
@@ -96,13 +97,13 @@ async def test_no_document_approves_a_call(here: World, elsewhere: World, forge:
     payments(here)
     document = await forge(here, await here.run("pay 5", agent="a"))
     paid = payments(elsewhere)
-    row = await elsewhere.app.import_(document, session_id="t")
-    if row["status"] == "paused":
-        row = await elsewhere.app.resume(row["task_id"])
-    assert (row["status"], paid) == ("waiting", [])
-    (imported,) = await elsewhere.app.tasks(session_id="t")
-    asked = (await elsewhere.app.question(imported["task_id"]))["calls"]
-    assert (imported["answer"], [call["name"] for call in asked]) == (None, ["pay"])
+    row = await elsewhere.app.sessions.import_(document, session_id="t")
+    if row.status == "paused":
+        await elsewhere.app.resume(row.task_id)
+    (imported,) = await elsewhere.app.tasks.list(session_id="t")
+    assert (imported.status, paid) == ("waiting", [])
+    asked = (await elsewhere.app.question(imported.task_id))["calls"]
+    assert (imported.answer, [call["name"] for call in asked]) == (None, ["pay"])
 
 
 async def test_arguments_that_look_like_a_decision_are_imported_as_they_are(here: World, elsewhere: World) -> None:
@@ -119,9 +120,9 @@ async def test_arguments_that_look_like_a_decision_are_imported_as_they_are(here
         model = ScriptedChatModel([call_tool(("file", {"order": order})), answer("done")])
         each.app.register(Agent(agent_id="a", model=model, mode="react", tools=[file]))
     await here.run("file it", agent="a")
-    row = await elsewhere.app.import_(await document_of(here), session_id="t")
-    (asked,) = (await elsewhere.app.question(row["task_id"]))["calls"]
-    await elsewhere.app.answer(row["task_id"], "approve")
+    row = await elsewhere.app.sessions.import_(await document_of(here), session_id="t")
+    (asked,) = (await elsewhere.app.question(row.task_id))["calls"]
+    await elsewhere.app.answer(row.task_id, "approve")
     assert asked["arguments"] == {"order": order} and filed == [order]
 
 
@@ -139,7 +140,7 @@ async def test_a_call_whose_state_cannot_be_read_is_refused_at_the_door(here: Wo
         part["state"] = blob_form(kind, data)
     assert found
     with pytest.raises(InvalidExport, match="a call in its state cannot be read"):
-        await elsewhere.app.import_(document, session_id="t")
+        await elsewhere.app.sessions.import_(document, session_id="t")
 
 
 async def test_imported_state_that_is_not_valid_is_named(here: World, elsewhere: World) -> None:
@@ -152,20 +153,20 @@ async def test_imported_state_that_is_not_valid_is_named(here: World, elsewhere:
         kind, data = serde.dumps_typed(checkpoint)
         part["state"] = blob_form(kind, data)
     elsewhere.register("a", note_up_to(4), "react")
-    row = await elsewhere.app.import_(document, session_id="t")
+    row = await elsewhere.app.sessions.import_(document, session_id="t")
     with pytest.raises(DamagedSession, match=r"imported state of session 't' is not valid \(TypeError: .*import the"):
-        await elsewhere.app.resume(row["task_id"])
-    failed = await elsewhere.app.task(row["task_id"])
-    assert failed["status"] == "error" and "is not valid (TypeError" in failed["error"]
+        await elsewhere.app.resume(row.task_id)
+    failed = await elsewhere.app.task(row.task_id)
+    assert failed.status == "error" and "is not valid (TypeError" in failed.error
 
 
 async def test_an_imported_question_can_be_answered(here: World, elsewhere: World) -> None:
     payments(here)
     await here.run("pay 5", agent="a")
     paid = payments(elsewhere)
-    row = await elsewhere.app.import_(await document_of(here), session_id="t")
-    assert (row["status"], paid) == ("waiting", [])
-    assert (await elsewhere.app.answer(row["task_id"], "approve"))["answer"] == "it is paid"
+    row = await elsewhere.app.sessions.import_(await document_of(here), session_id="t")
+    assert (row.status, paid) == ("waiting", [])
+    assert (await elsewhere.app.answer(row.task_id, "approve"))["answer"] == "it is paid"
     assert paid == [5]
 
 
@@ -175,8 +176,8 @@ async def test_a_finished_thread_goes_on_in_another_database(here: World, elsewh
     document = await document_of(here)
     assert document["state"] is None
     assert document["messages"] == await here.app.history("s")
-    row = await elsewhere.app.import_(document, session_id="t")
-    assert (row["thread_id"], row["status"], row["copy_of"]) == ("t", "done", originals[1])
+    row = await elsewhere.app.sessions.import_(document, session_id="t")
+    assert (row.session_id, row.status, row.copy_of) == ("t", "done", originals[1])
     assert await elsewhere.app.history("t") == await here.app.history("s")
     elsewhere.register("a", note_the_turn, "react")
     assert (await elsewhere.app.ask("turn 3", session_id="t", agent="a"))["answer"] == "done 3"
@@ -188,26 +189,23 @@ async def test_a_finished_thread_goes_on_in_another_database(here: World, elsewh
 async def test_every_task_comes_with_its_trace(here: World, elsewhere: World) -> None:
     here.register("a", note_the_turn, "react")
     await here.run("turn 1", agent="a")
-    row = await elsewhere.app.import_(await document_of(here), session_id="t")
-    (original,) = await here.app.tasks(session_id="s")
-    old, new = await here.app.trace(original["task_id"]), await elsewhere.app.trace(row["task_id"])
-    assert old["calls"] == new["calls"]
-    renamed = json.loads(json.dumps(old["events"]).replace(original["task_id"], row["task_id"]))
-    assert new["events"] == renamed
-    expected = {"thread_id": "t", "task_id": row["task_id"], "copy_of": original["task_id"]}
-    assert {**old["task"], **expected} == {
-        **new["task"],
-        "updated_at": old["task"]["updated_at"],
-    }
+    row = await elsewhere.app.sessions.import_(await document_of(here), session_id="t")
+    (original,) = await here.app.tasks.list(session_id="s")
+    old, new = await here.app.trace(original.task_id), await elsewhere.app.trace(row.task_id)
+    assert old.json()["calls"] == new.json()["calls"]
+    renamed = json.dumps(old.json()["events"]).replace(original.task_id, row.task_id)
+    assert new.json()["events"] == json.loads(renamed)
+    expected = {"session_id": "t", "task_id": row.task_id, "copy_of": original.task_id}
+    assert replace(old.task, **expected) == replace(new.task, updated_at=old.task.updated_at)
 
 
 async def test_a_paused_task_goes_on_in_another_database(here: World, elsewhere: World) -> None:
     original = await paused(here)
     document = await document_of(here)
-    row = await elsewhere.app.import_(document, session_id="t")
-    assert (row["status"], row["copy_of"], row["result"]) == ("paused", None, None)
+    row = await elsewhere.app.sessions.import_(document, session_id="t")
+    assert (row.status, row.copy_of, row.result) == ("paused", None, None)
     elsewhere.register("a", note_up_to(4), "react")
-    assert (await elsewhere.app.resume(row["task_id"]))["answer"] == "all noted"
+    assert (await elsewhere.app.resume(row.task_id))["answer"] == "all noted"
     assert elsewhere.noted == [3, 4]
     results = [message["content"] for message in await elsewhere.app.history("t") if message["role"] == "tool"]
     assert results == [f"noted {number}" for number in (1, 2, 3, 4)]
@@ -217,9 +215,9 @@ async def test_a_paused_task_goes_on_in_another_database(here: World, elsewhere:
 async def test_calls_that_had_ended_are_found_in_the_ledger(here: World, elsewhere: World) -> None:
     here.register("a", look_in_a_batch(3), "react")
     await here.stop_in_the_last(3, "look", agent="a")
-    row = await elsewhere.app.import_(await document_of(here), session_id="t")
+    row = await elsewhere.app.sessions.import_(await document_of(here), session_id="t")
     elsewhere.register("a", look_in_a_batch(3), "react")
-    assert (await elsewhere.app.resume(row["task_id"]))["answer"] == "seen 1,2,3"
+    assert (await elsewhere.app.resume(row.task_id))["answer"] == "seen 1,2,3"
     assert elsewhere.noted == [3]
 
 
@@ -227,15 +225,15 @@ async def test_an_import_is_the_thread_that_was_used_last(here: World) -> None:
     here.register("a", note_the_turn, "react")
     await here.run("turn 1", agent="a")
     await here.run("turn 1", session_id="u", agent="a")
-    await here.app.import_(await document_of(here), session_id="t")
-    assert [thread["thread_id"] for thread in await here.app.threads()] == ["t", "u", "s"]
+    await here.app.sessions.import_(await document_of(here), session_id="t")
+    assert [thread.session_id for thread in await here.app.threads()] == ["t", "u", "s"]
 
 
 async def test_a_paused_task_without_its_state_is_cancelled(here: World, elsewhere: World) -> None:
     await paused(here)
     document = {**await document_of(here), "state": None}
-    row = await elsewhere.app.import_(document, session_id="t")
-    assert row["status"] == "cancelled"
+    row = await elsewhere.app.sessions.import_(document, session_id="t")
+    assert row.status == "cancelled"
     elsewhere.register("a", note_the_turn, "react")
     assert (await elsewhere.app.ask("turn 5", session_id="t", agent="a"))["answer"] == "done 5"
 
@@ -244,9 +242,12 @@ async def test_a_thread_can_be_imported_beside_its_original_and_twice(here: Worl
     await paused(here)
     document = await document_of(here)
     before = here.rows("s")
-    first, second = await here.app.import_(document, session_id="t"), await here.app.import_(document, session_id="u")
+    first, second = (
+        await here.app.sessions.import_(document, session_id="t"),
+        await here.app.sessions.import_(document, session_id="u"),
+    )
     here.effects.clear()
-    await asyncio.gather(here.app.resume(first["task_id"]), here.app.resume(second["task_id"]))
+    await asyncio.gather(here.app.resume(first.task_id), here.app.resume(second.task_id))
     assert sorted(here.noted) == [3, 3, 4, 4]
     assert here.rows("s") == before
 
@@ -254,13 +255,13 @@ async def test_a_thread_can_be_imported_beside_its_original_and_twice(here: Worl
 async def test_an_import_can_be_exported_forked_and_listed(here: World, elsewhere: World) -> None:
     here.register("a", note_the_turn, "react")
     await here.run("turn 1", agent="a")
-    await elsewhere.app.import_(await document_of(here), session_id="t")
+    await elsewhere.app.sessions.import_(await document_of(here), session_id="t")
     again = await document_of(elsewhere, "t")
     assert again["messages"] == await here.app.history("s")
     (snapshot,) = await snapshots(elsewhere.database, "t")
-    assert (snapshot["source"], snapshot["next"], snapshot["forked_from"]["thread_id"]) == ("update", [], "s")
-    row = await elsewhere.app.fork("t", snapshot["checkpoint_id"], session_id="u")
-    assert (row["status"], row["message"]) == ("done", "turn 1")
+    assert (snapshot["source"], snapshot["next"], snapshot["forked_from"]["session_id"]) == ("update", [], "s")
+    row = await elsewhere.app.rewind.fork("t", snapshot["checkpoint_id"], session_id="u")
+    assert (row.status, row.message) == ("done", "turn 1")
 
 
 async def test_a_long_history_stays_whole_over_many_more_turns(here: World, elsewhere: World) -> None:
@@ -270,7 +271,7 @@ async def test_a_long_history_stays_whole_over_many_more_turns(here: World, else
         await here.run(f"turn {turn}", agent="a")
     document = await document_of(here)
     document["messages_full"] *= 50
-    await elsewhere.app.import_(document, session_id="t")
+    await elsewhere.app.sessions.import_(document, session_id="t")
     elsewhere.register("a", lambda messages: '{"answer": "yes"}', "direct")
     for _ in range(3):
         await elsewhere.run("hello", "t", agent="a")
@@ -284,10 +285,10 @@ async def test_unknown_and_taken_threads_are_refused(here: World) -> None:
     await paused(here)
     document = await document_of(here)
     with pytest.raises(ThreadExists):
-        await here.app.import_(document, session_id="s")
+        await here.app.sessions.import_(document, session_id="s")
     await Lease(here.database).acquire("t", "somebody")
     with pytest.raises(ThreadBusy):
-        await here.app.import_(document, session_id="t")
+        await here.app.sessions.import_(document, session_id="t")
 
 
 def at(*path: Any, value: Any) -> Callable[[Row], None]:
@@ -365,7 +366,7 @@ async def test_a_malformed_document_is_refused_and_stores_nothing(
     document = copy.deepcopy(exported)
     damage(document)
     with pytest.raises(InvalidExport, match=said):
-        await here.app.import_(document, session_id="t")
+        await here.app.sessions.import_(document, session_id="t")
     assert not any(here.rows("t").values())
 
 
@@ -375,7 +376,7 @@ async def test_messages_that_cannot_be_read_are_refused(here: World) -> None:
     document = await document_of(here)
     for wrong in ({"type": "dream", "data": {"content": "x"}}, {"type": "human"}, {"type": "human", "data": {}}):
         with pytest.raises(InvalidExport, match="messages_full"):
-            await here.app.import_({**document, "messages_full": [wrong]}, session_id="t")
+            await here.app.sessions.import_({**document, "messages_full": [wrong]}, session_id="t")
     assert not any(here.rows("t").values())
 
 
@@ -386,4 +387,4 @@ async def test_a_document_that_is_nested_too_deeply_is_refused() -> None:
     async with segue.open(":memory:") as app:
         for document in (deep, {**deep, "format": "segue.thread", "version": 1, "tasks": [deep]}):
             with pytest.raises(InvalidExport, match="more than 100 levels"):
-                await app.import_(document, session_id="s")
+                await app.sessions.import_(document, session_id="s")

@@ -41,10 +41,10 @@ async def test_damage_is_noticed_and_the_session_goes_on(here: World, postgres_u
         assert connection.execute(damage.encode()).rowcount == 1
     with pytest.raises(DamagedCheckpoint):
         await here.app.history("s")
-    assert (await here.app.recover("s"))["dropped"] > 0
+    assert (await here.app.sessions.recover("s")).dropped > 0
     here.effects.clear()
-    for task in await here.app.tasks(session_id="s", limit=1):
-        if task["status"] == "paused":
-            await here.app.resume(task["task_id"])
+    for task in await here.app.tasks.list(session_id="s", limit=1):
+        if task.status == "paused":
+            await here.app.resume(task.task_id)
     assert here.noted == []
     assert (await here.app.ask("turn 3", session_id="s", agent="a"))["answer"] == "done 3"

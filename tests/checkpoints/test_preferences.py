@@ -7,6 +7,7 @@ import pytest
 
 from segue.checkpoints.sessions import Preferences
 from segue.core.errors import InvalidAnswer, UnknownTask
+from segue.core.records import RatedAnswer, UserPreferences
 from tests.cases import cases
 
 from .conftest import Store, opened
@@ -22,7 +23,7 @@ async def here(path: str) -> AsyncIterator[World]:
 
 async def test_a_default_mode_is_kept_by_user_and_can_be_taken_back(store: Store, address: str) -> None:
     preferences = Preferences(store)
-    assert await preferences.get("ana") == {"default_mode": "", "mode_history": []}
+    assert await preferences.get("ana") == UserPreferences("", [])
     await preferences.put("ana", "plan")
     await preferences.put("ben", "direct")
     await preferences.put("ana", "react")
@@ -44,11 +45,11 @@ async def test_the_history_has_the_mode_that_answered_and_the_rating(here: World
     await here.run("turn 3", agent="a", user_id="ben", session_id="u")
     await preferences.rate(first, 2)
     await preferences.rate(first, 4)
-    assert (await preferences.get("ana"))["mode_history"] == [
-        {"query": "turn 2", "mode": "react", "rating": None},
-        {"query": "turn 1", "mode": "react", "rating": 4},
+    assert (await preferences.get("ana")).mode_history == [
+        RatedAnswer("turn 2", "react", None),
+        RatedAnswer("turn 1", "react", 4),
     ]
-    assert [entry["query"] for entry in (await preferences.get("ana", limit=1))["mode_history"]] == ["turn 2"]
+    assert [entry.query for entry in (await preferences.get("ana", limit=1)).mode_history] == ["turn 2"]
 
 
 @cases("rating", [0, 6, -1, 2.5, "5", True, None])
@@ -57,7 +58,7 @@ async def test_a_rating_is_a_whole_number_from_1_to_5(here: World, rating: objec
     task_id = await here.run("turn 1", agent="a")
     with pytest.raises(InvalidAnswer):
         await Preferences(here.database).rate(task_id, rating)
-    assert (await here.task(task_id))["rating"] is None
+    assert (await here.task(task_id)).rating is None
 
 
 async def test_what_is_not_there_cannot_be_rated(store: Store) -> None:
@@ -71,8 +72,8 @@ async def test_what_cannot_be_read_is_left_out(here: World, path: str) -> None:
     await here.run("turn 2", session_id="t", agent="a")
     for change in ("result = x'00'", "result = '{'", "rating = 'odd'", "message = CAST(x'ff41' AS TEXT)"):
         damage(Path(path), f"UPDATE tasks SET {change} WHERE thread_id = 't'")
-        left = (await Preferences(here.database).get("default"))["mode_history"]
-        assert left == [{"query": "turn 1", "mode": "react", "rating": None}]
+        left = (await Preferences(here.database).get("default")).mode_history
+        assert left == [RatedAnswer("turn 1", "react", None)]
         result = '{"mode": "react"}'
         damage(Path(path), f"UPDATE tasks SET result = '{result}', rating = NULL, message = 'x' WHERE thread_id = 't'")
 
@@ -83,23 +84,23 @@ async def test_copies_count_only_where_they_are_rated_themselves(here: World) ->
     task_id = await here.run("turn 1", agent="a")
     await preferences.rate(task_id, 5)
     newest, *_ = await snapshots(here.database, "s")
-    copied = await here.app.fork("s", newest["checkpoint_id"], session_id="f")
-    assert copied["rating"] is None
-    assert len((await preferences.get("default"))["mode_history"]) == 1
-    await preferences.rate(copied["task_id"], 1)
-    assert [entry["rating"] for entry in (await preferences.get("default"))["mode_history"]] == [1, 5]
-    document = await here.app.export("s")
-    await here.app.import_(document, session_id="g")
-    assert [entry["rating"] for entry in (await preferences.get("default"))["mode_history"]] == [1, 5]
+    copied = await here.app.rewind.fork("s", newest["checkpoint_id"], session_id="f")
+    assert copied.rating is None
+    assert len((await preferences.get("default")).mode_history) == 1
+    await preferences.rate(copied.task_id, 1)
+    assert [entry.rating for entry in (await preferences.get("default")).mode_history] == [1, 5]
+    document = await here.app.sessions.export("s")
+    await here.app.sessions.import_(document, session_id="g")
+    assert [entry.rating for entry in (await preferences.get("default")).mode_history] == [1, 5]
 
 
 async def test_an_import_from_elsewhere_counts_for_the_user_that_it_is_given_to(here: World, tmp_path: Path) -> None:
     here.register("a", note_the_turn, "react")
     await Preferences(here.database).rate(await here.run("turn 1", agent="a", user_id="ana"), 5)
     await here.run("turn 2", agent="a", user_id="ana")
-    document = await here.app.export("s")
+    document = await here.app.sessions.export("s")
     async with world(str(tmp_path / "elsewhere.db")) as elsewhere:
-        await elsewhere.app.import_(document, session_id="t", user_id="ben")
-        assert (await elsewhere.app.preferences("ana"))["mode_history"] == []
-        history = (await elsewhere.app.preferences("ben"))["mode_history"]
-        assert [entry["rating"] for entry in history] == [None, 5]
+        await elsewhere.app.sessions.import_(document, session_id="t", user_id="ben")
+        assert (await elsewhere.app.preferences("ana")).mode_history == []
+        history = (await elsewhere.app.preferences("ben")).mode_history
+        assert [entry.rating for entry in history] == [None, 5]

@@ -12,7 +12,7 @@ import pytest
 import segue
 from segue.core.errors import ConfigurationError, TaskError
 from segue.core.records import Session
-from segue.core.timeline import Place, Retention
+from segue.core.timeline import Place, Pruned, Retention
 from segue.runtime.history import Pruning
 from segue.runtime.run import config_of
 from tests.cases import cases
@@ -38,24 +38,24 @@ async def reading(here: World) -> dict[str, Any]:
 
 async def kept(here: World, session: str = "s") -> Json:
     """What no pruning may change."""
-    tasks = await here.app.tasks(session_id=session, limit=-1)
-    traces = [await here.app.trace(task["task_id"]) for task in tasks]
+    tasks = await here.app.tasks.list(session_id=session, limit=-1)
+    traces = [await here.app.trace(task.task_id) for task in tasks]
     return {"history": await here.app.history(session), "traces": traces}
 
 
 async def check_every_cut(here: World) -> int:
     """Prune to one snapshot less each time; returns how many there were."""
     original, before = await reading(here), await kept(here)
-    timeline = {entry["checkpoint_id"]: entry for entry in await here.app.timeline("s")}
+    timeline = {entry.checkpoint_id: entry for entry in await here.app.rewind.timeline("s")}
     for last in range(len(timeline) - 1, 0, -1):
-        assert (await here.app.prune(last, session_id="s"))["snapshots"] > 0
+        assert (await here.app.sessions.prune(last, session_id="s")).snapshots > 0
         now = await reading(here)
         assert now.items() <= original.items()
-        listed = await here.app.timeline("s")
-        assert [entry["checkpoint_id"] for entry in listed] == [*timeline][-last:]
-        assert listed == [timeline[entry["checkpoint_id"]] for entry in listed]
+        listed = await here.app.rewind.timeline("s")
+        assert [entry.checkpoint_id for entry in listed] == [*timeline][-last:]
+        assert listed == [timeline[entry.checkpoint_id] for entry in listed]
         assert await kept(here) == before
-    assert await here.app.prune(1, session_id="s") == {"snapshots": 0, "sessions": 0, "busy": ()}
+    assert await here.app.sessions.prune(1, session_id="s") == Pruned()
     return len(timeline)
 
 
@@ -84,8 +84,8 @@ async def test_of_an_unfinished_task_what_had_run_does_not_run_again(
 
 async def check_every_cut_of_paused(here: World) -> None:
     original = await reading(here)
-    for last in range(len(await here.app.timeline("s")) - 1, 0, -1):
-        await here.app.prune(last, session_id="s")
+    for last in range(len(await here.app.rewind.timeline("s")) - 1, 0, -1):
+        await here.app.sessions.prune(last, session_id="s")
         assert (await reading(here)).items() <= original.items()
 
 
@@ -102,16 +102,16 @@ async def test_a_pruned_session_is_forked_and_exported_as_before(here: World) ->
     here.register("a", note_the_turn, "react")
     for turn in (1, 2):
         await here.run(f"turn {turn}", agent="a")
-    await here.app.prune(3)
-    oldest = (await here.app.timeline("s"))[0]
-    task = await here.app.fork("s", oldest["id"], session_id="f")
+    await here.app.sessions.prune(3)
+    oldest = (await here.app.rewind.timeline("s"))[0]
+    task = await here.app.rewind.fork("s", oldest.short_id, session_id="f")
     here.effects.clear()
-    assert (await here.app.resume(task["task_id"]))["answer"] == "done 2"
+    assert (await here.app.resume(task.task_id))["answer"] == "done 2"
     assert (await here.app.history("f"))[-1]["content"] == "done 2"
-    await here.app.import_(await here.app.export("s"), session_id="i")
+    await here.app.sessions.import_(await here.app.sessions.export("s"), session_id="i")
     assert [m["content"] for m in await here.app.history("i")] == [m["content"] for m in await here.app.history("s")]
     with pytest.raises(TaskError, match="were pruned"):
-        await here.app.edit("s", oldest["id"], session_id="e", message="turn 2, again")
+        await here.app.rewind.edit("s", oldest.short_id, session_id="e", message="turn 2, again")
 
 
 async def test_a_limit_gives_the_end_of_the_timeline_also_of_a_pruned_session_a_fork_and_a_damaged_one(
@@ -120,24 +120,24 @@ async def test_a_limit_gives_the_end_of_the_timeline_also_of_a_pruned_session_a_
     here.register("a", note_the_turn, "react")
     for turn in range(1, 9):
         await here.run(f"turn {turn}", agent="a")
-    whole = await here.app.timeline("s")
+    whole = await here.app.rewind.timeline("s")
     await check_limits(here, "s", (1, 2, 3, 7, len(whole) - 1, len(whole), 1000))
-    assert [effect["task_id"] for entry in whole[-20:] for effect in entry["effects"]]
-    await here.app.fork("s", whole[-5]["id"], session_id="f")
+    assert [effect.task_id for entry in whole[-20:] for effect in entry.effects]
+    await here.app.rewind.fork("s", whole[-5].short_id, session_id="f")
     await check_limits(here, "f", (1, 6, 50))
-    await here.app.prune(12, session_id="s")
+    await here.app.sessions.prune(12, session_id="s")
     await check_limits(here, "s", (1, 2, 5, 6, 7, 11, 12, 13))
-    damaged = whole[-6]["checkpoint_id"]
+    damaged = whole[-6].checkpoint_id
     broken = "UPDATE checkpoints SET metadata = '[]' WHERE thread_id = 's' AND checkpoint_id = ?"
     await here.database.write(lambda connection: connection.execute(broken, (damaged,)))
-    assert any(entry["damaged"] for entry in await here.app.timeline("s"))
+    assert any(entry.damaged for entry in await here.app.rewind.timeline("s"))
     await check_limits(here, "s", (1, 2, 5, 6, 7, 11, 12, 13))
 
 
 async def check_limits(here: World, session: str, limits: Iterable[int]) -> None:
-    whole = await here.app.timeline(session)
+    whole = await here.app.rewind.timeline(session)
     for limit in limits:
-        assert await here.app.timeline(session, limit=limit) == whole[-limit:], limit
+        assert await here.app.rewind.timeline(session, limit=limit) == whole[-limit:], limit
 
 
 async def test_a_session_whose_task_runs_is_left_as_it_is(here: World) -> None:
@@ -145,16 +145,16 @@ async def test_a_session_whose_task_runs_is_left_as_it_is(here: World) -> None:
     await here.run("turn 1", agent="a")
     before = here.rows("s")
     async with here.app._runner.leased("s"):
-        assert await here.app.prune(1) == {"snapshots": 0, "sessions": 0, "busy": ("s",)}
+        assert await here.app.sessions.prune(1) == Pruned(busy=("s",))
     assert here.rows("s") == before
 
 
 async def test_an_age_keeps_what_is_younger(here: World) -> None:
     here.register("a", note_the_turn, "react")
     await here.run("turn 1", agent="a")
-    assert (await here.app.prune("1m"))["snapshots"] == 0
-    assert (await here.app.prune(Retention(seconds=0.0)))["snapshots"] > 0
-    assert len(await here.app.timeline("s")) == 1
+    assert (await here.app.sessions.prune("1m")).snapshots == 0
+    assert (await here.app.sessions.prune(Retention(seconds=0.0))).snapshots > 0
+    assert len(await here.app.rewind.timeline("s")) == 1
 
 
 async def test_a_policy_prunes_in_the_background(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ async def test_a_policy_prunes_in_the_background(tmp_path: Path) -> None:
         await here.app.sessions.shares.create("s", 0.0)
         _, kept = await here.app.sessions.shares.create("s", 60.0)
     async with segue.open(tmp_path / "segue.db", retention=2) as app, asyncio.timeout(60):
-        while len(await app.timeline("s")) > 2:  # noqa: ASYNC110 - nothing tells that it has pruned
+        while len(await app.rewind.timeline("s")) > 2:  # noqa: ASYNC110 - nothing tells that it has pruned
             await asyncio.sleep(0.01)
     with closing(sqlite3.connect(tmp_path / "segue.db")) as file:
         assert file.execute("SELECT share_id FROM shares").fetchall() == [(kept.share_id,)]
@@ -176,11 +176,11 @@ async def test_a_session_without_a_message_is_nothing_to_prune_and_nothing_to_wa
     async with segue.open(tmp_path / "segue.db") as app:
         await app.sessions.create(Session("empty"))
         await app.ask("echo hello", session_id="used")
-        assert (await app.prune("100d"))["sessions"] == 0
-        assert (await app.prune(1))["sessions"] == 1
-        assert await app.prune(1, session_id="empty") == {"snapshots": 0, "sessions": 0, "busy": ()}
+        assert (await app.sessions.prune("100d")).sessions == 0
+        assert (await app.sessions.prune(1)).sessions == 1
+        assert await app.sessions.prune(1, session_id="empty") == Pruned()
         with pytest.raises(TaskError, match="nowhere"):
-            await app.prune(1, session_id="nowhere")
+            await app.sessions.prune(1, session_id="nowhere")
     assert not caplog.records
 
 

@@ -36,7 +36,7 @@ async def test_the_newest_attempt_is_found_and_what_nobody_stores_is_deleted(add
         assert await app.tasks.last_requests("s:") == []
         assert await app.sessions.delete_unstored(3600) == 0
         assert await app.sessions.delete_unstored(0) == 2
-        assert {thread.thread_id for thread in await app.sessions.list()} == {
+        assert {thread.session_id for thread in await app.sessions.list()} == {
             "stored",
             "unstored2",
             "no-number",
@@ -57,7 +57,7 @@ async def test_what_is_continued_while_others_are_deleted_stays(address: str, mo
 
         async def forget_later(task_ids: Any, **options: Any) -> int:
             """What a deletion does first: other sessions continue meanwhile."""
-            first = (await app.tasks.get(next(iter(task_ids)))).thread_id
+            first = (await app.tasks.get(next(iter(task_ids)))).session_id
             for other in {"s1", "s2", "s3"} - {first}:
                 await app.ask("Go on.", session_id=other)
             return await forget(task_ids, **options)
@@ -74,7 +74,7 @@ async def test_what_has_branches_stays_with_them(address: str) -> None:
         await app.rewind.branch(task.task_id, "branch", "Another way.")
         await app.ask("Go on.", session_id="branch", wait=20)
         assert await app.sessions.delete_unstored(0) == 1
-        assert [branch.thread_id for branch in await app.sessions.branches("branch")] == ["root", "branch"]
+        assert [branch.session_id for branch in await app.sessions.branches("branch")] == ["root", "branch"]
 
 
 async def test_what_cannot_be_deleted_or_read_keeps_nothing_else(
@@ -94,7 +94,7 @@ async def test_what_cannot_be_deleted_or_read_keeps_nothing_else(
         with pytest.raises(DatabaseDamaged, match="idempotency key of task"):
             await app.ask("Hello.", session_id="s1", idempotency_key=RequestKey("r:s1", ""))
         assert await app.sessions.delete_unstored(0) == 3
-        assert [thread.thread_id for thread in await app.sessions.list()] == ["m"]
+        assert [thread.session_id for thread in await app.sessions.list()] == ["m"]
         assert "Session m could not be deleted: " in caplog.text
 
 

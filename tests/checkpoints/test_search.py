@@ -13,7 +13,7 @@ from .worlds import World, world
 
 
 async def found(here: World, text: str, **options: object) -> list[str]:
-    return [hit.thread_id for hit in await here.app.sessions.search(text, **options)]  # type: ignore[arg-type]
+    return [hit.session_id for hit in await here.app.sessions.search(text, **options)]  # type: ignore[arg-type]
 
 
 async def test_words_are_found_by_their_beginnings_and_chinese_by_any_part(here: World) -> None:
@@ -41,7 +41,7 @@ async def test_pages_lead_through_all_hits(here: World) -> None:
     for n in range(5):
         await here.run(f"message {n}", f"s{n}", agent="a")
     page = await here.app.sessions.search("apple", limit=2)
-    assert [hit.thread_id for hit in page] == ["s4", "s3"]
+    assert [hit.session_id for hit in page] == ["s4", "s3"]
     assert await found(here, "apple", limit=9, before=page[-1].task_id) == ["s2", "s1", "s0"]
     assert await found(here, "apple", prefix="s1") == ["s1"]
 
@@ -61,7 +61,7 @@ async def test_the_index_follows_forks_imports_branches_notes_and_deletion(here:
     task_id = await here.run_to(1, "apples", agent="a")
     (paused,) = await here.app.sessions.snapshots("s", limit=1)
     row = await here.app.start("and pears", session_id="s", agent="a", steer=True)
-    assert row["task_id"] == task_id
+    assert row.task_id == task_id
     async for _ in here.app.follow(task_id):
         pass
     for text in ("apples", "pears", "plums"):
@@ -75,11 +75,11 @@ async def test_the_index_follows_forks_imports_branches_notes_and_deletion(here:
     assert await found(here, "oranges") == ["branch"]
     assert await here.app.sessions.unindexed() == []
     assert set(await found(here, "apples")) == {"s", "fork"}, "a task that can be resumed is no copy"
-    await here.app.cancel((await here.app.tasks(session_id="fork"))[0]["task_id"])
-    await here.app.delete("s")
+    await here.app.cancel((await here.app.tasks.list(session_id="fork"))[0].task_id)
+    await here.app.sessions.delete("s")
     assert await found(here, "plums") == ["copy"]
     for name in ("fork", "copy"):
-        await here.app.delete(name)
+        await here.app.sessions.delete(name)
     assert await found(here, "apples") == await found(here, "plums") == []
     assert await here.database.read(lambda db: db.fetched("SELECT * FROM search_terms")) == []
 

@@ -12,7 +12,7 @@ from .worlds import World
 async def names(here: World, **which: object) -> list[str]:
     found = await here.app.sessions.list(-1, SessionFilter(**which), pinned_first=True)  # type: ignore[arg-type]
     assert await here.app.sessions.count(SessionFilter(**which)) == len(found)  # type: ignore[arg-type]
-    return [thread.thread_id for thread in found]
+    return [thread.session_id for thread in found]
 
 
 async def test_sessions_are_filed_and_told_apart_by_who_began_them(here: World) -> None:
@@ -37,7 +37,7 @@ async def test_the_session_of_a_bot_is_that_of_its_conversation_whatever_others_
     assert sorted(await names(here)) == ["other", "other.bot", "talk"]
     assert sorted(await names(here, bots=True)) == ["other", "other.bot", "talk", bot_session("talk")]
     conversation = await here.app.tasks.conversation_of("talk.bot")
-    assert conversation is not None and conversation.thread_id == "talk"
+    assert conversation is not None and conversation.session_id == "talk"
     assert await here.app.tasks.conversation_of("other.bot") is None
     document = await here.app.sessions.export("talk")
     await here.app.sessions.import_(document, "copy")

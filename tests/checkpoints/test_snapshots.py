@@ -46,10 +46,10 @@ async def test_the_snapshots_of_a_thread_are_langgraphs_with_who_made_them_when(
     ]  # fmt: skip
     times = [snapshot["created_at"] for snapshot in found]
     assert times == sorted(times, reverse=True)
-    rows = {row["task_id"]: row for row in await here.app.tasks()}
+    rows = {row.task_id: row for row in await here.app.tasks.list()}
     for snapshot in found:
         row = rows[snapshot["task_id"]]
-        assert row["created_at"] <= snapshot["created_at"] <= row["updated_at"]
+        assert row.created_at <= snapshot["created_at"] <= row.updated_at
 
 
 async def test_pages_follow_each_other_without_gap_or_repeat(here: World) -> None:
@@ -81,12 +81,12 @@ async def test_a_task_that_has_not_ended_shows_the_rounds_inside_its_mode(here: 
     found = await snapshots(here.database, "s")
     assert found[0]["inside"] == "plan"
     assert (found[0]["nodes"], found[0]["next"]) == (["SCHEDULE"], ["EXECUTE_STEP"] * 3)
-    here.app.stop_now(row["task_id"])
-    async for _ in here.app.follow(row["task_id"]):
+    here.app.stop_now(row.task_id)
+    async for _ in here.app.follow(row.task_id):
         pass
     here.hook = None
     await check_against_langgraph(here, await snapshots(here.database, "s"))
-    await here.app.resume(row["task_id"])
+    await here.app.resume(row.task_id)
     ended = await snapshots(here.database, "s")
     assert {snapshot["inside"] for snapshot in ended} == {"", "plan"}
     await check_against_langgraph(here, ended)

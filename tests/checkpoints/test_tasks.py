@@ -24,7 +24,7 @@ async def create(
 ) -> Task:
     new = NewTask(
         task_id=task_id,
-        thread_id=thread_id,
+        session_id=thread_id,
         agent_id=agent_id,
         user_id="default",
         mode="react",
@@ -40,7 +40,7 @@ async def test_a_created_task_is_pending_and_the_same_when_read(store: Store, cl
     assert created == await tasks.get("t1")
     assert created.json() == {
         "task_id": "t1",
-        "thread_id": "s",
+        "session_id": "s",
         "agent_id": "support",
         "user_id": "default",
         "mode": "react",
@@ -267,16 +267,16 @@ async def test_threads_show_their_last_task(database: SqliteDatabase, clock: Clo
         "status": "done",
         "updated_at": 1003.0,
     }
-    empty = {"thread_id": "empty", "root": "empty", "turns": 0, "title": "", "message": ""}
+    empty = {"session_id": "empty", "root": "empty", "turns": 0, "title": "", "message": ""}
     new = {
-        "thread_id": "new",
+        "session_id": "new",
         "root": "new",
         "turns": 2,
         "title": "message of t2: 你好",
         "message": "message of t3: 你好",
     }
     old = {
-        "thread_id": "old",
+        "session_id": "old",
         "root": "old",
         "turns": 1,
         "title": "message of t1: 你好",
@@ -289,11 +289,11 @@ async def test_threads_show_their_last_task(database: SqliteDatabase, clock: Clo
     ]
     await database.write(lambda connection: name_thread(connection, "empty", "later"))
     for thread in await threads.list(EVERY):
-        assert await threads.get(thread.thread_id) == thread
+        assert await threads.get(thread.session_id) == thread
     with pytest.raises(UnknownThread):
         await threads.get("ne")
     assert [thread.title for thread in await threads.list(SessionFilter(search="late"))] == ["later"]
-    assert [thread.thread_id for thread in await threads.list(EVERY, limit=1)] == ["new"]
+    assert [thread.session_id for thread in await threads.list(EVERY, limit=1)] == ["new"]
 
 
 async def test_threads_are_those_with_a_task_of_another_mode_since_a_moment(store: Store, clock: Clock) -> None:

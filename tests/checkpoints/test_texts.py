@@ -101,10 +101,10 @@ async def test_a_text_is_stored_once_and_state_holds_none(path: Path) -> None:
 async def test_a_fork_and_an_import_have_their_own_and_a_deletion_takes_them(path: Path) -> None:
     async with segue.open(path, agents=[agent()]) as app:
         before = await app.history("s")
-        (newest, *_) = await app.snapshots("s")
-        await app.fork("s", newest["checkpoint_id"], session_id="twin")
-        await app.import_(await app.export("s"), session_id="third")
-        await app.delete("s")
+        (newest, *_) = await app.sessions.snapshots("s")
+        await app.rewind.fork("s", newest.checkpoint_id, session_id="twin")
+        await app.sessions.import_(await app.sessions.export("s"), session_id="third")
+        await app.sessions.delete("s")
         assert not rows(path, "SELECT * FROM texts WHERE thread_id = 's'")
         assert await app.history("twin") == await app.history("third") == before
 
@@ -115,7 +115,7 @@ async def test_a_pruning_drops_what_no_snapshot_refers_to_any_more(path: Path) -
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute("INSERT INTO texts VALUES ('s', x'00', x'00')")
         ((stored,),) = rows(path, count)
-        await app.prune(1, session_id="s")
+        await app.sessions.prune(1, session_id="s")
         assert rows(path, count) < [(stored,)]
         assert await app.history("s") == before
 
@@ -135,10 +135,10 @@ async def test_state_that_cannot_be_read_stops_neither_a_fork_nor_a_pruning(path
         assert connection.execute(f"UPDATE writes SET value = x'0102' WHERE {damaged}").rowcount
     async with segue.open(path, agents=[agent()]) as app:
         before, count = await app.history("s"), "SELECT count(*) FROM texts WHERE thread_id = 's'"
-        (newest, *_) = await app.snapshots("s")
-        await app.fork("s", newest["checkpoint_id"], session_id="twin")
+        (newest, *_) = await app.sessions.snapshots("s")
+        await app.rewind.fork("s", newest.checkpoint_id, session_id="twin")
         stored = rows(path, count)
-        assert (await app.prune(2))["sessions"] == 2
+        assert (await app.sessions.prune(2)).sessions == 2
         assert await app.history("s") == await app.history("twin") == before
         assert rows(path, count) == stored
 
@@ -157,9 +157,9 @@ async def test_the_result_of_a_task_is_stored_with_the_task_alone(path: Path) ->
         rows(path, f"SELECT scope, json_extract(event, '$.data.result') FROM events WHERE {told}") == [("", None)] * 2
     )
     async with segue.open(path) as app:
-        for task in await app.tasks(session_id="s"):
-            (complete,) = [each for each in await app.events(task["task_id"]) if each["type"] == "task_complete"]
-            assert complete["data"]["result"] == task["result"]
+        for task in await app.tasks.list(session_id="s"):
+            (complete,) = [each for each in await app.events(task.task_id) if each.type == "task_complete"]
+            assert complete.data["result"] == task.result
 
 
 async def test_of_old_turns_only_the_writes_stay_that_state_is_rebuilt_from(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ async def test_of_old_turns_only_the_writes_stay_that_state_is_rebuilt_from(tmp_
         for _ in range(turns):
             await app.ask("Is it?", session_id="s", agent="a")
         assert len(await app.history("s")) == 2 * turns
-        steps = [each["step"] for each in await app.snapshots("s", limit=-1) if not each["inside"]]
+        steps = [each.step for each in await app.sessions.snapshots("s", limit=-1) if not each.inside]
         assert steps == [*range(len(steps) - 2, -2, -1)]
     outer = "SELECT checkpoint_id FROM checkpoints WHERE checkpoint_ns = '' ORDER BY checkpoint_id DESC"
     newest = [checkpoint for (checkpoint,) in rows(path, outer)]

@@ -4,11 +4,11 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import segue
+from segue import App
 from segue.core.errors import DatabaseUnavailable
 from segue.core.records import Json, SessionChanges
 from segue.runtime.sessions import Progress
@@ -28,14 +28,14 @@ def there(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("postgres_url") if request.param == "postgres" else tmp_path / "there.db")
 
 
-async def whole(app: Any, session_id: str) -> Json:
+async def whole(app: App, session_id: str) -> Json:
     """What a person sees of a session."""
-    tasks = await app.tasks(session_id=session_id, limit=-1)
+    tasks = await app.tasks.list(session_id=session_id, limit=-1)
     return {
         "history": await app.history(session_id),
-        "snapshots": await app.snapshots(session_id, limit=1000),
+        "snapshots": await app.sessions.snapshots(session_id, limit=1000),
         "tasks": tasks,
-        "traces": [await app.trace(task["task_id"]) for task in tasks],
+        "traces": [await app.trace(task.task_id) for task in tasks],
     }
 
 
@@ -43,12 +43,12 @@ async def test_sessions_are_the_same_there_and_back(here: World, path: str, ther
     here.register("a", note_the_turn, "react")
     first = await here.run("turn 1 " + "x" * 5000, agent="a")
     await here.run("turn 2", agent="a")
-    await here.app.rate(first, 4)
+    await here.app.sessions.rate(first, 4)
     await here.app.sessions.change("s", SessionChanges(title="A title", pinned=True))
     await here.app.sessions.shares.create("s", 0)
     token, link = await here.app.sessions.shares.create("s", 60)
-    (_, _, middle, *_) = await here.app.snapshots("s")
-    await here.app.fork("s", middle["checkpoint_id"], session_id="f")
+    (_, _, middle, *_) = await here.app.sessions.snapshots("s")
+    await here.app.rewind.fork("s", middle.checkpoint_id, session_id="f")
     before = {name: await whole(here.app, name) for name in ("s", "f")}
     copies = await segue.copy(path, there)
     assert (copies.copied, copies.present, copies.refused) == (["s", "f"], [], {})
@@ -61,11 +61,11 @@ async def test_sessions_are_the_same_there_and_back(here: World, path: str, ther
             (_, copied) = await elsewhere.app.sessions.list()
             assert (copied.title, copied.pinned) == ("A title", True)
             assert await elsewhere.app.sessions.shares.find(token) == link
-            assert [hit.thread_id for hit in await elsewhere.app.sessions.search("turn 2")] == ["f", "s"]
+            assert [hit.session_id for hit in await elsewhere.app.sessions.search("turn 2")] == ["f", "s"]
             elsewhere.register("a", note_the_turn, "react")
             assert (await elsewhere.app.ask("turn 3", session_id="s", agent="a"))["answer"] == "done 3"
             assert len(await elsewhere.app.history("s")) == 12
-            assert (await elsewhere.app.prune(2))["snapshots"] > 0
+            assert (await elsewhere.app.sessions.prune(2)).snapshots > 0
             assert len(await elsewhere.app.history("s")) == 12
 
 

@@ -22,7 +22,7 @@ from segue.checkpoints.snapshots import snapshots as stored_snapshots
 from segue.checkpoints.sqlite.database import open_database
 from segue.core.agents import Agent
 from segue.core.environment import is_server
-from segue.core.records import Json
+from segue.core.records import Json, Task
 from segue.tools.bound_tool import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 
@@ -73,17 +73,17 @@ class World:
     async def run(self, message: str, session_id: str = "s", **options: Any) -> str:
         """Send a message, wait until its task stands and return its id."""
         row = await self.app.start(message, session_id=session_id, **options)
-        async for _ in self.app.follow(row["task_id"]):
+        async for _ in self.app.follow(row.task_id):
             pass
-        return str(row["task_id"])
+        return str(row.task_id)
 
     async def run_to(self, number: int, message: str, **options: Any) -> str:
         """As `run`, but pause the task while it notes or looks up `number`: it stops at the boundary after that."""
 
         async def pause(current: int) -> None:
             if current == number:
-                (row,) = [row for row in await self.app.tasks() if row["status"] == "running"]
-                await self.app.pause(row["task_id"])
+                (row,) = [row for row in await self.app.tasks.list() if row.status == "running"]
+                await self.app.pause(row.task_id)
 
         self.hook = pause
         task_id = await self.run(message, **options)
@@ -102,19 +102,19 @@ class World:
         self.hook = hang
         row = await self.app.start(message, session_id="s", **options)
         await stuck.wait()
-        while await self._ended(row["task_id"]) < numbers - 1:  # noqa: ASYNC110 - the ledger sends no events
+        while await self._ended(row.task_id) < numbers - 1:  # noqa: ASYNC110 - the ledger sends no events
             await asyncio.sleep(0.01)
-        self.app.stop_now(row["task_id"])
-        async for _ in self.app.follow(row["task_id"]):
+        self.app.stop_now(row.task_id)
+        async for _ in self.app.follow(row.task_id):
             pass
         self.hook = None
-        return str(row["task_id"])
+        return str(row.task_id)
 
     async def _ended(self, task_id: str) -> int:
-        return sum(call["state"] == "done" for call in (await self.app.trace(task_id))["calls"])
+        return sum(call.state == "done" for call in (await self.app.trace(task_id)).calls)
 
-    async def task(self, task_id: str) -> dict[str, Any]:
-        (row,) = [row for row in await self.app.tasks(limit=-1) if row["task_id"] == task_id]
+    async def task(self, task_id: str) -> Task:
+        (row,) = [row for row in await self.app.tasks.list(limit=-1) if row.task_id == task_id]
         return row
 
     def rows(self, thread_id: str) -> dict[str, list[tuple[Any, ...]]]:

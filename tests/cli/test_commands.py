@@ -213,7 +213,7 @@ def test_the_last_session_is_continued_and_the_last_task_needs_no_id() -> None:
         run("chat", f"hello {session}", "--session", session)
     assert run("chat", "-c", "and again").exit_code == 0
     rows = json.loads(run("sessions", "--json").stdout)
-    assert [(row["thread_id"], row["turns"]) for row in rows] == [("last", 2), ("first", 1)]
+    assert [(row["session_id"], row["turns"]) for row in rows] == [("last", 2), ("first", 1)]
     limited = run("sessions", "--limit", "1")
     assert ("last" in limited.stdout, "first" in limited.stdout) == (True, False)
     assert limited.stderr.strip() == "Sessions not listed: 1. Use --limit to list more."
@@ -227,7 +227,7 @@ def test_the_last_session_is_continued_and_the_last_task_needs_no_id() -> None:
 def test_the_last_task_is_the_conversation_not_that_of_its_bot() -> None:
     said = ("--user", "scripted_user", "--say", "北京有什么景点？", "--bot", "segue:react", "--api", "tools")
     assert run("simulate", *said, "--session", "talk").exit_code == 0
-    assert json.loads(run("trace", "--last", "--json").stdout)["task"]["thread_id"] == "talk"
+    assert json.loads(run("trace", "--last", "--json").stdout)["task"]["session_id"] == "talk"
     assert "[USER] 北京有什么景点？" in run("history", "--last").stdout
 
 

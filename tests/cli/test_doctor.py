@@ -280,7 +280,7 @@ def test_tasks_that_no_process_runs_are_named(tmp_path: Path) -> None:
         for number in range(7):
             new = NewTask(
                 task_id=f"{number}234567890",
-                thread_id=f"s{number}",
+                session_id=f"s{number}",
                 agent_id="travel",
                 user_id="ann",
                 mode="react",

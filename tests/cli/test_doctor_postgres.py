@@ -61,7 +61,7 @@ async def test_workers_with_different_versions_of_an_agent_are_reported(postgres
 
 async def test_tasks_that_no_process_runs_and_those_that_wait_for_a_worker_are_named(postgres_url: str) -> None:
     storage = await open_storage(postgres_url)
-    named = {"task_id": "killed-1", "thread_id": "s", "agent_id": "travel", "user_id": "ann"}
+    named = {"task_id": "killed-1", "session_id": "s", "agent_id": "travel", "user_id": "ann"}
     new = NewTask(**named, mode="direct", model="offline", message="hello")
     await storage.tasks.create(new)
     await storage.tasks.move(new.task_id, TaskStatus.RUNNING)
@@ -70,7 +70,7 @@ async def test_tasks_that_no_process_runs_and_those_that_wait_for_a_worker_are_n
         queued = await app.start("hello", mode="direct", model="offline")
     _, interrupted, waiting = await findings(postgres_url)
     assert interrupted.ok is None and "unfinished, and not running in any process (1): killed-1; " in interrupted.detail
-    assert f"waiting for a worker with their agent (1): {queued['task_id'][:8]}; " in waiting.detail
+    assert f"waiting for a worker with their agent (1): {queued.task_id[:8]}; " in waiting.detail
 
 
 async def test_what_hinders_is_said(postgres: Cluster, postgres_url: str, guard: str) -> None:

@@ -88,9 +88,9 @@ def test_an_interrupted_task_is_listed_as_such_with_the_command_that_resumes_it(
     process.wait(SECONDS)
     let_go()
     assert pages("chat", "hello", "--session", "s2").returncode == 0
-    task_id = next(row["task_id"] for row in pages.rows("tasks") if row["thread_id"] == "s1")
+    task_id = next(row["task_id"] for row in pages.rows("tasks") if row["session_id"] == "s1")
     for listing in ("tasks", "threads"):
-        told = {row["thread_id"]: (row["status"], row["interrupted"], "hint" in row) for row in pages.rows(listing)}
+        told = {row["session_id"]: (row["status"], row["interrupted"], "hint" in row) for row in pages.rows(listing)}
         assert told == {"s1": ("running", True, True), "s2": ("done", False, False)}
         *rows, _, said, hint = pages(listing).stdout.decode().splitlines()
         assert any("s1" in row and "running (interrupted)" in row for row in rows)

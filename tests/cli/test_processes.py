@@ -30,7 +30,7 @@ def test_a_plan_from_the_message_to_the_trace(shell: Shell) -> None:
     assert "上海" in followed.stdout.decode()
 
     (thread,) = shell.rows("sessions")
-    assert (thread["thread_id"], thread["turns"]) == (command[3], 2)
+    assert (thread["session_id"], thread["turns"]) == (command[3], 2)
     second, first = shell.rows("tasks")
     assert [first["mode"], first["status"], second["status"]] == ["plan", "done", "done"]
     history = shell("history", command[3]).stdout.decode()
@@ -67,7 +67,7 @@ def test_bytes_that_are_no_text_a_plain_locale_and_a_reader_that_goes_away_stop_
     (task,) = shell.rows("tasks")
     assert task["message"] == "北京\ufffd"
     with subprocess.Popen(
-        [sys.executable, "-m", "segue", "history", task["thread_id"]],
+        [sys.executable, "-m", "segue", "history", task["session_id"]],
         cwd=shell.folder,
         env=shell.environ,
         stdout=subprocess.PIPE,
@@ -97,7 +97,7 @@ def test_an_interrupt_pauses_at_the_next_boundary_and_resume_finishes(pages: She
     assert task["status"] == "paused"
     assert pages.read("effects").splitlines() == ["fetch begun", "fetch done"]
 
-    refused = pages("chat", "hello", "--session", task["thread_id"], "--agents", "agents.toml")
+    refused = pages("chat", "hello", "--session", task["session_id"], "--agents", "agents.toml")
     assert refused.returncode == 1
     assert command in refused.stderr.decode()
 

@@ -37,7 +37,6 @@ from segue.core.events import (
     ToolCall,
     ToolResult,
     Waiting,
-    to_dict,
 )
 from segue.prompts.catalogue import Language, language_of, phrase
 from segue.runtime.reply import Projection
@@ -475,7 +474,7 @@ def test_json_is_one_event_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     for event in REACT:
         view.show(event)
     written = capsys.readouterr().out
-    assert [json.loads(line) for line in written.splitlines()] == [to_dict(event) for event in REACT]
+    assert [json.loads(line) for line in written.splitlines()] == [event.json() for event in REACT]
     assert written.isascii()
 
 

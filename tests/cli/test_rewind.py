@@ -13,7 +13,7 @@ from segue.cli import app
 from segue.cli.exits import FAILED
 from segue.cli.settings import Settings
 from segue.cli.views.timeline import Reverted, effect_lines
-from segue.core.timeline import Effect, Place, UndoState
+from segue.core.timeline import Effect, Place, Undone, UndoState
 
 from .conftest import PLAIN_TERMINAL
 
@@ -148,7 +148,7 @@ def test_an_edit_is_a_branch_and_names_it() -> None:
     assert "Calls made after the snapshot, whose effects remain:\n  parcel()\n" in edited.stderr
     assert "you: hello" in run("history", name).stdout
     (row,) = json.loads(run("sessions", "--json").stdout)
-    assert row["thread_id"] == name and row["root"] == "s"
+    assert row["session_id"] == name and row["root"] == "s"
     listed = run("timeline", name).stdout
     assert listed.endswith("Other branches of this conversation:\n  segue timeline s  from message 1\n")
 
@@ -185,7 +185,7 @@ def test_what_an_undo_came_to_is_told(
     effect = Effect(
         task_id="t", scope="1", idx=0, name="f", arguments={}, outcome="success", started_at=0.0, undo=state
     )
-    back = Reverted(Place("s", "", "1"), [], [(effect, {"error": "x"})])
+    back = Reverted(Place("s", "", "1"), [], [Undone.of(effect, {"error": "x"})])
     assert effect_lines(back, Settings(), "segue undo s") == [line]
 
 

@@ -41,7 +41,7 @@ TASK: dict[str, Any] = {"task_id": "t"}
 ROUND: dict[str, Any] = {"task_id": "t", "trace_id": "abcdef0123456789", "iteration": 1}
 ROW = Task(
     task_id="t",
-    thread_id="s1",
+    session_id="s1",
     agent_id="travel",
     user_id="default",
     mode="auto",
@@ -70,7 +70,7 @@ def call(
 ) -> Call:
     ended = 1.5 if outcome else None
     return Call(
-        thread_id="s1",
+        session_id="s1",
         task_id="t",
         name=name,
         arguments={"n": 1},

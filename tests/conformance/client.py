@@ -86,5 +86,5 @@ async def _ask(server: McpServer) -> list[str]:
         model = ScriptedChatModel([*(call_tool((name, ARGUMENTS.get(name, {}))) for name in names), answer("Done.")])
         app.agents.register(Agent(agent_id="probe", model=model, mode="react", mcp=[server]))
         result = await app.ask("Call every tool.", agent="probe")
-        outcomes = [call["outcome"] for call in (await app.trace(result["task_id"]))["calls"]]
-    return [outcome["error"] for outcome in outcomes if "error" in outcome]
+        outcomes = [call.outcome for call in (await app.trace(result["task_id"])).calls]
+    return [outcome["error"] for outcome in outcomes if outcome and "error" in outcome]

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from segue.core.errors import DamagedRow, DatabaseUnavailable
-from segue.core.events import Paused, ToolResult, to_dict
+from segue.core.events import Paused, ToolResult
 from segue.core.records import Call, StoredEvent, Task, call_checksum, from_row, read, to_row
 from tests.cases import cases
 
 TASK: dict[str, Any] = {
     **{
         "task_id": "t",
-        "thread_id": "s",
+        "session_id": "s",
         "agent_id": "a",
         "user_id": "u",
         "mode": "react",
@@ -37,12 +37,20 @@ TASK: dict[str, Any] = {
     "reply_options": {"tool_choice": "show"},
 }
 CALL: dict[str, Any] = {
-    **{"thread_id": "s", "task_id": "t", "scope": "r", "idx": 0, "name": "add", "arguments": {"n": 1}, "state": "done"},
+    **{
+        "session_id": "s",
+        "task_id": "t",
+        "scope": "r",
+        "idx": 0,
+        "name": "add",
+        "arguments": {"n": 1},
+        "state": "done",
+    },
     **{"outcome": {"success": 1}, "fence": 1, "started_at": 1.0, "finished_at": 2.0, "orphaned": 0},
 }
 EVENT: dict[str, Any] = {
-    **{"task_id": "t", "seq": 1, "thread_id": "s", "source": None, "ordinal": 0},
-    "event": to_dict(Paused(task_id="t", reason="asked", timestamp=1.0)),
+    **{"task_id": "t", "seq": 1, "session_id": "s", "source": None, "ordinal": 0},
+    "event": Paused(task_id="t", reason="asked", timestamp=1.0).json(),
 }
 
 
@@ -61,7 +69,7 @@ def test_the_public_forms() -> None:
     assert from_row(Task, to_row(Task, TASK)).json() == TASK
     shown = ["name", "arguments", "outcome", "state", "started_at", "finished_at", "scope", "idx"]
     assert [*from_row(Call, row_of(Call, CALL)).json()] == shown
-    assert to_dict(from_row(StoredEvent, to_row(StoredEvent, EVENT)).numbered()) == {**EVENT["event"], "seq": 1}
+    assert from_row(StoredEvent, to_row(StoredEvent, EVENT)).numbered().json() == {**EVENT["event"], "seq": 1}
 
 
 @cases(
@@ -117,7 +125,7 @@ def _read(kind: type[Any], row: dict[str, Any], without: str) -> str:
     )
 
 
-TOLD = to_dict(ToolResult(task_id="t", index=0, name="add", arguments={}, result={"success": 1}, timestamp=1.0))
+TOLD = ToolResult(task_id="t", index=0, name="add", arguments={}, result={"success": 1}, timestamp=1.0).json()
 
 
 @cases(
@@ -139,6 +147,6 @@ def test_an_event_reads_the_same_at_once_and_field_by_field(form: dict[str, Any]
     if isinstance(form["data"], dict):
         looked_at = {**form, "data": {**form["data"], "of_both": 1}, "of_both": 1}
     (_, faults), (_, by_field) = (
-        read(StoredEvent, EVENT | {"event": each}, stored=False) for each in (form, looked_at)
+        read(StoredEvent, EVENT | {"thread_id": "s", "event": each}, stored=False) for each in (form, looked_at)
     )
     assert faults == by_field

@@ -17,6 +17,7 @@ from segue.core.agents import McpServer
 from segue.core.errors import SegueError, TaskError
 from segue.core.events import Event
 from segue.core.flows import FlowConfig
+from segue.core.records import Task
 from segue.runtime.start import Request
 from segue.testing.chaos.traps import append_line
 
@@ -139,7 +140,7 @@ class _Talk:
 
     async def _row(self, app: App, place: int) -> Mapping[str, Any]:
         rows = await _rows(app)
-        return rows[place] if place < len(rows) else {"task_id": "", "status": ""}
+        return rows[place].json() if place < len(rows) else {"task_id": "", "status": ""}
 
     async def _converse(self, app: App, row: Mapping[str, Any], turn: Turn) -> None:
         """Send the message if it is new, else go on with its task; what that fails with is raised."""
@@ -157,7 +158,7 @@ class _Talk:
         elif turn.note and not self._was_accepted(turn.note) and await _is_due(app, row, turn.note):
             doing = await self._steer(app, row, turn.note)
         else:
-            listed = [other["task_id"] for other in await app.resumable()]
+            listed = [other.task_id for other in await app.resumable()]
             assert status == "error" or known in listed, f"{row} is not among the resumable ones"
             doing = app.resume_and_follow(known) if watched else app.resume(known)
         await (self._watch(app, doing) if isinstance(doing, AsyncIterator) else doing)
@@ -192,8 +193,8 @@ class _Talk:
 
         async def pause_what_runs() -> None:
             for row in await _rows(app):
-                if row["status"] in ("pending", "running"):
-                    await self._pause(app, row["task_id"])
+                if row.status in ("pending", "running"):
+                    await self._pause(app, row.task_id)
 
         def begin() -> None:
             task = loop.create_task(pause_what_runs())
@@ -209,7 +210,7 @@ class _Talk:
         """Before this tool returns, add what is to be added, unless it was accepted before."""
         await a_moment(label)
         for note in (turn.note for turn in self._scenario.turns if turn.note and turn.note.after == label):
-            if self._was_accepted(note) or note.text in (await _rows(self._app))[-1]["notes"]:
+            if self._was_accepted(note) or note.text in (await _rows(self._app))[-1].notes:
                 continue
             self.steers.append(len(self._traps.written) + 1)
             with suppress(SegueError):  # where it cannot be stored, it is sent again later
@@ -243,11 +244,11 @@ def _post_office(folder: Path) -> tuple[McpServer, ...]:
     return (McpServer(name="post", command=sys.executable, args=tuple(program)),)
 
 
-async def _rows(app: App) -> list[dict[str, Any]]:
-    return list(reversed(await app.tasks(session_id=SESSION)))
+async def _rows(app: App) -> list[Task]:
+    return list(reversed(await app.tasks.list(session_id=SESSION)))
 
 
 async def _is_due(app: App, row: Mapping[str, Any], note: Note) -> bool:
     """Whether the call after which a note comes has been decided on, and the note is not there yet."""
-    told = [event["data"] for event in (await app.trace(row["task_id"]))["events"] if event["type"] == "tool_call"]
+    told = [event.data for event in (await app.trace(row["task_id"])).events if event.type == "tool_call"]
     return note.text not in row["notes"] and any(call["arguments"]["label"] == note.after for call in told)

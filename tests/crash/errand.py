@@ -87,20 +87,20 @@ async def _ask(app: App, session: str) -> None:
 
 
 async def fork(app: App, _: Any) -> Any:
-    newest = (await app.snapshots(SESSION, limit=1))[0]
-    return await app.fork(SESSION, newest["checkpoint_id"], session_id=COPY)
+    newest = (await app.sessions.snapshots(SESSION, limit=1))[0]
+    return await app.rewind.fork(SESSION, newest.checkpoint_id, session_id=COPY)
 
 
 async def copy(app: App, _: Any) -> Any:
-    return await app.import_(await app.export(SESSION), session_id=COPY)
+    return await app.sessions.import_(await app.sessions.export(SESSION), session_id=COPY)
 
 
 async def export(app: App, _: Any) -> Any:
-    return await app.export(SESSION)
+    return await app.sessions.export(SESSION)
 
 
 async def import_(app: App, document: Any) -> Any:
-    return await app.import_(document, session_id=COPY)
+    return await app.sessions.import_(document, session_id=COPY)
 
 
 async def transfer(_: App, database: Path) -> Any:
@@ -109,16 +109,16 @@ async def transfer(_: App, database: Path) -> Any:
 
 
 async def recover(app: App, _: Any) -> Any:
-    return await app.recover(SESSION)
+    return await app.sessions.recover(SESSION)
 
 
 async def prune(app: App, _: Any) -> Any:
-    return await app.prune(3, session_id=SESSION)
+    return await app.sessions.prune(3, session_id=SESSION)
 
 
 async def undo(app: App, _: Any) -> Any:
-    first = (await app.timeline(SESSION))[0]["id"]
-    return await app.undo(SESSION, first)
+    first = (await app.rewind.timeline(SESSION))[0].short_id
+    return await app.rewind.undo(SESSION, first)
 
 
 ERRANDS: Mapping[str, Errand] = {

@@ -116,14 +116,14 @@ async def work(app: App) -> Any:
         tasks = await app.tasks.list(session_id=SESSION)
         await (app.resume(tasks[0].task_id) if tasks else app.ask(MESSAGE, session_id=SESSION, agent="a"))
     (waiting,) = await app.waiting()
-    return [{name: call[name] for name in ("name", "reason", "doubted", "sources")} for call in waiting["calls"]]
+    return [{name: call[name] for name in ("name", "reason", "doubted", "sources")} for call in waiting.calls]
 
 
 async def labels_in(app: App, session: str) -> list[Any]:
     """The labels of each result of a session, in the order of the calls."""
     tasks = await app.tasks.list(session_id=session)
-    calls = [call for task in tasks for call in (await app.trace(task.task_id))["calls"]]
-    results = [(call["name"], call["outcome"] or {}) for call in calls]
+    calls = [call for task in tasks for call in (await app.trace(task.task_id)).calls]
+    results = [(call.name, call.outcome or {}) for call in calls]
     return [[name, *map(outcome.get, ("sources", "secret", "hidden", "success"))] for name, outcome in results]
 
 

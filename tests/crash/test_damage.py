@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,7 @@ class Sound:
     path: Path
     done: str
     paused: str
-    history: list[dict[str, Any]]
+    history: Sequence[dict[str, Any]]
 
     def copy(self, folder: Path) -> Path:
         shutil.copy(self.path, folder / "segue.db")
@@ -56,8 +56,8 @@ async def _written(path: Path) -> Sound:
         await app.ask("帮我规划一个北京3日游", session_id="s", mode="react", model="offline")
         history = await app.history("s")
         row = await app.start("帮我规划一个北京3日游", session_id="t", mode="react", model="offline")
-        await _pause_after_a_tool(app, row["task_id"])
-    return Sound(path, done["task_id"], row["task_id"], history)
+        await _pause_after_a_tool(app, row.task_id)
+    return Sound(path, done["task_id"], row.task_id, history)
 
 
 async def _pause_after_a_tool(app: App, task_id: str) -> None:
@@ -331,7 +331,7 @@ async def _look_around(sound: Sound, path: Path) -> None:
                 assert found == sound.history[: len(found)]
             for thread_id in ("s", "t"):
                 with suppress(SegueError):
-                    for task in await app.tasks(session_id=thread_id):
-                        await app.trace(task["task_id"])
+                    for task in await app.tasks.list(session_id=thread_id):
+                        await app.trace(task.task_id)
             with suppress(SegueError):
                 await app.threads()

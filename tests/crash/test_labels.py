@@ -63,21 +63,23 @@ async def test_no_label_is_lost_over_100_forks_and_those_of_an_import_are_not_be
     async with segue.open(tmp_path / "segue.db", agents=[labels.agent()]) as app:
         asked = await labels.work(app)
         whole = await labels.labels_in(app, labels.SESSION)
-        places = [each["checkpoint_id"] for each in await app.snapshots(labels.SESSION)]
+        places = [each.checkpoint_id for each in await app.sessions.snapshots(labels.SESSION)]
         lost = []
         for number in range(FORKS):
-            await app.fork(labels.SESSION, places[number % len(places)], session_id=f"fork{number}")
+            await app.rewind.fork(labels.SESSION, places[number % len(places)], session_id=f"fork{number}")
             found = await labels.labels_in(app, f"fork{number}")
             lost += [] if found == whole[: len(found)] else [number]
         assert (len(places) > 5, lost) == (True, [])
-        newest = await app.fork(labels.SESSION, places[2], session_id="again")  # it decides about the last call itself
-        await app.resume(newest["task_id"])
-        waiting = next(task for task in await app.waiting() if task["task_id"] == newest["task_id"])
-        assert [waiting["calls"][0][name] for name in ("reason", "sources")] == [
+        newest = await app.rewind.fork(
+            labels.SESSION, places[2], session_id="again"
+        )  # it decides about the last call itself
+        await app.resume(newest.task_id)
+        waiting = next(task for task in await app.waiting() if task.task_id == newest.task_id)
+        assert [waiting.calls[0][name] for name in ("reason", "sources")] == [
             asked[0]["reason"],
             asked[0]["sources"],
         ]
-        await app.import_(await app.export(labels.SESSION), session_id="import")
+        await app.sessions.import_(await app.sessions.export(labels.SESSION), session_id="import")
         imported = await labels.labels_in(app, "import")
         assert [sources for _, sources, *_ in imported] == [None] * len(imported)
         assert [each[2:] for each in imported] == [each[2:] for each in whole]

@@ -42,11 +42,11 @@ async def begin(url: str, effects: Path) -> None:
     async with segue.open(url) as app:
         register(app, effects, hold_at=4)
         task = await app.start("note five numbers", session_id="s", agent="a")
-        async for event in app.follow(task["task_id"]):
+        async for event in app.follow(task.task_id):
             if event.type == "tool_result" and event.data["index"] == 0:
-                await app.pause(task["task_id"])
-        say(task["task_id"])
-        await app.resume(task["task_id"])
+                await app.pause(task.task_id)
+        say(task.task_id)
+        await app.resume(task.task_id)
 
 
 async def test_a_killed_task_goes_on_and_each_effect_happens_once(postgres_url: str, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ async def test_a_killed_task_goes_on_and_each_effect_happens_once(postgres_url: 
         register(app, effects)
         assert (await app.resume(said[0]))["answer"] == "all noted"
         events = await app.events(said[0])
-        assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+        assert [event.seq for event in events] == list(range(1, len(events) + 1))
         results = [message["content"] for message in await app.history("s") if message["role"] == "tool"]
     assert results == [f"noted {number}" for number in range(1, LAST + 1)]
     assert effects.read_text().split() == [str(number) for number in range(1, LAST + 1)]

@@ -7,7 +7,6 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, event, settings
@@ -18,6 +17,7 @@ import segue
 from segue import Agent, tool
 from segue.app import App
 from segue.core.errors import TaskError
+from segue.core.records import Task
 
 from .deciding import Deciding
 from .scenarios import ANSWER, Call, Round, Turn, step
@@ -98,8 +98,8 @@ class Sequences(RuleBasedStateMachine):
         app.register(Agent(agent_id="a", model=Deciding(turn_of, lambda: None), tools=(act, spend)))
         return app
 
-    async def _latest(self) -> dict[str, Any] | None:
-        rows = await self.app.tasks(session_id="s", limit=1)
+    async def _latest(self) -> Task | None:
+        rows = await self.app.tasks.list(session_id="s", limit=1)
         return rows[0] if rows else None
 
     async def _until(self, task_id: str, events: int) -> None:
@@ -109,10 +109,10 @@ class Sequences(RuleBasedStateMachine):
             if events == 0:
                 return
 
-    async def _standing(self) -> dict[str, Any] | None:
+    async def _standing(self) -> Task | None:
         """The latest task; where it runs here, what it comes to."""
         if row := await self._latest():
-            await self._until(row["task_id"], -1)
+            await self._until(row.task_id, -1)
         return await self._latest()
 
     @rule(mode=st.sampled_from(["direct", "react", "plan", "plan_react"]), events=st.integers(1, 40))
@@ -121,15 +121,15 @@ class Sequences(RuleBasedStateMachine):
 
         async def go() -> None:
             before = await self._latest()
-            if before and before["status"] not in ENDED:
+            if before and before.status not in ENDED:
                 with pytest.raises(TaskError):  # unfinished, or busy
                     await self.app.start(message, session_id="s", agent="a", mode=mode)
                 now = await self._latest()
-                assert now and now["task_id"] == before["task_id"]
+                assert now and now.task_id == before.task_id
                 return
             row = await self.app.start(message, session_id="s", agent="a", mode=mode)
-            self.sent[row["task_id"]] = message
-            await self._until(row["task_id"], events)
+            self.sent[row.task_id] = message
+            await self._until(row.task_id, events)
 
         self.loop.run(go())
 
@@ -140,13 +140,13 @@ class Sequences(RuleBasedStateMachine):
             if row is None:
                 return
             try:
-                await self.app.pause(row["task_id"])
+                await self.app.pause(row.task_id)
             except TaskError:
                 now = await self._latest()
-                assert now and now["status"] in STANDS
+                assert now and now.status in STANDS
                 return
             now = await self._standing()
-            assert now and now["status"] in STANDS
+            assert now and now.status in STANDS
 
         self.loop.run(go())
 
@@ -156,12 +156,12 @@ class Sequences(RuleBasedStateMachine):
             row = await self._standing()
             if row is None:
                 return
-            if row["status"] in (*ENDED, "waiting"):
+            if row.status in (*ENDED, "waiting"):
                 with pytest.raises(TaskError):
-                    await self.app.tasks.resume(row["task_id"])
+                    await self.app.tasks.resume(row.task_id)
                 return
-            await self.app.tasks.resume(row["task_id"])
-            await self._until(row["task_id"], len((await self.app.trace(row["task_id"]))["events"]) + events)
+            await self.app.tasks.resume(row.task_id)
+            await self._until(row.task_id, len((await self.app.trace(row.task_id)).events) + events)
 
         self.loop.run(go())
 
@@ -171,17 +171,17 @@ class Sequences(RuleBasedStateMachine):
             row = await self._standing()
             if row is None:
                 return
-            if row["status"] != "waiting":
+            if row.status != "waiting":
                 with pytest.raises(TaskError):
-                    await self.app.tasks.resume(row["task_id"], answer=verdict)
+                    await self.app.tasks.resume(row.task_id, answer=verdict)
                 return
-            asked = (await self.app.question(row["task_id"]))["calls"]
+            asked = (await self.app.question(row.task_id))["calls"]
             assert [call["name"] for call in asked] == ["spend"]
             label = asked[0]["arguments"]["label"]
             assert not self.effects[label]
             if verdict == "reject":
                 self.rejected.add(label)
-            await self.app.tasks.resume(row["task_id"], answer=verdict)
+            await self.app.tasks.resume(row.task_id, answer=verdict)
 
         self.loop.run(go())
 
@@ -190,13 +190,13 @@ class Sequences(RuleBasedStateMachine):
         """Go on until the task has ended, whatever it takes."""
 
         async def go() -> None:
-            while (row := await self._standing()) and row["status"] not in ENDED:
-                waits = row["status"] == "waiting"
+            while (row := await self._standing()) and row.status not in ENDED:
+                waits = row.status == "waiting"
                 if waits and verdict == "reject":
-                    asked = (await self.app.question(row["task_id"]))["calls"]
+                    asked = (await self.app.question(row.task_id))["calls"]
                     self.rejected.add(asked[0]["arguments"]["label"])
-                await self.app.tasks.resume(row["task_id"], answer=verdict if waits else None)
-            assert row is None or row["status"] in ENDED
+                await self.app.tasks.resume(row.task_id, answer=verdict if waits else None)
+            assert row is None or row.status in ENDED
 
         self.loop.run(go())
 
@@ -207,13 +207,13 @@ class Sequences(RuleBasedStateMachine):
             if row is None:
                 return
             try:
-                await self.app.cancel(row["task_id"])
+                await self.app.cancel(row.task_id)
             except TaskError:
                 now = await self._latest()
-                assert now and now["status"] in ENDED
+                assert now and now.status in ENDED
                 return
             now = await self._latest()
-            assert now and now["status"] == "cancelled"
+            assert now and now.status == "cancelled"
 
         self.loop.run(go())
 
@@ -246,29 +246,29 @@ class Sequences(RuleBasedStateMachine):
         self.loop.run(self._fits())
 
     async def _fits(self) -> None:
-        rows = await self.app.tasks(session_id="s", limit=-1)
-        assert sum(row["status"] not in ENDED for row in rows) <= 1
-        assert not [row["error"] for row in rows if row["status"] == "error"]
+        rows = await self.app.tasks.list(session_id="s", limit=-1)
+        assert sum(row.status not in ENDED for row in rows) <= 1
+        assert not [row.error for row in rows if row.status == "error"]
         for row in rows:
-            trace = await self.app.trace(row["task_id"])
-            assert [event["seq"] for event in trace["events"]] == list(range(1, len(trace["events"]) + 1))
-            moves = [event["data"] for event in trace["events"] if event["type"] == "state_changed"]
+            trace = await self.app.trace(row.task_id)
+            assert [event.seq for event in trace.events] == list(range(1, len(trace.events) + 1))
+            moves = [event.data for event in trace.events if event.type == "state_changed"]
             assert [move["new"] for move in moves[:-1]] == [move["old"] for move in moves[1:]]
-            if row["status"] == "done":
+            if row.status == "done":
                 self._came_to_its_end(row)
 
-    def _came_to_its_end(self, row: dict[str, Any]) -> None:
-        mode, number = row["message"].split()
+    def _came_to_its_end(self, row: Task) -> None:
+        mode, number = row.message.split()
         labels = [] if mode == "direct" else [f"{number}{letter}" for letter in "abc"]
-        unknown = {call["arguments"]["label"] for call in row["result"]["unknown_outcomes"]}
-        told = str(row["result"]["answer"])
+        unknown = {call["arguments"]["label"] for call in row.result["unknown_outcomes"]}
+        told = str(row.result["answer"])
         for label in labels:
             if label in unknown:
                 assert f"{label}: unknown" in told
             elif label in self.rejected:
                 assert f"did {label}" not in told
             elif mode == "react" or not (unknown or self.rejected):
-                assert self.effects[label] == 1, row["result"]
+                assert self.effects[label] == 1, row.result
                 assert f"did {label}" in told or mode != "react"
 
     def teardown(self) -> None:
@@ -276,17 +276,17 @@ class Sequences(RuleBasedStateMachine):
 
         async def go() -> None:
             row = await self._standing()
-            if row and row["status"] not in ENDED:
-                await self.app.cancel(row["task_id"])
+            if row and row.status not in ENDED:
+                await self.app.cancel(row.task_id)
             result = await self.app.ask("direct last", session_id="s", agent="a", mode="direct")
             assert result["success"]
             asked = [m["content"] for m in await self.app.history("s") if m["role"] == "user"]
             messages = [*self.sent.values(), "direct last"]
             assert asked == [message for message in messages if message in asked] and asked[-1] == "direct last"
-            for row in await self.app.tasks(session_id="s", limit=-1):
-                event(f"{row['message'].split()[0]} {row['status']}")
+            for row in await self.app.tasks.list(session_id="s", limit=-1):
+                event(f"{row.message.split()[0]} {row.status}")
             finished = [
-                row["message"] for row in await self.app.tasks(session_id="s", limit=-1) if row["status"] == "done"
+                row.message for row in await self.app.tasks.list(session_id="s", limit=-1) if row.status == "done"
             ]
             assert set(finished) <= set(asked)
             await self.opened.aclose()

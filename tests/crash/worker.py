@@ -90,8 +90,8 @@ async def _read(app: App, sessions: list[str], readers: int, done: Callable[[], 
                 return
             try:
                 await app.history(session)
-                await app.tasks(session_id=session)
-                await app.snapshots(session)
+                await app.tasks.list(session_id=session)
+                await app.sessions.snapshots(session)
                 reads += 3
             except SegueError as error:
                 failed.append(f"a reader of {session}: {type(error).__name__}: {error}")

@@ -201,7 +201,7 @@ async def test_a_message_is_stored_and_sent_verbatim(app: App, mode: str) -> Non
     script = {"direct": ["yes"], "react": [answer("yes")], "plan": [plan_json("", [{"action": "none"}]), "yes"]}
     model = scripted(app, script[mode])
     result = await app.ask(message, agent="a", session_id="s", mode=mode)
-    assert (await app.task(result["task_id"]))["message"] == message
+    assert (await app.task(result["task_id"])).message == message
     assert (await app.history("s"))[0] == {"role": "user", "content": message}
     assert message in [sent.content for sent in model.calls[-1]]
 
@@ -408,9 +408,10 @@ async def test_a_users_mode_and_the_modes_that_answered_are_kept_with_their_rati
     async with segue.open(tmp_path / "a.db") as app:
         scripted(app, [answer("yes")])
         result = await app.ask("你好", agent="a", user_id="ann")
-        await app.rate(result["task_id"], 5)
+        await app.sessions.rate(result["task_id"], 5)
         kept = await app.preferences("ann")
-    assert kept == {"default_mode": "react", "mode_history": [{"query": "你好", "mode": "react", "rating": 5}]}
+    history = [{"query": "你好", "mode": "react", "rating": 5}]
+    assert kept.json() == {"default_mode": "react", "mode_history": history}
 
 
 async def test_modes_share_the_history_of_a_session_and_no_other_sees_it(app: App) -> None:
@@ -604,12 +605,15 @@ async def test_misuse_is_answered_in_a_sentence(app: App) -> None:
         await app.ask("hello", **misspelt)
     with pytest.raises(segue.errors.InsideEventLoop, match=r"await app\.ask"):
         segue.ask("hello")
-    assert await app.tasks() == []
+    assert await app.tasks.list() == []
 
 
 async def test_a_closed_app_says_that_it_is() -> None:
     async with segue.open(":memory:") as app:
         pass
-    for use in (app.ask("hello"), app.tasks(), app.history("s"), app.snapshots("s")):
+    for name in ("ask", "history", "task", "threads", "pause"):
         with pytest.raises(segue.errors.AppClosed, match="closed"):
-            await use
+            await (app.threads() if name == "threads" else getattr(app, name)("s"))
+    for interface in ("tasks", "sessions", "rewind", "schedules"):
+        with pytest.raises(segue.errors.AppClosed, match="closed"):
+            getattr(app, interface).list()

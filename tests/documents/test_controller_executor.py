@@ -111,13 +111,13 @@ async def test_a_person_who_ends_the_flow_gets_no_error() -> None:
     async with segue.open(":memory:") as app:
         app.register(Agent(agent_id="a", model=ScriptedChatModel(script), tools=(double,), mode="controller"))
         task = await app.start(PLAN, session_id="s", agent="a")
-        async for _ in app.follow(task["task_id"]):
+        async for _ in app.follow(task.task_id):
             pass
-        result = await app.answer(task["task_id"], {"manual_finish": True})
+        result = await app.answer(task.task_id, {"manual_finish": True})
         assert (result["flow_status"], result.get("error")) == ("unfinished", None)
         assert "terminated explicitly by the user" in result["answer"]
-        assert (await app.task(task["task_id"]))["status"] == "done"
-        assert "error" not in [event["type"] for event in (await app.trace(task["task_id"]))["events"]]
+        assert (await app.task(task.task_id)).status == "done"
+        assert "error" not in [event.type for event in (await app.trace(task.task_id)).events]
 
 
 def too_long(state: Mapping[str, Any]) -> EarlyExit:

@@ -192,7 +192,7 @@ async def test_a_participant_that_does_not_fit_is_refused_before_the_conversatio
     getattr(app.agents.participants, f"{role}s").register("own", given)
     with pytest.raises(ConfigurationError, match=why):
         await converse(app, ConversationConfig(**{f"{role}_mode": "own"}))
-    assert await app.tasks() == []
+    assert await app.tasks.list() == []
 
 
 async def test_an_output_of_another_type_is_named(app: App, cast: Callable[..., None]) -> None:
@@ -507,6 +507,6 @@ async def test_every_utterance_is_a_durable_event_of_the_trace(app: App) -> None
 
     trace = await app.trace(conversation.task_id)
 
-    kinds = [event["type"] for event in trace["events"]]
+    kinds = [event.type for event in trace.events]
     assert (kinds.count("utterance"), kinds.count("conversation_end")) == (7, 1)
     assert json.loads((await app.history("talk"))[0]["content"]) == {}

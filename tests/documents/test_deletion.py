@@ -33,15 +33,15 @@ async def test_nothing_of_a_deleted_session_is_left_in_the_file(tmp_path: Path) 
     async with segue.open(database, agents=[agent(*script, answer("kept"), answer("new"))]) as app:
         first = await app.ask(f"note {SECRET}", session_id="secret-session", agent="a")
         await app.ask("keep me", session_id="other", agent="a")
-        others = (await app.history("other"), await app.trace((await app.tasks(session_id="other"))[0]["task_id"]))
+        others = (await app.history("other"), await app.trace((await app.tasks.list(session_id="other"))[0].task_id))
         assert left_over(database, SECRET, "secret-session", first["task_id"])
-        await app.delete("secret-session")
+        await app.sessions.delete("secret-session")
         assert not left_over(database, SECRET, "secret-session", first["task_id"])
         with pytest.raises(UnknownThread):
             await app.history("secret-session")
         with pytest.raises(UnknownThread):
-            await app.delete("secret-session")
-        assert others == (await app.history("other"), await app.trace(others[1]["task"]["task_id"]))
+            await app.sessions.delete("secret-session")
+        assert others == (await app.history("other"), await app.trace(others[1].task.task_id))
         assert (await app.ask("again", session_id="secret-session", agent="a"))["answer"] == "new"
         assert [message["content"] for message in await app.history("secret-session")] == ["again", "new"]
 
@@ -60,10 +60,10 @@ async def test_a_busy_session_is_not_deleted() -> None:
         asking = asyncio.create_task(app.ask("go", session_id="s", agent="a"))
         await entered.wait()
         with pytest.raises(ThreadBusy):
-            await app.delete("s")
+            await app.sessions.delete("s")
         gate.set()
         assert (await asking)["answer"] == "done"
-        await app.delete("s")
+        await app.sessions.delete("s")
         assert await app.threads() == []
 
 
@@ -71,7 +71,7 @@ async def test_a_former_owner_cannot_write_to_a_session_that_was_deleted_and_beg
     async with segue.open(tmp_path / "segue.db", agents=[agent(answer("old"), answer("new"))]) as app:
         await app.ask("go", session_id="s", agent="a")
         before = await fence_of(app)
-        await app.delete("s")
+        await app.sessions.delete("s")
         await app.ask("go", session_id="s", agent="a")
         assert await fence_of(app) > before
 

@@ -157,12 +157,12 @@ async def test_a_task_is_traced_by_its_id_and_an_agents_tasks_are_listed(app: Ap
     scripted(app, [*PLANNED, answer("later")])
     first = await app.ask("go", agent="a")
     second = await app.ask("and?", agent="a", session_id=first["session_id"])
-    listed = await app.tasks(agent_id="a")
-    assert [task["task_id"] for task in listed] == [second["task_id"], first["task_id"]]
+    listed = await app.tasks.list(agent_id="a")
+    assert [task.task_id for task in listed] == [second["task_id"], first["task_id"]]
     trace = await app.trace(first["task_id"])
-    assert trace["task"]["message"] == "go"
-    assert [call["outcome"] for call in trace["calls"]] == [{"success": {"doubled": 4}}]
-    done = [event["type"] for event in trace["events"]]
+    assert trace.task.message == "go"
+    assert [call.outcome for call in trace.calls] == [{"success": {"doubled": 4}}]
+    done = [event.type for event in trace.events]
     assert done.count("recursion_start") == 3 and done.count("plan_update") == 1
 
 
@@ -288,7 +288,7 @@ async def test_the_answer_ends_the_task(app: App) -> None:
     events = await chat_events(app)
     assert [data["answer"] for data in of_type(events, "answer")] == ["done"]
     assert of_type(events, "task_complete")[-1]["result"]["success"] is True
-    assert (await app.tasks(agent_id="a"))[0]["status"] == "done"
+    assert (await app.tasks.list(agent_id="a"))[0].status == "done"
 
 
 @cases("protocol", ["json", "native"])

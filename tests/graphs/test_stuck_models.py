@@ -87,13 +87,13 @@ async def test_a_model_that_is_stuck_ends_its_task_after_a_few_calls(
     with LoopbackServer(list(script)) as server:
         task, _ = await told(server, protocol)
         server.assert_spent()
-    assert task["status"] == "error" and says in str(task) and len(script) <= 5
+    assert task.status == "error" and says in str(task) and len(script) <= 5
 
 
 async def test_what_a_stuck_model_found_is_in_the_answer() -> None:
     with LoopbackServer([call("look_up", {"order": 7}), *[call("fail", {"x": 1})] * 3]) as server:
         task, _ = await told(server)
-    assert task["status"] == "error" and "order 7 is on its way" in task["result"]["answer"]
+    assert task.status == "error" and "order 7 is on its way" in task.result["answer"]
 
 
 class ShortContext:
@@ -120,7 +120,7 @@ async def test_a_prompt_that_is_too_long_is_shortened_and_sent_again_once(refusa
     with LoopbackServer([*results, *(ShortContext(13_000, refusal, Text(each)) for each in "34")]) as server:
         task, events = await told(server)
         server.assert_spent()
-    assert task["status"] == "done" and task["result"]["answer"] == "4"
+    assert task.status == "done" and task.result["answer"] == "4"
     said = [event.data["reason"] for event in events if event.type == "attempt_restarted"]
     assert len(said) == 1 and "budget.prompt_tokens" in said[0]
 
@@ -129,4 +129,4 @@ async def test_a_refusal_of_a_short_prompt_is_not_sent_again() -> None:
     with LoopbackServer([Status(400, body={"error": {"message": "bad temperature"}})]) as server:
         task, _ = await told(server)
         server.assert_spent()
-    assert task["status"] == "error" and "bad temperature" in str(task["error"])
+    assert task.status == "error" and "bad temperature" in str(task.error)

@@ -49,7 +49,7 @@ async def reopened_database(shop: Workshop, folder: Path, place: int) -> AsyncIt
         lines = await leave(first, place)
     async with segue.open(folder / "segue.db", agents=[agent_of(shop, chain(2))]) as app:
         (row,) = await app.resumable()
-        yield first, lines, ConversationEngine(app=app, task_id=row["task_id"])
+        yield first, lines, ConversationEngine(app=app, task_id=row.task_id)
 
 
 @pytest.mark.parametrize("place", PLACES)

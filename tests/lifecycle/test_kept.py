@@ -24,17 +24,17 @@ async def test_a_run_is_a_task_with_a_trace_and_a_history(database: Path, shop: 
     async with opened(database, shop, 2) as app:
         engine = ConversationEngine(app=app, agent="worker", session_id="s")
         events = await rest(engine.run(GOAL))
-        (row,) = await app.tasks()
-        trace = await app.trace(row["task_id"])
+        (row,) = await app.tasks.list()
+        trace = await app.trace(row.task_id)
         history = await app.history("s")
     assert told(events)[-1] == "engine_completed" and engine.results == {"t1": "made t1", "t2": "made t2"}
-    assert (row["mode"], row["status"], row["result"]["success"]) == ("lifecycle", "done", True)
-    assert [call["name"] for call in trace["calls"]] == ["work", "work"]
-    logged = [event["data"]["event_type"] for event in trace["events"] if event["type"] == "lifecycle"]
+    assert (row.mode, row.status, row.result["success"]) == ("lifecycle", "done", True)
+    assert [call.name for call in trace.calls] == ["work", "work"]
+    logged = [event.data["event_type"] for event in trace.events if event.type == "lifecycle"]
     assert logged == [event.event_type.value for event in events]
-    assert {event["step_id"] for event in trace["events"] if event["type"] == "tool_result"} == {"t1", "t2"}
+    assert {event.step_id for event in trace.events if event.type == "tool_result"} == {"t1", "t2"}
     assert [message["role"] for message in history] == ["user", *["assistant", "tool"] * 2, "assistant"]
-    assert [event["type"] for event in trace["events"]].count("answer") == 1
+    assert [event.type for event in trace.events].count("answer") == 1
 
 
 async def test_the_background_comes_no_further_than_what_was_told(database: Path, shop: Workshop) -> None:
@@ -52,7 +52,7 @@ async def test_the_background_comes_no_further_than_what_was_told(database: Path
 
 async def soon_status(app: App, status: str) -> None:
     async with asyncio.timeout(60):
-        while (await app.tasks())[0]["status"] != status:  # noqa: ASYNC110 - another process may change it
+        while (await app.tasks.list())[0].status != status:  # noqa: ASYNC110 - another process may change it
             await asyncio.sleep(0.02)
 
 
@@ -61,10 +61,10 @@ async def test_another_opening_resumes_what_an_engine_left(database: Path, shop:
         run = ConversationEngine(app=app, agent="worker").run(GOAL)
         await until(run, "task_completed", "t1")
         await run.aclose()
-        assert (await app.tasks())[0]["status"] == "paused"
+        assert (await app.tasks.list())[0].status == "paused"
     async with opened(database, shop) as app:
         (row,) = await app.resumable()
-        result = await app.resume(row["task_id"])
+        result = await app.resume(row.task_id)
     assert shop.done == ["t1", "t2", "t3"]
     assert result["success"] and result["answer"] == "made t3"
 
@@ -74,12 +74,12 @@ async def test_an_unfinished_lifecycle_is_checked_before_its_agent_changes(datab
     async with opened(database, shop) as app:
         row = await app.start(GOAL, agent="worker", mode="lifecycle")
         await soon(lambda: "t2" in shop.begun and shop.begun["t2"].is_set())
-        await app.pause(row["task_id"])
+        await app.pause(row.task_id)
         shop.release("t2")
         await soon_status(app, "paused")
     async with opened(database, shop) as app:
         (found,) = await app.check_unfinished()
-    assert (found.task_id, found.verdict) == (row["task_id"], Restored.SAME)
+    assert (found.task_id, found.verdict) == (row.task_id, Restored.SAME)
 
 
 async def test_an_engine_goes_on_with_a_task_that_the_app_paused(database: Path, shop: Workshop) -> None:
@@ -87,10 +87,10 @@ async def test_an_engine_goes_on_with_a_task_that_the_app_paused(database: Path,
     async with opened(database, shop) as app:
         row = await app.start(GOAL, agent="worker", mode="lifecycle")
         await soon(lambda: "t2" in shop.begun and shop.begun["t2"].is_set())
-        await app.pause(row["task_id"])
+        await app.pause(row.task_id)
         shop.release("t2")
         await soon_status(app, "paused")
-        engine = ConversationEngine(app=app, task_id=row["task_id"])
+        engine = ConversationEngine(app=app, task_id=row.task_id)
         lines = told(await rest(engine.run(None)))
     assert lines[:2] == ["paused → executing", "engine_resumed"]
     assert [line for line in lines if line.startswith("task_completed")] == ["task_completed t2", "task_completed t3"]
@@ -109,7 +109,7 @@ async def test_a_snapshot_of_a_kept_run_leads_back_to_its_task(database: Path, s
         second = ConversationEngine(app=app)
         assert second.restore_from_snapshot(snapshot) is True
         await rest(second.run(None))
-        assert len(await app.tasks()) == 1
+        assert len(await app.tasks.list()) == 1
     assert shop.done == ["t1", "t2", "t3"] and second.completed_tasks == 3
 
 
@@ -118,8 +118,8 @@ async def test_paused_from_elsewhere_the_engine_says_so_and_waits(database: Path
         engine = ConversationEngine(app=app, agent="worker")
         run = engine.run(GOAL)
         await until(run, "task_completed", "t1")
-        (row,) = await other.tasks()
-        await other.pause(row["task_id"])
+        (row,) = await other.tasks.list()
+        await other.pause(row.task_id)
         await soon_status(other, "paused")
         assert told([await anext(run), await anext(run)])[-1] in ("engine_paused", "executing → paused")
         assert engine.state is EngineState.PAUSED
@@ -133,7 +133,7 @@ async def test_cancelled_from_elsewhere_the_run_ends_in_an_error(database: Path,
         engine = ConversationEngine(app=app, agent="worker")
         run = engine.run(GOAL)
         await until(run, "task_completed", "t1")
-        await other.cancel((await other.tasks())[0]["task_id"])
+        await other.cancel((await other.tasks.list())[0].task_id)
         events = await rest(run)
         assert events[-1].event_type == "engine_error" and "was cancelled" in events[-1].data["error"]
     assert shop.done == ["t1"] and engine.state is EngineState.ERROR

@@ -15,7 +15,7 @@ from .fakes import entry
 async def asked(app: App, session_id: str, user_id: str = "default") -> str:
     """The id of a task of a session."""
     await app.ask("hello", session_id=session_id, user_id=user_id, mode="direct")
-    return str((await app.tasks(session_id=session_id))[0]["task_id"])
+    return str((await app.tasks.list(session_id=session_id))[0].task_id)
 
 
 async def test_memory_is_beside_the_database_or_where_it_is_named(
@@ -81,8 +81,8 @@ async def test_deleting_a_session_forgets_what_its_tasks_wrote_unless_it_is_kept
         first, second = await asked(app, "s1", "alice"), await asked(app, "s2")
         for task_id, user_id in ((first, "alice"), (second, "default"), ("another", "alice")):
             await app.memory.of(user_id).append("s1/logs.md", entry(1, task_id=task_id))
-        await app.delete("s1")
-        await app.delete("s2", keep_memory=True)
+        await app.sessions.delete("s1")
+        await app.sessions.delete("s2", keep_memory=True)
         for user_id, task_id in (("alice", "another"), ("default", second)):
             shown = await app.memory.show("s1/logs.md", user_id=user_id)
             assert [each["task_id"] for each in shown["entries"]] == [task_id]

@@ -49,4 +49,4 @@ async def test_a_task_at_an_endpoint_without_known_prices_says_so(tmp_path: Path
         async with segue.open(tmp_path / "a.db", agents=[agent]) as app:
             result = await app.ask("hi", agent="a")
             assert result.usage["input"] == 9 and result.usage["cost"] is None
-            assert (await app.usage())["cost"] is None
+            assert (await app.tasks.usage()).cost is None

@@ -52,14 +52,14 @@ class Month:
 
     def _ends(self) -> Iterator[str]:
         """Each task was begun once, and came to the end that is meant for it."""
-        begun = Counter((trace.task.agent_id, trace.task.thread_id) for trace in self.traces)
+        begun = Counter((trace.task.agent_id, trace.task.session_id) for trace in self.traces)
         yield from differing("runs begun more than once", {run: n for run, n in begun.items() if n > 1}, {})
         days = {agent: sorted(day_of_run(name) for who, name in begun if who == agent) for agent, _ in begun}
         planned = {"clerk": sorted([*self.days, *COSTLY_DAY]), "reporter": [*MONDAYS], "cashier": sorted(APPROVALS)}
         wanted = {agent: [day for day in on if day in self.days] for agent, on in planned.items()}
         yield from differing("days of runs", days, wanted)
         for trace in self.traces:
-            yield from differing(f"end of {trace.task.thread_id}", str(trace.task.status), end_of(trace.task))
+            yield from differing(f"end of {trace.task.session_id}", str(trace.task.status), end_of(trace.task))
         waiting = sorted(trace.task.task_id for trace in self.traces if trace.task.status == "waiting")
         yield from differing("inbox", sorted(self.inbox), waiting)
 
@@ -125,7 +125,7 @@ class Month:
 
 def end_of(task: Task) -> str:
     """The status that a task has at the end of the month."""
-    day = day_of_run(task.thread_id)
+    day = day_of_run(task.session_id)
     if task.agent_id == "cashier":
         return "waiting" if APPROVALS[day] == "never" else "done"
     if task.agent_id == "clerk" and day in LIMITS:
@@ -135,7 +135,7 @@ def end_of(task: Task) -> str:
 
 def told_of(trace: TaskTrace) -> Iterable[tuple[str, str]]:
     """What the receiver is told of a task: each question, the reminder and expiry of one that waits, and its end."""
-    task, day = trace.task, day_of_run(trace.task.thread_id)
+    task, day = trace.task, day_of_run(trace.task.session_id)
     kinds = ["waiting" for event in trace.events if isinstance(event, ASKING)]
     if any(isinstance(event, ApprovalRequested) for event in trace.events):
         how = APPROVALS[day]

@@ -188,7 +188,7 @@ async def run_moment(app: App, now: float) -> None:
         deadline = time.monotonic() + 30
         while app.tasks.running():
             await asyncio.sleep(0.002)
-            assert time.monotonic() < deadline, await app.tasks()
+            assert time.monotonic() < deadline, await app.tasks.list()
         await app.notifications.sent()
 
 
@@ -206,7 +206,7 @@ async def look_into_inbox(app: App, now: float) -> bool:
 
 def answer_to(task: WaitingTask, now: float) -> Any:
     """What a person says now to a task; None: nothing yet."""
-    day = day_of_run(task.thread_id)
+    day = day_of_run(task.session_id)
     if task.kind == "approval":
         return payment_answer(day, now)
     assert task.spend is not None, task

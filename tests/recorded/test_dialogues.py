@@ -15,6 +15,7 @@ from langchain_openai import ChatOpenAI
 import segue
 from segue.app import App
 from segue.core.conversation import Conversation, ConversationConfig, Role
+from segue.core.events import Event
 from segue.testing.rehearsal import converse
 from tests.cli.process import run_elsewhere
 from tests.loopback import USAGE, LoopbackServer, Request
@@ -48,19 +49,19 @@ class Stage:
 class Replayed:
     """What came of a dialogue."""
 
-    history: list[Message]
-    events: list[dict[str, Any]]
+    history: Sequence[Message]
+    events: list[Event]
     requests: list[Request]
     ran: Pairs
 
     def of_type(self, kind: str) -> list[dict[str, Any]]:
-        return [event["data"] for event in self.events if event["type"] == kind]
+        return [event.data for event in self.events if event.type == kind]
 
 
 async def look(app: App, dialogue: Dialogue, requests: list[Request], ran: Pairs) -> Replayed:
-    rows = await app.tasks(session_id=dialogue.id, limit=-1)
-    traces = [await app.trace(row["task_id"]) for row in reversed(rows)]
-    events = [event for trace in traces for event in trace["events"]]
+    rows = await app.tasks.list(session_id=dialogue.id, limit=-1)
+    traces = [await app.trace(row.task_id) for row in reversed(rows)]
+    events = [event for trace in traces for event in trace.events]
     return Replayed(await app.history(dialogue.id), events, requests, ran)
 
 

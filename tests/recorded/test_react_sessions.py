@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import segue
+from segue import Event
 from segue.app import App
 from segue.core.agents import Agent
 from segue.core.decision import decode
@@ -43,8 +44,8 @@ class Course:
 
     task: Task
     result: dict[str, Any]
-    events: list[dict[str, Any]]
-    history: list[dict[str, Any]]
+    events: Sequence[Event]
+    history: Sequence[dict[str, Any]]
     prompts: list[list[str]]
     ran: list[tuple[str, dict[str, Any]]]
 
@@ -54,7 +55,7 @@ class Course:
 
     def of_type(self, *kinds: str) -> list[tuple[int, dict[str, Any]]]:
         """Events of these types, each with its recursion."""
-        return [(event["iteration"], event["data"]) for event in self.events if event["type"] in kinds]
+        return [(event.iteration, event.data) for event in self.events if event.type in kinds]
 
 
 async def take(app: App, task: Task, replies: Sequence[str], rounds: int) -> Course:
@@ -63,7 +64,7 @@ async def take(app: App, task: Task, replies: Sequence[str], rounds: int) -> Cou
     with ScriptedChatModel(replies) as model:
         app.register(Agent(agent_id="a", model=model, mode="react", tools=tools.named(TOOLS), max_iteration=rounds))
         result = await app.ask(task["user_message"], agent="a")
-    events = (await app.trace(result["task_id"]))["events"]
+    events = (await app.trace(result["task_id"])).events
     prompts = [[str(message.content) for message in call] for call in model.calls]
     return Course(task, result, events, await app.history(result["session_id"]), prompts, tools.ran)
 

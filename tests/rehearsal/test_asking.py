@@ -58,8 +58,8 @@ async def test_the_configuration_decides_where_the_user_is_no_person(
     ran.clear()
     async with segue.open(tmp_path / "segue.db", agents=[bot(PAY)], approvals=OPERATOR) as app:
         conversation = await converse(app, config(approvals=approvals), conversation_id="talk")
-        (task,) = await app.tasks(session_id="talk.bot")
-        (result,) = [e["data"]["result"] for e in await app.events(task["task_id"]) if e["type"] == "tool_result"]
+        (task,) = await app.tasks.list(session_id="talk.bot")
+        (result,) = [e.data["result"] for e in await app.events(task.task_id) if e.type == "tool_result"]
     (called,) = conversation.results
     assert (called.status_code, called.approval, called.controller, ran) == (status, approvals, controller, made)
     assert result.get("rejected", False) is (approvals == "reject")
@@ -80,9 +80,9 @@ async def test_a_real_tool_runs_unasked_only_where_the_operator_allows_it(tmp_pa
         assert offered.tools["pay"].terms.approvers == ("finance",)
     async with segue.open(tmp_path / "allows.db", agents=[bot(PAY)], approvals=OPERATOR, audit=True) as app:
         done = await converse(app, config(approvals="approve"), conversation_id="talk")
-        events = [event for event in await app.events(done.task_id) if event["type"] == "call_permitted"]
+        events = [event for event in await app.events(done.task_id) if event.type == "call_permitted"]
         (entry,) = await app.audit.list(action="permitted")
-    assert (ran, [event["data"]["scope"] for event in events]) == ([("Ann", 1)], ["operator"])
+    assert (ran, [event.data["scope"] for event in events]) == ([("Ann", 1)], ["operator"])
     assert (entry.actor, entry.details["tool"]) == ("operator", "pay")
 
 
@@ -131,7 +131,7 @@ async def test_a_tool_that_is_always_allowed_is_asked_about_once(tmp_path: Path)
         script = ["Pay Ann.", "Once more."]
         talk = config(approvals="ask", script=script)
         conversation = await converse(app, talk, conversation_id="talk", person=person)
-        types = [event["type"] for event in await app.events(conversation.task_id)]
+        types = [event.type for event in await app.events(conversation.task_id)]
     assert (asked, ran) == (["approval"], [("Ann", 1), ("Ann", 1)])
     assert [called.approval for called in conversation.results] == ["approve", "approve"]
     assert [types.count(t) for t in ("approval_given", "permission_granted", "call_permitted")] == [1, 1, 1]
@@ -148,11 +148,11 @@ async def test_the_user_answers_the_question_of_a_flow_which_goes_on(tmp_path: P
     path, limited = tmp_path / "segue.db", talk.model_copy(update={"conversation_turn_limit": 5})
     async with segue.open(path, agents=[bot(script)], modes={"till": desk}, approvals=OPERATOR) as app:
         conversation = await converse(app, limited, conversation_id="talk")
-        tasks = await app.tasks(session_id="talk.bot")
+        tasks = await app.tasks.list(session_id="talk.bot")
     said = [u.text for u in conversation.utterances if u.text]
     assert said[:6] == ["Pay Ann.", "How much?", "Three.", "Paid.", "Thanks.", "Bye."]
     assert ran == [("Ann", 3)]
-    assert [task["status"] for task in tasks] == ["done", "done"]
+    assert [task.status for task in tasks] == ["done", "done"]
 
 
 async def test_a_question_of_the_bot_is_answered_in_the_conversation_only(tmp_path: Path) -> None:
@@ -161,10 +161,10 @@ async def test_a_question_of_the_bot_is_answered_in_the_conversation_only(tmp_pa
     async with segue.open(tmp_path / "segue.db", agents=[bot(script)], modes={"till": FlowConfig(name="till")}) as app:
         conversation = await converse(app, talk, conversation_id="talk")
         await app.answer(conversation.task_id, "Pay Ann.")
-        assert [task["thread_id"] for task in await app.waiting()] == ["talk"]
-        (task,) = await app.tasks(session_id="talk.bot")
+        assert [task.session_id for task in await app.waiting()] == ["talk"]
+        (task,) = await app.tasks.list(session_id="talk.bot")
         with pytest.raises(TaskError, match=f"answer task {conversation.task_id} instead"):
-            await app.answer(task["task_id"], "Three.")
+            await app.answer(task.task_id, "Three.")
         await app.answer(conversation.task_id, "Three.")
         assert (await app.question(conversation.task_id))["question"] == "Paid."
 
@@ -185,8 +185,8 @@ class HeldModel(ScriptedChatModel):
 
 async def bot_pauses(app: App) -> bool:
     """Whether the pause of the conversation has come to its bot's task."""
-    (task,) = await app.tasks(session_id="talk.bot")
-    return task["status"] == "pausing"
+    (task,) = await app.tasks.list(session_id="talk.bot")
+    return task.status == "pausing"
 
 
 async def test_a_pause_stops_the_bot_at_its_next_boundary_and_the_turn_goes_on(tmp_path: Path) -> None:
@@ -195,18 +195,18 @@ async def test_a_pause_stops_the_bot_at_its_next_boundary_and_the_turn_goes_on(t
     agent = Agent(agent_id="desk", model=model, tools=(pay,))
     async with segue.open(tmp_path / "segue.db", agents=[agent], approvals=OPERATOR) as app:
         talk = asyncio.create_task(converse(app, config(approvals="approve"), conversation_id="talk"))
-        await until(partial(app.tasks, session_id="talk.bot"))
-        (task,) = await app.tasks(session_id="talk")
-        await app.pause(task["task_id"])
+        await until(partial(app.tasks.list, session_id="talk.bot"))
+        (task,) = await app.tasks.list(session_id="talk")
+        await app.pause(task.task_id)
         await until(partial(bot_pauses, app))
         model.go()
         paused = await talk
-        (bot_task,) = await app.tasks(session_id="talk.bot")
-        assert ((await app.task(paused.task_id))["status"], bot_task["status"]) == ("paused", "paused")
+        (bot_task,) = await app.tasks.list(session_id="talk.bot")
+        assert ((await app.task(paused.task_id)).status, bot_task.status) == ("paused", "paused")
         assert [u.role for u in paused.utterances] == ["USER"] and ran == []
         done = await converse(app, ConversationConfig(), conversation_id="talk")
-        (bot_task,) = await app.tasks(session_id="talk.bot")
-    assert (ran, bot_task["status"]) == ([("Ann", 1)], "done")
+        (bot_task,) = await app.tasks.list(session_id="talk.bot")
+    assert (ran, bot_task.status) == ([("Ann", 1)], "done")
     assert [u.text for u in done.utterances if u.role == "BOT" and u.text] == ["Done."]
 
 
@@ -232,12 +232,12 @@ async def test_a_bot_has_the_version_of_its_conversation(tmp_path: Path) -> None
     for talk, old, reply in (("one", [desk("1", PAY[1])], "Done."), ("two", [], "Done by 2.")):
         async with segue.open(tmp_path / "segue.db", agents=[desk("2", answer("Done by 2."), older=old)]) as app:
             attach(app)
-            unfinished = {task.thread_id: task.task_id for task in await app.tasks.unfinished()}
+            unfinished = {task.session_id: task.task_id for task in await app.tasks.unfinished()}
             assert f"{talk}.bot" not in unfinished
             result = await app.answer(unfinished[talk], "approve")
             if not old:
                 assert result["question"]["choices"] == ["continue", "pin"]
                 result = await app.answer(unfinished[talk], "continue")
             assert result["answer"].endswith(f"[BOT] {reply}")
-            (bots,) = await app.tasks(session_id=f"{talk}.bot")
-            assert bots["agent_version"] == ("1" if old else "2")
+            (bots,) = await app.tasks.list(session_id=f"{talk}.bot")
+            assert bots.agent_version == ("1" if old else "2")

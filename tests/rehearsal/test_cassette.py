@@ -106,7 +106,7 @@ async def allows_always(bench: Bench) -> None:
     waiting = await bench.ask("pay")
     await bench.app.answer(waiting["task_id"], [{"index": 0, "verdict": "approve", "always": "session"}])
     await bench.ask("pay again")
-    await bench.app.revoke("s")
+    await bench.app.sessions.revoke("s")
     waiting = await bench.ask("pay once more")
     await bench.app.answer(waiting["task_id"], "reject")
 
@@ -120,7 +120,7 @@ async def steers(bench: Bench) -> None:
 async def cancels_a_tool(bench: Bench) -> None:
     task = await bench.app.start("go", session_id="s", agent="a")
     await bench.gate.wait()
-    await bench.app.cancel(task["task_id"])
+    await bench.app.cancel(task.task_id)
     await bench.ask("and now?")
 
 
@@ -149,8 +149,8 @@ async def fails_and_resumes(bench: Bench) -> None:
         with pytest.raises(ModelError):
             await bench.ask(message)
         if message == "first":
-            (task,) = await bench.app.tasks(session_id="s")
-            await bench.app.resume(task["task_id"])
+            (task,) = await bench.app.tasks.list(session_id="s")
+            await bench.app.resume(task.task_id)
     await bench.ask("third")
 
 
@@ -346,8 +346,8 @@ async def test_a_fork_is_recorded_with_the_requests_of_its_replay(bench: Callabl
     laid = await bench([Text(plan_json("g", [step("add", a=1, b=2)])), Text("3"), Text(answer("still 3"))])
     await laid.ask("add", mode="plan")
     await laid.ask("again")
-    newest = (await laid.app.snapshots("s"))[0]
-    await laid.app.fork("s", newest["checkpoint_id"], session_id="copy")
+    newest = (await laid.app.sessions.snapshots("s"))[0]
+    await laid.app.rewind.fork("s", newest.checkpoint_id, session_id="copy")
     cassette = await record(laid.app, "copy")
     assert [turn.answer for turn in cassette.turns] == ["3", "still 3"]
     assert all(call.request for turn in cassette.turns for call in turn.model_calls)

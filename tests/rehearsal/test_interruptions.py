@@ -59,7 +59,7 @@ async def test_a_timeline_tells_what_was_said() -> None:
     async with segue.open(":memory:") as app:
         Counted().enter(app)
         await converse(app, TRAVEL, conversation_id="talk")
-        told = [each for entry in await app.timeline("talk") for each in entry["happened"]]
+        told = [each for entry in await app.rewind.timeline("talk") for each in entry.happened]
     assert [each["type"].upper() for each in told[:-1]] == ROLES[: len(told) - 1]
     assert [each["text"] for each in told if each["type"] == "user"][:2] == SCRIPT
 
@@ -100,7 +100,7 @@ async def test_a_paused_conversation_is_returned_as_far_as_it_got_and_continues(
 
         app.agents.participants.users.register("own", lambda setting: Pausing())
         paused = await converse(app, TRAVEL, conversation_id="talk")
-        assert (await app.task(paused.task_id))["status"] == "paused"
+        assert (await app.task(paused.task_id)).status == "paused"
         counted.enter(app)
         conversation = await converse(app, ConversationConfig(), conversation_id="talk")
 
@@ -139,18 +139,18 @@ async def test_a_fork_has_the_bots_session_of_that_moment_and_repeats_no_call_an
         Counted(fail).enter(app)
         with pytest.raises(RuntimeError, match="backend is down"):
             await converse(app, TRAVEL, conversation_id="talk")
-        inside = [each for each in await app.snapshots("talk") if each["nodes"] and each["inside"]]
-        after = {tuple(each["nodes"]): each["checkpoint_id"] for each in inside}
+        inside = [each for each in await app.sessions.snapshots("talk") if each.nodes and each.inside]
+        after = {tuple(each.nodes): each.checkpoint_id for each in inside}
         for place, copied, calls in (("USER", 0, [2, 6]), ("BOT", 1, [2, 6]), ("API", 1, [6])):
             counted = Counted()
             counted.enter(app)
-            await app.fork("talk", after[(place,)], session_id=f"after-{place}")
-            assert len(await app.tasks(session_id=f"after-{place}.bot")) == copied
+            await app.rewind.fork("talk", after[(place,)], session_id=f"after-{place}")
+            assert len(await app.tasks.list(session_id=f"after-{place}.bot")) == copied
             conversation = await converse(app, ConversationConfig(), conversation_id=f"after-{place}")
             assert [u.role for u in conversation.utterances] == ROLES
             assert counted.called == Counter(calls)
-            await app.delete(f"after-{place}")
-        await app.delete("talk")
+            await app.sessions.delete(f"after-{place}")
+        await app.sessions.delete("talk")
         assert await app.threads() == []
 
 
@@ -166,11 +166,11 @@ async def test_a_bot_has_its_session_for_itself_and_without_it_the_conversation_
             await converse(app, TRAVEL, conversation_id="mine")
         with pytest.raises(RuntimeError, match="backend is down"):
             await converse(app, TRAVEL, conversation_id="talk")
-        await app.import_(await app.export("talk"), session_id="copy")
+        await app.sessions.import_(await app.sessions.export("talk"), session_id="copy")
         Counted().enter(app)
         with pytest.raises(ConfigurationError, match=r"copy\.bot lacks 1 turn"):
             await converse(app, ConversationConfig(), conversation_id="copy")
-        await app.import_(await app.export("talk.bot"), session_id="copy.bot")
+        await app.sessions.import_(await app.sessions.export("talk.bot"), session_id="copy.bot")
         conversation = await converse(app, ConversationConfig(), conversation_id="copy")
 
     assert [u.role for u in conversation.utterances] == ROLES
@@ -197,10 +197,10 @@ async def test_what_a_bot_leaves_unfinished_at_its_limit_is_cancelled() -> None:
         Counted().enter(app)
         config = TRAVEL.model_copy(update={"bot_action_limit": 0, "default_response": "Sorry."})
         conversation = await converse(app, config, conversation_id="talk")
-        tasks = await app.tasks(session_id="talk.bot")
+        tasks = await app.tasks.list(session_id="talk.bot")
 
     assert [u.text for u in conversation.utterances if u.role is Role.BOT] == ["Sorry.", "Sorry."]
-    assert [task["status"] for task in tasks] == ["cancelled", "cancelled"]
+    assert [task.status for task in tasks] == ["cancelled", "cancelled"]
 
 
 async def test_a_finished_conversation_is_only_read_and_another_one_is_refused() -> None:

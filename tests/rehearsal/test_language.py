@@ -113,10 +113,10 @@ async def test_the_configured_language_is_the_bots_too() -> None:
             user_mode="scripted_user", script=["…"], bot_mode="segue:react", bot_agent="bots", language="zh"
         )
         conversation = await converse(app, config, conversation_id="talk")
-        (task,) = await app.tasks(session_id="talk.bot")
+        (task,) = await app.tasks.list(session_id="talk.bot")
         again = await converse(app, config, conversation_id="talk")
 
-    assert (conversation.language, task["language"]) == ("zh", "zh") and again == conversation
+    assert (conversation.language, task.language) == ("zh", "zh") and again == conversation
     assert "用中文回答" in str(bot.calls[0])
 
 

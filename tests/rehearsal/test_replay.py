@@ -159,7 +159,7 @@ async def test_earlier_turns_are_replayed_and_a_new_question_waits(cassette: Cas
     assert [(turn.number, turn.status) for turn in made.live] == [(2, "waiting")]
     assert RAN == []
     async with segue.open(file, agents=[live]) as app:
-        assert [task["status"] for task in await app.tasks(session_id="s")] == ["waiting", "done"]
+        assert [task.status for task in await app.tasks.list(session_id="s")] == ["waiting", "done"]
     with pytest.raises(ThreadExists):
         await replay(cassette, agents=[live], live_from=2, database=file)
     with pytest.raises(ConfigurationError, match="turns 1 to 2"):

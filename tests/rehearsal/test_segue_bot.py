@@ -40,7 +40,7 @@ async def test_the_agent_sees_the_apis_functions_and_their_errors_and_its_model_
         )  # fmt: skip
         conversation = await converse(app, config, conversation_id="talk")
         server.assert_spent()
-        tasks = await app.tasks(session_id="talk.bot")
+        tasks = await app.tasks.list(session_id="talk.bot")
         session = await app.history("talk.bot")
         used, of_bot = (await app.tasks.usage_report(1)).total, await app.tasks.usage(session_id="talk.bot")
 
@@ -50,9 +50,9 @@ async def test_the_agent_sees_the_apis_functions_and_their_errors_and_its_model_
     assert [(u.action_input, u.status_code) for u in conversation.results] == [({"beside": 2}, 400), ({"at": 1}, 200)]
     results = [message["content"] for message in session if message["role"] == "tool"]
     assert "no" in results[0] and json.loads(results[1]) == {"seen": 1}
-    assert [task["status"] for task in tasks] == ["done", "done"]
+    assert [task.status for task in tasks] == ["done", "done"]
     assert conversation.utterances[-2].usage["calls"] == 1
-    assert (used.tasks, used.calls, of_bot["calls"]) == (1, 4, 4)
+    assert (used.tasks, used.calls, of_bot.calls) == (1, 4, 4)
 
 
 def fails(messages: Any) -> str:
@@ -90,9 +90,9 @@ async def test_the_bots_agent_leaves_the_registry_when_its_conversation_ends(how
             with pytest.raises(ModelUnreachable):
                 await app.tasks.result(task, run)
         await until(lambda: [*app.agents] == own)
-        bots = await app.tasks(session_id="talk.bot")
+        bots = await app.tasks.list(session_id="talk.bot")
 
-    assert [bot["status"] for bot in bots] == [{"ends": "done", "is cancelled": "cancelled", "fails": "error"}[how]]
+    assert [bot.status for bot in bots] == [{"ends": "done", "is cancelled": "cancelled", "fails": "error"}[how]]
 
 
 async def test_a_bot_stays_for_the_other_conversation_that_has_it() -> None:

@@ -117,7 +117,7 @@ async def test_the_user_is_the_person_whose_words_a_call_may_have() -> None:
         assert task and [e.type for e in await app.tasks.events(task.task_id)].count("call_permitted") == 1
         other = talk(app, ("fetch", {"url": "x"}), ("send_mail", {"to": "eve@evil.com"}), approvals="ask")
         talked = await converse(app, other, conversation_id="unsaid")
-        assert len(talked.results) == 1 and (await app.waiting())[0]["calls"][0]["name"] == "send_mail"
+        assert len(talked.results) == 1 and (await app.waiting())[0].calls[0]["name"] == "send_mail"
 
 
 async def test_a_bot_takes_a_hidden_result_by_reference_and_nobody_is_shown_its_value() -> None:
@@ -146,8 +146,8 @@ async def test_an_agent_as_the_bot_hides_results_in_its_own_session() -> None:
     async with segue.open(":memory:", agents=[desk(model=model)]) as app:
         config = talk(app).model_copy(update={"bot_mode": "segue:react"})
         talked = await converse(app, config, conversation_id="talk")
-        (task,) = await app.tasks(session_id="talk.bot")
-    assert [u.data for u in talked.results] == [{"link": "https://example.org/1"}] and task["status"] == "done"
+        (task,) = await app.tasks.list(session_id="talk.bot")
+    assert [u.data for u in talked.results] == [{"link": "https://example.org/1"}] and task.status == "done"
     assert "example.org/1" not in str(model.calls[-1])
 
 

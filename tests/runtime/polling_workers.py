@@ -44,7 +44,7 @@ class PollingWorkers:
             rows = connection.execute(_UNOWNED, (time.time(),)).fetchall()
         finally:
             connection.close()
-        names = ("task_id", "thread_id", "agent_id", "agent_version", "on_upgrade", "mode", "owner", "expired")
+        names = ("task_id", "session_id", "agent_id", "agent_version", "on_upgrade", "mode", "owner", "expired")
         found = [dict(zip(names, row, strict=True)) for row in rows]
         return [Unowned(**row, orphaned=not self._has(row["agent_id"], row["agent_version"])) for row in found]
 

@@ -85,7 +85,7 @@ async def test_history_is_in_openai_form_and_sessions_are_apart(app: App) -> Non
     assert tool["tool_call_id"] == call["tool_calls"][0]["id"]
     assert last == {"role": "assistant", "content": "4"}
     assert len(await app.history("two")) == 2
-    assert [thread["thread_id"] for thread in await app.threads()] == ["two", "one"]
+    assert [thread.session_id for thread in await app.threads()] == ["two", "one"]
 
 
 async def test_what_cannot_run_is_refused_before_anything_is_stored(app: App) -> None:
@@ -104,7 +104,7 @@ async def test_what_cannot_run_is_refused_before_anything_is_stored(app: App) ->
             await app.ask(message, **{"session_id": "s", **options})
     with pytest.raises(UnknownTool, match="calculator, clock, data, travel"):
         app.register(Agent(agent_id="b", tools=("hammer",)))
-    assert await app.tasks() == []
+    assert await app.tasks.list() == []
     with pytest.raises(UnknownThread):
         await app.history("s")
     with pytest.raises(UnknownTask):
@@ -119,7 +119,7 @@ async def test_a_listener_that_leaves_does_not_stop_the_task(app: App) -> None:
         if event.type == "tool_call":
             break
     await stream.aclose()  # type: ignore[attr-defined]
-    task_id = (await app.tasks())[0]["task_id"]
+    task_id = (await app.tasks.list())[0].task_id
     rest = [event async for event in app.follow(task_id, after=event.seq)]
     assert types(rest)[-1] == "state_changed"
     statuses = [status for event in rest if event.type == "state_changed" for status in (event.old, event.new)]
@@ -146,7 +146,7 @@ async def test_who_comes_later_gets_what_is_stored_without_the_log_being_read(
         return pages(self, *given)
 
     monkeypatch.setattr(EventLog, "pages", counted)
-    streams = [app.follow(row["task_id"], after) for after in (0, 2)]
+    streams = [app.follow(row.task_id, after) for after in (0, 2)]
     firsts = [await anext(stream) for stream in streams]
     assert [event.seq for event in firsts] == [1, 3]
     assert len(reads.effects) == (0 if kept == 256 else 2)
@@ -154,7 +154,7 @@ async def test_who_comes_later_gets_what_is_stored_without_the_log_being_read(
     rests = [[event.seq async for event in stream if event.seq] for stream in streams]
     assert rests[0] == list(range(2, rests[0][-1] + 1))
     assert rests[1] == list(range(4, rests[0][-1] + 1))
-    assert types([event async for event in app.follow(row["task_id"])])[-1] == "state_changed"
+    assert types([event async for event in app.follow(row.task_id)])[-1] == "state_changed"
 
 
 async def test_one_running_task_a_thread(app: App, database: Path) -> None:
@@ -169,8 +169,8 @@ async def test_one_running_task_a_thread(app: App, database: Path) -> None:
         with pytest.raises(ThreadBusy):
             await other.ask("more", session_id="s")
     counter.gate.set()
-    assert types([event async for event in app.follow(row["task_id"])])[-1] == "state_changed"
-    assert len(await app.tasks()) == 1
+    assert types([event async for event in app.follow(row.task_id)])[-1] == "state_changed"
+    assert len(await app.tasks.list()) == 1
 
 
 async def test_a_session_whose_task_has_ended_is_waited_for_until_its_owner_lets_it_go(
@@ -196,10 +196,10 @@ async def test_deltas_come_before_what_was_stored_after_them(database: Path, mon
         counter.gate.clear()
         row = await app.start("go", session_id="s", agent="a")
         await counter.entered.wait()
-        await app.pause(row["task_id"])
+        await app.pause(row.task_id)
 
         async def is_paused() -> bool:
-            return bool((await app.tasks())[0]["status"] == "paused")
+            return bool((await app.tasks.list())[0].status == "paused")
 
         async def late(log: EventLog, task_id: str, after: int = 0) -> AsyncIterator[list[Event]]:
             counter.gate.set()
@@ -209,7 +209,7 @@ async def test_deltas_come_before_what_was_stored_after_them(database: Path, mon
 
         monkeypatch.setattr(EventLog, "pages", late)
         monkeypatch.setattr(run.Run, "published_after", lambda *_: None)
-        events = [event async for event in app.follow(row["task_id"])]
+        events = [event async for event in app.follow(row.task_id)]
     assert "thinking" in types(events)
     assert types(events)[-2:] == ["state_changed", "paused"]
 
@@ -222,21 +222,21 @@ async def test_a_paused_task_goes_on_elsewhere_and_nothing_runs_twice(database: 
         counter.gate.clear()
         row = await first.start("go", session_id="s", agent="a")
         await counter.entered.wait()
-        await first.pause(row["task_id"])
+        await first.pause(row.task_id)
         counter.gate.set()
-        events = [event async for event in first.follow(row["task_id"])]
+        events = [event async for event in first.follow(row.task_id)]
         assert types(events)[-2:] == ["state_changed", "paused"]
         assert counter.effects == [1]
-        with pytest.raises(TaskUnfinished, match=f"resume, steer or cancel task '{row['task_id']}'"):
+        with pytest.raises(TaskUnfinished, match=f"resume, steer or cancel task '{row.task_id}'"):
             await first.ask("something else", session_id="s", agent="a")
     async with segue.open(database) as second:
         second.register(agent_of([answer("both")], tools=(counter.add,)))
-        result = await second.resume(row["task_id"])
+        result = await second.resume(row.task_id)
         assert (result["answer"], result["status"]) == ("both", "done")
         assert counter.effects == [1, 2]
         with pytest.raises(TaskError, match="nothing to resume"):
-            await second.resume(row["task_id"])
-        seqs = [event["seq"] for event in (await second.trace(row["task_id"]))["events"]]
+            await second.resume(row.task_id)
+        seqs = [event.seq for event in (await second.trace(row.task_id)).events]
         assert seqs == list(range(1, len(seqs) + 1))
 
 
@@ -258,14 +258,14 @@ async def test_stopping_at_once_keeps_finished_calls(database: Path) -> None:
         first.register(agent_of([call_tool(("add", {"number": 1})), lambda _: answer("never")], tools=(counter.add,)))
         row = await first.start("go", session_id="s", agent="a")
         await counter.entered.wait()
-        first.stop_now(row["task_id"])
-        assert types([event async for event in first.follow(row["task_id"])])[-1] == "paused"
+        first.stop_now(row.task_id)
+        assert types([event async for event in first.follow(row.task_id)])[-1] == "paused"
     async with segue.open(database) as second:
         second.register(agent_of([answer("told")], tools=(counter.add,)))
-        result = await second.resume(row["task_id"])
-        calls = (await second.trace(row["task_id"]))["calls"]
+        result = await second.resume(row.task_id)
+        calls = (await second.trace(row.task_id)).calls
         assert len(counter.effects) == 1
-        assert [call["state"] for call in calls] == ["done"]
+        assert [call.state for call in calls] == ["done"]
         assert result["status"] == "done"
 
 
@@ -273,9 +273,9 @@ async def test_a_model_that_was_down_is_asked_again_on_resume(app: App) -> None:
     app.register(agent_of([ModelUnreachable("down"), answer("up again")]))
     with pytest.raises(ModelUnreachable):
         await app.ask("go", session_id="s", agent="a")
-    task = (await app.tasks())[0]
-    assert (task["status"], task["error"]) == ("error", "down")
-    assert (await app.resume(task["task_id"]))["answer"] == "up again"
+    task = (await app.tasks.list())[0]
+    assert (task.status, task.error) == ("error", "down")
+    assert (await app.resume(task.task_id))["answer"] == "up again"
     assert [m["role"] for m in await app.history("s")] == ["user", "assistant"]
 
 
@@ -290,7 +290,7 @@ async def test_over_real_http_with_a_schema_that_the_endpoint_refuses(
         server.assert_spent()
     assert result["answer"] == "一共 2495 元。"
     assert result["usage"]["calls"] == 2 and result["usage"]["input"] > 0
-    assert (await app.tasks())[0]["status"] == "done"
+    assert (await app.tasks.list())[0].status == "done"
 
 
 async def test_an_endpoint_that_refuses_the_key_or_is_not_there_says_so(
@@ -303,12 +303,12 @@ async def test_an_endpoint_that_refuses_the_key_or_is_not_there_says_so(
     app.register(Agent(agent_id="gone", model="openai:x", base_url=server.base_url))
     with pytest.raises(ModelUnreachable, match="could not be reached"):
         await app.ask("hello", session_id="t", agent="gone", mode="react")
-    assert {task["status"] for task in await app.tasks()} == {"error"}
+    assert {task.status for task in await app.tasks.list()} == {"error"}
 
 
 async def test_an_answered_turn_of_direct_leaves_only_the_threads_own_checkpoints(app: App) -> None:
     await app.ask("你好", session_id="s", mode="direct")
-    assert {snapshot["inside"] for snapshot in await app.snapshots("s")} == {""}
+    assert {snapshot.inside for snapshot in await app.sessions.snapshots("s")} == {""}
 
 
 async def test_get_graph_is_wired_and_composes(app: App) -> None:
@@ -354,7 +354,7 @@ async def test_an_app_that_runs_tasks_in_one_loop_refuses_another(app: App) -> N
     with pytest.raises(ConfigurationError, match="in another event loop"):
         await asyncio.to_thread(lambda: asyncio.run(app.close()))
     counter.gate.set()
-    assert "task_complete" in types([event async for event in app.follow(row["task_id"])])
+    assert "task_complete" in types([event async for event in app.follow(row.task_id)])
     assert (await app.ask("hello")).success
 
 

@@ -3,6 +3,7 @@
 import base64
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -130,7 +131,7 @@ async def test_an_answer_ends_the_reminders(database: Path, clock: Clock, receiv
         await until(lambda: delivered(app))
         clock.later = DAY
         await until(lambda: delivered(app))
-        assert (await app.task(asked["task_id"]))["status"] == "done"
+        assert (await app.task(asked["task_id"])).status == "done"
     assert sorted(receiver.types) == ["task.done", "task.waiting"]
 
 
@@ -139,17 +140,17 @@ async def test_an_expired_approval_waits_on_and_says_so(database: Path, clock: C
         register(app, ASK, answer("Paid."))
         asked = await app.ask("pay", session_id="s", agent="a")
         (before,) = await app.waiting()
-        assert before["problem"] == ""
+        assert before.problem == ""
         await until(lambda: receiver.types == ["task.waiting"])
         await until(lambda: delivered(app))
         clock.later = 2 * DAY
         await until(lambda: receiver.types == ["task.waiting", "task.expired"])
         (after,) = await app.waiting()
-        assert after == {**before, "problem": "The approval expired without a decision."}
-        assert receiver.got[1].form["data"]["error"] == after["problem"]
+        assert after == replace(before, problem="The approval expired without a decision.")
+        assert receiver.got[1].form["data"]["error"] == after.problem
         done = await app.answer(asked["task_id"], "approve")
         assert (done["status"], paid) == ("done", [5])
-        assert (await app.task(asked["task_id"]))["error"] is None
+        assert (await app.task(asked["task_id"])).error is None
 
 
 @pytest.mark.parametrize(("on_expiry", "status"), [("reject", "done"), ("cancel", "cancelled")])
@@ -162,10 +163,10 @@ async def test_an_expired_approval_is_rejected_or_its_task_cancelled_where_that_
         clock.later = 2 * DAY
 
         async def ended() -> bool:
-            return bool((await app.task(asked["task_id"]))["status"] == status)
+            return bool((await app.task(asked["task_id"])).status == status)
 
         await until(ended)
-        events = [event["data"] for event in await app.events(asked["task_id"]) if event["type"] == "approval_given"]
+        events = [event.data for event in await app.events(asked["task_id"]) if event.type == "approval_given"]
     assert paid == []
     reasons = [verdict["reason"] for data in events for verdict in data["verdicts"]]
     assert reasons == (["The approval expired without a decision."] if on_expiry == "reject" else [])
@@ -185,14 +186,14 @@ async def test_an_approval_expires_after_the_first_of_two_persons_approved(
 
         async def expired() -> bool:
             left = await app.waiting()
-            return not left or "The approval expired" in left[0]["problem"]
+            return not left or "The approval expired" in left[0].problem
 
         await until(expired)
         await until(lambda: not app.tasks.running())
-        assert ((await app.task(task_id))["status"], paid) == (status, [])
+        assert ((await app.task(task_id)).status, paid) == (status, [])
         if status == "waiting":
             (waiting,) = await app.waiting()
-            assert waiting["problem"].startswith("Approved by ann; one more person must approve. The approval expired")
+            assert waiting.problem.startswith("Approved by ann; one more person must approve. The approval expired")
             with segue.acting("bob"):
                 assert (await app.answer(task_id, "approve"))["status"] == "done"
             assert paid == [5]

@@ -48,7 +48,7 @@ async def test_a_call_waits_and_is_what_the_person_decides(database: Path, mode:
         (call,) = asked["question"]["calls"]
         version = tool_digest(as_tool(pay))
         assert {"index": 0, "name": "pay", "arguments": {"amount": 1}, "version": version}.items() <= call.items()
-        assert [event["type"] for event in await app.events(asked["task_id"])][-1] == "approval_requested"
+        assert [event.type for event in await app.events(asked["task_id"])][-1] == "approval_requested"
     async with segue.open(database, agents=[agent]) as app:
         task_id = asked["task_id"]
         assert await app.resumable() == []
@@ -67,16 +67,16 @@ async def test_a_call_waits_and_is_what_the_person_decides(database: Path, mode:
         with pytest.raises(TaskError, match="is not waiting for an answer"):
             await app.answer(task_id, "approve")
         events = await app.events(task_id)
-    told = [event["data"] for event in events if event["type"] == "tool_result"]
+    told = [event.data for event in events if event.type == "tool_result"]
     if decision == "reject":
         assert told[0]["result"]["rejected"] is True and "by the person: too dear" in told[0]["result"]["error"]
     succeeded = [data["result"]["success"] for data in told if "success" in data["result"]]
     assert succeeded == [f"paid {amount}" for amount in expected]
-    given = [event["data"]["verdicts"] for event in events if event["type"] == "approval_given"]
+    given = [event.data["verdicts"] for event in events if event.type == "approval_given"]
     original = {"original": {"amount": 1}} if decision == "edit" else {}
     (by,) = given[0][0]["by"]
     assert given[0] == [{**verdict, **original, "by": [by]}]
     assert (by["by"], by["verdict"]) == ("python", verdict["verdict"])
-    permitted = [event["data"]["scope"] for event in events if event["type"] == "call_permitted"]
+    permitted = [event.data["scope"] for event in events if event.type == "call_permitted"]
     assert permitted == ["task"] * (decision == "always")
     agent.model.assert_spent()

@@ -53,7 +53,7 @@ async def decide(app: App, task_id: str, by: str, said: Any = "approve", roles: 
 
 async def given_in(app: App, task_id: str) -> list[Any]:
     """The verdicts of each event of a task that says what was decided."""
-    return [event["data"]["verdicts"] for event in await app.events(task_id) if event["type"] == "approval_given"]
+    return [event.data["verdicts"] for event in await app.events(task_id) if event.type == "approval_given"]
 
 
 @contextmanager
@@ -73,10 +73,10 @@ async def test_a_tool_with_approvers_waits_for_somebody_with_one_of_the_roles(da
         assert await app.task(task_id) == before
         with acting("eve", ["ops"]):
             (waiting,) = await app.waiting()
-            assert "finance or board" in waiting["calls"][0]["refused"]
+            assert "finance or board" in waiting.calls[0]["refused"]
         with acting("ann", ["board"]):
             (waiting,) = await app.waiting()
-            assert "refused" not in waiting["calls"][0]
+            assert "refused" not in waiting.calls[0]
         assert (await decide(app, task_id, "ann", roles=["board"]))["status"] == "done"
         assert paid == [5]
 
@@ -146,13 +146,13 @@ async def test_two_persons_approve_and_the_first_approval_is_kept(database: Path
         assert (result["status"], paid) == ("waiting", [])
     async with opened(database, asks=False, approvals=2) as app:  # another process
         (waiting,) = await app.waiting()
-        assert waiting["problem"] == "Approved by ann; one more person must approve."
+        assert waiting.problem == "Approved by ann; one more person must approve."
         for again in ("key:ann@acme", "terminal:ann", "ann"):
             with nothing_changes("already approved by"):
                 await decide(app, task_id, again)
         with pytest.raises(QuestionClosed):  # what was shown before says nothing of her approval
             await decide(app, task_id, "bob", interrupt_id=first["interrupt_id"])
-        assert (await decide(app, task_id, "bob", interrupt_id=waiting["interrupt_id"]))["status"] == "done"
+        assert (await decide(app, task_id, "bob", interrupt_id=waiting.interrupt_id))["status"] == "done"
         assert paid == [5]
         (given,) = await given_in(app, task_id)
         by = given[0]["by"]
@@ -205,18 +205,18 @@ async def test_who_asked_cannot_approve_whichever_way_they_asked(database: Path)
             with nothing_changes("requested by"):
                 await decide(app, task_id, asker)
         with acting("fred"):
-            newest = (await app.snapshots("s"))[0]["checkpoint_id"]
-            await app.fork("s", newest, session_id="f")
-            await app.import_(await app.export("s"), session_id="i")
+            newest = (await app.sessions.snapshots("s"))[0].checkpoint_id
+            await app.rewind.fork("s", newest, session_id="f")
+            await app.sessions.import_(await app.sessions.export("s"), session_id="i")
         for copy in ("f", "i"):
-            (task,) = [each for each in await app.waiting() if each["thread_id"] == copy]
+            (task,) = [each for each in await app.waiting() if each.session_id == copy]
             with nothing_changes("requested by fred"):
-                await decide(app, task["task_id"], "fred")
+                await decide(app, task.task_id, "fred")
             with nothing_changes("requested by uma"):
-                await decide(app, task["task_id"], "key:uma@acme")
+                await decide(app, task.task_id, "key:uma@acme")
             if copy == "f":  # a document does not say whose keys a service has
                 with nothing_changes("requested by max"):
-                    await decide(app, task["task_id"], "key:max@acme")
+                    await decide(app, task.task_id, "key:max@acme")
         assert (await decide(app, task_id, "ann"))["status"] == "done"
 
 
@@ -224,13 +224,13 @@ async def test_a_fork_and_an_import_begin_with_no_approval(database: Path) -> No
     async with opened(database, approvals=2) as app:
         task_id = await asked_for(app)
         await decide(app, task_id, "ann")
-        newest = (await app.snapshots("s"))[0]["checkpoint_id"]
-        await app.fork("s", newest, session_id="f")
-        await app.import_(await app.export("s"), session_id="i")
+        newest = (await app.sessions.snapshots("s"))[0].checkpoint_id
+        await app.rewind.fork("s", newest, session_id="f")
+        await app.sessions.import_(await app.sessions.export("s"), session_id="i")
         for copy in ("f", "i"):
-            (task,) = [each for each in await app.waiting() if each["thread_id"] == copy]
-            assert task["problem"] == "" and "approved_by" not in task["calls"][0]
-            await decide(app, task["task_id"], "bob")
+            (task,) = [each for each in await app.waiting() if each.session_id == copy]
+            assert task.problem == "" and "approved_by" not in task.calls[0]
+            await decide(app, task.task_id, "bob")
         assert paid == []
 
 
@@ -238,9 +238,9 @@ async def test_who_decided_is_kept_by_fork_and_import(database: Path) -> None:
     async with opened(database, approvers=("finance",)) as app:
         task_id = await asked_for(app)
         await decide(app, task_id, "ann", roles=["finance"])
-        newest = (await app.snapshots("s"))[0]["checkpoint_id"]
-        await app.fork("s", newest, session_id="f")
-        await app.import_(await app.export("s"), session_id="i")
+        newest = (await app.sessions.snapshots("s"))[0].checkpoint_id
+        await app.rewind.fork("s", newest, session_id="f")
+        await app.sessions.import_(await app.sessions.export("s"), session_id="i")
         for session in ("s", "f", "i"):
             (task,) = await app.tasks.list(session_id=session)
             (given,) = await given_in(app, task.task_id)
@@ -250,18 +250,18 @@ async def test_who_decided_is_kept_by_fork_and_import(database: Path) -> None:
 async def test_a_document_cannot_say_that_no_role_is_needed(database: Path) -> None:
     async with opened(database, approvers=("finance",), approvals=2) as app:
         await asked_for(app)
-        document = await app.export("s")
+        document = await app.sessions.export("s")
         forged = [_without_terms(part["value"]) for part in document["state"]["writes"]]
         assert sum(forged) >= 1
-        await app.import_(document, session_id="i")
-        (task,) = [each for each in await app.waiting() if each["thread_id"] == "i"]
-        assert "approvers" not in task["calls"][0]
-        result = await decide(app, task["task_id"], "eve")  # she answered another question than the tool asks
+        await app.sessions.import_(document, session_id="i")
+        (task,) = [each for each in await app.waiting() if each.session_id == "i"]
+        assert "approvers" not in task.calls[0]
+        result = await decide(app, task.task_id, "eve")  # she answered another question than the tool asks
         assert (result["status"], paid) == ("waiting", [])
         assert "has changed since you were asked" in result["question"]["problem"]
         with nothing_changes("needs the role finance"):
-            await decide(app, task["task_id"], "eve")
-        assert (await decide(app, task["task_id"], "ann", roles=["finance"]))["status"] == "waiting"
+            await decide(app, task.task_id, "eve")
+        assert (await decide(app, task.task_id, "ann", roles=["finance"]))["status"] == "waiting"
         assert paid == []
 
 

@@ -43,7 +43,7 @@ async def test_a_call_waits_across_a_restart_and_is_not_made_twice(
         done = await app.answer(asked["task_id"], "shown the cart")
         trace = await app.trace(asked["task_id"])
     assert (done["status"], done["answer"]) == ("done", "Done.")
-    assert [made["outcome"] for made in trace["calls"]] == [{"success": "shown the cart"}]
+    assert [made.outcome for made in trace.calls] == [{"success": "shown the cart"}]
     assert "shown the cart" in str(model.calls[-1])
 
 
@@ -52,8 +52,8 @@ async def test_one_that_a_person_ends_is_an_error(tmp_path: Path) -> None:
     async with segue.open(tmp_path / "segue.db", agents=[Agent(agent_id="a", model=model, mode="react")]) as app:
         asked = await app.ask("show me the cart", agent="a", client_tools=[SHOW])
         await app.answer(asked["task_id"], {"manual_finish": True})
-        (call,) = (await app.trace(asked["task_id"]))["calls"]
-    assert call["outcome"] == {"error": "The client did not run this call."}
+        (call,) = (await app.trace(asked["task_id"])).calls
+    assert call.outcome == {"error": "The client did not run this call."}
 
 
 @tool(read_only=True, secret=True)
@@ -71,8 +71,8 @@ async def test_a_call_that_a_person_rejects_is_not_sent_to_the_client() -> None:
         assert [call["reason"] for call in asked["question"]["calls"]] == ["secret"]
         done = await app.answer(asked["task_id"], "reject")
         assert (done["status"], done["answer"]) == ("done", "Done.")
-        last = [event for event in await app.events(asked["task_id"]) if event["type"] == "tool_result"][-1]
-    assert (last["data"]["name"], last["data"]["result"].get("rejected")) == ("show", True)
+        last = [event for event in await app.events(asked["task_id"]) if event.type == "tool_result"][-1]
+    assert (last.data["name"], last.data["result"].get("rejected")) == ("show", True)
 
 
 async def test_what_cannot_be_offered_is_refused_before_anything_is_stored() -> None:
@@ -88,7 +88,7 @@ async def test_what_cannot_be_offered_is_refused_before_anything_is_stored() -> 
         endless = {"type": "object", "properties": {"page": {"pattern": "a{99999999999999999999}"}}}
         with pytest.raises(InvalidMessage, match="not a JSON schema"):
             await app.ask("hi", agent="a", client_tools=[{**SHOW, "parameters": endless}])
-        assert await app.tasks() == []
+        assert await app.tasks.list() == []
 
 
 def shows(*pages: str) -> Any:
@@ -117,9 +117,9 @@ async def test_calls_of_one_batch_wait_together_and_their_results_may_come_apart
         asked = await app.answer(asked["task_id"], "page b")
         (d,) = asked["question"][CLIENT_CALLS]
         done = await app.answer(asked["task_id"], {"results": {d["id"]: "page d"}})
-        calls = (await app.trace(asked["task_id"]))["calls"]
+        calls = (await app.trace(asked["task_id"])).calls
     assert done["answer"] == "Done."
-    assert [made["outcome"]["success"] for made in calls] == ["page a", "page b", "page c", "noted", "page d"]
+    assert [made.outcome["success"] for made in calls] == ["page a", "page b", "page c", "noted", "page d"]
 
 
 async def test_calls_that_must_not_wait_together_wait_one_by_one(tmp_path: Path) -> None:
@@ -145,8 +145,8 @@ async def test_arguments_that_do_not_fit_are_for_the_model_to_correct(
     model = ScriptedChatModel([call_tool(("show", arguments)), answer("Done.")])
     async with segue.open(tmp_path / "segue.db", agents=[Agent(agent_id="a", model=model, mode="react")]) as app:
         done = await app.ask("show it", agent="a", client_tools=[{**SHOW, "parameters": parameters}])
-        (call,) = (await app.trace(done["task_id"]))["calls"]
-    assert done["status"] == "done" and why in call["outcome"]["error"]
+        (call,) = (await app.trace(done["task_id"])).calls
+    assert done["status"] == "done" and why in call.outcome["error"]
 
 
 async def test_arguments_that_are_near_to_the_schema_are_sent_in_its_types() -> None:

@@ -73,7 +73,7 @@ def types(events: list[Event]) -> list[str]:
 
 
 async def status(app: App, task_id: str) -> str:
-    return str((await app.trace(task_id))["task"]["status"])
+    return str((await app.trace(task_id)).task.status)
 
 
 def queued(database: Path) -> int:
@@ -88,7 +88,7 @@ async def held_up(app: App, script: list[Any]) -> tuple[str, Counter]:
     app.register(agent_of(script, tools=(counter.add,)))
     row = await app.start("go", session_id="s", agent="a")
     await counter.entered.wait()
-    return row["task_id"], counter
+    return row.task_id, counter
 
 
 BATCH = call_tool(("add", {"number": 1}), ("add", {"number": 2}))
@@ -101,11 +101,11 @@ async def test_pausing_is_seen_at_once_and_taken_between_two_calls(app: App, oth
     counter.gate.set()  # the very next boundary takes it, however soon that comes
     assert types([event async for event in app.follow(task_id)])[-1] == "paused"
     assert counter.effects == [1]
-    task = (await other.trace(task_id))["task"]
-    assert (task["status"], task["requested"]) == ("paused", "pause")
+    task = (await other.trace(task_id)).task
+    assert (task.status, task.requested) == ("paused", "pause")
     result = await app.resume(task_id)
     assert (result["answer"], result["status"], counter.effects) == ("both", "done", [1, 2])
-    assert (await app.trace(task_id))["task"]["requested"] is None
+    assert (await app.trace(task_id)).task.requested is None
 
 
 async def test_only_what_runs_can_be_paused(app: App) -> None:
@@ -124,23 +124,23 @@ async def test_cancelling_closes_the_connection_and_keeps_what_was_written(
         agent = Agent(agent_id="a", model="openai:x", base_url=server.base_url, api_key="k", mode="direct")
         app.register(agent)
         row = await app.start("tell me a long story", session_id="s", agent="a")
-        async for event in app.follow(row["task_id"]):
+        async for event in app.follow(row.task_id):
             if event.type == "token":
                 break
-        await (other if elsewhere else app).cancel(row["task_id"])
+        await (other if elsewhere else app).cancel(row.task_id)
         await until(drip.left.is_set)
-        assert await status(other, row["task_id"]) == "cancelled"
+        assert await status(other, row.task_id) == "cancelled"
         user, written = await app.history("s")
         assert user["content"] == "tell me a long story"
         assert written["role"] == "assistant"
         assert written["content"].startswith("word ") and written["content"].endswith("(The answer was interrupted.)")
-        events = (await app.trace(row["task_id"]))["events"]
-        assert [event["type"] for event in events][-2:] == ["state_changed", "cancelled"]
-        assert events[-1]["data"]["partial"].startswith("word ")
+        events = (await app.trace(row.task_id)).events
+        assert [event.type for event in events][-2:] == ["state_changed", "cancelled"]
+        assert events[-1].data["partial"].startswith("word ")
         assert (await app.ask("go on", session_id="s", agent="a"))["answer"] == "next"
         assert [m["role"] for m in await app.history("s")] == ["user", "assistant", "user", "assistant"]
     with pytest.raises(TaskError, match="is cancelled: there is nothing to cancel"):
-        await app.cancel(row["task_id"])
+        await app.cancel(row.task_id)
 
 
 async def test_what_a_cancelled_task_did_stays_in_the_history(app: App) -> None:
@@ -160,15 +160,15 @@ async def test_what_a_cancelled_task_did_stays_in_the_history(app: App) -> None:
     row = await app.start("go", session_id="s", agent="a")
     await counter.entered.wait()
     assert counter.effects == [1]
-    await app.cancel(row["task_id"])
-    task = (await app.trace(row["task_id"]))["task"]
-    assert task["result"]["unknown_outcomes"] == [{"name": "add", "arguments": {"number": 2}}]
-    assert [(entry["action"], entry["result"].get("success")) for entry in task["result"]["history"]] == [
+    await app.cancel(row.task_id)
+    task = (await app.trace(row.task_id)).task
+    assert task.result["unknown_outcomes"] == [{"name": "add", "arguments": {"number": 2}}]
+    assert [(entry["action"], entry["result"].get("success")) for entry in task.result["history"]] == [
         ("add", 1),
         ("add", None),
     ]
-    assert task["result"]["usage"]["calls"] == 2 and task["result"]["reasoning"]["tools_used"] == ["add"]
-    assert (await app.usage("a"))["calls"] == 2
+    assert task.result["usage"]["calls"] == 2 and task.result["reasoning"]["tools_used"] == ["add"]
+    assert (await app.tasks.usage("a")).calls == 2
     history = await app.history("s")
     assert [m["role"] for m in history] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
     assert history[2]["content"] == "1" and "unknown_outcome" in history[4]["content"]
@@ -183,7 +183,7 @@ async def test_a_failed_task_makes_room_for_the_next_message(app: App) -> None:
     app.register(agent_of(script, tools=(counter.add,)))
     with pytest.raises(ModelUnreachable):
         await app.ask("go", session_id="s", agent="a")
-    failed = (await app.tasks())[0]["task_id"]
+    failed = (await app.tasks.list())[0].task_id
     assert (await app.ask("again", session_id="s", agent="a"))["answer"] == "up"
     roles = [m["role"] for m in await app.history("s")]
     assert roles == ["user", "assistant", "tool", "assistant", "user", "assistant"]
@@ -237,7 +237,12 @@ async def test_closing_pauses_without_a_wish_and_a_wish_is_kept(database: Path) 
         asyncio.get_running_loop().call_later(0.1, counter.gate.set)
     async with segue.open(database) as second:
         (row,) = await second.resumable()
-        assert (row["task_id"], row["status"], row["requested"], row["interrupted"]) == (task_id, "paused", None, False)
+        assert (row.task_id, row.status, row.requested, row.interrupted) == (
+            task_id,
+            "paused",
+            None,
+            False,
+        )
 
 
 async def test_a_task_in_another_process_is_followed_by_its_durable_events(app: App, other: App) -> None:
@@ -256,13 +261,13 @@ async def test_a_new_message_to_a_paused_task_is_refused_with_the_choices(app: A
         pass
     with pytest.raises(TaskUnfinished, match="resume, steer or cancel"):
         await app.ask("more", session_id="s", agent="a")
-    assert len(await app.tasks()) == 1
+    assert len(await app.tasks.list()) == 1
 
 
 async def test_a_task_that_somebody_is_about_to_resume_can_be_cancelled(app: App) -> None:
     counter = Counter()
     app.register(agent_of([call_tool(("add", {"number": 1})), answer("ok")], tools=(counter.add,)))
-    task_id = (await app.start("count", session_id="s", agent="a"))["task_id"]
+    task_id = (await app.start("count", session_id="s", agent="a")).task_id
     await counter.entered.wait()
     await app.pause(task_id)
     counter.gate.set()
@@ -272,7 +277,7 @@ async def test_a_task_that_somebody_is_about_to_resume_can_be_cancelled(app: App
         cancelling = asyncio.create_task(app.cancel(task_id))
         await asyncio.wait([cancelling], timeout=0.2)
     await cancelling
-    assert (await app.task(task_id))["status"] == "cancelled"
+    assert (await app.task(task_id)).status == "cancelled"
 
 
 @pytest.fixture
@@ -344,7 +349,7 @@ async def test_a_decision_without_an_end_is_asked_for_again(app: App) -> None:
     async with LoopbackServer([Drip(), Text(answer("short"))]) as server:
         app.register(agent_at(server, mode="react", budget=Budget(reply_chars=400)))
         result = await app.ask("go", agent="a")
-        errors = [e["data"]["message"] for e in await app.events(result["task_id"]) if e["type"] == "error"]
+        errors = [e.data["message"] for e in await app.events(result["task_id"]) if e.type == "error"]
     assert result["answer"] == "short"
     assert errors == ["The reply was truncated at its length limit: write a shorter one."]
 
@@ -356,10 +361,10 @@ async def test_where_a_pause_is_wanted_no_further_attempt_is_begun(app: App, mod
         app.register(agent_at(server, mode=mode))
         row = await app.start("go", session_id="s", agent="a")
         await until(quiet.asked.is_set)
-        await app.pause(row["task_id"])
+        await app.pause(row.task_id)
         quiet.go.set()
-        assert types([event async for event in app.follow(row["task_id"])])[-1] == "paused"
+        assert types([event async for event in app.follow(row.task_id)])[-1] == "paused"
         assert len(server.requests) == 1
-        assert await status(app, row["task_id"]) == "paused"
-        result = await app.resume(row["task_id"])
+        assert await status(app, row.task_id) == "paused"
+        result = await app.resume(row.task_id)
     assert result["status"] == "done" and "late" in result["answer"]

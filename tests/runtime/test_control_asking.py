@@ -72,12 +72,12 @@ async def test_a_message_joins_a_paused_task(database: Path) -> None:
         await entered.wait()
         asyncio.get_running_loop().call_later(0.2, gate.set)
         result = await app.ask("and cheap, please", session_id="s", agent="a", steer=True)
-        assert (result["task_id"], result["answer"]) == (row["task_id"], "both")
+        assert (result["task_id"], result["answer"]) == (row.task_id, "both")
         assert seen == ["first\nand cheap, please"]
-        assert "steered" in [event["type"] for event in (await app.trace(row["task_id"]))["events"]]
+        assert "steered" in [event.type for event in (await app.trace(row.task_id)).events]
         said = [m["content"] for m in await app.history("s") if m["role"] == "user"]
         assert said == ["first", "and cheap, please"]
-        assert len(await app.tasks()) == 1
+        assert len(await app.tasks.list()) == 1
 
 
 async def test_what_is_added_while_a_tool_runs_is_stored_at_once_and_survives_the_process(tmp_path: Path) -> None:
@@ -103,13 +103,13 @@ async def test_what_is_added_while_a_tool_runs_is_stored_at_once_and_survives_th
         for line in ("and cheap", "and fast"):
             await app.tasks.accept(Request(line, session_id="s", agent="a", steer=True))
         copy = _copied(file)  # what a kill leaves while the tool runs
-        app.stop_now(row["task_id"])
+        app.stop_now(row.task_id)
     gate.set()
     async with segue.open(copy) as app:
         register(app, till, [look])
-        assert (await app.task(row["task_id"]))["notes"] == ["and cheap", "and fast"]
+        assert (await app.task(row.task_id)).notes == ["and cheap", "and fast"]
         await app._runner.leases.expire("s", await app._runner.leases.last_owner("s"))
-        await app.resume(row["task_id"])
+        await app.resume(row.task_id)
         said = [m["content"] for m in await app.history("s") if m["role"] == "user"]
         assert (seen, said) == (["first\nand cheap\nand fast"], ["first", "and cheap", "and fast"])
 
@@ -129,10 +129,10 @@ async def test_what_is_added_while_a_task_is_about_to_pause_is_stored_at_once_an
         register(app, till, [call_tool(("slow", {})), answer("both")])
         row = await app.start("first", session_id="s", agent="a")
         await entered.wait()
-        pausing = asyncio.create_task(app.pause(row["task_id"]))
+        pausing = asyncio.create_task(app.pause(row.task_id))
 
         async def asked() -> bool:
-            return (await app._runner.tasks.get(row["task_id"])).requested == "pause"
+            return (await app._runner.tasks.get(row.task_id)).requested == "pause"
 
         await until(asked)
         accepted = await app.tasks.accept(Request("and cheap", session_id="s", agent="a", steer=True))
@@ -141,10 +141,10 @@ async def test_what_is_added_while_a_task_is_about_to_pause_is_stored_at_once_an
         await pausing
 
         async def over() -> bool:
-            return (await app.task(row["task_id"]))["status"] == "done"
+            return (await app.task(row.task_id)).status == "done"
 
         await until(over)
-        assert (await app.task(row["task_id"]))["result"]["answer"] == "both"
+        assert (await app.task(row.task_id)).result["answer"] == "both"
 
 
 async def test_what_comes_too_late_for_the_answer_begins_the_next_task(database: Path) -> None:
@@ -157,13 +157,13 @@ async def test_what_comes_too_late_for_the_answer_begins_the_next_task(database:
 
         app.register(Agent(agent_id="a", model=ScriptedChatModel([decide, answer("two")]), mode="react"))
         row = await app.start("first", session_id="s", agent="a")
-        async for _ in app.follow(row["task_id"]):
+        async for _ in app.follow(row.task_id):
             pass
         for _ in range(2):
             result = await app.ask("more", session_id="s", agent="a", steer=True, idempotency_key="k")
-            later, earlier = await app.tasks()
-            assert (result.task_id, result["answer"], later["message"]) == (later["task_id"], "two", "more")
-            assert (earlier["notes"], earlier["result"]["answer"]) == ([], "one")
+            later, earlier = await app.tasks.list()
+            assert (result.task_id, result["answer"], later.message) == (later.task_id, "two", "more")
+            assert (earlier.notes, earlier.result["answer"]) == ([], "one")
         said = [m["content"] for m in await app.history("s") if m["role"] == "user"]
         assert said == ["first", "more"]
 
@@ -183,7 +183,7 @@ async def test_a_task_that_cannot_be_continued_in_the_background_is_logged_and_c
     till.tools = (slow,)  # type: ignore[assignment]
     async with segue.open(database) as app:
         register(app, till, [call_tool(("slow", {}))])
-        task_id = (await app.start("first", session_id="s", agent="a"))["task_id"]
+        task_id = (await app.start("first", session_id="s", agent="a")).task_id
         await entered.wait()
         pausing = asyncio.create_task(app.pause(task_id))
 
@@ -232,20 +232,20 @@ async def test_a_next_task_that_cannot_be_begun_is_logged_and_can_be_resumed(
 
         app.register(Agent(agent_id="a", model=ScriptedChatModel([decide, answer("two")]), mode="react"))
         row = await app.start("first", session_id="s", agent="a")
-        async for _ in app.follow(row["task_id"]):
+        async for _ in app.follow(row.task_id):
             pass
         accepted = await app.tasks.accept(Request("more", session_id="s", agent="a", steer=True))
         async for _ in app.follow(accepted.task_id):
             pass
-        later, earlier = await app.tasks()
-        assert (earlier["result"]["answer"], later["message"]) == ("one", "more")
+        later, earlier = await app.tasks.list()
+        assert (earlier.result["answer"], later.message) == ("one", "more")
 
         async def logged() -> bool:
-            return f"Task {later['task_id']} was not begun, and can be resumed:" in caplog.text
+            return f"Task {later.task_id} was not begun, and can be resumed:" in caplog.text
 
         await until(logged)
-        damaging.put_rating("NULL", later["task_id"])
-        assert (await app.resume(later["task_id"]))["answer"] == "two"
+        damaging.put_rating("NULL", later.task_id)
+        assert (await app.resume(later.task_id))["answer"] == "two"
 
 
 def _copied(file: Path) -> Path:
@@ -261,7 +261,7 @@ async def test_steering_a_session_without_a_task_is_an_ordinary_message(database
         register(app, Till(), [answer("one"), answer("two")])
         await app.ask("first", session_id="s", agent="a", steer=True)
         assert (await app.ask("second", session_id="s", agent="a", steer=True))["answer"] == "two"
-        assert len(await app.tasks()) == 2
+        assert len(await app.tasks.list()) == 2
 
 
 async def test_what_was_added_to_a_cancelled_task_stays_in_the_history(database: Path) -> None:

@@ -55,13 +55,13 @@ async def test_a_task_that_the_database_failed_is_resumed_with_all_others(
     """On a full disk, the last page may have room for the status or not."""
     row = await world.app.start("note " * 2000, session_id="s", agent="a")
     await trouble(world, monkeypatch)
-    async for _ in world.app.follow(row["task_id"]):
+    async for _ in world.app.follow(row.task_id):
         pass
     (task,) = await world.app.resumable()
-    assert task["status"] in statuses
-    assert task["requested"] is None
+    assert task.status in statuses
+    assert task.requested is None
     await world.app._storage.database.write(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchall())
-    assert (await world.app.resume(task["task_id"]))["answer"] == "all noted"
+    assert (await world.app.resume(task.task_id))["answer"] == "all noted"
     assert set(world.noted) == {1}
 
 

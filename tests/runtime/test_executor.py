@@ -110,10 +110,10 @@ async def test_the_executor_takes_back_what_it_did(tmp_path: Path) -> None:
     async with segue.open(tmp_path / "segue.db") as app:
         app.register(agent, elsewhere)
         await app.ask("hi", session_id="s", agent="a", mode="react")
-        before = (await app.snapshots("s"))[0]["checkpoint_id"]
+        before = (await app.sessions.snapshots("s"))[0].checkpoint_id
         await app.ask("go", session_id="s", agent="a", mode="react")
-        (undone,) = await app.undo("s", before)
-    assert (undone["result"], ran) == ({"success": "done elsewhere"}, [])
+        (undone,) = await app.rewind.undo("s", before)
+    assert (undone.result, ran) == ({"success": "done elsewhere"}, [])
     assert elsewhere.made[-1] == ("send_undo", {"to": "y"})
 
 
@@ -135,8 +135,8 @@ async def test_every_call_of_a_bot_is_the_apis(mode: str, tmp_path: Path) -> Non
     async with segue.open(tmp_path / "segue.db", agents=[bot, clerk], modes={"desk": FLOW}) as app:
         app.agents.participants.apis.register("own", own_api)
         conversation = await converse(app, config, conversation_id="talk")
-        (task,) = await app.tasks(session_id="talk.bot")
-    assert (task["status"], ran) == ("done", [])
+        (task,) = await app.tasks.list(session_id="talk.bot")
+    assert (task.status, ran) == ("done", [])
     made = [(u.action, u.action_input) for u in conversation.utterances if u.is_action]
     assert made == ([LOOK, SEND, LOOK] if mode == "desk" else [LOOK, SEND])
     assert [u.data for u in conversation.results] == ["done by the API"] * len(made)
@@ -161,6 +161,6 @@ async def test_recall_reads_the_tasks_own_state_whatever_the_executor(tmp_path: 
     async with segue.open(tmp_path / "segue.db") as app:
         app.register(Agent(agent_id="a", model=ScriptedChatModel(script), tools=(look,)), elsewhere)
         done = await app.ask("go", agent="a", mode="react")
-        results = [e["data"]["result"] for e in await app.events(done["task_id"]) if e["type"] == "tool_result"]
+        results = [e.data["result"] for e in await app.events(done["task_id"]) if e.type == "tool_result"]
     assert elsewhere.made == [LOOK]
     assert "look" in str(results[1]["success"])

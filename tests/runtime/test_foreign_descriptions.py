@@ -68,7 +68,7 @@ def register(app: App, script: list[Any], **fields: Any) -> None:
 
 async def waiting_call(app: App) -> dict[str, Any]:
     (waiting,) = await app.waiting()
-    (call,) = waiting["calls"]
+    (call,) = waiting.calls
     return dict(call)
 
 
@@ -126,7 +126,7 @@ async def test_another_agent_of_the_session_and_of_a_flow_decides_after_the_desc
         register(app, [SEND, SEND], agent_id="clerk")
         assert (await app.ask("Go on", session_id="s", agent="clerk"))["status"] == "waiting"
         assert (await waiting_call(app))["sources"]["to"] == [DESCRIPTION]
-        await app.delete("s")
+        await app.sessions.delete("s")
         register(app, [choose("clerk", goal="Go on")], agent_id="boss", mode="work", tools=(), mcp=[words])
         assert (await app.ask("1. go on\n2. tell the result", session_id="t", agent="boss"))["status"] == "waiting"
         assert (await waiting_call(app))["reason"] == "values" and sent == []

@@ -96,7 +96,7 @@ def done(protocol: str, text: str = "done") -> Any:
 
 
 async def events(app: App, task_id: str, kind: str) -> list[dict[str, Any]]:
-    return [event["data"] for event in await app.events(task_id) if event["type"] == kind]
+    return [event.data for event in await app.events(task_id) if event.type == kind]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -106,7 +106,7 @@ async def test_a_call_takes_a_part_of_a_result_that_no_model_sees(protocol: str)
         model = register(app, *script, done(protocol), protocol=protocol)
         asked = await app.ask("Forward my mail to dan@x.org", session_id="s", agent="a")
         (waiting,) = await app.waiting()
-        (call,) = waiting["calls"]
+        (call,) = waiting.calls
         assert (call["reason"], call["doubted"], call["arguments"]["body"]) == ("values", ["body"], INJECTED)
         assert call["sources"]["body"] == [{"kind": "tool", "name": "read_mail", "call": 1, "trusted": False}]
         result = await app.answer(asked["task_id"], "approve")
@@ -230,7 +230,7 @@ async def test_a_plan_takes_it_and_its_answer_does_not_see_it() -> None:
         model = register(app, plan_json("forward", steps), "done", mode="plan")
         asked = await app.ask("Forward my mail to dan@x.org", session_id="s", agent="a")
         (waiting,) = await app.waiting()
-        assert (waiting["calls"][0]["doubted"], sent) == (["body"], [])
+        assert (waiting.calls[0]["doubted"], sent) == (["body"], [])
         result = await app.answer(asked["task_id"], "approve")
         assert (result["status"], sent) == ("done", [("dan@x.org", INJECTED)])
         assert "evil.com" not in seen(model)
@@ -262,9 +262,9 @@ async def test_it_survives_a_restart_a_fork_and_an_import(tmp_path: Path) -> Non
     async with segue.open(path) as app:
         register(app, calls("native", "read_mail"), done("native"), protocol="native")
         await app.ask("Read my mail", session_id="s", agent="a")
-        (newest, *_) = await app.snapshots("s")
-        await app.fork("s", newest["checkpoint_id"], session_id="fork")
-        await app.import_(await app.export("s"), session_id="import")
+        (newest, *_) = await app.sessions.snapshots("s")
+        await app.rewind.fork("s", newest.checkpoint_id, session_id="fork")
+        await app.sessions.import_(await app.sessions.export("s"), session_id="import")
     async with segue.open(path) as app:
         for session_id in ("s", "fork", "import"):
             forward = calls("native", "send_mail", to="dan@x.org", body="@0.body")

@@ -9,6 +9,7 @@ import segue
 from segue.app import App
 from segue.core.agents import Agent
 from segue.core.errors import KeyUsed
+from segue.core.records import Task
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.polling import until
 
@@ -49,7 +50,7 @@ async def test_a_request_that_comes_again_gives_the_task_that_it_began(shop: Sho
     assert results[0] == results[1]
     async with segue.open(tmp_path / "segue.db", agents=[shop.agent()]) as app:
         assert await app.ask("order tea", agent="shop", idempotency_key="k") == results[0]
-        assert len(await app.tasks()) == 1
+        assert len(await app.tasks.list()) == 1
     assert shop.ordered == ["tea"]
 
 
@@ -57,7 +58,7 @@ async def test_requests_that_come_at_once_in_sessions_of_their_own_start_one_tas
     shop.gate.set()
     async with segue.open(":memory:", agents=[shop.agent()]) as app:
         results = await asyncio.gather(*(app.ask("order tea", agent="shop", idempotency_key="k") for _ in range(5)))
-        assert len(await app.tasks()) == 1
+        assert len(await app.tasks.list()) == 1
     assert {result.task_id for result in results} == {results[0].task_id}
     assert shop.ordered == ["tea"]
 
@@ -69,12 +70,12 @@ async def test_a_message_that_steers_is_taken_once(shop: Shop) -> None:
         steering = asyncio.create_task(
             app.start("green", session_id="s", steer=True, agent="shop", idempotency_key="k")
         )
-        await until(lambda: _has_note(app, task["task_id"]))
+        await until(lambda: _has_note(app, task.task_id))
         shop.gate.set()
         steered = await steering
         again = await app.start("green", session_id="s", steer=True, agent="shop", idempotency_key="k")
-        assert steered["task_id"] == again["task_id"] == task["task_id"]
-        assert (await _ended(app, task["task_id"]))["notes"] == ["green"]
+        assert steered.task_id == again.task_id == task.task_id
+        assert (await _ended(app, task.task_id)).notes == ["green"]
 
 
 async def test_a_message_that_steers_twice_at_once_is_taken_once(shop: Shop) -> None:
@@ -85,11 +86,11 @@ async def test_a_message_that_steers_twice_at_once_is_taken_once(shop: Shop) -> 
             asyncio.create_task(app.start("green", session_id="s", steer=True, agent="shop", idempotency_key="k"))
             for _ in range(2)
         ]
-        await until(lambda: _has_note(app, task["task_id"]))
+        await until(lambda: _has_note(app, task.task_id))
         shop.gate.set()
-        assert {steered["task_id"] for steered in await asyncio.gather(*steering)} == {task["task_id"]}
-        ended = await _ended(app, task["task_id"])
-        assert (ended["status"], ended["notes"]) == ("done", ["green"])
+        assert {steered.task_id for steered in await asyncio.gather(*steering)} == {task.task_id}
+        ended = await _ended(app, task.task_id)
+        assert (ended.status, ended.notes) == ("done", ["green"])
 
 
 async def test_a_key_that_began_another_message_is_refused(shop: Shop) -> None:
@@ -98,11 +99,11 @@ async def test_a_key_that_began_another_message_is_refused(shop: Shop) -> None:
         await app.ask("order tea", session_id="s", agent="shop", idempotency_key="k")
         with pytest.raises(KeyUsed, match="'k' was used for another request"):
             await app.ask("order coffee", session_id="s", agent="shop", idempotency_key="k")
-        await app.delete("s")
+        await app.sessions.delete("s")
         assert (await app.ask("hello", agent="shop", idempotency_key="k")).answer == "Anything else?"
 
 
-async def _ended(app: App, task_id: str) -> dict[str, object]:
+async def _ended(app: App, task_id: str) -> Task:
     async for _ in app.follow(task_id):
         pass
     return await app.task(task_id)
@@ -110,4 +111,4 @@ async def _ended(app: App, task_id: str) -> dict[str, object]:
 
 async def _has_note(app: App, task_id: str) -> bool:
     """Whether the message that steers is stored."""
-    return (await app.task(task_id))["notes"] == ["green"]
+    return (await app.task(task_id)).notes == ["green"]

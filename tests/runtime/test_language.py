@@ -113,20 +113,20 @@ async def test_a_task_that_has_not_begun_keeps_its_language(tmp_path: Path) -> N
     ]
     async with segue.open(tmp_path / "segue.db", agents=agents, max_running=1) as app:
         await app.start("Hold on", agent="busy")
-        task_id = (await app.start("Say hello", agent="later", language="zh"))["task_id"]
+        task_id = (await app.start("Say hello", agent="later", language="zh")).task_id
         await app.pause(task_id)
         release.set()
     async with segue.open(tmp_path / "segue.db", agents=agents) as app:
         await app.resume(task_id)
         [event async for event in app.follow(task_id)]
-        assert (await app.task(task_id))["language"] == "zh"
+        assert (await app.task(task_id)).language == "zh"
     assert IN_CHINESE in _systems(later)[0]
 
 
 async def test_a_language_that_segue_does_not_have_is_refused(app: segue.App) -> None:
     with pytest.raises(UnknownLanguage, match=r"'tlh'.*zh or en"):
         await app.ask("hello", language="tlh")
-    assert await app.tasks() == []
+    assert await app.tasks.list() == []
 
 
 async def test_subtasks_inherit_the_language_whatever_they_are_written_in(app: segue.App) -> None:
@@ -166,7 +166,7 @@ async def test_the_errors_of_calls_are_in_the_language_of_the_task(
     _scripted(app, calls, answer("…"), tools=(ponder,), mode="react")
     result = await app.ask(message, agent="a")
     events = await app.events(result.task_id)
-    said = [event["data"]["result"]["error"] for event in events if event["type"] == "tool_result"]
+    said = [event.data["result"]["error"] for event in events if event.type == "tool_result"]
     assert [text.startswith(error) for text, error in zip(said, errors, strict=False)] == [True, True]
     assert ("ponder 的参数不符合要求" if language_of(message) == "zh" else "The arguments of ponder") in said[2]
 

@@ -90,12 +90,12 @@ async def test_a_task_whose_lease_cannot_be_renewed_pauses_and_says_why(monkeypa
         script = [call_tool(("work", {})), answer("ok")]
         app.register(Agent(agent_id="a", model=ScriptedChatModel(script), tools=(work,), mode="react"))
         task = await app.start("go", agent="a")
-        events = [event async for event in app.follow(task["task_id"])]
+        events = [event async for event in app.follow(task.task_id)]
         [paused] = [event for event in events if isinstance(event, Paused)]
         assert paused.reason == (
             "the session's lease could not be renewed: The database cannot be opened: too many open files."
         )
-        assert (await app.task(task["task_id"]))["status"] == "paused"
+        assert (await app.task(task.task_id)).status == "paused"
 
 
 class Storage:

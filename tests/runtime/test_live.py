@@ -40,7 +40,7 @@ async def test_who_follows_late_gets_the_answer_from_its_beginning(app: App) -> 
     go = asyncio.Event()
     async with LoopbackServer([Gate("an answer ", "in two halves", go)]) as server:
         app.register(Agent(agent_id="a", model="openai:m", base_url=server.base_url))
-        task_id = (await app.start("go", agent="a", mode="direct"))["task_id"]
+        task_id = (await app.start("go", agent="a", mode="direct")).task_id
         async with asyncio.timeout(60):
             async for event in app.follow(task_id):
                 if event.type == "token":
@@ -70,4 +70,4 @@ async def test_the_first_half_is_seen_before_the_second_is_sent(app: App, case: 
         server.assert_spent()
     assert seen.is_set()
     assert "in two halves" in said
-    assert (await app.tasks())[0]["status"] == "done"
+    assert (await app.tasks.list())[0].status == "done"

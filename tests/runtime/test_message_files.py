@@ -76,10 +76,10 @@ async def test_an_image_and_a_pdf_are_sent_as_parts_and_a_text_within_the_prompt
     assert image == {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{b64encode(PNG).decode()}"}}
     sent = {"filename": "paper.pdf", "file_data": f"data:application/pdf;base64,{b64encode(PDF).decode()}"}
     assert pdf == {"type": "file", "file": sent}
-    assert [file["name"] for file in task["attachments"]] == ["dot.png", "paper.pdf", "注.txt"]
-    assert task["message"] == "What is it?"
-    assert [file["digest"] for file in history[0]["attachments"]] == [file["digest"] for file in task["attachments"]]
-    assert contents(tmp_path) == sorted(file["digest"] for file in task["attachments"])
+    assert [file["name"] for file in task.attachments] == ["dot.png", "paper.pdf", "注.txt"]
+    assert task.message == "What is it?"
+    assert [file["digest"] for file in history[0]["attachments"]] == [file["digest"] for file in task.attachments]
+    assert contents(tmp_path) == sorted(file["digest"] for file in task.attachments)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ async def test_what_the_model_does_not_accept_is_refused_before_anything_is_stor
         async with talking(server, database, accepts=("image",)) as app:
             with pytest.raises(InvalidMessage, match=r"openai:m does not accept PDF files: leave out paper\.pdf"):
                 await app.ask("Read it", agent="eyes", files=[("paper.pdf", PDF)])
-            assert await app.tasks() == [] and contents(tmp_path) == []
+            assert await app.tasks.list() == [] and contents(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -240,11 +240,11 @@ async def test_a_content_is_stored_once_and_deleted_with_the_last_session_that_n
         async with talking(server, database) as app:
             for session in ("one", "two"):
                 await app.ask("Look", agent="eyes", session_id=session, files=[(f"{session}.png", PNG)])
-            snapshots = await app.snapshots("one")
-            await app.fork("one", snapshots[0]["checkpoint_id"], session_id="three")
+            snapshots = await app.sessions.snapshots("one")
+            await app.rewind.fork("one", snapshots[0].checkpoint_id, session_id="three")
             for session in ("one", "two", "three"):
                 assert contents(tmp_path) == [DIGEST]
-                await app.delete(session)
+                await app.sessions.delete(session)
             assert contents(tmp_path) == []
 
 
@@ -252,15 +252,15 @@ async def test_an_export_holds_the_contents_and_an_import_checks_them(database: 
     with LoopbackServer([Text("a dot"), Text("a dot")]) as server:
         async with talking(server, database) as app:
             await app.ask("Look", agent="eyes", session_id="s", files=[("dot.png", PNG)])
-            document = await app.export("s")
-            await app.delete("s")
+            document = await app.sessions.export("s")
+            await app.sessions.delete("s")
             broken = {**document, "files": {DIGEST: b64encode(PNG + b"x").decode()}}
             with pytest.raises(InvalidExport, match="not what its digest says"):
-                await app.import_(broken, session_id="t")
+                await app.sessions.import_(broken, session_id="t")
             with pytest.raises(InvalidExport, match=r"does not hold its file dot\.png"):
-                await app.import_({**document, "files": {}}, session_id="t")
+                await app.sessions.import_({**document, "files": {}}, session_id="t")
             assert contents(tmp_path) == []
-            await app.import_(document, session_id="t")
+            await app.sessions.import_(document, session_id="t")
             assert contents(tmp_path) == [DIGEST]
             await app.ask("Again", agent="eyes", session_id="t")
     assert document["files"] == {DIGEST: b64encode(PNG).decode()}
@@ -285,7 +285,7 @@ async def test_the_state_holds_no_content(database: str, tmp_path: Path) -> None
     with LoopbackServer([Text("a dot")]) as server:
         async with talking(server, database) as app:
             await app.ask("Look", agent="eyes", session_id="s", files=[("dot.png", picture)])
-            assert len(str(await app.snapshots("s"))) < 10_000
+            assert len(str(await app.sessions.snapshots("s"))) < 10_000
     assert (tmp_path / "s.db").stat().st_size < 300_000
 
 
@@ -293,9 +293,9 @@ async def test_files_do_not_join_an_unfinished_task_and_an_edited_message_keeps_
     with LoopbackServer([Text("a dot"), Text("black")]) as server:
         async with talking(server, database) as app:
             await app.ask("Look", agent="eyes", session_id="s", files=[("dot.png", PNG)])
-            first = (await app.snapshots("s"))[-1]["checkpoint_id"]
-            task = await app.edit("s", first, session_id="t", message="Which colour?")
-            async for _ in app.follow(task["task_id"]):
+            first = (await app.sessions.snapshots("s"))[-1].checkpoint_id
+            task = await app.rewind.edit("s", first, session_id="t", message="Which colour?")
+            async for _ in app.follow(task.task_id):
                 pass
     assert parts(server.requests[1].body)[0]["text"].startswith("Which colour?")
     assert parts(server.requests[1].body)[1]["type"] == "image_url"
@@ -321,16 +321,16 @@ async def test_postgresql_keeps_a_content_as_long_as_a_session_or_its_fork(postg
         async with talking(server, postgres_url) as app:
             given = await app.files.upload("dot.png", PNG, "ann:")
             await app.ask("Look", agent="eyes", session_id="s", files=[Uploaded(given["upload_id"], "ann:")])
-            await app.fork("s", (await app.snapshots("s"))[0]["checkpoint_id"], session_id="t")
-            document = await app.export("s")
+            await app.rewind.fork("s", (await app.sessions.snapshots("s"))[0].checkpoint_id, session_id="t")
+            document = await app.sessions.export("s")
         async with talking(server, postgres_url) as app:
             await app.ask("Which colour?", agent="eyes", session_id="s")
-            await app.delete("s")
+            await app.sessions.delete("s")
             assert stored() == [(DIGEST, PNG)] and (await app.files.check()).count == 1
             await app.ask("Which colour?", agent="eyes", session_id="t")
-            await app.delete("t")
+            await app.sessions.delete("t")
             assert stored() == []
-            await app.import_(document, session_id="u")
+            await app.sessions.import_(document, session_id="u")
             assert [file["name"] for file in (await app.history("u"))[0]["attachments"]] == ["dot.png"]
             assert stored() == [(DIGEST, PNG)]
         server.assert_spent()

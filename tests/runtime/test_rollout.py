@@ -41,7 +41,7 @@ async def waiting(file: Path, agent: Agent) -> str:
 
 
 async def version_of(app: App, task_id: str) -> Any:
-    return (await app.task(task_id))["agent_version"]
+    return (await app.task(task_id)).agent_version
 
 
 async def test_a_task_continues_with_the_version_that_is_there_now(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ async def test_a_pinned_task_waits_for_its_version(tmp_path: Path) -> None:
         assert [task.task_id for task in await app.tasks.waiting_for_version()] == [task_id]
         with pytest.raises(TaskPinned, match="is pinned to version 1 of its agent a"):
             await app.answer(task_id, "shown")
-        assert (await app.task(task_id))["status"] == "waiting"
+        assert (await app.task(task_id)).status == "waiting"
     async with segue.open(tmp_path / "s.db", agents=[support("1", answer("by 1"))]) as app:
         assert not await app.tasks.waiting_for_version()
         assert (await app.answer(task_id, "shown"))["answer"] == "by 1"
@@ -92,11 +92,11 @@ async def test_a_worker_takes_no_pinned_task_and_starves_no_other(database: Path
             await reported(sender, 1)
             assert (await new.ask("look", agent="a", session_id="t"))["answer"] == "by 2"
             await asyncio.sleep(0.3)
-            assert (await sender.task(pinned["task_id"]))["status"] == "pending"
-            assert [task.task_id for task in await new.tasks.waiting_for_version()] == [pinned["task_id"]]
+            assert (await sender.task(pinned.task_id)).status == "pending"
+            assert [task.task_id for task in await new.tasks.waiting_for_version()] == [pinned.task_id]
             async with working(database, support("1", answer("by 1"))):
-                [_ async for _ in sender.follow(pinned["task_id"])]
-        assert (await sender.task(pinned["task_id"]))["result"]["answer"] == "by 1"
+                [_ async for _ in sender.follow(pinned.task_id)]
+        assert (await sender.task(pinned.task_id)).result["answer"] == "by 1"
 
 
 FILE = """
@@ -131,7 +131,7 @@ async def asked(app: App, task_id: str) -> Any:
     """What stands in the list of tasks that wait for a person."""
     (waiting,) = await app.waiting()
     question = await app.question(task_id)
-    assert waiting["question"] == question["question"] and waiting["interrupt_id"] == question["interrupt_id"]
+    assert waiting.question == question["question"] and waiting.interrupt_id == question["interrupt_id"]
     return question
 
 
@@ -146,7 +146,7 @@ async def test_a_person_is_asked_which_version_continues_a_task(tmp_path: Path) 
             await app.answer(task_id, "maybe")
         done = await app.answer(task_id, "continue", interrupt_id=question["interrupt_id"])
         assert (done["answer"], await version_of(app, task_id)) == ("by 2", "2")
-        results = [e["data"]["result"] for e in await app.events(task_id) if e["type"] == "tool_result"]
+        results = [e.data["result"] for e in await app.events(task_id) if e.type == "tool_result"]
     assert results == [{"success": "shown"}]
 
 
@@ -165,10 +165,10 @@ async def test_a_person_pins_a_task_to_its_version(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("choice", "by"), [("continue", "2"), ("pin", "1")])
 async def test_a_worker_asks_before_it_takes_a_task_of_another_version(database: Path, choice: str, by: str) -> None:
     async with segue.open(database, agents=[support("1")], dispatch="always") as sender:
-        task_id = (await sender.start("look", agent="a", session_id="s"))["task_id"]
+        task_id = (await sender.start("look", agent="a", session_id="s")).task_id
         async with working(database, support("2", answer("by 2"), on_upgrade="ask")):
             [_ async for _ in sender.follow(task_id)]
-            assert (await sender.task(task_id))["status"] == "waiting"
+            assert (await sender.task(task_id)).status == "waiting"
             answering = asyncio.create_task(sender.answer(task_id, choice))
             if choice == "pin":
                 await asyncio.sleep(0.3)
@@ -183,8 +183,8 @@ async def test_a_fork_of_a_task_that_waits_for_a_version_asks_what_is_open(tmp_p
     task_id = await waiting(tmp_path / "s.db", asks("1"))
     async with segue.open(tmp_path / "s.db", agents=[support("2", answer("by 2"), on_upgrade="ask")]) as app:
         assert (await app.answer(task_id, "shown"))["status"] == "waiting"
-        (_, before, *_) = await app.snapshots("s")
-        fork = (await app.fork("s", before["checkpoint_id"], session_id="f"))["task_id"]
+        (_, before, *_) = await app.sessions.snapshots("s")
+        fork = (await app.rewind.fork("s", before.checkpoint_id, session_id="f")).task_id
         await app.tasks.set_on_upgrade(fork, "continue")
         assert (await app.resume(fork))["question"] == (await app.question(fork))
         assert (await app.answer(fork, "shown"))["answer"] == "by 2"
@@ -205,7 +205,7 @@ async def test_continue_answers_the_question_which_version_a_task_waits_with(tmp
         assert (await elsewhere.tasks.set_on_upgrade(task_id, "continue")).status == "running"
         assert not await elsewhere.waiting()
     async with segue.open(tmp_path / "s.db", agents=[new]) as app:
-        assert [each.task.task_id for each in await app.tasks.resumable()] == [task_id]
+        assert [each.task_id for each in await app.tasks.resumable()] == [task_id]
         assert (await app.resume(task_id))["answer"] == "by 2"
 
 
@@ -220,14 +220,14 @@ async def test_pin_answers_the_question_which_version_a_task_waits_with(tmp_path
 
 async def test_a_worker_goes_on_with_a_task_once_it_may(database: Path) -> None:
     async with segue.open(database, agents=[support("1")], dispatch="always") as sender:
-        task_id = (await sender.start("look", agent="a", session_id="s"))["task_id"]
+        task_id = (await sender.start("look", agent="a", session_id="s")).task_id
         async with working(database, support("2", answer("by 2"), on_upgrade="ask")):
             [_ async for _ in sender.follow(task_id)]
-            assert (await sender.task(task_id))["status"] == "waiting"
+            assert (await sender.task(task_id)).status == "waiting"
             await sender.tasks.set_on_upgrade(task_id, "continue")
             [_ async for _ in sender.follow(task_id)]
     async with segue.open(database, agents=[]) as app:
-        assert (await app.task(task_id))["result"]["answer"] == "by 2"
+        assert (await app.task(task_id)).result["answer"] == "by 2"
 
 
 @pytest.mark.parametrize(("choice", "changed"), [("continue", True), ("pin", False)])
@@ -237,28 +237,28 @@ async def test_the_event_says_whether_the_agent_is_another_one(tmp_path: Path, c
     async with segue.open(tmp_path / "s.db", agents=[new if changed else both]) as app:
         await app.answer(task_id, choice)
         events = await app.events(task_id)
-    assert [event["data"]["agent_changed"] for event in events if event["type"] == "resumed"] == [changed]
+    assert [event.data["agent_changed"] for event in events if event.type == "resumed"] == [changed]
 
 
 async def test_an_imported_task_keeps_its_version_and_the_question_about_it(tmp_path: Path) -> None:
     task_id, new = await question_of_version(tmp_path / "s.db")
     async with segue.open(tmp_path / "s.db", agents=[new]) as app:
-        document, asked = await app.export("s"), await app.question(task_id)
+        document, asked = await app.sessions.export("s"), await app.question(task_id)
     async with segue.open(tmp_path / "t.db", agents=[new]) as app:
-        row = await app.import_(document, session_id="t")
-        assert (row["status"], row["agent_version"], row["offered_version"]) == ("waiting", "1", "2")
-        assert (await app.question(row["task_id"]))["question"] == asked["question"]
-        again = await app.answer(row["task_id"], "continue")
+        row = await app.sessions.import_(document, session_id="t")
+        assert (row.status, row.agent_version, row.offered_version) == ("waiting", "1", "2")
+        assert (await app.question(row.task_id))["question"] == asked["question"]
+        again = await app.answer(row.task_id, "continue")
         assert again["question"]["client_calls"]  # an import drops answers, so this one is asked for again
-        assert (await app.answer(row["task_id"], "shown"))["answer"] == "by 2"
+        assert (await app.answer(row.task_id, "shown"))["answer"] == "by 2"
 
 
 async def test_an_imported_task_stays_pinned(tmp_path: Path) -> None:
     task_id = await waiting(tmp_path / "s.db", asks("1"))
     async with segue.open(tmp_path / "s.db", agents=[support("1")]) as app:
         await app.tasks.set_on_upgrade(task_id, "pin")
-        document = await app.export("s")
+        document = await app.sessions.export("s")
     async with segue.open(tmp_path / "t.db", agents=[support("2")]) as app:
-        row = await app.import_(document, session_id="t")
+        row = await app.sessions.import_(document, session_id="t")
         with pytest.raises(TaskPinned, match="is pinned to version 1"):
-            await app.answer(row["task_id"], "shown")
+            await app.answer(row.task_id, "shown")

@@ -49,7 +49,7 @@ async def working(count: int, running: int, queued: int = 100) -> AsyncIterator[
             )
         started = [await app.start("go", agent=f"a{number}") for number in range(count)]
         try:
-            yield app, held, [row["task_id"] for row in started]
+            yield app, held, [row.task_id for row in started]
         finally:
             held.gate.set()
 
@@ -57,7 +57,7 @@ async def working(count: int, running: int, queued: int = 100) -> AsyncIterator[
 async def ended(app: App, task_id: str) -> str:
     async for _ in app.follow(task_id):
         pass
-    return str((await app.task(task_id))["status"])
+    return str((await app.task(task_id)).status)
 
 
 async def test_many_tasks_use_few_threads_and_descriptors_and_run_in_their_order() -> None:
@@ -68,7 +68,7 @@ async def test_many_tasks_use_few_threads_and_descriptors_and_run_in_their_order
         assert sum(name.startswith("tool") for name in names) == 3
         assert names.count("segue-heartbeat") == 1
         assert len(os.listdir("/proc/self/fd")) - before < 40
-        assert [(await app.task(task_id))["status"] for task_id in tasks] == ["running"] * 3 + ["pending"] * 9
+        assert [(await app.task(task_id)).status for task_id in tasks] == ["running"] * 3 + ["pending"] * 9
         assert len(app.tasks.running()) == 12
         held.gate.set()
         assert {await ended(app, task_id) for task_id in tasks} == {"done"}
@@ -82,7 +82,7 @@ async def test_a_task_in_the_queue_can_be_paused_cancelled_and_resumed() -> None
         await app.pause(tasks[1])
         assert await ended(app, tasks[1]) == "paused"
         await app.cancel(tasks[2])
-        assert (await app.task(tasks[2]))["status"] == "cancelled"
+        assert (await app.task(tasks[2])).status == "cancelled"
         held.gate.set()
         assert (await app.resume(tasks[1]))["answer"] == "ok"
         assert await ended(app, tasks[0]) == "done"
@@ -93,7 +93,7 @@ async def test_a_full_queue_refuses_new_messages_and_stores_nothing() -> None:
     async with working(2, running=1, queued=1) as (app, held, tasks):
         with pytest.raises(TooManyTasks, match="1 running and 1 queued"):
             await app.start("go", agent="a0", session_id="late")
-        assert await app.tasks(session_id="late") == []
+        assert await app.tasks.list(session_id="late") == []
         held.gate.set()
         assert [await ended(app, task_id) for task_id in tasks] == ["done", "done"]
 

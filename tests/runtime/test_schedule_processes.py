@@ -59,7 +59,7 @@ def run(address: str, began: float, is_worker: bool) -> None:
             while True:  # as segue serve does
                 for left in await app.tasks.resumable():
                     with suppress(SegueError):
-                        await app.tasks.resume(left.task.task_id)
+                        await app.tasks.resume(left.task_id)
                 await asyncio.sleep(0.3)
 
     asyncio.run(watch())
@@ -68,7 +68,7 @@ def run(address: str, began: float, is_worker: bool) -> None:
 async def sessions(address: str) -> list[str]:
     """The sessions of the runs, which are named after their moments."""
     async with segue.open(address, agents=[agent()]) as app:
-        return [task.thread_id for task in await app.tasks.list(limit=1000)]
+        return [task.session_id for task in await app.tasks.list(limit=1000)]
 
 
 def killed_again_and_again(address: str, began: float, is_worker: bool) -> Counter[str]:
@@ -120,7 +120,7 @@ async def test_a_worker_takes_a_scheduled_message_and_a_task_whose_event_came(po
         shop = Agent(agent_id="shop", model=model, tools=(sell,), mode="react")
         async with segue.open(url, agents=[shop], clock=lambda: now[0]) as app:
             working = asyncio.create_task((worker := app.worker(2)).run(1.0))
-            made = await app.start("Sell it.", at=began + 60, agent="shop", session_id="s")
+            made: Any = await app.start("Sell it.", at=began + 60, agent="shop", session_id="s")
             now[0] += 61
             while (task := await app.tasks.newest("s")) is None or task.status != "waiting":  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0.05)
@@ -128,6 +128,6 @@ async def test_a_worker_takes_a_scheduled_message_and_a_task_whose_event_came(po
             while (ended := await app.tasks.get(task.task_id)).status != "done":  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             assert (ended.result or {})["answer"] == "Thanks."
-            assert (await app.schedules.get(made["schedule_id"])).last_task == task.task_id
+            assert (await app.schedules.get(made.schedule_id)).last_task == task.task_id
             worker.stop()
             await working

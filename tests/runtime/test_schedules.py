@@ -82,7 +82,7 @@ async def test_a_key_stands_for_one_schedule(tmp_path: Path, clock: FixedClock) 
     options: dict[str, Any] = {"every": "0 9 * * *", "agent": "a", "idempotency_key": "k"}
     async with open_app(tmp_path / "segue.db", clock) as app:
         made = await app.start("go", **options)
-        assert (await app.start("go", **options))["schedule_id"] == made["schedule_id"]
+        assert (await app.start("go", **options)).schedule_id == made.schedule_id
         for other in ({"every": "0 10 * * *"}, {"every": None, "at": BEGIN + 60}, {"missed": "all"}):
             with pytest.raises(KeyUsed):
                 await app.start("go", **{**options, **other})
@@ -98,10 +98,10 @@ async def test_a_request_that_is_sent_again_after_its_run_gives_the_same_schedul
     async with open_app(tmp_path / "segue.db", clock, answer("one")) as app:
         made = await app.start("go", **options)
         clock.now += 120
-        assert (await app.start("go", **options))["schedule_id"] == made["schedule_id"]
+        assert (await app.start("go", **options)).schedule_id == made.schedule_id
         await app.schedules.run_due()
         await ended(app, 1)
-        assert (await app.start("go", **options))["active"] is False
+        assert (await app.start("go", **options)).is_active == 0
 
 
 async def test_a_deleted_session_does_not_come_back_by_its_schedule(tmp_path: Path, clock: FixedClock) -> None:
@@ -111,8 +111,8 @@ async def test_a_deleted_session_does_not_come_back_by_its_schedule(tmp_path: Pa
         clock.now += DAY
         await app.schedules.run_due()
         await ended(app, 2)
-        await app.delete("s")
-        assert [each.schedule_id for each in await app.schedules.list()] == [kept["schedule_id"]]
+        await app.sessions.delete("s")
+        assert [each.schedule_id for each in await app.schedules.list()] == [kept.schedule_id]
 
 
 async def test_a_schedule_that_cannot_run_here_keeps_no_other_from_it(tmp_path: Path, clock: FixedClock) -> None:
@@ -124,16 +124,16 @@ async def test_a_schedule_that_cannot_run_here_keeps_no_other_from_it(tmp_path: 
         await app.start("fine", every="1 0 * * *", agent="a")
         change = "UPDATE schedules SET {} WHERE schedule_id = ?"
         with closing(sqlite3.connect(file)) as connection, connection:
-            connection.execute(change.format("timezone = 'Nowhere'"), (lost["schedule_id"],))
-            connection.execute(change.format("options = '{'"), (damaged["schedule_id"],))
-            connection.execute(change.format("every = 'often'"), (wrong["schedule_id"],))
+            connection.execute(change.format("timezone = 'Nowhere'"), (lost.schedule_id,))
+            connection.execute(change.format("options = '{'"), (damaged.schedule_id,))
+            connection.execute(change.format("every = 'often'"), (wrong.schedule_id,))
         clock.now += DAY
         await app.schedules.run_due()
         assert [task.message for task in await ended(app, 1)] == ["fine"]
-        assert "'often'" in str((await app.schedules.get(wrong["schedule_id"])).problem)
+        assert "'often'" in str((await app.schedules.get(wrong.schedule_id)).problem)
         assert len(await app.schedules.list()) == 3
-        await app.delete((await ended(app, 1))[0].thread_id)
-        assert "no time zone 'Nowhere'" in str((await app.schedules.get(lost["schedule_id"])).problem)
+        await app.sessions.delete((await ended(app, 1))[0].session_id)
+        assert "no time zone 'Nowhere'" in str((await app.schedules.get(lost.schedule_id)).problem)
 
 
 async def ended(app: App, count: int) -> list[Task]:
@@ -149,17 +149,17 @@ async def ended(app: App, count: int) -> list[Task]:
 async def test_a_message_is_sent_at_its_moment_and_once(database: Path, clock: FixedClock) -> None:
     async with open_app(database, clock, answer("Good morning.")) as app:
         made = await app.start("Say hello.", at=BEGIN + 60, session_id="s", agent="a")
-        assert (made["next_run"], made["session_id"], made["active"]) == (BEGIN + 60, "s", True)
+        assert (made.due, made.session_id, made.is_active) == (BEGIN + 60, "s", 1)
         await app.schedules.run_due()
         assert await app.tasks.list() == []
         clock.now += 61
         await app.schedules.run_due()
         (task,) = await ended(app, 1)
-        assert (task.message, task.thread_id, (task.result or {})["answer"]) == ("Say hello.", "s", "Good morning.")
+        assert (task.message, task.session_id, (task.result or {})["answer"]) == ("Say hello.", "s", "Good morning.")
         clock.now += DAY
         await app.schedules.run_due()
         assert len(await app.tasks.list()) == 1
-        after = (await app.schedules.get(made["schedule_id"])).json()
+        after = (await app.schedules.get(made.schedule_id)).json()
         assert (after["active"], after["next_run"], after["last_task"]) == (False, None, task.task_id)
 
 
@@ -171,8 +171,8 @@ async def test_mornings_are_simulated_in_a_moment(database: Path, clock: FixedCl
             await app.schedules.run_due()
             await ended(app, day + 1)
         tasks = await ended(app, DAYS)
-        assert len(tasks) == DAYS == len({task.thread_id for task in tasks})
-        assert tasks[0].thread_id.endswith("-20270102T010000"), "09:00 in Shanghai is 01:00 UTC"
+        assert len(tasks) == DAYS == len({task.session_id for task in tasks})
+        assert tasks[0].session_id.endswith("-20270102T010000"), "09:00 in Shanghai is 01:00 UTC"
 
 
 @pytest.mark.parametrize(("missed", "runs"), [("once", 1), ("skip", 0), ("all", 3)])
@@ -185,7 +185,7 @@ async def test_runs_that_no_process_was_there_for(database: Path, clock: FixedCl
             await app.schedules.run_due()
             await ended(app, min(run + 1, runs))
         assert len(await app.tasks.list()) == runs
-        now = await app.schedules.get(made["schedule_id"])
+        now = await app.schedules.get(made.schedule_id)
         assert now.due == datetime(2027, 1, 5, 9, tzinfo=UTC).timestamp()
         assert now.problem == ("no process was running" if missed == "skip" else None)
 
@@ -206,7 +206,7 @@ async def test_a_run_while_the_last_one_is_unfinished(database: Path, clock: Fix
         await app.schedules.run_due()
         tasks = await ended(app, 1 if overlap == "skip" else 2)
         assert len(tasks) == (1 if overlap == "skip" else 2)
-        problem = (await app.schedules.get(made["schedule_id"])).problem
+        problem = (await app.schedules.get(made.schedule_id)).problem
         assert problem == ("the last run is unfinished" if overlap == "skip" else None)
 
 
@@ -366,7 +366,7 @@ async def test_the_audit_log_says_who_made_and_changed_a_schedule(database: Path
         assert all(entry.details == {"schedule_id": made} for entry in entries)
         await app.ask("m", session_id="s", agent="a")
         await app.schedules.create("m", {"every": "0 9 * * *", "agent": "a", "session_id": "s"})
-        await app.delete("s")
+        await app.sessions.delete("s")
         assert [entry.action for entry in (await app.audit.list(session_id="s"))[:2]] == ["deleted", "deleted_schedule"]
         assert (await app.audit.verify()).ok
 

@@ -79,9 +79,9 @@ async def test_fifty_tasks_share_a_limit_and_one_answer_continues_all(
         spent = calls_of(worker) * COST
         assert spent <= 2.0 and (await used(app))["per_day"] == pytest.approx(spent)
         waiting = await app.waiting()
-        assert len(waiting) == 50 - calls_of(worker) > 0 and {row["kind"] for row in waiting} == {"spend"}
+        assert len(waiting) == 50 - calls_of(worker) > 0 and {row.kind for row in waiting} == {"spend"}
         assert {result["status"] for result in results} == {"done", "waiting"}
-        done = await app.answer(waiting[7]["task_id"], {"limit": 20})
+        done = await app.answer(waiting[7].task_id, {"limit": 20})
         assert done["status"] == "done"
         await rest(app)
         assert await app.waiting() == [] and calls_of(worker) == 50
@@ -198,7 +198,7 @@ async def test_answers_raise_the_limit_or_cancel_and_others_are_refused(database
         assert {"unit": "USD", "limit": 0.5, "day": str(datetime.now(UTC).date())}.items() <= question.items()
         assert question["used"] + question["needs"] > 0.5 and question["choices"] == ["1", "cancel"]
         (waiting,) = await app.waiting()
-        assert waiting["spend"]["used"] == question["used"] and waiting["question"] == question["question"]
+        assert waiting.spend["used"] == question["used"] and waiting.question == question["question"]
         for wrong in (
             "perhaps",
             {"limit": "much"},
@@ -218,13 +218,13 @@ async def test_answers_raise_the_limit_or_cancel_and_others_are_refused(database
         ):
             with pytest.raises(InvalidAnswer):
                 await app.answer(asked["task_id"], wrong)
-        assert (await app.task(asked["task_id"]))["status"] == "waiting"
+        assert (await app.task(asked["task_id"])).status == "waiting"
         assert (await app.answer(asked["task_id"], "$0.80 USD"))["status"] == "done"
         cancelled = [await app.ask("go", session_id="s", agent="a") for _ in range(2)][-1]
         for word in ("cancel", {"manual_finish": True}):
             assert cancelled["status"] == "waiting"
             result = await app.answer(cancelled["task_id"], word)
-            assert (result["status"], (await app.task(cancelled["task_id"]))["status"]) == ("cancelled", "cancelled")
+            assert (result["status"], (await app.task(cancelled["task_id"])).status) == ("cancelled", "cancelled")
             with pytest.raises((TaskError, QuestionClosed)):
                 await app.answer(cancelled["task_id"], "9")
             cancelled = await app.ask("go", session_id="s", agent="a")
@@ -325,9 +325,9 @@ async def test_each_tenant_has_a_limit_for_itself_or_its_own(database: Path) -> 
         assert await statuses("one:b", "two:b") == ["waiting", "waiting"]
         assert await statuses("rich:a", "rich:b", "rich:c") == ["done", "done", "waiting"]
         (waiting,) = await app.waiting(prefix="one:")
-        await app.answer(waiting["task_id"], "5")
+        await app.answer(waiting.task_id, "5")
         await rest(app)
-        assert {row["thread_id"] for row in await app.waiting()} == {"two:b", "rich:c"}
+        assert {row.session_id for row in await app.waiting()} == {"two:b", "rich:c"}
         assert [use.used for use in (await app.tasks.usage_report(1, session_prefix="rich:")).limits] == [2 * COST]
 
 
@@ -361,7 +361,7 @@ async def test_a_call_that_fails_or_is_stopped_counts_nothing_or_what_it_might_h
         assert found["per_agent_per_day f"] == 0 and found["per_agent_per_day c"] > COST
         report = await app.tasks.usage_report(1)
         assert report.by_agent["c"].estimated == 1 and report.by_agent["f"].estimated == 0
-        await app.cancel(task["task_id"])
+        await app.cancel(task.task_id)
 
 
 KILLED = """
@@ -392,7 +392,7 @@ async def test_a_call_whose_process_is_killed_keeps_its_room_and_the_one_in_its_
         ((task_id, kept),) = (await used(app)).items()
         assert kept > COST
         (found,) = await app.resumable()
-        assert (await app.resume(found["task_id"]))["status"] == "done"
+        assert (await app.resume(found.task_id))["status"] == "done"
         assert (await used(app))[task_id] == pytest.approx(kept + COST)
         report = await app.tasks.usage_report(1)
         assert (report.total.estimated, report.total.estimated_cost) == (1, pytest.approx(kept))
@@ -415,7 +415,7 @@ async def test_a_call_whose_step_could_not_be_stored_is_an_estimate_of_what_it_u
         assert (await used(app))["per_day"] == pytest.approx(COST)
         is_full = False
         (found,) = await app.resumable()
-        assert (await app.resume(found["task_id"]))["status"] == "done"
+        assert (await app.resume(found.task_id))["status"] == "done"
         total = await exact_total(app)
         assert (total.calls, total.estimated, total.estimated_cost) == (1, 1, pytest.approx(COST))
 
@@ -467,19 +467,19 @@ async def test_a_conversation_asks_for_its_bot_and_its_user(database: Path) -> N
         result, asked = await app.tasks.result(task, run), []
         while result["status"] == "waiting":
             (waiting,) = await app.waiting()
-            assert (waiting["thread_id"], waiting["kind"]) == ("talk", "spend")
-            asked.append(waiting["question"])
-            result = await app.answer(task.task_id, waiting["spend"]["limit"] * 2)
+            assert (waiting.session_id, waiting.kind) == ("talk", "spend")
+            asked.append(waiting.question)
+            result = await app.answer(task.task_id, waiting.spend["limit"] * 2)
         assert (result["status"], len(asked), calls_of(user, bot)) == ("done", 2, 4)
 
 
 async def test_copies_count_nothing_and_a_deleted_session_does_not_give_its_day_back(database: Path) -> None:
     async with segue.open(database, agents=[agent()], spend={"per_day": 1.0, "per_session": 0.5}) as app:
         await app.ask("go", session_id="s", agent="a")
-        place = (await app.snapshots("s"))[0]["checkpoint_id"]
-        await app.fork("s", place, session_id="copy")
+        place = (await app.sessions.snapshots("s"))[0].checkpoint_id
+        await app.rewind.fork("s", place, session_id="copy")
         assert await used(app) == {"per_session s": pytest.approx(COST), "per_day": pytest.approx(COST)}
-        await app.delete("s")
+        await app.sessions.delete("s")
         assert await used(app) == {"per_day": pytest.approx(COST)}
 
 

@@ -63,15 +63,10 @@ async def test_tokens_and_cost_are_counted_per_call_task_and_agent(tmp_path: Pat
     async with segue.open(tmp_path / "a.db", agents=[model]) as app:
         first = await app.ask("one", agent="a")
         await app.ask("two", agent="a")
-        calls = [e for e in (await app.trace(first["task_id"]))["events"] if e["type"] == "model_called"]
-        assert [(c["data"]["input"], c["data"]["output"], c["data"]["cost"]) for c in calls] == [(1000, 500, 0.002)]
+        calls = [e for e in (await app.trace(first["task_id"])).events if e.type == "model_called"]
+        assert [(c.data["input"], c.data["output"], c.data["cost"]) for c in calls] == [(1000, 500, 0.002)]
         assert first["usage"]["cost"] == 0.002
-        assert await app.usage("a") == {
-            "tasks": 2,
-            "input": 2000,
-            "output": 1000,
-            "calls": 2,
-            "cost": 0.004,
-            "currency": "USD",
-        }
-        assert await app.usage("travel") == {"tasks": 0}
+        used = await app.tasks.usage("a")
+        assert (used.tasks, used.input, used.output, used.calls) == (2, 2000, 1000, 2)
+        assert (used.cost, used.currency) == (0.004, "USD")
+        assert (await app.tasks.usage("travel")).tasks == 0

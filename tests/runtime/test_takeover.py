@@ -88,11 +88,11 @@ async def stopping_soon(app: App, task_id: str) -> None:
 
 
 async def types(app: App, task_id: str) -> list[str]:
-    return [event["type"] for event in await app.events(task_id)]
+    return [event.type for event in await app.events(task_id)]
 
 
 async def start(app: App, **options: Any) -> str:
-    return str((await app.start("pay", agent="payer", session_id="s", **options))["task_id"])
+    return str((await app.start("pay", agent="payer", session_id="s", **options)).task_id)
 
 
 async def handed_over(database: Path, sender: App, till: Till) -> str:
@@ -133,12 +133,12 @@ async def test_a_task_that_waits_for_a_worker_keeps_its_session_and_says_so(
 
 async def test_a_worker_that_stops_hands_its_task_over_at_a_boundary(database: Path, sender: App, till: Till) -> None:
     task_id = await handed_over(database, sender, till)
-    assert (await sender.task(task_id))["status"] == "running"
+    assert (await sender.task(task_id)).status == "running"
     assert till.effects == [1]
     async with working(database, agent(till, answer("paid"))):
         async for _ in sender.follow(task_id):
             pass
-    assert (await sender.task(task_id))["status"] == "done"
+    assert (await sender.task(task_id)).status == "done"
     assert till.effects == [1, 2]
     assert not {"paused", "resumed"} & {*await types(sender, task_id)}
 
@@ -152,7 +152,7 @@ async def test_a_task_whose_worker_is_gone_is_taken_over(database: Path, sender:
     async with working(database, agent(till, answer("paid"))):
         async for _ in sender.follow(task_id):
             pass
-    assert (await sender.task(task_id))["status"] == "done"
+    assert (await sender.task(task_id)).status == "done"
 
 
 async def test_pause_and_cancel_reach_a_worker_and_a_task_that_none_has(
@@ -160,7 +160,7 @@ async def test_pause_and_cancel_reach_a_worker_and_a_task_that_none_has(
 ) -> None:
     task_id = await start(sender)
     await sender.pause(task_id)
-    assert (await sender.task(task_id))["status"] == "paused"
+    assert (await sender.task(task_id)).status == "paused"
     async with working(database, agent(till, call_tool(("pay", {"number": 1})))):
         resumed = asyncio.create_task(sender.resume(task_id))
         await till.entered.wait()
@@ -168,7 +168,7 @@ async def test_pause_and_cancel_reach_a_worker_and_a_task_that_none_has(
         till.gate.set()
         assert (await resumed)["status"] == "paused"
         await sender.cancel(task_id)
-    assert (await sender.task(task_id))["status"] == "cancelled"
+    assert (await sender.task(task_id)).status == "cancelled"
 
 
 async def test_the_error_of_a_worker_is_raised_where_the_result_is_awaited(
@@ -207,8 +207,8 @@ async def test_a_task_that_goes_on_with_a_changed_agent_says_so(database: Path, 
     async with working(database, changed):
         async for _ in sender.follow(task_id):
             pass
-    resumed = [event for event in await sender.events(task_id) if event["type"] == "resumed"]
-    assert [event["data"] for event in resumed] == [{"agent_changed": True}]
+    resumed = [event for event in await sender.events(task_id) if event.type == "resumed"]
+    assert [event.data for event in resumed] == [{"agent_changed": True}]
 
 
 async def test_a_call_is_approved_where_only_a_worker_still_has_its_tool(database: Path, till: Till) -> None:

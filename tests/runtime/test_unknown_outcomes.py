@@ -58,11 +58,11 @@ class Shop:
             asking = app.answer((await asking)["task_id"], [verdict])
         running = asyncio.create_task(asking)
         await asyncio.wait_for(self.took_effect.wait(), 60)
-        (task,) = await app.tasks()
-        app.stop_now(task["task_id"])
+        (task,) = await app.tasks.list()
+        app.stop_now(task.task_id)
         await asyncio.gather(running, return_exceptions=True)
         self.hangs = False
-        return str(task["task_id"])
+        return str(task.task_id)
 
 
 def paid(order: str, call: CallContext) -> str:
@@ -92,9 +92,9 @@ async def test_an_interrupted_call_is_settled_or_made_again_with_its_key(databas
         task_id = await shop.interrupt(app)
     async with segue.open(database, agents=[agent]) as app:
         done = await app.resume(task_id)
-        calls = (await app.trace(task_id))["calls"]
+        calls = (await app.trace(task_id)).calls
     assert (done["status"], done["success"]) == ("done", True)
-    assert [call["outcome"] for call in calls] == [{"success": outcome} for outcome in outcomes]
+    assert [call.outcome for call in calls] == [{"success": outcome} for outcome in outcomes]
     *again, second = shop.calls
     assert (again[0].session_id, again[0].user_id, again[0].tool) == ("s", "ann", "pay")
     assert (bool(again[0].trace_id), bool(again[0].step_id)) == (mode != "plan", mode in STEPS)
@@ -130,15 +130,15 @@ async def test_a_call_like_one_of_unknown_outcome_is_made_by_a_persons_decision_
             (call,) = done["question"]["calls"]
             assert (call["name"], call["unknown_outcome"]) == ("pay", True)
             done = await app.answer(task_id, decision)
-        first, *more = (await app.trace(task_id))["calls"]
+        first, *more = (await app.trace(task_id)).calls
     assert done["status"] == ("error" if (mode, kind) == ("plan", "rejected") else "done")
     assert done["unknown_outcomes"] == [{"name": "pay", "arguments": {"order": "A1"}}]
-    assert first["outcome"]["unknown_outcome"] is True
+    assert first.outcome["unknown_outcome"] is True
     assert len(shop.calls) == 1 + (decision == "approve")
     if decision:
-        assert [call["outcome"] for call in more] == [{"success": "A1 paid"}] * (decision == "approve")
+        assert [call.outcome for call in more] == [{"success": "A1 paid"}] * (decision == "approve")
     else:
-        assert [call["outcome"]["unknown_outcome"] for call in more] == [True] * (mode != "plan")
+        assert [call.outcome["unknown_outcome"] for call in more] == [True] * (mode != "plan")
     agent.model.assert_spent()
 
 
@@ -147,11 +147,11 @@ async def test_a_fork_and_an_import_keep_the_key(database: Path, mode: str, end:
     shop = Shop({"check": lambda: NOT_DONE})
     async with segue.open(database, agents=[agent_that(mode, PAY, tools=(shop.tool,))]) as app:
         await shop.interrupt(app)
-        (latest, *_) = [s for s in await app.snapshots("s") if not s["inside"]]
-        copy = await app.fork("s", latest["checkpoint_id"], session_id="copy")
-        imported = await app.import_(await app.export("s"), session_id="imported")
+        (latest, *_) = [s for s in await app.sessions.snapshots("s") if not s.inside]
+        copy = await app.rewind.fork("s", latest.checkpoint_id, session_id="copy")
+        imported = await app.sessions.import_(await app.sessions.export("s"), session_id="imported")
         app.register(Agent(agent_id="a", model=ScriptedChatModel([end] * 2), mode=mode, tools=(shop.tool,)))
         for task in (copy, imported):
-            await app.resume(task["task_id"])
+            await app.resume(task.task_id)
     assert [call.session_id for call in shop.calls] == ["s", "copy", "imported"]
     assert len({call.idempotency_key for call in shop.calls}) == 1

@@ -106,7 +106,7 @@ async def test_a_changed_tool_takes_no_result_of_the_client_for_an_answer(tmp_pa
         again = await app.answer(asked["task_id"], "shown the cart")
         assert again["question"]["problem"].startswith("pay has changed")
         done = await app.answer(asked["task_id"], "approve")
-        results = [e["data"]["result"] for e in await app.events(asked["task_id"]) if e["type"] == "tool_result"]
+        results = [e.data["result"] for e in await app.events(asked["task_id"]) if e.type == "tool_result"]
     assert (done["status"], paid) == ("done", [(1, "the company's")])
     assert results == [{"success": "shown the cart"}, {"success": "paid"}]
 

@@ -58,7 +58,7 @@ async def ended(app: App, task_id: str) -> Any:
 
 
 def results(trace: Any) -> list[Any]:
-    return [event["data"]["result"] for event in trace["events"] if event["type"] == "tool_result"]
+    return [event.data["result"] for event in trace.events if event.type == "tool_result"]
 
 
 async def test_a_wait_of_three_days_outlives_its_process_and_sends_no_second_invoice(
@@ -69,13 +69,13 @@ async def test_a_wait_of_three_days_outlives_its_process_and_sends_no_second_inv
         assert (asked["status"], asked["question"]["kind"]) == ("waiting", "wait")
         assert asked["question"]["question"] == "Waiting for the event paid, until 2027-01-04 12:00 UTC at the latest."
         assert await first.waiting() == [], "no person is asked"
-        (began,) = [e for e in await first.events(asked["task_id"]) if e["type"] == "wait_started"]
-        assert (began["data"]["name"], began["data"]["until"]) == ("paid", BEGIN + 3 * DAY)
-        assert [call["state"] for call in (await first.trace(asked["task_id"]))["calls"]] == ["done"]
+        (began,) = [e for e in await first.events(asked["task_id"]) if e.type == "wait_started"]
+        assert (began.data["name"], began.data["until"]) == ("paid", BEGIN + 3 * DAY)
+        assert [call.state for call in (await first.trace(asked["task_id"])).calls] == ["done"]
     clock.now += 2 * DAY
     async with open_app(database, clock) as second:
         await second.schedules.run_due()
-        assert (await second.task(asked["task_id"]))["status"] == "waiting"
+        assert (await second.task(asked["task_id"])).status == "waiting"
         with pytest.raises(TaskError, match="is waiting for a time or an event"):
             await second.resume(asked["task_id"])
         with pytest.raises(InvalidAnswer, match="is not waiting for a person"):
@@ -93,7 +93,7 @@ async def test_an_event_ends_a_wait_and_its_data_is_the_result(database: Path, c
         asked = await app.ask("Sell it.", agent="a")
         await app.send_event(asked["task_id"], "delivered", 1)
         await app.schedules.run_due()
-        assert (await app.task(asked["task_id"]))["status"] == "waiting"
+        assert (await app.task(asked["task_id"])).status == "waiting"
         await app.send_event(asked["task_id"], "paid", {"amount": 50, "who": "安"})
         assert (await ended(app, asked["task_id"]))["answer"] == "Thanks."
         (result,) = results(await app.trace(asked["task_id"]))
@@ -149,7 +149,7 @@ async def test_of_many_processes_one_continues_a_task(database: Path, clock: Fix
         await one.send_event(asked["task_id"], "go")
         await asyncio.gather(*(app.schedules.run_due() for app in (one, two) for _ in range(4)))
         await ended(one, asked["task_id"])
-        changes = [e["data"] for e in await one.events(asked["task_id"]) if e["type"] == "resumed"]
+        changes = [e.data for e in await one.events(asked["task_id"]) if e.type == "resumed"]
         assert len(changes) == 1
 
 
@@ -158,7 +158,7 @@ async def test_a_cancelled_wait_is_over(database: Path, clock: FixedClock) -> No
         asked = await app.ask("m", session_id="s", agent="a")
         await app.cancel(asked["task_id"])
         cancelled = await app.task(asked["task_id"])
-        assert (cancelled["status"], cancelled["result"]["unknown_outcomes"]) == ("cancelled", [])
+        assert (cancelled.status, cancelled.result["unknown_outcomes"]) == ("cancelled", [])
         clock.now += 9 * DAY
         await app.schedules.run_due()
         assert (await app.ask("again", session_id="s", agent="a"))["answer"] == "hello"
@@ -170,14 +170,14 @@ async def test_a_fork_and_an_import_of_a_waiting_task_wait_once_they_are_resumed
     script = [call_tool(("send_invoice", {"amount": 5}))]
     async with open_app(database, clock, *script, answer("1"), answer("2")) as app:
         await app.ask("m", session_id="s", agent="a")
-        snapshot = (await app.snapshots("s"))[0]["checkpoint_id"]
-        fork = await app.fork("s", snapshot, session_id="fork")
-        copy = await app.import_(await app.export("s"), session_id="copy")
+        snapshot = (await app.sessions.snapshots("s"))[0].checkpoint_id
+        fork = await app.rewind.fork("s", snapshot, session_id="fork")
+        copy = await app.sessions.import_(await app.sessions.export("s"), session_id="copy")
         for task in (fork, copy):
-            assert task["status"] == "paused", task["status"]
-            assert (await app.resume(task["task_id"]))["question"]["event"] == "paid"
-            await app.send_event(task["task_id"], "paid")
-            await ended(app, task["task_id"])
+            assert task.status == "paused", task.status
+            assert (await app.resume(task.task_id))["question"]["event"] == "paid"
+            await app.send_event(task.task_id, "paid")
+            await ended(app, task.task_id)
         assert invoices == [5]
 
 

@@ -10,7 +10,7 @@ from segue.core.task import TaskStatus
 
 def stored_task(**fields: Any) -> Task:
     """A task that is done."""
-    ids = {"task_id": "t", "thread_id": "s", "agent_id": "a", "user_id": "u", "mode": "react", "model": "m"}
+    ids = {"task_id": "t", "session_id": "s", "agent_id": "a", "user_id": "u", "mode": "react", "model": "m"}
     needed = (field for field in fields_of(Task) if field.default is field.default_factory is MISSING)
     nothing = {field.name: None for field in needed}
     rest = {"message": "go", "notes": [], "created_at": 0.0, "updated_at": 0.0, "status": TaskStatus.DONE}

@@ -69,7 +69,7 @@ def refunds(served: Served) -> list[int]:
     """The amounts of the refunds that were carried out, in any session."""
     tasks = served.do(served.service.app.tasks.list())
     traces = [served.do(served.service.app.trace(task.task_id)) for task in tasks]
-    return [call["arguments"]["amount"] for trace in traces for call in trace["calls"]]
+    return [call.arguments["amount"] for trace in traces for call in trace.calls]
 
 
 def test_agents_and_their_modes_are_models(client: openai.OpenAI) -> None:
@@ -179,12 +179,12 @@ def test_a_reply_to_an_approval_decides(
 
 def test_a_reply_approves_only_what_its_client_was_shown(client: openai.OpenAI, served: Served) -> None:
     def amounts() -> list[int]:
-        return [each["arguments"]["amount"] for each in served.do(served.service.app.trace(task["task_id"]))["calls"]]
+        return [each.arguments["amount"] for each in served.do(served.service.app.trace(task.task_id)).calls]
 
     messages: Messages = []
     say(client, messages, "refund twice")
-    (task,) = served.do(served.service.app.tasks())
-    served.do(served.service.app.answer(task["task_id"], "approve"))  # a colleague
+    (task,) = served.do(served.service.app.tasks.list())
+    served.do(served.service.app.answer(task.task_id, "approve"))  # a colleague
     assert say(client, messages, "yes").startswith("Approve refund(amount=500)?") and amounts() == [5]
     assert say(client, messages, "yes") == "Settled, 好的." and amounts() == [5, 500]
 

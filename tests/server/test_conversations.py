@@ -145,11 +145,11 @@ def test_the_question_of_a_bot_whose_user_leaves_is_cancelled(served: Served, cl
     app, session = served.service.app, bot_session(f"alpha:{talk['session_id']}")
 
     def bots() -> list[Json]:
-        tasks: list[Json] = served.do(app.tasks(session_id=session))
+        tasks: list[Json] = served.do(app.tasks.list(session_id=session))
         return tasks
 
-    wait_until(lambda: bots()[0]["status"] == "cancelled")
-    assert bots()[0]["user_id"] == "alpha:default", "the bot's memory is its tenant's"
+    wait_until(lambda: bots()[0].status == "cancelled")
+    assert bots()[0].user_id == "alpha:default", "the bot's memory is its tenant's"
 
 
 def test_chat_starts_one_and_answers_the_one_that_waits(client: httpx.Client) -> None:
@@ -319,7 +319,7 @@ async def test_limits_hold_for_an_imported_conversation(tmp_path: Path) -> None:
         for fields in (long, script):
             config = ConversationConfig(user_mode="input_user", bot_agent="roomy", **fields)
             made = await converse(app, config)
-            documents.append(await app.export(made.conversation_id))
+            documents.append(await app.sessions.export(made.conversation_id))
     with Served(":memory:", agents=[Agent(agent_id="roomy", model="offline")]) as served, served.client() as client:
         for document, why in zip(documents, ("at most 200", "the limit is 32768"), strict=True):
             made = client.post("/api/sessions/import", json={"document": document}).raise_for_status().json()
@@ -348,5 +348,5 @@ def test_a_cancelled_conversation_stops_its_bot(served: Served, client: httpx.Cl
     client.post(f"/api/tasks/{talk['task_id']}/cancel").raise_for_status()
     held.go.set()
     app, session = served.service.app, bot_session(f"alpha:{talk['session_id']}")
-    wait_until(lambda: served.do(app.tasks(session_id=session))[0]["status"] == "cancelled")
+    wait_until(lambda: served.do(app.tasks.list(session_id=session))[0].status == "cancelled")
     wait_until(lambda: not [name for name in app.agents if name.startswith("shop.")])

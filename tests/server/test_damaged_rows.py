@@ -180,7 +180,14 @@ async def check_app(app: App) -> None:
     await app.schedules.run_due()
     await app.sessions.prune(Retention.of("1"))
     await app.sessions.delete_unstored(0, 0)
-    for shown in (app.tasks(limit=-1), app.threads(), app.waiting(), app.permissions(), app.usage(), app.resumable()):
+    for shown in (
+        app.tasks.list(limit=-1),
+        app.threads(),
+        app.waiting(),
+        app.sessions.permissions(),
+        app.tasks.usage(),
+        app.resumable(),
+    ):
         assert await shown is not None
     for listed in (app.schedules.list(), app.notifications.list(), app.audit.list(), app.tasks.unfinished()):
         assert await listed is not None

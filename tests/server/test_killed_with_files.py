@@ -82,7 +82,7 @@ async def test_what_is_stored_before_its_task_is_deleted_after_a_day(tmp_path: P
     assert await process.wait() == -signal.SIGKILL
     (left,) = contents(tmp_path)
     async with segue.open(str(database)) as app:
-        assert await app.tasks() == []
+        assert await app.tasks.list() == []
         await app.files.upload("other.txt", OTHER)
         assert left in contents(tmp_path), "it may be that of a process which runs"
     let_a_day_pass(database)

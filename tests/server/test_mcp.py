@@ -104,8 +104,8 @@ async def test_a_client_that_can_ask_asks_for_approval(app: App, mode: str, pers
     assert person.asked == ["Approve refund(amount=5)?"]
     assert result.structured_content["status"] == "done"
     trace = await app.trace(result.structured_content["task_id"])
-    assert len(trace["calls"]) == runs
-    given = [form["data"]["verdicts"][0] for form in trace["events"] if form["type"] == "approval_given"]
+    assert len(trace.calls) == runs
+    given = [form.data["verdicts"][0] for form in trace.events if form.type == "approval_given"]
     assert [verdict["verdict"] for verdict in given] == ["approve" if runs else "reject"]
 
 
@@ -130,7 +130,7 @@ async def test_an_answer_approves_only_what_its_client_was_shown(app: App) -> No
         return await client.call_tool("shop", {"message": message, "session_id": "s", **named})
 
     async def amounts() -> list[int]:
-        return [call["arguments"]["amount"] for call in (await app.trace(task_id))["calls"]]
+        return [call.arguments["amount"] for call in (await app.trace(task_id)).calls]
 
     async with Client(AgentServer(app).server) as client:
         asked = await say("refund twice")
@@ -179,7 +179,7 @@ async def test_a_key_in_the_meta_data_starts_one_task(app: App) -> None:
             await client.call_tool("shop", {"message": "apples"}, meta={"idempotencyKey": "k"}) for _ in range(2)
         ]
     assert results[0].structured_content == results[1].structured_content
-    assert len(await app.tasks()) == 1
+    assert len(await app.tasks.list()) == 1
 
 
 async def test_over_http_a_conversation_survives_a_restart_and_tenants_are_apart(database: Path) -> None:
@@ -235,7 +235,7 @@ async def test_an_answer_that_comes_again_is_given_once(app: App) -> None:
         other = await client.call_tool("shop", {**once, "message": "no"}, meta={"idempotencyKey": "k"})
     assert [said(result) for result in results] == ["Settled, 好的."] * 2
     assert {result.structured_content["task_id"] for result in results} == {waiting.structured_content["task_id"]}
-    assert other.is_error and len(await app.tasks(session_id="s")) == 1
+    assert other.is_error and len(await app.tasks.list(session_id="s")) == 1
 
 
 async def test_an_approval_that_arrives_twice_approves_one_call() -> None:
@@ -261,7 +261,7 @@ async def test_an_approval_that_arrives_twice_approves_one_call() -> None:
         )
         assert [said(done) for done in at_once] == ["Done.", "Done."]
         (row,) = await app.tasks.list()
-        assert len((await app.trace(row.task_id))["calls"]) == 2
+        assert len((await app.trace(row.task_id)).calls) == 2
 
 
 async def test_over_http_only_calls_count_as_chats(database: Path) -> None:

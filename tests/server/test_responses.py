@@ -234,7 +234,7 @@ def test_a_text_approves_nothing_that_is_not_sent_back(client: openai.OpenAI, se
     about: Any = {named: asked.id if named == "previous_response_id" else talk.id}
     again = client.responses.create(model="a", input="ok", **about)
     assert kinds(again) == ["mcp_approval_request"] and again.output[-1] == asked.output[-1]
-    assert served.do(served.service.app.trace(again.id[5:41]))["calls"] == []
+    assert served.do(served.service.app.trace(again.id[5:41])).calls == []
     assert client.responses.retrieve(again.id).output == again.output
     assert client.responses.input_items.list(again.id).data == []
     said: Any = [*again.output, {"role": "user", "content": "ok"}]
@@ -413,7 +413,7 @@ def test_what_is_stored_stays_whatever_it_says(client: openai.OpenAI, served: Se
     joined = client.responses.create(model="a", input="grapes", store=False)
     task = served.do(served.service.app.tasks.get(joined.id.removeprefix("resp_")))
     with served.client() as http:
-        http.post("/api/chat", json={"message": "pears", "session_id": task.thread_id}).raise_for_status()
+        http.post("/api/chat", json={"message": "pears", "session_id": task.session_id}).raise_for_status()
     assert {plain.id, there.id, joined.id} <= sweep(served)
 
 

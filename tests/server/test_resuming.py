@@ -90,8 +90,8 @@ def test_a_fork_that_nobody_resumed_does_not_go_on_by_itself(database: Path, hel
         before = next(each for each in page if each["next"] == ["SELECT_MODE"])
         asked = {"checkpoint_id": before["checkpoint_id"], "session_id": "twin"}
         assert client.post("/api/sessions/s/fork", json=asked).status_code == 201
-        portable = served.do(served.service.app.export("twin"))
-        served.do(served.service.app.import_(portable, session_id="third"))
+        portable = served.do(served.service.app.sessions.export("twin"))
+        served.do(served.service.app.sessions.import_(portable, session_id="third"))
     assert held.effects == ["one"]
     with Served(database, agents=agents) as served, served.client() as client:
         assert not served.service.resuming
@@ -112,7 +112,7 @@ async def closed_after_the_first_call(database: Path) -> None:
         await app.drain(60)
         await talk
     async with segue.open(database) as app:
-        assert [row["thread_id"] for row in await app.resumable()] == ["talk"]
+        assert [row.session_id for row in await app.resumable()] == ["talk"]
 
 
 def test_a_conversation_goes_on_and_its_bots_session_with_it(

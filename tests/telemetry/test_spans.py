@@ -151,8 +151,8 @@ async def test_an_unknown_outcome_is_an_error_of_its_call_not_of_its_task() -> N
 async def test_a_failed_task_is_an_error() -> None:
     async with segue.open(":memory:", agents=[agent()]) as app:
         task = await app.start("hello", agent="shop")
-        assert [event async for event in app.follow(task["task_id"])]
-        (root,) = [span for span in spans_of(await app.tasks.trace(task["task_id"]), resource()) if not span.parent]
+        assert [event async for event in app.follow(task.task_id)]
+        (root,) = [span for span in spans_of(await app.tasks.trace(task.task_id), resource()) if not span.parent]
     assert root.status.status_code == StatusCode.ERROR
     assert (root.attributes or {})["segue.task.status"] == "error"
 
@@ -169,8 +169,8 @@ async def test_a_call_under_way_when_its_task_was_cancelled_has_a_span_with_an_u
     async with segue.open(":memory:", agents=[own]) as app:
         task = await app.start("hold it", agent="shop")
         await asyncio.wait_for(begun.wait(), 60)
-        await app.cancel(task["task_id"])
-        found = by_name(spans_of(await app.tasks.trace(task["task_id"]), resource()))
+        await app.cancel(task.task_id)
+        found = by_name(spans_of(await app.tasks.trace(task.task_id), resource()))
     held, root = found["execute_tool hold"], found["invoke_agent shop"]
     assert (held.attributes or {})["error.type"] == "unknown_outcome"
     assert (root.status.status_code, (root.attributes or {})["segue.task.status"]) == (StatusCode.UNSET, "cancelled")

@@ -85,9 +85,9 @@ async def test_what_the_agent_asks_is_a_result_that_a_further_call_answers(serve
     before = len(tasks(served))
     async with segue.open(tmp_path / "a.db", agents=[desk(served)]) as app:
         result = await app.ask("Get a refund.", agent="desk")
-        calls = (await app.trace(result.task_id))["calls"]
+        calls = (await app.trace(result.task_id)).calls
     assert result.answer == "The shop says: Settled" and len(calls) == 2
-    assert calls[0]["outcome"]["success"]["question"].startswith("Approve")
+    assert calls[0].outcome["success"]["question"].startswith("Approve")
     assert len(tasks(served)) == before + 1 and tasks(served)[0]["status"] == "done"
 
 
@@ -349,7 +349,7 @@ async def main(path, url, key):
     agent = Agent(agent_id="desk", model=ScriptedChatModel(reply), a2a=(remote,), mode="react")
     async with segue.open(path, agents=[agent]) as app:
         for row in await app.tasks.resumable():
-            print((await app.resume(row.task.task_id)).answer)
+            print((await app.resume(row.task_id)).answer)
             return
         await app.ask("Hold it.", agent="desk")
 

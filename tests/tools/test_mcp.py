@@ -206,13 +206,13 @@ async def test_an_agent_calls_tools_of_its_server() -> None:
         agent = Agent(agent_id="clerk", model=model, mode="react", mcp=[shop()], tools=["clock"])
         async with segue.open(":memory:", agents=[agent]) as app:
             result = await app.ask("How much tea?", agent="clerk")
-            calls = (await app.trace(result["task_id"]))["calls"]
+            calls = (await app.trace(result["task_id"])).calls
     assert result["success"]
     assert result["answer"] == "Seven."
-    assert [call["name"] for call in calls] == ["die", "stock", "refuse"]
+    assert [call.name for call in calls] == ["die", "stock", "refuse"]
     assert "was lost during the call" in str(model.calls[1])
-    assert calls[1]["outcome"] == {"success": {"tea": 7}}
-    assert "the shop is closed" in calls[2]["outcome"]["error"]
+    assert calls[1].outcome == {"success": {"tea": 7}}
+    assert "the shop is closed" in calls[2].outcome["error"]
 
 
 async def test_a_call_of_a_server_waits_for_approval_and_runs_once_after_a_restart(tmp_path: Path) -> None:
@@ -229,9 +229,9 @@ async def test_a_call_of_a_server_waits_for_approval_and_runs_once_after_a_resta
     assert call == {"index": 0, "name": "die_once", "arguments": {"marker": str(marker)}}
     async with segue.open(tmp_path / "segue.db", agents=[Agent(**fields)]) as app:
         result = await app.answer(asked["task_id"], "approve")
-        calls = (await app.trace(asked["task_id"]))["calls"]
+        calls = (await app.trace(asked["task_id"])).calls
     assert result["answer"] == "It is done."
-    assert [call["outcome"] for call in calls] == [{"success": "survived"}]
+    assert [call.outcome for call in calls] == [{"success": "survived"}]
 
 
 async def test_a_call_of_a_server_that_a_person_rejects_never_reaches_it(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ async def test_a_server_that_does_not_start_is_said_before_anything_is_stored() 
     async with segue.open(":memory:", agents=[agent]) as app:
         with pytest.raises(ToolServerUnavailable):
             await app.ask("How much tea?", agent="clerk")
-        assert await app.tasks() == []
+        assert await app.tasks.list() == []
 
 
 async def test_two_tools_of_one_name_are_refused_naming_both() -> None:

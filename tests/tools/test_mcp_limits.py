@@ -199,7 +199,7 @@ async def test_tools_that_leave_no_room_in_a_prompt_are_refused_until_fewer_are_
         async with segue.open(":memory:", agents=[Agent(mcp=[server(5000, tools=wanted)], **fields)]) as app:
             with pytest.raises(ConfigurationError, match=r"clerk has 5,010 tools .* budget.prompt_tokens \(24,000\)"):
                 await app.ask("Hello.", agent="clerk")
-            assert await app.tasks() == []
+            assert await app.tasks.list() == []
         async with segue.open(":memory:", agents=[Agent(mcp=[server(5000)], **fields)]) as app:
             assert (await app.ask("Hello.", agent="clerk"))["answer"] == "Done."
 

@@ -51,8 +51,8 @@ async def outcome(agent: Agent) -> object:
     """What the call of the shop's tool gave."""
     async with segue.open(":memory:", agents=[agent]) as app:
         result = await app.ask("How much tea?", agent="clerk")
-        (call,) = (await app.trace(result["task_id"]))["calls"]
-    return call["outcome"]
+        (call,) = (await app.trace(result["task_id"])).calls
+    return call.outcome
 
 
 async def test_a_login_is_asked_for_stored_for_the_user_alone_and_kept(shop: GuardedShop) -> None:
@@ -63,7 +63,7 @@ async def test_a_login_is_asked_for_stored_for_the_user_alone_and_kept(shop: Gua
         await log_in(agent.mcp[0])
         result = await app.ask("How much tea?", agent="clerk")
         assert result["answer"] == "Seven."
-        exported = json.dumps(await app.export(result["session_id"]))
+        exported = json.dumps(await app.sessions.export(result["session_id"]))
     path = LoginFile(agent.mcp[0]).path
     assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(path.parent.stat().st_mode)) == (0o600, 0o700)
     (token,) = shop.issuer.access
@@ -99,8 +99,8 @@ async def test_a_login_that_ends_during_a_task_is_the_calls_error(shop: GuardedS
     agent = Agent(agent_id="clerk", model=model, mode="react", mcp=[server], tools=[lapse])
     async with segue.open(":memory:", agents=[agent]) as app:
         result = await app.ask("How much tea?", agent="clerk")
-        (_, call) = (await app.trace(result["task_id"]))["calls"]
-    assert "requires a login: run `segue mcp login shop`" in call["outcome"]["error"]
+        (_, call) = (await app.trace(result["task_id"])).calls
+    assert "requires a login: run `segue mcp login shop`" in call.outcome["error"]
     await log_in(server)
     assert await outcome(clerk(shop)) == {"success": "7 tea"}
 

@@ -331,14 +331,14 @@ async def latency(url: str, workers: Fleet, *, rounds: int) -> Latency:
             began, at = time.perf_counter(), time.time()
             task = await app.start(f"[pay l{number} 0]", session_id=f"l{number}", agent=AGENT, mode="react")
             dispatched.append(time.perf_counter() - began)
-            events = [event async for event in app.follow(task["task_id"])]
+            events = [event async for event in app.follow(task.task_id)]
             begun.append(next(event.timestamp for event in events) - at)
         for number in range(rounds):
             first, second = await asyncio.gather(
                 app.start(f"[pay n{number} 0 0.2]", session_id=f"n{number}", agent=AGENT, mode="react"),
                 _later(app, f"[pay m{number} 0]", session_id=f"n{number}", agent=AGENT, mode="react", wait=30.0),
             )
-            ended = [event async for event in app.follow(first["task_id"])][-1].timestamp
+            ended = [event async for event in app.follow(first.task_id)][-1].timestamp
             begins = await anext(app.follow(second["task_id"]))
             following.append(begins.timestamp - ended)
     return Latency(Spread.of(dispatched), Spread.of(begun), Spread.of(following))

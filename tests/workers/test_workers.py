@@ -76,9 +76,9 @@ async def test_without_a_worker_the_process_runs_its_tasks_itself_or_they_wait(
         assert (await app.ask("你好", session_id="here", agent=AGENT, mode="direct", model="offline"))["success"]
     async with dispatcher(postgres_url) as app:
         task = await app.start(**paying("later", 0))
-        following = aiter(app.follow(task["task_id"]))
+        following = aiter(app.follow(task.task_id))
         assert (await anext(following)).type == "waiting"
-        assert [row.task_id for row in await app.tasks.waiting_for_worker()] == [task["task_id"]]
+        assert [row.task_id for row in await app.tasks.waiting_for_worker()] == [task.task_id]
         with pytest.raises(ThreadBusy):
             await app.start(**paying("later", 0))
         workers.start()
@@ -90,11 +90,11 @@ async def test_a_worker_without_the_agent_leaves_its_tasks(workers: Fleet, postg
     async with segue.open(postgres_url, dispatch="always") as app:
         await ready(app, 1)
         row = await app.start("你好", mode="direct", agent="data", model="offline")
-        assert "task_complete" in [event.type async for event in app.follow(row["task_id"])]
+        assert "task_complete" in [event.type async for event in app.follow(row.task_id)]
         app.register(app.agents["data"].model_copy(update={"agent_id": "unknown"}))
         row = await app.start("你好", mode="direct", agent="unknown", model="offline")
-        assert [task.task_id for task in await app.tasks.waiting_for_worker()] == [row["task_id"]]
-        await app.cancel(row["task_id"])
+        assert [task.task_id for task in await app.tasks.waiting_for_worker()] == [row.task_id]
+        await app.cancel(row.task_id)
 
 
 async def test_what_waits_for_a_version_of_an_agent_that_is_gone_is_run_with_another(
@@ -105,8 +105,8 @@ async def test_what_waits_for_a_version_of_an_agent_that_is_gone_is_run_with_ano
     async with dispatcher(postgres_url) as app:
         queued = await app.start(**paying("queued"))
         workers.start(agents=changed)
-        [_ async for _ in app.follow(queued["task_id"])]
-        assert (await app.task(queued["task_id"]))["status"] == "done"
+        [_ async for _ in app.follow(queued.task_id)]
+        assert (await app.task(queued.task_id)).status == "done"
         workers.start()
         await ready(app, 2)
         assert all([(await app.ask(**paying(f"own-{number}")))["success"] for number in range(4)])
@@ -119,19 +119,19 @@ async def test_pause_steer_answer_and_cancel_reach_the_worker(workers: Fleet, po
     async with dispatcher(postgres_url) as app:
         task = await app.start(**paying("paused", 10, 0.4))
         await until(lambda: held_by(postgres_url, workers.running[0]))
-        await app.pause(task["task_id"])
-        [_ async for _ in app.follow(task["task_id"])]
-        assert (await app.task(task["task_id"]))["status"] == "paused"
-        assert (await app.resume(task["task_id"]))["answer"] == "paid paused"
+        await app.pause(task.task_id)
+        [_ async for _ in app.follow(task.task_id)]
+        assert (await app.task(task.task_id)).status == "paused"
+        assert (await app.resume(task.task_id))["answer"] == "paid paused"
         task = await app.start(**paying("cancelled", 50, 0.2))
         await until(lambda: held_by(postgres_url, workers.running[0]))
-        await app.cancel(task["task_id"])
-        assert (await app.task(task["task_id"]))["status"] == "cancelled"
+        await app.cancel(task.task_id)
+        assert (await app.task(task.task_id)).status == "cancelled"
         steered = await app.start(**paying("steered", 10, 0.4))
         await until(lambda: held_by(postgres_url, workers.running[0]))
         again = await app.start("and hurry", session_id="steered", agent=AGENT, steer=True)
-        assert again["task_id"] == steered["task_id"]
-        events = [event.type async for event in app.follow(steered["task_id"])]
+        assert again.task_id == steered.task_id
+        events = [event.type async for event in app.follow(steered.task_id)]
         assert "steered" in events and "task_complete" in events
 
 
@@ -147,10 +147,10 @@ async def test_a_worker_that_is_asked_to_stop_hands_its_tasks_over(workers: Flee
         workers.terminate(first)
         assert await asyncio.to_thread(workers.wait, first) == 0
         assert await until_ended(postgres_url, 4)
-        tasks = await app.tasks()
-        trace = [await app.events(task["task_id"]) for task in tasks]
-    assert {task["status"] for task in tasks} == {"done"}
-    assert not any(event["type"] in ("paused", "resumed") for events in trace for event in events)
+        tasks = await app.tasks.list()
+        trace = [await app.events(task.task_id) for task in tasks]
+    assert {task.status for task in tasks} == {"done"}
+    assert not any(event.type in ("paused", "resumed") for events in trace for event in events)
     no_findings(judge(postgres_url, workers.payments).faults)
 
 
@@ -263,13 +263,13 @@ async def test_a_pinned_task_is_claimed_by_no_worker_without_its_version(
         await ready(app, 1)
         async with segue.open(postgres_url, agents=load_agents(tmp_path / "new.toml"), dispatch="always") as new:
             assert all([(await new.ask(**paying(f"new-{number}")))["success"] for number in range(3)])
-            assert [row.task_id for row in await new.tasks.waiting_for_version()] == [pinned["task_id"]]
+            assert [row.task_id for row in await new.tasks.waiting_for_version()] == [pinned.task_id]
         await asyncio.sleep(2.5)
-        assert (await app.task(pinned["task_id"]))["status"] == "pending"
-        assert [row.task_id for row in await app.tasks.waiting_for_worker()] == [pinned["task_id"]]
+        assert (await app.task(pinned.task_id)).status == "pending"
+        assert [row.task_id for row in await app.tasks.waiting_for_worker()] == [pinned.task_id]
         workers.start()
-        [_ async for _ in app.follow(pinned["task_id"])]
-        assert (await app.task(pinned["task_id"]))["status"] == "done"
+        [_ async for _ in app.follow(pinned.task_id)]
+        assert (await app.task(pinned.task_id)).status == "done"
     no_findings(judge(postgres_url, workers.payments).faults)
 
 

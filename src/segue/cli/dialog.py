@@ -208,7 +208,7 @@ class Conversation:
             self.view.recall(event)
         if self.framed:
             model, language = self.app.model_for(task.agent_id, task.model), self._language(task)
-            heading = header(task.agent_id, model, task.mode, task.thread_id, self.settings.database, language)
+            heading = header(task.agent_id, model, task.mode, task.session_id, self.settings.database, language)
             print_heading(self.console, model, heading, language)
 
     def _new_view(self, task: Task) -> View:

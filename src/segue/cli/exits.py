@@ -76,7 +76,7 @@ def sentence_of(error: SegueError, settings: Settings | None = None) -> str:
 
 def _hints(error: SegueError, settings: Settings) -> list[str]:
     if isinstance(error, DamagedSession):
-        return [task_command(settings, "recover", error.thread_id)]
+        return [task_command(settings, "recover", error.session_id)]
     if isinstance(error, DatabaseDamaged) and not isinstance(error, NotADatabase):
         return [settings.say("see_doctor", command=doctor_command(settings))]
     if isinstance(error, UnknownAgent) and not settings.agents_file:

@@ -29,7 +29,7 @@ def continue_hint(settings: Settings, task: "Task") -> tuple[str, str]:
         settings = replace(settings, agents_file="", agent="")
     else:
         settings = replace(settings, agent=task.agent_id)
-    command = continue_command(replace(settings, user=task.user_id), task.thread_id)
+    command = continue_command(replace(settings, user=task.user_id), task.session_id)
     return settings.say("continue_session"), command
 
 
@@ -90,7 +90,7 @@ async def alternatives(app: "App", settings: Settings, refused: TaskUnfinished |
 
 async def busy_hints(app: "App", settings: Settings, task_id: str, refused: ThreadBusy) -> list[str]:
     """Why a task cannot be resumed while its session is busy, and what to do instead."""
-    thread_id = (await app.tasks.get(task_id)).thread_id
+    thread_id = (await app.tasks.get(task_id)).session_id
     (latest,) = await app.tasks.list(session_id=thread_id, limit=1)
     pausing = task_command(settings, "pause", latest.task_id)
     if latest.status not in ACTIVE:
@@ -120,7 +120,7 @@ def _unfinished(settings: Settings, task: "Task", message: str) -> list[str]:
     cancel = _choice(settings.say("cancel_it"), _cancel(settings, task.task_id))
     if task.status == "waiting":
         return [*_choice(settings.say("answer_it"), task_command(settings, "answer", task.task_id)), *cancel]
-    steer = send_command(settings, message, "--session", task.thread_id, "--steer")
+    steer = send_command(settings, message, "--session", task.session_id, "--steer")
     return [
         *_choice(settings.say("resume_it"), task_command(settings, "resume", task.task_id)),
         *cancel,

@@ -53,7 +53,7 @@ async def find_task(app: "App", text: str) -> str:
     if text != LATEST:
         return await app.tasks.find(text)
     for task in await app.tasks.list(limit=1):
-        return (await app.tasks.conversation_of(task.thread_id) or task).task_id
+        return (await app.tasks.conversation_of(task.session_id) or task).task_id
     raise NothingStored
 
 
@@ -66,7 +66,7 @@ async def find_session(app: "App", name: str) -> str:
     if name != LATEST:
         return name
     for session in await app.sessions.list(1):
-        return session.thread_id
+        return session.session_id
     raise NothingStored
 
 
@@ -106,7 +106,7 @@ def for_snapshot(settings: Settings, text: str, *, required: bool = True) -> Set
 
     async def find(app: "App") -> "Task | None":
         with suppress(SegueError):  # the command itself says what is wrong
-            return await app.tasks.newest((await app.rewind.find(text)).thread_id)
+            return await app.tasks.newest((await app.rewind.find(text)).session_id)
         return None
 
     return _with_agents_file(settings, find, required=required)[0]

@@ -14,6 +14,7 @@ from .actor import actor
 from .agents import load_table
 from .calls import WAITS
 from .errors import ConfigurationError
+from .json import Public
 from .records import STORED_AS_JSON, Json, Moment, Record
 from .task import ENDED
 
@@ -91,7 +92,7 @@ class AuditEntry(Record):
     moment: Moment
     actor: str
     action: str
-    thread_id: str
+    session_id: str
     task_id: str
     user_id: str
     details: Annotated[Json, STORED_AS_JSON]
@@ -245,12 +246,12 @@ def differences(sealed: Sequence[str], found: Sequence[str]) -> Iterator[tuple[K
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Public):
     """A row that is not what the log says. `row` is empty where it cannot be told which one of the task it is."""
 
     kind: Kind
     table: str
-    thread_id: str = ""
+    session_id: str = ""
     task_id: str = ""
     row: str = ""
 
@@ -259,7 +260,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class AuditReport:
+class AuditReport(Public):
     """What a verification found. The rows of the tasks in `unsealed` are not all covered: they go on or run."""
 
     head: AuditHead | None

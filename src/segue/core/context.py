@@ -254,10 +254,7 @@ class Services:
 
 
 class Closed:
-    """Raises AppClosed on any attribute access, and where a call is awaited."""
+    """Raises AppClosed on any attribute access."""
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise AppClosed
-
-    async def __call__(self, *_: object, **__: object) -> NoReturn:
         raise AppClosed

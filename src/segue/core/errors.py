@@ -296,9 +296,9 @@ class UnknownTask(TaskError):
 class UnknownThread(TaskError):
     """No session has that id."""
 
-    def __init__(self, thread_id: str) -> None:
-        template = "There is no session '{thread_id}' in this database; `segue sessions` lists the sessions."
-        super().__init__(template, thread_id=thread_id)
+    def __init__(self, session_id: str) -> None:
+        template = "There is no session '{session_id}' in this database; `segue sessions` lists the sessions."
+        super().__init__(template, session_id=session_id)
 
 
 class UnknownSchedule(TaskError):
@@ -319,9 +319,9 @@ class NothingStored(TaskError):
 class UnknownSnapshot(TaskError):
     """The session has no checkpoint of that id."""
 
-    def __init__(self, thread_id: str, checkpoint_id: str) -> None:
-        template = "Session '{thread_id}' has no snapshot '{checkpoint_id}': `segue timeline {thread_id}` lists them."
-        super().__init__(template, thread_id=thread_id, checkpoint_id=checkpoint_id)
+    def __init__(self, session_id: str, checkpoint_id: str) -> None:
+        template = "Session '{session_id}' has no snapshot '{checkpoint_id}': `segue timeline {session_id}` lists them."
+        super().__init__(template, session_id=session_id, checkpoint_id=checkpoint_id)
 
 
 class QuestionClosed(TaskError):
@@ -353,9 +353,9 @@ class UnknownPlace(UnknownSnapshot):
 class ThreadExists(TaskError):
     """A session of that name already exists; nothing was stored."""
 
-    def __init__(self, thread_id: str) -> None:
-        template = "Session '{thread_id}' already exists: choose another name for the new one."
-        super().__init__(template, thread_id=thread_id)
+    def __init__(self, session_id: str) -> None:
+        template = "Session '{session_id}' already exists: choose another name for the new one."
+        super().__init__(template, session_id=session_id)
 
 
 class KeyUsed(TaskError):
@@ -377,11 +377,11 @@ class InvalidExport(TaskError):
 class TaskUnfinished(TaskError):
     """The thread has a task that was stopped; resume or cancel it before sending something new."""
 
-    def __init__(self, thread_id: str, task_id: str, status: str) -> None:
+    def __init__(self, session_id: str, task_id: str, status: str) -> None:
         choices = Clause("answer or cancel" if status == "waiting" else "resume, steer or cancel")
-        about: dict[str, object] = {"thread_id": thread_id, "task_id": task_id, "status": status, "choices": choices}
+        about: dict[str, object] = {"session_id": session_id, "task_id": task_id, "status": status, "choices": choices}
         super().__init__(
-            "Session '{thread_id}' has a task that is {status}: {choices} task '{task_id}', "
+            "Session '{session_id}' has a task that is {status}: {choices} task '{task_id}', "
             "then send the message again.",
             **about,
         )
@@ -400,10 +400,10 @@ class NotAnApprover(TaskError):
 class ThreadBusy(TaskError):
     """Another owner is running a task on this thread; wait until it is done."""
 
-    def __init__(self, thread_id: str) -> None:
-        template = "Session '{thread_id}' is busy with another task: wait for it, or use another session."
-        super().__init__(template, thread_id=thread_id)
-        self.thread_id = thread_id
+    def __init__(self, session_id: str) -> None:
+        template = "Session '{session_id}' is busy with another task: wait for it, or use another session."
+        super().__init__(template, session_id=session_id)
+        self.session_id = session_id
 
 
 class TaskPinned(TaskError):
@@ -456,32 +456,32 @@ class NotADatabase(DatabaseDamaged):
 class DamagedSession(StorageError):
     """Something of the session cannot be read; `segue recover` repairs it."""
 
-    def __init__(self, thread_id: str, reason: str, template: str, **params: object) -> None:
-        super().__init__(template, thread_id=thread_id, reason=reason, **params)
-        self.thread_id = thread_id
+    def __init__(self, session_id: str, reason: str, template: str, **params: object) -> None:
+        super().__init__(template, session_id=session_id, reason=reason, **params)
+        self.session_id = session_id
         self.reason = reason
 
 
 class DamagedCheckpoint(DamagedSession):
     """A checkpoint of the session cannot be read; an older one may be."""
 
-    def __init__(self, thread_id: str, reason: str) -> None:
+    def __init__(self, session_id: str, reason: str) -> None:
         super().__init__(
-            thread_id,
+            session_id,
             reason,
-            "The newest checkpoint of session '{thread_id}' is damaged ({reason}): "
-            "segue recover {thread_id} goes back to the newest one that can be read.",
+            "The newest checkpoint of session '{session_id}' is damaged ({reason}): "
+            "segue recover {session_id} goes back to the newest one that can be read.",
         )
 
 
 class DamagedRow(DamagedSession):
     """A row of the session cannot be read; `segue recover` repairs it."""
 
-    def __init__(self, thread_id: str, reason: str, what: str) -> None:
+    def __init__(self, session_id: str, reason: str, what: str) -> None:
         super().__init__(
-            thread_id,
+            session_id,
             reason,
-            "{what} of session '{thread_id}' is damaged ({reason}): segue recover {thread_id} repairs it.",
+            "{what} of session '{session_id}' is damaged ({reason}): segue recover {session_id} repairs it.",
             what=what[:1].upper() + what[1:],
         )
 
@@ -489,12 +489,12 @@ class DamagedRow(DamagedSession):
 class UnreadableState(DamagedSession):
     """A checkpoint that an unfinished task would be exported with cannot be read."""
 
-    def __init__(self, thread_id: str, reason: str) -> None:
+    def __init__(self, session_id: str, reason: str) -> None:
         template = (
-            "Session '{thread_id}' cannot be exported with its unfinished task, since a checkpoint is damaged "
-            "({reason}): segue recover {thread_id}. Where that finds nothing, end the task or cancel it first."
+            "Session '{session_id}' cannot be exported with its unfinished task, since a checkpoint is damaged "
+            "({reason}): segue recover {session_id}. Where that finds nothing, end the task or cancel it first."
         )
-        super().__init__(thread_id, reason, template)
+        super().__init__(session_id, reason, template)
 
 
 class FileUnavailable(StorageError):
@@ -508,12 +508,12 @@ class FileUnavailable(StorageError):
 class NothingReadable(StorageError):
     """No checkpoint of the session can be read; continue in a new one."""
 
-    def __init__(self, thread_id: str, reason: str) -> None:
+    def __init__(self, session_id: str, reason: str) -> None:
         template = (
-            "No checkpoint of session '{thread_id}' can be read ({reason}): continue in a new session. None of them "
+            "No checkpoint of session '{session_id}' can be read ({reason}): continue in a new session. None of them "
             "was deleted; `segue tasks` and `segue trace` show what was done in this one."
         )
-        super().__init__(template, thread_id=thread_id, reason=reason)
+        super().__init__(template, session_id=session_id, reason=reason)
 
 
 class DatabaseTooNew(StorageError):
@@ -530,6 +530,6 @@ class DatabaseTooNew(StorageError):
 class StaleOwner(StorageError):
     """Another process took over the thread; this one must stop without writing."""
 
-    def __init__(self, thread_id: str) -> None:
-        template = "Another process took over session '{thread_id}'; this one stopped without writing."
-        super().__init__(template, thread_id=thread_id)
+    def __init__(self, session_id: str) -> None:
+        template = "Another process took over session '{session_id}'; this one stopped without writing."
+        super().__init__(template, session_id=session_id)

@@ -11,11 +11,13 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, ClassVar, Literal, get_args
 
+from .json import Public
+
 # The fields of every event, and the events that are only streamed.
 
 
 @dataclass(frozen=True, kw_only=True)
-class BaseEvent:
+class BaseEvent(Public):
     """The ids that every event carries. `timestamp` is Unix time in seconds.
 
     `parent_id` is the round of a flow whose branch the event happened in, if there is one.
@@ -34,6 +36,12 @@ class BaseEvent:
     def data(self) -> dict[str, Any]:
         """What is particular to this type of event: every field that is no id."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in _IDS}
+
+    def json(self) -> dict[str, Any]:
+        """The public form: the ids at the top, the rest under `data`."""
+        names = ("type", "task_id", "trace_id", "step_id", "iteration", "seq", "timestamp")
+        parent = {"parent_id": self.parent_id} if self.parent_id else {}
+        return {**{name: getattr(self, name) for name in names}, **parent, "data": self.data}
 
 
 _IDS = frozenset({"type", "task_id", "trace_id", "step_id", "iteration", "parent_id", "seq", "timestamp"})
@@ -571,18 +579,8 @@ Event = Delta | Durable
 TYPES: Mapping[str, type[Event]] = {kind.type: kind for kind in get_args(Delta | Durable) if kind is not Phase}
 
 
-def to_dict(event: Event) -> dict[str, Any]:
-    """The JSON form: the ids at the top, the rest under `data`."""
-    ids = {
-        name: getattr(event, name)
-        for name in ("type", "task_id", "trace_id", "step_id", "iteration", "seq", "timestamp")
-    }
-    parent = {"parent_id": event.parent_id} if event.parent_id else {}
-    return {**ids, **parent, "data": event.data}
-
-
 def from_dict(form: Mapping[str, Any]) -> Event:
-    """The event that `to_dict` wrote; a field that a later version added is left out."""
+    """The event that `json` gave; a field that a later version added is left out."""
     kind: type = Phase if form["type"] == Phase.type and form["data"].get("phase") else TYPES[form["type"]]
     known = _fields_of(kind)
     values = {**form, **form["data"]}

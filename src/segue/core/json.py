@@ -1,13 +1,42 @@
-"""JSON schemas of tools, as a model should see them."""
+"""JSON: the public form of records, limits of values from outside, and schemas of tools as a model should see them."""
 
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from urllib.parse import unquote
 
 from .errors import Clause
+
+# What the public API returns.
+
+
+class Public:
+    """A frozen record: its fields are attributes, and `json()` gives its public form as a dict."""
+
+    json_names: ClassVar[Mapping[str, str]] = {}
+    """The attributes that `json()` names otherwise, by its names."""
+
+    def json(self) -> dict[str, Any]:
+        """The public form: all its fields."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    if not TYPE_CHECKING:  # a type checker finds both without running
+
+        def __getitem__(self, name: object) -> NoReturn:
+            """Say which attribute to read in place of a key."""
+            renamed = {"thread_id": "session_id", **self.json_names}
+            kind, attribute = type(self).__name__, renamed.get(str(name), str(name))
+            if hasattr(self, attribute):
+                raise AttributeError(f"A {kind} is not a dict: read .{attribute}, or call .json() for a dict.")
+            known = ", ".join(field.name for field in fields(self))
+            raise AttributeError(f"A {kind} is not a dict and has no {name!r}: read one of {known}.")
+
+        def get(self, name: object, default: object = None) -> NoReturn:
+            """As `record[name]`."""
+            self[name]
+
 
 # Limits of JSON values from outside: levels of nesting, and numbers of values.
 

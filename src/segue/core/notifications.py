@@ -170,7 +170,7 @@ class Notification(Record):
     is_recoverable = False
 
     notification_id: Name
-    thread_id: str
+    session_id: str
     task_id: str
     receiver: Name
     kind: str
@@ -187,7 +187,7 @@ class Notification(Record):
 
     def json(self) -> Json:
         """The public form, without the body."""
-        names = ("notification_id", "task_id", "thread_id", "receiver", "kind", "attempts", "error", "created_at")
+        names = ("notification_id", "task_id", "session_id", "receiver", "kind", "attempts", "error", "created_at")
         about = {name: getattr(self, name) for name in names}
         return {**about, "status": "dead" if self.is_dead else "pending", "next_attempt": self.due}
 
@@ -258,7 +258,7 @@ def body_of(notification_id: str, kind: Kind | LaterKind, task: Task, events: Se
     result = task.result or {}
     data: Json = {
         "task_id": task.task_id,
-        "session_id": task.thread_id,
+        "session_id": task.session_id,
         "agent_id": task.agent_id,
         "user_id": task.user_id,
         "status": str(task.status),

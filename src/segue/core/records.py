@@ -31,7 +31,8 @@ from typing_extensions import TypedDict  # pydantic takes no other with Python 3
 from .approval import PermissionRule
 from .decision import check_storable
 from .errors import DamagedRow, DatabaseDamaged, InvalidAnswer, StorageError
-from .events import TYPES, Event, from_dict, to_dict
+from .events import TYPES, Event, from_dict
+from .json import Public
 from .message import read_attachment
 from .task import ENDED, LAST, MessageOrigin, TaskStatus
 
@@ -82,7 +83,7 @@ def valid_values(kind: type, columns: Mapping[str, Any], texts: Collection[str])
 
 
 def is_valid_event(form: Json) -> bool:
-    """Whether nothing is wrong with an event in the form of `events.to_dict`."""
+    """Whether nothing is wrong with an event in the form of its `json`."""
     try:
         data = form["data"]
         if type(data) is not dict or not data.keys().isdisjoint(form):
@@ -105,7 +106,7 @@ def _shape(kind: type, needed: Collection[str] | None = None) -> TypeAdapter[Jso
     for each in fields(kind):
         has_default = each.default is not MISSING or each.default_factory is not MISSING
         may_lack = needed is not None and has_default and each.name not in needed
-        types[each.name] = NotRequired[hints[each.name]] if may_lack else hints[each.name]
+        types[column_of(each.name)] = NotRequired[hints[each.name]] if may_lack else hints[each.name]
     shape = _typed_dict(kind.__name__, types)
     shape.__pydantic_config__ = ConfigDict(strict=True)
     return TypeAdapter(shape)
@@ -124,11 +125,18 @@ class Column(NamedTuple):
     stored_as_json: bool
 
 
+def column_of(name: str) -> str:
+    """The column of a record's field: what Segue calls a session is a thread in LangGraph's tables, and in its own."""
+    return "thread_id" if name == "session_id" else name
+
+
 @cache
 def columns_of(kind: type) -> Mapping[str, Column]:
     hints, config = get_type_hints(kind, include_extras=True), ConfigDict(strict=True)
     return {
-        field.name: Column(TypeAdapter(hints[field.name], config=config), STORED_AS_JSON in get_args(hints[field.name]))
+        column_of(field.name): Column(
+            TypeAdapter(hints[field.name], config=config), STORED_AS_JSON in get_args(hints[field.name])
+        )
         for field in fields(kind)
     }
 
@@ -206,21 +214,15 @@ def _event(form: Json) -> Json:
     return form
 
 
-class Record:
+class Record(Public):
     """What the rows of a table are read into."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     row_name: ClassVar[str] = "task {task_id}"
     """Names a row in an error, by what of it can be read."""
     is_recoverable: ClassVar[bool] = True
     """Whether a recovery repairs a row of a known session."""
-
-
-@dataclass(frozen=True)
-class Public:
-    """A record whose public form has all its fields."""
-
-    def json(self) -> Json:
-        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,12 +232,12 @@ class NewTask(Record):
     `agents_file` is the path of the file that its agents come from, None where they come from none; `agent_version` is
     the version of its agent, None where it is not known. `attachments` are the message's files, in the form of
     `Attachment.json`, `client_tools` the specifications of tools that its client carries out, and `reply_options` the
-    form of `ReplyOptions.json`. `bot_session` is the thread of a conversation's bot, if it is an agent. `asked_by` are
+    form of `ReplyOptions.json`. `bot_session` is the session of a conversation's bot, if it is an agent. `asked_by` are
     the actors who sent the message, added to it, or forked or imported the task.
     """
 
     task_id: Name
-    thread_id: Name
+    session_id: Name
     agent_id: str
     user_id: str
     mode: str
@@ -267,6 +269,8 @@ class Task(NewTask):
     agent that a person is asked about. One that waits for no person is `due` at a moment, or with the event `awaited`.
     `decisions` are what persons decided about the calls that wait, while others have to: {"interrupt_id", "given"}.
     """
+
+    json_names: ClassVar[Mapping[str, str]] = {"model": "used_model"}
 
     status: Status
     error: str | None
@@ -335,26 +339,27 @@ class StatusTally(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Thread(Record):
-    """A thread with the fields of its newest task; `turns` is the number of its tasks.
+    """A session: its turns; message, agent, mode, model and status are those of the last one.
 
-    `title` is the one that a person gave it, else its first message; a fork begins with its original's. One without a
-    task is done, with empty texts. `root` is the first thread of the conversation that it is a branch of, else itself;
-    the whole conversation is `pinned` or `archived`. `origin` is that of its first message.
+    A fork begins with its original's title. One without a turn is done, with empty texts. The whole conversation is
+    pinned or archived.
     """
 
-    thread_id: Name
+    __getitem__ = object.__getattribute__  # as programs read it that were written when `App.threads` returned dicts
+
+    session_id: Name
     turns: int
-    title: str
+    title: Annotated[str, Field(description="as it was renamed, else the first message")]
     message: str
     agent_id: str
     mode: str
     model: str
     status: Status
     updated_at: Moment
-    default_agent: str
-    default_model: str
-    root: str
-    origin: MessageOrigin
+    default_agent: Annotated[str, Field(description="the agent of messages that name none; empty: the service's")]
+    default_model: Annotated[str, Field(description="the model of messages that name none; empty: the agent's")]
+    root: Annotated[str, Field(description="the first session of the conversation that it is a branch of, else itself")]
+    origin: Annotated[MessageOrigin, Field(description="what sent the first message; page and terminal are people")]
     pinned: bool
     archived: bool
 
@@ -369,7 +374,7 @@ class Session(Record):
 
     row_name = "choice of agent and model"
 
-    thread_id: Name
+    session_id: Name
     agent_id: str = ""
     model: str = ""
     metadata: Annotated[dict[str, str], STORED_AS_JSON] = field(default_factory=dict)
@@ -455,7 +460,7 @@ class KnownRequest(Record):
 
     key: str
     task_id: str
-    thread_id: str
+    session_id: str
     seq: int
     digest: str
     about: Annotated[Json, STORED_AS_JSON]
@@ -471,43 +476,46 @@ class Webhook(Record):
 
     task_id: str
     webhook_id: str
-    thread_id: str
+    session_id: str
     config: Annotated[Json, STORED_AS_JSON]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Share(Record, Public):
+class Share(Record):
     """A link that shows what a thread held at `created_at`, until `expires_at`; the id is the SHA-256 of its token."""
 
     row_name = "shared link"
     is_recoverable = False
 
     share_id: Name
-    thread_id: Name
+    session_id: Name
     created_at: Moment
     expires_at: Moment
 
 
 @dataclass(frozen=True, kw_only=True)
 class WaitingTask(Public):
-    """A task that waits for a person: what it asks (approval, question, utterance or spend), and the form of an answer.
-
-    `problem` is why the question cannot be read or the last answer was refused, `spend` what is used of a limit.
-    """
+    """A task that waits for a person: what it asks, and the form of an answer."""
 
     task_id: str
-    thread_id: str
+    session_id: str
     agent_id: str
     user_id: str
     message: str
     since: float
-    kind: str
+    kind: Annotated[str, Field(description="approval, question, interrupt, utterance or spend")]
     question: str
     calls: list[Json]
-    answer: str
-    problem: str = ""
-    interrupt_id: str = ""
-    spend: Json | None = None
+    answer: Annotated[str, Field(description="the form of an answer")]
+    problem: Annotated[str, Field(description="why the question cannot be read or the last answer was refused")] = ""
+    interrupt_id: Annotated[str, Field(description="the question's id")] = ""
+    spend: Annotated[
+        Json | None,
+        Field(
+            description="of the kind spend, what is used of a limit that is reached, in US dollars or tokens: "
+            "{limit_name, unit, day, limit, used, needs, suggestion}"
+        ),
+    ] = None
 
 
 def _permission_rule(text: str) -> str:
@@ -531,7 +539,7 @@ class Permission(Record):
     row_name = "permission of task {task_id}"
     is_recoverable = False
 
-    thread_id: Name
+    session_id: Name
     agent_id: str
     tool: Annotated[str, AfterValidator(_permission_rule)]
     scope: Literal["task", "session"]
@@ -551,7 +559,7 @@ class Call(Record):
 
     row_name = "call {name} of task {task_id}"
 
-    thread_id: Name
+    session_id: Name
     task_id: Name
     scope: Name
     idx: Count
@@ -579,13 +587,13 @@ def call_checksum(row: Row) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredEvent(Record):
-    """A durable event; `event` is in the form of `events.to_dict`, `source` names the step that made it."""
+    """A durable event; `event` is in the form of its `json`, `source` names the step that made it."""
 
     row_name = "event {seq} of task {task_id}"
 
     task_id: Name
     seq: Count
-    thread_id: Name
+    session_id: Name
     source: str | None
     ordinal: Count
     event: Annotated[Annotated[Json, AfterValidator(_event)], STORED_AS_JSON]
@@ -613,7 +621,7 @@ class Recovery(Public):
 
 
 @dataclass(frozen=True)
-class TaskTrace:
+class TaskTrace(Public):
     """Everything about a task, its events and calls in their order."""
 
     task: Task
@@ -623,11 +631,11 @@ class TaskTrace:
     def json(self) -> Json:
         """The public form."""
         calls = [call.json() for call in self.calls]
-        return {"task": self.task.json(), "events": [*map(to_dict, self.events)], "calls": calls}
+        return {"task": self.task.json(), "events": [event.json() for event in self.events], "calls": calls}
 
 
 def read(kind: type, row: Row, *, stored: bool = True) -> tuple[Json, dict[str, str]]:
-    """The values of a row that can be read, and of the others what is wrong with them.
+    """The values of a row's columns that can be read, and of the others what is wrong with them.
 
     `stored` rows hold JSON as text, those of a JSON document as values.
     """
@@ -652,6 +660,14 @@ def from_row(kind: type[R], row: Row) -> R:
     values, faults = read(kind, row)
     if faults:
         raise damaged(kind, values, faults)
+    return record_of(kind, values)
+
+
+def record_of(kind: type[R], values: Json) -> R:
+    """The record with these values of its columns."""
+    if "session_id" in kind.__dataclass_fields__:
+        values = {**values, "session_id": values["thread_id"]}
+        del values["thread_id"]
     return kind(**values)
 
 
@@ -668,10 +684,10 @@ def readable(kind: type[R], rows: Iterable[Row]) -> list[R]:
 
 def to_row(kind: type, values: Mapping[str, Any]) -> Json:
     """Some fields of a record as their columns hold them; names that are no field stay as they are."""
-    columns = columns_of(kind)
-    as_text = {name for name, column in columns.items() if column.stored_as_json}
+    as_text = texts_of(kind)
     return {
-        name: json.dumps(value) if name in as_text and value is not None else value for name, value in values.items()
+        column_of(name): json.dumps(value) if name in as_text and value is not None else value
+        for name, value in values.items()
     }
 
 
@@ -787,23 +803,40 @@ class Result(Json):
         return list(self.get("unknown_outcomes") or ())
 
 
+# What users prefer.
+
+
+@dataclass(frozen=True)
+class RatedAnswer(Public):
+    """The mode that answered a message, whatever was requested, and the rating from 1 to 5, None without one."""
+
+    query: str
+    mode: str
+    rating: int | None
+
+
+@dataclass(frozen=True)
+class UserPreferences(Public):
+    """A user's default mode, empty if there is none, and their messages, the latest first."""
+
+    default_mode: str
+    mode_history: list[RatedAnswer]
+
+
 # What a search finds.
 
 Role = Literal["user", "assistant"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hit(Record, Public):
-    """A task in whose message or answer something was found; `snippet` is the text around it, `role` who wrote it.
-
-    `thread_id` is the session that it is shown in: of what a conversation's bot was told, the conversation's.
-    """
+class Hit(Record):
+    """A task in whose message or answer something was found; of a conversation's bot, in the conversation's session."""
 
     task_id: str
-    thread_id: str
+    session_id: str
     title: str
     role: Role
-    snippet: str
+    snippet: Annotated[str, Field(description="the text around the first word that was found")]
     created_at: float
 
 
@@ -822,7 +855,7 @@ class SentEvent(Record):
 
     position: int
     task_id: Name
-    thread_id: Name
+    session_id: Name
     name: Name
     data: Annotated[Json, STORED_AS_JSON]
     sent_at: Moment
@@ -905,7 +938,7 @@ class Unowned:
     """
 
     task_id: str
-    thread_id: str
+    session_id: str
     user_id: str = ""
     agent_id: str
     agent_version: str | None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypedDict
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypedDict
 
 from cronsim import CronSim, CronSimError
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -131,6 +131,7 @@ class Schedule(Record):
 
     row_name = "schedule {schedule_id}"
     is_recoverable = False
+    json_names: ClassVar[Mapping[str, str]] = {"active": "is_active", "next_run": "due"}
 
     schedule_id: Name
     message: str
@@ -151,11 +152,6 @@ class Schedule(Record):
     def session_id(self) -> str:
         """The session of every run; empty where each has a new one."""
         return str(self.options.get("session_id") or "")
-
-    @property
-    def thread_id(self) -> str:
-        """What the audit log calls it: its session, or what the names of its runs' sessions begin with."""
-        return self.session_id or self.schedule_id
 
     @property
     def agent_id(self) -> str:

@@ -18,8 +18,9 @@ from typing_extensions import TypedDict
 from .agents import Agent, load_table, read_file
 from .bounds import MOST_COUNT
 from .errors import Clause, ConfigurationError, InvalidAnswer, InvalidMessage, TaskError, TooManyTasks
+from .json import Public
 from .models import Model, ModelReply, ModelRequest, Usage, add_usages, plain_tokens, prompt_tokens, tokens
-from .records import STORED_AS_JSON, Count, Json, Moment, Public, Record
+from .records import STORED_AS_JSON, Count, Json, Moment, Record
 
 # Quotas: how many tasks of a user and of a tenant run and wait at once, and how many schedules a tenant has.
 
@@ -622,7 +623,7 @@ class LimitUse(Public):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UsageReport:
+class UsageReport(Public):
     """What the tasks of some days used, in all, by day (each of them, oldest first), by agent, user and model.
 
     `limits` are those of today, or of no day, with what is used of them.

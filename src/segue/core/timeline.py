@@ -1,13 +1,15 @@
 """A session's timeline: snapshots and their retention, what led to each, and external effects of tool calls."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from .errors import ConfigurationError
-from .records import Call, Json, Name, Public, Record
+from .json import Public
+from .records import Call, Json, Name, Record
 
 SHORT = 6
 """Characters of a snapshot's short id: the last of its id, which are random."""
@@ -21,7 +23,7 @@ UndoState = Literal["", "available", "done", "failed", "unknown"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshot:
+class Snapshot(Public):
     """A checkpoint of a thread; of a damaged one little else than `damaged` is known.
 
     `source` is input, loop or update, `nodes` ran last, `next` would run. `inside` names the node whose own graph it is
@@ -50,7 +52,10 @@ _SELDOM = ("forked_from", "damaged", "since")
 
 @dataclass(frozen=True, kw_only=True)
 class Effect(Public):
-    """A tool call that is not read-only. `outcome` is success, error, unknown or running."""
+    """A tool call that is not read-only. `outcome` is success, error, unknown or running.
+
+    `undo` says whether it can be undone, or was; it is empty where its tool declares none.
+    """
 
     task_id: str
     scope: str
@@ -63,7 +68,19 @@ class Effect(Public):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimelineEntry:
+class Undone(Effect):
+    """An effect after an attempt to undo it; `result` is the outcome of its undo, also a call of the task's trace."""
+
+    result: Json
+
+    @classmethod
+    def of(cls, effect: Effect, result: Json) -> Self:
+        """The effect with the outcome of its undo."""
+        return cls(**vars(effect), result=result)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimelineEntry(Public):
     """A snapshot with its place, and what happened since the entry before it.
 
     `turn` counts the session's messages from 1; `recursion` is 0 and `steps` are empty where it lies in none.
@@ -72,6 +89,8 @@ class TimelineEntry:
     empty for the others. `effects` are those of the calls that led to it, `effects_since` counts those of all later
     ones. `next` are the nodes that would run.
     """
+
+    json_names: ClassVar[Mapping[str, str]] = {"id": "short_id"}
 
     checkpoint_id: str
     created_at: float
@@ -102,7 +121,7 @@ class TimelineEntry:
 class Place:
     """Where a snapshot is stored; `inside` is LangGraph's namespace of its graph, empty for the outermost."""
 
-    thread_id: str
+    session_id: str
     inside: str
     checkpoint_id: str
 
@@ -114,7 +133,7 @@ class Branch(Record):
     All branches of a conversation have its first thread as their `root`, which has no parent.
     """
 
-    thread_id: Name
+    session_id: Name
     root: Name
     parent: str
     turn: Annotated[int, Field(ge=1)]
@@ -130,21 +149,16 @@ class CallOrigin:
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotState(Public):
-    """What a snapshot holds: the history in OpenAI's format, the plan's steps, the other fields, and its prompt.
+    """What a snapshot holds."""
 
-    `place` is {"session_id", "checkpoint_id", "task_id", "turn", "recursion", "steps"}. `results` are those of
-    the calls that had ended. `prompt` is what the model is sent next. `editable` are the fields that can be
-    changed, none where nothing would run.
-    """
-
-    place: Json
-    next: list[str]
-    messages: list[Any]
+    place: Annotated[Json, Field(description="{session_id, checkpoint_id, task_id, turn, recursion, steps}")]
+    next: Annotated[list[str], Field(description="the nodes that would run")]
+    messages: Annotated[list[Json], Field(description="the history in OpenAI's format")]
     plan: list[Json]
-    results: list[Json]
-    state: Json
-    editable: list[str]
-    prompt: str
+    results: Annotated[list[Json], Field(description="of the calls that had ended: {name, arguments, result}")]
+    state: Annotated[Json, Field(description="the other fields of the state")]
+    editable: Annotated[list[str], Field(description="the fields that `edit` may change; none where nothing would run")]
+    prompt: Annotated[str, Field(description="what the model is sent next; empty where nothing would run")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +218,7 @@ class Retention:
 
 
 @dataclass(frozen=True)
-class Pruned:
+class Pruned(Public):
     """What a pruning did: how many snapshots it removed, from how many sessions, and the sessions that were busy."""
 
     snapshots: int = 0

@@ -423,7 +423,7 @@ class TaskRun:
         known = await self.app.tasks.events(self.task_id, after=self._seen) if self.task_id else []
         self._gate.expect(sum(isinstance(event, Lifecycle) for event in known))
         task, _ = await asyncio.create_task(starting, context=context)
-        self.task_id, self.session_id = task.task_id, task.thread_id
+        self.task_id, self.session_id = task.task_id, task.session_id
         self._follow()
 
     def _follow(self) -> None:
@@ -495,7 +495,7 @@ class TaskRun:
     async def _refresh(self) -> None:
         """See whether the task can continue, and whether it waits for a person."""
         task = await self.app.tasks.get(self.task_id)
-        self.session_id = task.thread_id
+        self.session_id = task.session_id
         self.unfinished = task.status not in ENDED and not task.result
         self.question = await self.app.question(self.task_id) if task.status == TaskStatus.WAITING else None
 

@@ -208,7 +208,7 @@ class Control:
         row = await self._runner.tasks.get(task_id)
         if row.status not in ACTIVE:
             return False
-        return await self._runner.leases.held(row.thread_id) or await self.dispatch.awaits_worker(row)
+        return await self._runner.leases.held(row.session_id) or await self.dispatch.awaits_worker(row)
 
     def stop_following(self) -> None:
         """End the streams of tasks that other processes run."""
@@ -234,7 +234,7 @@ class Control:
                 if isinstance(event, NotesTaken) and event.count >= len(row.notes):
                     return row, run
         row = await self._runner.tasks.get(row.task_id)
-        latest = None if row.status in OPEN else await self._runner.tasks.latest_of(row.thread_id)
+        latest = None if row.status in OPEN else await self._runner.tasks.latest_of(row.session_id)
         if latest and latest.task_id != row.task_id:
             return self.started(latest.task_id) or (latest, None)
         return row, run
@@ -353,7 +353,7 @@ class Control:
         """As `resume`, with an answer in the form that is stored; `taken` is the position of the event that it is."""
         row = await self._runner.tasks.get(task_id)
         await self.prepare(row)
-        async with self._runner.leased(row.thread_id, wait) as begin:
+        async with self._runner.leased(row.session_id, wait) as begin:
             row = await self._runner.tasks.get(task_id)
             return await self.resume_leased(row, begin, checked, model, key, reply_options, taken)
 
@@ -435,7 +435,7 @@ class Control:
                 "Task {task_id} is {status}: only unfinished tasks can be pinned.", task_id=task_id, status=row.status
             )
         if on_upgrade in (CONTINUE, PIN) and row.asks_for_version:
-            async with self._runner.leased(row.thread_id):
+            async with self._runner.leased(row.session_id):
                 row = await self._runner.tasks.get(task_id)
                 if row.asks_for_version:
                     return await self._decide_version(row, on_upgrade)
@@ -476,7 +476,7 @@ class Control:
 
     def submit_to_worker(self, row: Task) -> Started:
         """A task that was left to a worker, together with its lease."""
-        self._runner.forget(row.thread_id)
+        self._runner.forget(row.session_id)
         return row, None
 
     async def result(self, row: Task, run: "asyncio.Task[Json] | None") -> Result:
@@ -488,7 +488,7 @@ class Control:
                 raise
             result = stopped(row)
         status = (await self._runner.tasks.get(row.task_id)).status
-        return Result({**result, "task_id": row.task_id, "session_id": row.thread_id, "status": str(status)})
+        return Result({**result, "task_id": row.task_id, "session_id": row.session_id, "status": str(status)})
 
     async def _end_of(self, task_id: str) -> Json:
         """The result of a task that does not run here, once it stops.
@@ -535,7 +535,7 @@ class Control:
         Raises:
             TaskError
         """
-        if conversation := await unfinished_conversation(self._runner.tasks, row.thread_id):
+        if conversation := await unfinished_conversation(self._runner.tasks, row.session_id):
             raise TaskError(
                 "Task {task_id} belongs to the bot of a conversation: answer task {conversation} instead.",
                 task_id=row.task_id,
@@ -572,11 +572,11 @@ class Control:
             raise TaskError(
                 "Task {task_id} is {status}: it is not waiting for an answer.", task_id=task_id, status=status
             )
-        latest = await self._runner.tasks.latest_of(row.thread_id)
+        latest = await self._runner.tasks.latest_of(row.session_id)
         if latest and latest.task_id != task_id:
             raise TaskError(
-                "Session {thread_id} has continued with task {task_id}: send a new message.",
-                thread_id=row.thread_id,
+                "Session {session_id} has continued with task {task_id}: send a new message.",
+                session_id=row.session_id,
                 task_id=latest.task_id,
             )
 
@@ -591,10 +591,10 @@ class Control:
             raise TaskError(
                 "Task {task_id} is {status}: only a running task can be paused.", task_id=task_id, status=row.status
             )
-        if await self._runner.leases.held(row.thread_id):
+        if await self._runner.leases.held(row.session_id):
             return await self._request_pause(row)
         try:  # its process is gone, or no worker took it yet
-            async with self._runner.leased(row.thread_id):
+            async with self._runner.leased(row.session_id):
                 await self._move_unless_ended(row, TaskStatus.PAUSED, requested="pause", act=Act("paused"))
         except ThreadBusy:  # one did meanwhile
             await self._request_pause(row)
@@ -648,13 +648,13 @@ class Control:
         if (run := self._runner.run_of(row.task_id)) and run.task:
             run.cancel(actor())
             await asyncio.wait([run.task])
-        elif row.status in ACTIVE and await self._runner.leases.held(row.thread_id):
+        elif row.status in ACTIVE and await self._runner.leases.held(row.session_id):
             if row.requested != "cancel":
                 await self._runner.move(row, None, requested="cancel", act=Act("asked_to_cancel"))
             await asyncio.sleep(POLL_SECONDS)
         else:
             try:
-                async with self._runner.leased(row.thread_id):
+                async with self._runner.leased(row.session_id):
                     row = await self._runner.tasks.get(row.task_id)
                     if not row.is_over:
                         await self._runner.end_cancelled(row, by=actor())

@@ -540,7 +540,7 @@ class Pruning:
         if session_id is not None:
             names = [session_id]
         else:
-            names = [thread.thread_id for thread in await self._storage.threads.list(SessionFilter(bots=True))]
+            names = [thread.session_id for thread in await self._storage.threads.list(SessionFilter(bots=True))]
         counts, busy = [], []
         for name in names:
             try:

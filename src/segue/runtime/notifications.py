@@ -174,7 +174,7 @@ class Notifications(Observer):
         ):
             (notification,) = claimed
             sender = self._senders[notification.receiver]
-            lane = sender.lane(notification.thread_id)
+            lane = sender.lane(notification.session_id)
             sending = asyncio.create_task(self._send(notification, sender), name="notification")
             self._sending[sending] = None if lane is None else (notification.receiver, lane)
             sending.add_done_callback(self._sent)

@@ -212,7 +212,7 @@ class Questions:
         Raises:
             TaskError
         """
-        state = await state_at(self._runner.graph, thread_config(row.thread_id))
+        state = await state_at(self._runner.graph, thread_config(row.session_id))
         asked = question_of(state.interrupts)
         if row.status != TaskStatus.WAITING or not asked:
             raise TaskError(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..checkpoints.ports import Workers
-from ..core.events import AttemptRestarted, Event, Phase, RestartReason, Thinking, Token, from_dict, to_dict
+from ..core.events import AttemptRestarted, Event, Phase, RestartReason, Thinking, Token, from_dict
 from ..core.records import Call, Json, Task
 from .run import Run
 
@@ -323,7 +323,7 @@ def _pieces(run: Run, event: Token | Thinking | Phase | AttemptRestarted) -> Ite
 
 
 def _message(delta: Delta) -> Json:
-    return {"event": to_dict(delta.event), "after": delta.after, "at": delta.at}
+    return {"event": delta.event.json(), "after": delta.after, "at": delta.at}
 
 
 def _delta_of(message: Json) -> Delta | None:

@@ -15,7 +15,7 @@ from ..core.context import AppContext
 from ..core.errors import InvalidMessage, SegueError, TaskError, ThreadBusy, ThreadExists, UnknownThread
 from ..core.events import Paused
 from ..core.message import read_attachment
-from ..core.records import Call, Json, RequestKey, Task
+from ..core.records import Call, RequestKey, Task
 from ..core.task import check_session
 from ..core.timeline import (
     UNDO_SCOPE,
@@ -27,6 +27,7 @@ from ..core.timeline import (
     SnapshotDifference,
     SnapshotState,
     TimelineEntry,
+    Undone,
     UndoState,
 )
 from ..nodes.calls import run_once
@@ -89,7 +90,7 @@ class SessionEffects:
         agent = self._registry.get(task.agent_id)
         return self._registry.tools_for(agent) if agent else {}
 
-    async def undo(self, thread_id: str, effect: Effect) -> tuple[Effect, Json]:
+    async def undo(self, thread_id: str, effect: Effect) -> Undone:
         """Take the effect of a call back, at most once, also where forks have copies of it.
 
         Returns the effect as it is then, and the outcome of its undo.
@@ -99,7 +100,7 @@ class SessionEffects:
             ThreadBusy: a task runs on the session that made the call.
         """
         original = await self._origin(thread_id, effect)
-        made_in = original.call.thread_id
+        made_in = original.call.session_id
         task = await self._storage.tasks.get(original.call.task_id)
         agent = self._registry.get(task.agent_id)
         if agent:
@@ -119,7 +120,7 @@ class SessionEffects:
             result, _ = await run_once(executor, ledger, _execution(tool.undo, original.call, task, key, seconds))
             made = result.json()
             await self._storage.audit.record(Act("undid", {**act, "outcome": outcome_of(made)}), *about)
-        return replace(effect, undo=_UNDONE[outcome_of(made)]), made
+        return Undone.of(replace(effect, undo=_UNDONE[outcome_of(made)]), made)
 
     async def _origin(self, thread_id: str, effect: Effect) -> CallOrigin:
         return (await self._storage.sessions.origins(thread_id))[effect.task_id, effect.scope, effect.idx]
@@ -146,7 +147,7 @@ def _execution(undo: BoundTool, call: Call, task: Task, key: CallKey, seconds: f
         timeout=seconds,
         approved=True,
         idempotency_key=idempotency_key(origin, undo.name, call.arguments),
-        session_id=task.thread_id,
+        session_id=task.session_id,
         user_id=task.user_id,
         language=task.reply_language,
         undone=(call.outcome or {}).get("success"),
@@ -170,7 +171,10 @@ class _Stored:
 
 
 class Rewind:
-    """Snapshots of sessions: what led to them, and new sessions from them."""
+    """Snapshots of sessions: what led to them, and new sessions from them.
+
+    A snapshot's id may be shortened to its last six characters.
+    """
 
     def __init__(
         self, storage: Storage, runner: Runner, registry: Registry, starter: Starter, sessions: Sessions
@@ -241,7 +245,7 @@ class Rewind:
         ]
 
     async def effects(self, session_id: str, checkpoint_id: str) -> list[Effect]:
-        """The effects of the calls that were made after a snapshot, oldest first.
+        """The effects of the calls that were made after a snapshot, oldest first; they stay, whoever goes back to it.
 
         Raises:
             UnknownThread, UnknownSnapshot.
@@ -258,25 +262,26 @@ class Rewind:
         place = await self._storage.sessions.find_place(checkpoint_id, session_id)
         return await self._storage.sessions.snapshot(place)
 
-    async def undo(self, session_id: str, checkpoint_id: str) -> list[tuple[Effect, Json]]:
+    async def undo(self, session_id: str, checkpoint_id: str) -> list[Undone]:
         """Undo the calls that were made after a snapshot, newest first, as far as their tools declare how.
 
-        Returns the effects as they are then, each with the outcome of its undo. An error after the first undo ends
-        the list: it is the outcome of the undo that it stopped, and the earlier ones are not undone.
+        Each is undone at most once. Returns the effects as they are then, each with the outcome of its undo. An error
+        after the first undo ends the list: it is the outcome of the undo that it stopped, and the earlier ones are not
+        undone.
 
         Raises:
             UnknownThread, UnknownSnapshot.
             ThreadBusy: a task runs on the session.
         """
         undoable = [e for e in await self.effects(session_id, checkpoint_id) if e.undo in ("available", "failed")]
-        undone: list[tuple[Effect, Json]] = []
+        undone: list[Undone] = []
         for effect in reversed(undoable):
             try:
                 undone.append(await self._effects.undo(session_id, effect))
             except SegueError as error:
                 if not undone:
                     raise
-                return [*undone, (replace(effect, undo="failed"), {"error": str(error)})]
+                return [*undone, Undone.of(replace(effect, undo="failed"), {"error": str(error)})]
         return undone
 
     async def check_new(self, session_id: str) -> None:
@@ -293,6 +298,9 @@ class Rewind:
         self, from_session: str, checkpoint_id: str, session_id: str, key: RequestKey | None = None
     ) -> Task | None:
         """Copy a session as it was at a snapshot into a new one; returns the copy's newest task, if it has one.
+
+        A task that had not ended there can be resumed in the copy: what had run is not run again. A graph that ran
+        without the app has none.
 
         Raises:
             InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, DamagedSession.
@@ -354,29 +362,35 @@ class Rewind:
 
     async def edit(
         self,
-        session_id: str,
+        from_session: str,
         checkpoint_id: str,
-        new_session: str,
-        message: str,
-        changes: Mapping[str, Any] | None,
+        session_id: str = "",
+        *,
+        message: str = "",
+        state: Mapping[str, Any] | None = None,
         key: RequestKey | None = None,
     ) -> Task:
-        """Continue from a snapshot in a new branch, with another message or with changes to its state.
+        """Continue from a snapshot in a new branch of the conversation, with another message or a changed state.
+
+        A `message` takes the place of the one that began the snapshot's turn, which starts again; `state` has the
+        fields that change. The branch is a session, by default with a name of its own; the one before it stays as it
+        is. Returns the branch's task, which runs in the background.
 
         Raises:
             InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, DamagedSession.
             TaskError: the state cannot be changed like this.
         """
-        if bool(message) == bool(changes):
+        session_id = session_id or self._sessions.new_id()
+        if bool(message) == bool(state):
             raise InvalidMessage("Give either a message or changes to the state.")
-        if changes:
+        if state:
             task, _ = await self._starter.control.once(
-                key, lambda: self._edit_state(session_id, checkpoint_id, new_session, changes, key)
+                key, lambda: self._edit_state(from_session, checkpoint_id, session_id, state, key)
             )
         else:
-            snapshot = await self._snapshot(session_id, checkpoint_id)
-            tasks, turn = await self._turn_at(session_id, snapshot)
-            task, _ = await self._again(tasks, turn, new_session, message, key)
+            snapshot = await self._snapshot(from_session, checkpoint_id)
+            tasks, turn = await self._turn_at(from_session, snapshot)
+            task, _ = await self._again(tasks, turn, session_id, message, key)
         return task
 
     async def _again(
@@ -388,7 +402,7 @@ class Rewind:
         key: RequestKey | None,
     ) -> Started:
         """Start a turn of these tasks' session again, in a new branch, with a message."""
-        session_id = tasks[turn].thread_id
+        session_id = tasks[turn].session_id
         check_session(new_session)
         branch = await self._branch_of(session_id, new_session, turn)
         request = replace(_request(tasks[turn], new_session, message), key=key)
@@ -440,19 +454,19 @@ class Rewind:
             UnknownSnapshot.
             TaskError: the snapshot belongs to no message, or those before its turn were pruned.
         """
-        snapshot = await self._snapshot(place.thread_id, place.checkpoint_id)
-        return await self._before(*await self._turn_at(place.thread_id, snapshot))
+        snapshot = await self._snapshot(place.session_id, place.checkpoint_id)
+        return await self._before(*await self._turn_at(place.session_id, snapshot))
 
     async def _before(self, tasks: Sequence[Task], turn: int) -> Snapshot:
         if turn:
-            return await self._end_of(tasks[turn].thread_id, tasks[turn - 1])
-        every, _ = await self._snapshots(tasks[turn].thread_id)
+            return await self._end_of(tasks[turn].session_id, tasks[turn - 1])
+        every, _ = await self._snapshots(tasks[turn].session_id)
         return every[-1]
 
     async def _turn(self, task_id: str) -> tuple[Sequence[Task], int]:
         """The tasks of a task's session, oldest first, and its place among them."""
         task = await self._storage.tasks.get(task_id)
-        tasks = await self._storage.tasks.since(task.thread_id, None, 0.0)
+        tasks = await self._storage.tasks.since(task.session_id, None, 0.0)
         return tasks, next(place for place, each in enumerate(tasks) if each.task_id == task_id)
 
     async def _turn_at(self, session_id: str, snapshot: Snapshot) -> tuple[Sequence[Task], int]:
@@ -462,9 +476,9 @@ class Rewind:
             if task.task_id == snapshot.task_id:
                 return tasks, turn
         raise TaskError(
-            "Snapshot '{checkpoint_id}' belongs to no message of session '{thread_id}': choose one of a turn.",
+            "Snapshot '{checkpoint_id}' belongs to no message of session '{session_id}': choose one of a turn.",
             checkpoint_id=snapshot.checkpoint_id,
-            thread_id=session_id,
+            session_id=session_id,
         )
 
     async def _end_of(self, session_id: str, task: Task) -> Snapshot:
@@ -472,8 +486,8 @@ class Rewind:
         found = [each for each in every if each.task_id == task.task_id]
         if not found or found[0].inside:
             raise TaskError(
-                "The snapshots before this turn of session '{thread_id}' were pruned: edit a later message.",
-                thread_id=session_id,
+                "The snapshots before this turn of session '{session_id}' were pruned: edit a later message.",
+                session_id=session_id,
             )
         return found[0]
 
@@ -552,9 +566,4 @@ async def _is_begun(storage: Storage, branch: Branch) -> bool:
     """Whether the branch was stored already, and its own turn was not, as after a crash."""
     if branch not in await storage.sessions.branches(branch.parent):
         return False
-    return len(await storage.tasks.since(branch.thread_id, None, 0.0)) == branch.turn - 1
-
-
-def newest_form(task: Task | None, session_id: str) -> Json:
-    """The newest task of a session; only the session's id where it has none, as in a graph that ran without the app."""
-    return task.json() if task else {"thread_id": session_id, "task_id": None, "status": None}
+    return len(await storage.tasks.since(branch.session_id, None, 0.0)) == branch.turn - 1

@@ -53,7 +53,6 @@ from ..core.events import (
     PauseReason,
     QuestionAsked,
     WaitStarted,
-    to_dict,
 )
 from ..core.flows import FlowConfig
 from ..core.message import naming, read_attachment
@@ -140,7 +139,7 @@ def wired_graph(
 
     async def segue(state: GraphInput, runtime: Runtime[RunContext]) -> TaskOutput:
         write = get_stream_writer()
-        services = services_of(registry, lambda event: write(to_dict(event)))
+        services = services_of(registry, lambda event: write(event.json()))
         await registry.prepare(registry.agent(agent_id))
         given = list(state["messages"])
         asked: RunContext | None = runtime.context
@@ -514,7 +513,7 @@ def recursion_limit(agent: Agent) -> int:
 async def language_by_now(graph: CompiledStateGraph[Any, Any, Any, Any], row: Task) -> str:
     """The language of a task as its graph has it: that of a conversation may be its first message's."""
     try:
-        state = await state_at(graph, {"configurable": {"thread_id": row.thread_id}}, subgraphs=True)
+        state = await state_at(graph, {"configurable": {"thread_id": row.session_id}}, subgraphs=True)
     except SegueError:
         return row.reply_language
     nested = (task.state.values for task in state.tasks if isinstance(task.state, StateSnapshot))
@@ -531,7 +530,7 @@ def config_of(place: Place) -> RunnableConfig:
     """LangGraph's way to name a snapshot."""
     return {
         "configurable": {
-            "thread_id": place.thread_id,
+            "thread_id": place.session_id,
             "checkpoint_ns": place.inside,
             "checkpoint_id": place.checkpoint_id,
         }
@@ -684,7 +683,7 @@ class SaidSoFar:
 
     async def __call__(self) -> Sequence[PromptText]:
         if self._before is None:
-            rows = await self._tasks.list(thread_id=self._task.thread_id, limit=-1)
+            rows = await self._tasks.list(thread_id=self._task.session_id, limit=-1)
             others = [row for row in reversed(rows) if row.task_id != self._task.task_id]
             said = [each for row in others for each in await _said(row, self._tasks)]
             described = _descriptions([*others, self._task], self._prompts)

@@ -409,7 +409,7 @@ class Runner:
 
     async def move(self, row: Task, status: TaskStatus | None, *, events: Iterable[Event] = (), **changes: Any) -> Task:
         """Change a task, under the thread's lease if this process holds it, and publish its events."""
-        fence = self.saver.fence(row.thread_id) or None
+        fence = self.saver.fence(row.session_id) or None
         moved, stored = await self.tasks.move(row.task_id, status, events=events, fence=fence, **changes)
         self._publish(stored)
         if status is not None and moved.status not in ACTIVE:
@@ -420,7 +420,7 @@ class Runner:
     async def add_note(self, row: Task, text: str, event: Event, key: RequestKey | None = None) -> Task:
         """Add a text that steers an open task, under its idempotency key if it has one, and publish its event."""
         added, stored = await self.tasks.add_note(row.task_id, text, event, key)
-        self.saver.forget_notes(row.thread_id)
+        self.saver.forget_notes(row.session_id)
         self._publish(stored)
         return added
 
@@ -434,7 +434,7 @@ class Runner:
 
     def running(self) -> list[str]:
         """The threads whose tasks run in this process, or wait for their turn."""
-        return [run.row.thread_id for run in self._runs.values()]
+        return [run.row.session_id for run in self._runs.values()]
 
     def _taken_over(self) -> None:
         for observer in self.observers:
@@ -450,7 +450,7 @@ class Runner:
 
     def _pause_runs_on(self, thread_id: str, reason: str) -> None:
         for run in list(self._runs.values()):
-            if run.row.thread_id == thread_id:
+            if run.row.session_id == thread_id:
                 run.pause(reason)
 
     @asynccontextmanager
@@ -483,7 +483,7 @@ class Runner:
 
     def _begin(self, row: Task, fence: int) -> asyncio.Task[Json]:
         """Begin a task whose thread's lease is held."""
-        slot = self.capacity.reserve(Owner.of(row.thread_id, row.user_id))
+        slot = self.capacity.reserve(Owner.of(row.session_id, row.user_id))
         run = self._runs[row.task_id] = Run(row, fence, slot)
         run.task = asyncio.create_task(self._run(run), name=f"task {row.task_id}")
         run.task.add_done_callback(retrieve_error)
@@ -513,7 +513,7 @@ class Runner:
 
     async def _stop_stale_runs(self, thread_id: str) -> None:
         """Stop a run of ours whose lease ran out before we took the thread again; it cannot write any more."""
-        for run in [run for run in self._runs.values() if run.row.thread_id == thread_id]:
+        for run in [run for run in self._runs.values() if run.row.session_id == thread_id]:
             run.pause(PauseReason.LEASE_LOST)
             run.stop()
             if run.task:
@@ -542,7 +542,7 @@ class Runner:
                     self._publish([newest])  # its status, which another process changed
 
     async def _run(self, run: Run) -> Json:
-        thread_id, fence = run.row.thread_id, run.fence
+        thread_id, fence = run.row.session_id, run.fence
         try:
             return await self._execute(run)
         finally:
@@ -580,7 +580,7 @@ class Runner:
                 run.stoppable = False
         except GraphDrained:
             if run.reason == PauseReason.LEASE_LOST:
-                raise StaleOwner(run.row.thread_id) from None
+                raise StaleOwner(run.row.session_id) from None
             return await self._stopped(run, run.reason)
         except StaleOwner:
             raise
@@ -614,7 +614,7 @@ class Runner:
     async def _end(self, row: Task, result: Json) -> Json:
         status = TaskStatus.DONE if result.get("success") else TaskStatus.ERROR
         if result.get("mode") == WITHOUT_STEPS:
-            await self.saver.drop_inside(row.thread_id, WITHOUT_STEPS)
+            await self.saver.drop_inside(row.session_id, WITHOUT_STEPS)
         await self.move(row, status, result=result, error=result.get("error"), next_id=self._registry.ids.task())
         return result
 
@@ -653,12 +653,12 @@ class Runner:
 
     async def _imported(self, row: Task, error: Exception) -> SegueError | None:
         """What an unknown error means in an imported session: a document may hold any state."""
-        if not await self._storage.sessions.is_imported(row.thread_id):
+        if not await self._storage.sessions.is_imported(row.session_id):
             return None
         return DamagedSession(
-            row.thread_id,
+            row.session_id,
             f"{type(error).__name__}: {error}",
-            "The imported state of session '{thread_id}' is not valid ({reason}): import the session again, or send "
+            "The imported state of session '{session_id}' is not valid ({reason}): import the session again, or send "
             "its message to a new one.",
         )
 
@@ -678,22 +678,22 @@ class Runner:
         """What the graph returns, or the result of a task that had ended before its status was stored."""
         row = run.row
         config: RunnableConfig = {
-            **thread_config(row.thread_id),
+            **thread_config(row.session_id),
             "recursion_limit": recursion_limit(self._registry.of(row).agent(row.agent_id)),
             "metadata": {"segue_schema": self._storage.schema_version, "segue_task": row.task_id},
         }
         if row.status == TaskStatus.PENDING:  # its graph never ran
             given: RunInput = initial_input(row)
         else:
-            self.saver.keep_reads(row.thread_id)  # the graph continues from the same state
-            state = await state_at(self.graph, thread_config(row.thread_id))
+            self.saver.keep_reads(row.session_id)  # the graph continues from the same state
+            state = await state_at(self.graph, thread_config(row.session_id))
             if is_of_task(state, row.task_id) and not state.tasks and state.values.get("result"):
                 return {"result": state.values["result"]}
             given = resume_input(state, row)
         out: Json = await self.graph.ainvoke(
             given, config, context=self._context(run), durability="sync", control=run.control
         )
-        self.saver.check_saved(row.thread_id)
+        self.saver.check_saved(row.session_id)
         if "__interrupt__" in out and not question_of(out["__interrupt__"]):
             raise GraphDrained(run.reason)
         return out
@@ -707,18 +707,18 @@ class Runner:
             self.relay.send(run, event)
 
         async def notes(task_id: str) -> list[str]:
-            if self.saver.is_without_notes(row.thread_id, task_id):
+            if self.saver.is_without_notes(row.session_id, task_id):
                 return []
             return list((await self.tasks.get(task_id)).notes)
 
         async def permissions(agent_id: str) -> Sequence[Grant]:
-            return await self._storage.permissions.in_task(row.thread_id, agent_id, row.task_id)
+            return await self._storage.permissions.in_task(row.session_id, agent_id, row.task_id)
 
         services = services_of(
             registry,
             emit,
             said=SaidSoFar(self.tasks, row, notes, registry),
-            ledger=self._storage.ledger(row.thread_id, run.fence),
+            ledger=self._storage.ledger(row.session_id, run.fence),
             executor=registry.executor_of(row.agent_id),
             notes=notes,
             clock=self.clock,
@@ -729,7 +729,7 @@ class Runner:
             memory=self.memory.of(row.user_id, self._storage.sync),
             client_tools=client_tools(row.client_tools, row.reply_language),
             reply_options=ReplyOptions.of(row.reply_options),
-            spending=self.spend.of(row.thread_id, row.user_id, self.saver),
+            spending=self.spend.of(row.session_id, row.user_id, self.saver),
         )
         names = {"agent": row.agent_id, "mode": row.mode, "user_id": row.user_id, "model": row.model}
         return AppContext.carrying(registry.for_run(services), **names, language=row.language or "")
@@ -754,9 +754,9 @@ class Runner:
     async def settle_task(self, row: Task, partial: str = "") -> Json:
         """Put what a task did into its thread's history, so that the thread can take another message."""
         row = await self.tasks.get(row.task_id)
-        fence = self.saver.fence(row.thread_id)
-        ledger = self._storage.ledger(row.thread_id, fence)
-        self.saver.hold(row.thread_id, fence)  # what could not be saved counts no more
+        fence = self.saver.fence(row.session_id)
+        ledger = self._storage.ledger(row.session_id, fence)
+        self.saver.hold(row.session_id, fence)  # what could not be saved counts no more
         registry = self._registry.of(row)
         agent = registry.get(row.agent_id)  # it may be gone by now
         tools = registry.tools_for(agent) if agent else {}
@@ -768,7 +768,7 @@ class Runner:
                     observer.left_open(row, call)
         unknown = await ledger.unknown(row.task_id)
         result = cancelled_result(row, partial, calls, unknown, project(await self.log.read(row.task_id)), agent)
-        config = thread_config(row.thread_id)
+        config = thread_config(row.session_id)
         state = await state_at(self.graph, config)
         if is_of_task(state, row.task_id):  # else the thread has gone on, or the task never began
             await close_turn(self.graph, config, state, row, calls, partial, result)

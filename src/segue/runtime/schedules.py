@@ -288,7 +288,7 @@ class _Runs:
     async def take(self, now: float) -> None:
         """Resume the runs that no process works on, as far as their agents are here."""
         runs = await self._table.unfinished_runs()
-        for task in [each.task for each in await self._tasks.resumable() if each.task.task_id in runs]:
+        for task in [each for each in await self._tasks.resumable() if each.task_id in runs]:
             if self._starter.has_agent(task.agent_id) and not self._put_off.has(task.task_id, now):
                 self._put_off.put_off(task.task_id, now + RETRY_SECONDS)
                 await self._resume(task)

@@ -58,17 +58,13 @@ def _one_line(title: str) -> str:
 
 
 class Sessions:
-    """The sessions of an app, as records: `get` one, `list` them, copy, export, prune or delete one.
-
-    The verbs of `App` that are named alike give JSON.
-    """
+    """The sessions of an app, as records: `get` one, `list` them, copy, export, prune or delete one."""
 
     def __init__(self, storage: Storage, runner: Runner, ids: Ids, pruning: Pruning) -> None:
         self._storage = storage
         self._runner = runner
         self._ids = ids
         self._pruning = pruning
-        self._preferences = storage.preferences
         self.shares = storage.shares
 
     def new_id(self) -> str:
@@ -156,7 +152,7 @@ class Sessions:
         Raises:
             InvalidMessage, ThreadExists, ThreadBusy, KeyUsed: nothing was stored.
         """
-        check_session(session.thread_id)
+        check_session(session.session_id)
         await self._storage.sessions.create(session, title=_one_line(title), key=key)
 
     async def choose(self, session: Session) -> None:
@@ -166,6 +162,10 @@ class Sessions:
             UnknownThread.
         """
         await self._storage.sessions.put(session)
+
+    async def rename(self, session_id: str, title: str) -> None:
+        """Give a session a title; an empty one takes it back. Raises UnknownThread."""
+        await self.change(session_id, SessionChanges(title=title))
 
     async def change(self, session_id: str, changes: SessionChanges) -> None:
         """Change a session: all that is named, or nothing.
@@ -205,7 +205,7 @@ class Sessions:
         return await self._task(task_id)
 
     async def export(self, session_id: str) -> Json:
-        """The session as a JSON document.
+        """A session as a JSON document that `import_` takes, here or elsewhere.
 
         Raises:
             UnknownThread, DamagedSession.
@@ -238,8 +238,11 @@ class Sessions:
         """A graph that ran without the app has none."""
         return None if task_id is None else await self._storage.tasks.get(task_id)
 
-    async def recover(self, session_id: str, language: Language) -> Recovery:
-        """Repair a damaged session; the database is copied first.
+    async def recover(self, session_id: str, language: Language = "en") -> Recovery:
+        """Repair a damaged session and go back to its newest readable state; first the database is copied.
+
+        What ran since is not run again. `repaired` has a sentence in `language` for each record that was damaged. Where
+        only the records could be repaired, `readable` is False and the last sentence says why.
 
         Raises:
             UnknownThread, ThreadBusy, NothingReadable, DatabaseUnavailable.
@@ -252,16 +255,24 @@ class Sessions:
             return await self._storage.sessions.recover(self._runner.saver, readable, session_id, language)
 
     async def prune(
-        self, retention: Retention, session_id: str | None = None, *, dry_run: bool = False, compact: bool = False
+        self,
+        retention: Retention | str | int,
+        session_id: str | None = None,
+        *,
+        dry_run: bool = False,
+        compact: bool = True,
     ) -> Pruned:
         """Merge the snapshots of one session, or of all, that are older than `retention`.
 
-        A `dry_run` only says what would be removed; `compact` rewrites the whole file, which others wait for.
+        `retention` is an age such as "30d", the number of snapshots that each session keeps, or both: "30d,100".
+        History, traces and unfinished tasks stay. A `dry_run` only says what would be removed. The file is
+        rewritten without them, which others wait for, unless `compact` is False.
 
         Raises:
+            ConfigurationError: the retention is not valid.
             UnknownThread, DamagedSession: only of the session that is named.
         """
-        return await self._pruning.prune(retention, session_id, dry_run=dry_run, compact=compact)
+        return await self._pruning.prune(Retention.of(retention), session_id, dry_run=dry_run, compact=compact)
 
     def prune_hourly(self, retention: Retention) -> None:
         """Prune all sessions now and then every hour, in the background."""
@@ -272,17 +283,19 @@ class Sessions:
         return [each for each in await self._storage.sessions.branches(session_id) if await self._exists(each)]
 
     async def _exists(self, branch: Branch) -> bool:
-        return await self._storage.tasks.latest_of(branch.thread_id) is not None
+        return await self._storage.tasks.latest_of(branch.session_id) is not None
 
     async def _conversation(self, session_id: str) -> Sequence[str]:
         """The session and the other branches of its conversation that exist."""
         branches = await self.branches(session_id)
-        return [*(each.thread_id for each in branches if each.thread_id != session_id), session_id]
+        return [*(each.session_id for each in branches if each.session_id != session_id), session_id]
 
     async def delete(self, session_id: str, keep_memory: bool = False) -> None:
-        """Delete every row of the session, and rewrite the file without them; first what its tasks remember.
+        """Delete a session and its branches: tasks, messages, snapshots, events and calls; forks and exports stay.
 
-        The branches of its conversation are deleted with it, and the session of a conversation's bot.
+        So do memory files, but without the entries that its tasks wrote, unless `keep_memory` keeps them. The session
+        of a conversation's bot is deleted with it. The database's file is rewritten without them. A copy that `recover`
+        made beside it is not changed.
 
         Raises:
             UnknownThread, ThreadBusy, DatabaseUnavailable, MemoryUnavailable.
@@ -373,25 +386,13 @@ class Sessions:
         for user_id, task_ids in written.items():
             await self._runner.memory.forget_tasks(task_ids, user_id=user_id)
 
-    async def preferences(self, user_id: str) -> Json:
-        """The user's default mode, and the latest answers with their ratings."""
-        return await self._preferences.get(user_id)
-
-    async def default_mode(self, user_id: str) -> str:
-        """The user's default mode; empty if there is none."""
-        return await self._preferences.default_mode(user_id)
-
-    async def set_default_mode(self, user_id: str, mode: str) -> None:
-        """Set the user's default mode; an empty one removes it."""
-        await self._preferences.put(user_id, mode)
-
     async def rate(self, task_id: str, rating: int) -> None:
         """Rate a task's answer from 1 to 5.
 
         Raises:
             UnknownTask, InvalidAnswer.
         """
-        await self._preferences.rate(task_id, rating)
+        await self._storage.preferences.rate(task_id, rating)
 
 
 def _check_requests(document: Any) -> None:

@@ -282,7 +282,7 @@ class Starter:
             await self._make_room(thread_id)
             new = NewTask(
                 task_id=self._ids.task(),
-                thread_id=thread_id,
+                session_id=thread_id,
                 agent_id=agent.agent_id,
                 user_id=request.user_id,
                 mode=mode,
@@ -323,7 +323,7 @@ class Starter:
         Raises:
             TaskError: a limit leaves no room.
         """
-        spending = self._runner.spend.of(row.thread_id, row.user_id)
+        spending = self._runner.spend.of(row.session_id, row.user_id)
         if spending is None or not model.is_language_model:
             return None
         found = await spending.reserve(row.task_id, agent, model, request, self._runner.clock())
@@ -372,7 +372,7 @@ class Starter:
 
     async def _store(self, new: NewTask, request: Request, left: bool, uploads: Uploads) -> Task:
         """Store a new task under its session's lease, which ends with it where a worker runs it."""
-        fence, quotas = self._runner.saver.fence(new.thread_id), self._runner.capacity.quotas if left else None
+        fence, quotas = self._runner.saver.fence(new.session_id), self._runner.capacity.quotas if left else None
         return await self._runner.tasks.create(
             new,
             fence=fence,
@@ -478,7 +478,7 @@ def _refuse_bot_session(request: Request, beginning: Beginning) -> None:
     """Refuse a message to the bot of a conversation that goes on: the bot would take it for the user's."""
     conversation = beginning.conversation
     if conversation and not conversation.is_over and request.origin != "conversation":
-        raise TaskUnfinished(conversation.thread_id, conversation.task_id, conversation.status)
+        raise TaskUnfinished(conversation.session_id, conversation.task_id, conversation.status)
 
 
 def _bot_of(conversation_id: str, message: str) -> str | None:

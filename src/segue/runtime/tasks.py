@@ -14,7 +14,6 @@ from ..core.calls import ANSWER_FORMS, API_CALL, CLIENT_CALLS, WAIT
 from ..core.errors import KeyUsed, StorageError, TaskError
 from ..core.events import ASKING, Event
 from ..core.message import ReplyOptions
-from ..core.models import add_usages
 from ..core.records import (
     Json,
     KnownRequest,
@@ -28,7 +27,7 @@ from ..core.records import (
     Worker,
     check_event,
 )
-from ..core.spend import Period, UsageReport, limit_of
+from ..core.spend import Period, UsageReport, UsageTotal, limit_of
 from ..core.task import TaskStatus
 from .control import Followed, Started, Waits, known_request
 from .relay import Observer
@@ -38,20 +37,13 @@ from .sessions import unfinished_conversation
 from .start import Request, Starter
 from .worker import Dispatching, Due
 
-Rows = list[Json]
 
-
-@dataclass(frozen=True)
-class ResumableTask:
+@dataclass(frozen=True, kw_only=True)
+class ResumableTask(Task):
     """A task to resume, and its last owner; `interrupted` by the end of its process, or else paused."""
 
-    task: Task
     owner: str
     interrupted: bool
-
-    def json(self) -> Json:
-        """The public form: the task's fields beside the others."""
-        return {**self.task.json(), "owner": self.owner, "interrupted": self.interrupted}
 
 
 NO_EVENT = -1
@@ -64,10 +56,7 @@ def _delivery(question: Json, client: str) -> RequestKey:
 
 
 class Tasks:
-    """The tasks of an app, as records: `get` one, `list` them, `follow` or `trace` one, `start` or `resume` one.
-
-    The verbs of `App` that are named alike give JSON. Calling it lists them as JSON, too: `await app.tasks(limit=5)`.
-    """
+    """The tasks of an app, as records: `get` one, `list` them, `follow` or `trace` one, `start` or `resume` one."""
 
     def __init__(self, storage: Storage, runner: Runner, starter: Starter, due: Due, waits: Waits) -> None:
         self._storage = storage
@@ -77,21 +66,6 @@ class Tasks:
         self._runner = runner
         self._starter = starter
         self._control = starter.control
-
-    async def __call__(
-        self,
-        *,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-        limit: int = 50,
-        before: str | None = None,
-        session_prefix: str = "",
-    ) -> Rows:
-        """Tasks as JSON, the latest first; `before` is the id that the last page ended with."""
-        tasks = await self.list(agent_id, session_id, limit, before, session_prefix)
-        return [task.json() for task in tasks]
-
-    # Records.
 
     async def get(self, task_id: str) -> Task:
         """One task.
@@ -159,8 +133,9 @@ class Tasks:
         for row, owner in await tasks.unfinished():
             if is_alive(owner) or row.requested == "cancel" or await self._control.dispatch.awaits_worker(row):
                 continue
-            if not await tasks.conversation_of(row.thread_id):
-                found.append(ResumableTask(row, owner, interrupted=row.status != TaskStatus.PAUSED))
+            if not await tasks.conversation_of(row.session_id):
+                interrupted = row.status != TaskStatus.PAUSED
+                found.append(ResumableTask(**vars(row), owner=owner, interrupted=interrupted))
         return found
 
     async def question(self, task_id: str) -> Json:
@@ -188,7 +163,7 @@ class Tasks:
         Not those that wait for a client to carry out their calls, for the API of a conversation, a moment or an event.
         """
         rows, tasks = await self._runner.tasks.waiting(prefix), self._runner.tasks
-        found = [await self._waiting(row) for row in rows if not await unfinished_conversation(tasks, row.thread_id)]
+        found = [await self._waiting(row) for row in rows if not await unfinished_conversation(tasks, row.session_id)]
         return [task for task in found if task]
 
     async def _waiting(self, row: Task) -> WaitingTask | None:
@@ -200,7 +175,7 @@ class Tasks:
             return None
         return WaitingTask(
             task_id=row.task_id,
-            thread_id=row.thread_id,
+            session_id=row.session_id,
             agent_id=row.agent_id,
             user_id=row.user_id,
             message=row.message,
@@ -218,14 +193,10 @@ class Tasks:
         """How many tasks of the database have each status."""
         return await self._runner.tasks.tally()
 
-    async def usage(self, agent_id: str | None = None, session_id: str | None = None) -> Json:
-        """Tokens, calls and cost of all tasks that have a result, or of those of an agent or a session.
-
-        A cost of None is not known.
-        """
+    async def usage(self, agent_id: str | None = None, session_id: str | None = None) -> UsageTotal:
+        """Tokens, calls and cost of all tasks that have a result, or of those of an agent or a session."""
         tasks = await self._runner.tasks.usages(agent_id, session_id)
-        usages = [task.usage for task in tasks if task.usage]
-        return {"tasks": len(usages), **add_usages(usages)}
+        return UsageTotal.of([task for task in tasks if task.usage])
 
     async def usage_report(
         self,
@@ -289,13 +260,13 @@ class Tasks:
     async def note_delivered(self, task: Task, question: Json, client: str) -> None:
         """Note that the question that a task waits with was delivered to a client, by the prefix of its requests."""
         with suppress(KeyUsed):
-            await self._storage.requests.add(_delivery(question, client), task.thread_id, task.task_id, NO_EVENT)
+            await self._storage.requests.add(_delivery(question, client), task.session_id, task.task_id, NO_EVENT)
 
     async def ask_again(self, task: Task, key: RequestKey, continued: int = 0) -> int:
         """Let a request have the question that a task waits with, as `before_question`, and store it with `key`."""
         before = await self.before_question(task, continued)
         with suppress(KeyUsed):  # the same message came twice at once
-            await self._storage.requests.add(key, task.thread_id, task.task_id, before)
+            await self._storage.requests.add(key, task.session_id, task.task_id, before)
         return before
 
     async def before_question(self, task: Task, continued: int = 0) -> int:
@@ -339,7 +310,7 @@ class Tasks:
             UnknownTask.
         """
         row = await self._runner.tasks.get(task_id)
-        calls = await self._storage.ledger(row.thread_id).calls(task_id, after_call, limit)
+        calls = await self._storage.ledger(row.session_id).calls(task_id, after_call, limit)
         return TaskTrace(row, await self._runner.log.read(task_id, after_event, limit), calls)
 
     async def projection(self, task_id: str) -> Projection:

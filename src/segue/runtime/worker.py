@@ -374,17 +374,17 @@ class Takeover:
         """Begin to run a task, or continue it; None where there is nothing to do, or another process does it."""
         try:
             row = await self._runner.tasks.get(task_id)
-            within = self._runner.capacity.is_within_quotas(Owner.of(row.thread_id, row.user_id))
+            within = self._runner.capacity.is_within_quotas(Owner.of(row.session_id, row.user_id))
             if not within or not await self._can_take(row):  # `runnable` wakes it again once it may run
                 return None
-            owner = await self._runner.leases.last_owner(row.thread_id)
-            async with self._runner.leased(row.thread_id, first=True) as begin:
+            owner = await self._runner.leases.last_owner(row.session_id)
+            async with self._runner.leased(row.session_id, first=True) as begin:
                 return await self._begin(await self._runner.tasks.get(task_id), owner, begin)
         except (ThreadBusy, UnknownTask, TaskPinned):  # another worker or a person was faster, or it was deleted
             return None
 
     async def _can_take(self, row: Task) -> bool:
-        if row.status not in ACTIVE or await self._runner.tasks.conversation_of(row.thread_id):
+        if row.status not in ACTIVE or await self._runner.tasks.conversation_of(row.session_id):
             return False
         if not self.can_run(row.agent_id, row.mode):
             logger.warning(
@@ -454,14 +454,14 @@ class Takeover:
         agents = self.agents
         ours: list[Unowned] = []
         for each in unowned:
-            others = [Owner.of(other.thread_id, other.user_id) for other in ours]
-            within = self._runner.capacity.is_within_quotas(Owner.of(each.thread_id, each.user_id), others)
+            others = [Owner.of(other.session_id, other.user_id) for other in ours]
+            within = self._runner.capacity.is_within_quotas(Owner.of(each.session_id, each.user_id), others)
             if within and self.can_run(each.agent_id, each.mode):
                 ours.append(each)
         found = [replace(each, agent_version=agents[each.agent_id][0]) if each.orphaned else each for each in ours]
         dead = [each for each in found if not each.expired and is_dead(each.owner)]
         for each in dead:
-            await self._runner.leases.expire(each.thread_id, each.owner)
+            await self._runner.leases.expire(each.session_id, each.owner)
         return [*(each for each in found if each.expired), *dead]
 
 

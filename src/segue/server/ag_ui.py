@@ -382,7 +382,7 @@ async def _heard(
         task = await service.own_task(tenant, task_id)
     except Problem:
         return None
-    if task.thread_id != thread_id or task.status in (TaskStatus.ERROR, TaskStatus.CANCELLED):
+    if task.session_id != thread_id or task.status in (TaskStatus.ERROR, TaskStatus.CANCELLED):
         return None
     return task, seq
 
@@ -868,7 +868,7 @@ async def _frames(
     tasks = service.app.tasks
     before = await tasks.events(row.task_id, limit=after) if after else []
     known = run.has_history
-    earlier = [] if known else await tasks.list(session_id=row.thread_id, before=row.task_id, limit=TURNS)
+    earlier = [] if known else await tasks.list(session_id=row.session_id, before=row.task_id, limit=TURNS)
     for frame in _encoded(translation.start(before, earlier[::-1], await _memory_of(service, row))):
         yield frame
     async with aclosing(events_of(service, row.task_id, after, so_far=True)) as events:

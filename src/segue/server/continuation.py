@@ -204,7 +204,7 @@ async def rejoin(service: Service, tenant: Tenant, task: Task) -> Task:
     if task.status in (*ENDED, TaskStatus.WAITING) or await service.app.tasks.runs_elsewhere(task.task_id):
         return task
     try:
-        with service.starting_task(tenant, task.thread_id):
+        with service.starting_task(tenant, task.session_id):
             return (await service.app.tasks.resume(task.task_id))[0]
     except TaskError:  # it runs or was resumed meanwhile, or its session has gone on without it
         return await service.app.tasks.get(task.task_id)
@@ -220,20 +220,20 @@ async def fork_after(service: Service, tenant: Tenant, task: Task, key: RequestK
     """
     named = replace(key, key=f"{_FORK}{key.key}", digest="", also=None)
     if known := await service.app.tasks.known(named):
-        newest = await service.app.tasks.newest(known.thread_id)
+        newest = await service.app.tasks.newest(known.session_id)
         if newest and newest.copy_of == task.task_id:
-            return known.thread_id
-    snapshots = await service.app.sessions.snapshots(task.thread_id, -1)
+            return known.session_id
+    snapshots = await service.app.sessions.snapshots(task.session_id, -1)
     ends = [each for each in snapshots if each.task_id == task.task_id and not each.inside]
     if not ends:
         raise TaskError(
-            "The snapshots before this message of session '{thread_id}' were pruned: start a new conversation.",
-            thread_id=task.thread_id,
+            "The snapshots before this message of session '{session_id}' were pruned: start a new conversation.",
+            session_id=task.session_id,
         )
-    thread_id, new = await unused_session(service, tenant, tenant.shown(task.thread_id)), None if known else named
-    await service.once(new, service.app.sessions.fork(task.thread_id, ends[0].checkpoint_id, thread_id, key=new))
+    thread_id, new = await unused_session(service, tenant, tenant.shown(task.session_id)), None if known else named
+    await service.once(new, service.app.sessions.fork(task.session_id, ends[0].checkpoint_id, thread_id, key=new))
     made = await service.app.tasks.known(new)
-    return made.thread_id if made else thread_id
+    return made.session_id if made else thread_id
 
 
 async def unused_session(service: Service, tenant: Tenant, session_id: str) -> str:

@@ -388,7 +388,7 @@ async def _conflicting_task(request: Request, error: errors.SegueError) -> str:
         return error.task_id
     if not isinstance(error, errors.ThreadBusy):
         return ""
-    latest: Task | None = await request.app.state.service.app.tasks.newest(error.thread_id)
+    latest: Task | None = await request.app.state.service.app.tasks.newest(error.session_id)
     return latest.task_id if latest and latest.status in ACTIVE else ""
 
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..core.events import AttemptRestarted, ErrorRaised, Event, Phase, Thinking, Token, Waiting, to_dict
+from ..core.events import AttemptRestarted, ErrorRaised, Event, Phase, Thinking, Token, Waiting
 from ..prompts.catalogue import word
 from .errors import encoded, fit, split, truncate
 from .tenants import Tenant
@@ -31,7 +31,7 @@ def frames(event: Event) -> Iterator[bytes]:
     if isinstance(event, Thinking | Phase | Token):
         yield from _delta(event)
         return
-    form = flatten(to_dict(event))
+    form = flatten(event.json())
     name = f"{event.task_id}:{event.seq}" if event.seq and _NAMEABLE.fullmatch(event.task_id) else ""
     whole = _frame(form, name)
     yield whole if len(whole) <= MOST else _truncated(form, name)

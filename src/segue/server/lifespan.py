@@ -65,7 +65,7 @@ class AutoResume:
         except Exception:  # noqa: BLE001  logged with its trace, and tried again
             logger.exception("not resumed")
             return []
-        tasks = [each.task for each in found if each.task.requested is None and (paused or each.interrupted)]
+        tasks = [each for each in found if each.requested is None and (paused or each.interrupted)]
         ids = [task.task_id for task in tasks if task.task_id not in self._tried]
         self._service.resuming.update({task_id: asyncio.Event() for task_id in ids})
         return ids
@@ -76,7 +76,11 @@ class AutoResume:
         if tasks.dispatching is not Dispatching.AUTO:
             return []
         waiting = await tasks.waiting_for_worker()
-        left = [ResumableTask(task, "", interrupted=True) for task in waiting if task.task_id in self._without_worker]
+        left = [
+            ResumableTask(**vars(task), owner="", interrupted=True)
+            for task in waiting
+            if task.task_id in self._without_worker
+        ]
         self._without_worker = {task.task_id for task in waiting}
         return left
 

@@ -426,14 +426,14 @@ class CompletionTasks:
             thread_id = await unused_session(self._service, self._tenant, conversation.session_id)
             return await self._start(conversation.first_message, [*conversation.files.values()], thread_id, key)
         before, after = begun
-        latest, *_ = await self._app.tasks.list(session_id=before.thread_id, limit=1)
+        latest, *_ = await self._app.tasks.list(session_id=before.session_id, limit=1)
         message, files = conversation.message, conversation.new_files
         if latest.task_id != before.task_id:
             return await self._start(message, files, await fork_after(self._service, self._tenant, before, key), key)
         if before.status == TaskStatus.WAITING:
             refuse_files(files)
             return await self._answer(conversation, before, after, key)
-        return await self._start(message, files, before.thread_id, key, steer=True)
+        return await self._start(message, files, before.session_id, key, steer=True)
 
     async def _answer(self, conversation: Conversation, task: Task, after: int, key: RequestKey) -> Begun:
         """Answer the question of a task that the request before continued after its event `after`.
@@ -462,7 +462,7 @@ class CompletionTasks:
             task = await finish(self._service, self._tenant, task, conversation.results)
             if task.status not in ENDED:
                 refuse_files(files)
-            return await self._start(conversation.message, files, task.thread_id, key)
+            return await self._start(conversation.message, files, task.session_id, key)
         given = self._service, self._tenant, task, conversation.results, conversation.message
         row, after = await resume_with_results(*given, key, self._reply_options)
         if row.status not in ACTIVE:

@@ -172,7 +172,7 @@ class Service:
             row = await self.app.tasks.get(task_id)
         except UnknownTask:
             raise not_found("task", task_id) from None
-        if not tenant.owns(row.thread_id):
+        if not tenant.owns(row.session_id):
             raise not_found("task", task_id)
         return row
 
@@ -207,7 +207,7 @@ class Service:
     async def resume(self, tenant: Tenant, task: Task, key: RequestKey | None, **options: Any) -> Begun:
         """Continue a task of the tenant's."""
         after = await self.app.tasks.last_event(task.task_id)
-        with self.starting_task(tenant, task.thread_id):
+        with self.starting_task(tenant, task.session_id):
             row, _ = await self.app.tasks.resume(task.task_id, key=key, remote=True, **options)
         return await self.known(key) or (row, after)
 
@@ -235,7 +235,7 @@ class Service:
         A request that names none has one of its idempotency key, so that it makes no second one.
         """
         if known := await self.app.tasks.known(key):
-            return known.thread_id, True
+            return known.session_id, True
         named = f"session-{sha256(key.key.encode()).hexdigest()[:24]}" if key else self.app.sessions.new_id()
         return tenant.stored(asked or named), False
 

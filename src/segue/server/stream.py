@@ -134,4 +134,4 @@ def _broken(tenant: Tenant, row: Task, error: Exception) -> Json:
 
 def task_headers(tenant: Tenant, row: Task) -> Mapping[str, str]:
     """The task and its session; a name that is not ASCII is percent-encoded."""
-    return {"X-Task-Id": row.task_id, "X-Session-Id": quote(tenant.shown(row.thread_id), safe=":@")}
+    return {"X-Task-Id": row.task_id, "X-Session-Id": quote(tenant.shown(row.session_id), safe=":@")}

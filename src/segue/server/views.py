@@ -1,14 +1,14 @@
 """The bodies of responses: tasks, events, rounds and sessions, with names as the tenant knows them."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, Field
 
 from ..app import App
-from ..core.events import to_dict
-from ..core.records import Call, Hit, Json, Permission, Task, TaskTrace, Thread, WaitingTask
-from ..core.task import MessageOrigin, TaskStatus
+from ..core.records import Hit, Json, Permission, Task, TaskTrace, Thread, WaitingTask
+from ..core.task import TaskStatus
 from ..core.timeline import Snapshot
 from ..runtime.reply import PlanItem, Projection, Round
 from .frames import flatten
@@ -56,40 +56,6 @@ class TaskView(BaseModel):
     created_at: float
     updated_at: float
     html: str | None = Field(description="with html=true the answer, rendered and sanitised")
-
-
-class SessionView(BaseModel):
-    """A session: its turns; message, agent, mode, model and status are those of the last one.
-
-    One without a turn is done.
-    """
-
-    session_id: str
-    title: str = Field(description="as it was renamed, else the first message")
-    turns: int
-    message: str
-    agent_id: str
-    mode: str
-    model: str
-    status: str
-    updated_at: float
-    default_agent: str = Field(description="the agent of messages that name none; empty: the service's")
-    default_model: str = Field(description="the model of messages that name none; empty: the agent's")
-    root: str = Field(description="the first session of the conversation that it is a branch of, else itself")
-    origin: MessageOrigin = Field(description="what sent the first message; page and terminal are people")
-    pinned: bool
-    archived: bool
-
-
-class HitView(BaseModel):
-    """A task in whose message or answer something was found; of a conversation's bot, in the conversation's session."""
-
-    task_id: str = Field(examples=[TASK_ID])
-    session_id: str
-    title: str
-    role: Literal["user", "assistant"]
-    snippet: str = Field(description="the text around the first word that was found")
-    created_at: float
 
 
 class PermissionView(BaseModel):
@@ -224,47 +190,17 @@ class PlanView(BaseModel):
     steps: list[PlanStep]
 
 
-class LimitReached(BaseModel):
-    """A limit that leaves no room for a model call, in US dollars or tokens."""
-
-    limit_name: str = Field(examples=["per_day"])
-    unit: Literal["USD", "tokens"]
-    day: str = Field(default="", description="the day that it is of, if it is one", examples=["2026-03-01"])
-    limit: float
-    used: float
-    needs: float = Field(description="what the call may use at most")
-    suggestion: str = Field(description="a higher limit, as an answer")
-
-
-class WaitingView(BaseModel):
-    """A task that waits for a person: what it asks, and the body that answers it at `POST /api/tasks/{id}/answer`."""
-
-    task_id: str = Field(examples=[TASK_ID])
-    session_id: str = Field(examples=["session_123"])
-    agent_id: str = Field(examples=["travel"])
-    user_id: str
-    message: str
-    since: float
-    kind: str = Field(description="approval, question, interrupt, utterance or spend")
-    question: str
-    calls: list[dict[str, Any]]
-    answer: str
-    problem: str = Field(description="what was wrong with the last answer; empty if nothing")
-    interrupt_id: str = Field(description="the question's id")
-    spend: LimitReached | None = Field(description="what is used of a limit that is reached, of the kind spend")
-
-
 def waiting_view(row: WaitingTask, tenant: Tenant) -> Json:
-    """The fields of a `WaitingView`."""
-    names = {"session_id": tenant.shown(row.thread_id), "user_id": tenant.shown(row.user_id)}
-    return fields_of(WaitingView, row, **names, problem=tenant.without_prefix(row.problem))
+    """A waiting task with names as the tenant knows them."""
+    session_id, user_id = tenant.shown(row.session_id), tenant.shown(row.user_id)
+    return replace(row, session_id=session_id, user_id=user_id, problem=tenant.without_prefix(row.problem)).json()
 
 
 def task_view(row: Task, tenant: Tenant) -> Json:
     """The fields of a `TaskView`."""
     form = row.json()
     view = {name: form.get(name) for name in TaskView.model_fields}
-    view["session_id"], view["user_id"] = tenant.shown(row.thread_id), tenant.shown(row.user_id)
+    view["session_id"], view["user_id"] = tenant.shown(row.session_id), tenant.shown(row.user_id)
     if row.error:
         view["error"] = tenant.without_prefix(row.error)
     if row.result and row.result.get("error"):
@@ -279,18 +215,18 @@ def with_html(task: Json) -> Json:
 
 
 def session_view(row: Thread, tenant: Tenant) -> Json:
-    """The fields of a `SessionView`."""
-    return fields_of(SessionView, row, session_id=tenant.shown(row.thread_id), root=tenant.shown(row.root))
+    """A session with names as the tenant knows them."""
+    return replace(row, session_id=tenant.shown(row.session_id), root=tenant.shown(row.root)).json()
 
 
 def hit_view(hit: Hit, tenant: Tenant) -> Json:
-    """The fields of a `HitView`."""
-    return fields_of(HitView, hit, session_id=tenant.shown(hit.thread_id))
+    """A hit with names as the tenant knows them."""
+    return replace(hit, session_id=tenant.shown(hit.session_id)).json()
 
 
 def permission_view(row: Permission, tenant: Tenant) -> Json:
-    """The fields of a `PermissionView`."""
-    return fields_of(PermissionView, row, session_id=tenant.shown(row.thread_id))
+    """A permission with its session as the tenant knows it."""
+    return replace(row, session_id=tenant.shown(row.session_id)).json()
 
 
 def snapshot_view(row: Snapshot, tenant: Tenant) -> Json:
@@ -302,18 +238,13 @@ def origin_view(origin: Mapping[str, str] | None, tenant: Tenant) -> Json | None
     """The fields of an `Origin`."""
     if origin is None:
         return None
-    return {"session_id": tenant.shown(origin["thread_id"]), "checkpoint_id": origin["checkpoint_id"]}
+    return {"session_id": tenant.shown(origin["session_id"]), "checkpoint_id": origin["checkpoint_id"]}
 
 
 def event_view(form: Mapping[str, Any], tenant: Tenant) -> Json:
     """An event of the log, whole."""
     view = flatten(form)
     return {**view, "message": tenant.without_prefix(view["message"])} if view["type"] == "error" else view
-
-
-def call_view(row: Call) -> Json:
-    """The fields of a `CallView`."""
-    return fields_of(CallView, row)
 
 
 def trace_view(trace: TaskTrace, after: tuple[int, int], limit: int, tenant: Tenant, question: Json | None) -> Json:
@@ -327,8 +258,8 @@ def trace_view(trace: TaskTrace, after: tuple[int, int], limit: int, tenant: Ten
     place = {"after_event": events[-1].seq if events else last_event, "after_call": calls_before + len(calls)}
     return {
         "task": task_view(trace.task, tenant),
-        "events": [event_view(to_dict(event), tenant) for event in events],
-        "calls": [call_view(call) for call in calls],
+        "events": [event_view(event.json(), tenant) for event in events],
+        "calls": [call.json() for call in calls],
         "question": question,
         "next": None if is_last else place,
     }
@@ -338,7 +269,7 @@ async def outcome(app: App, tenant: Tenant, task_id: str) -> Json:
     """The task's result with its ids and its status; of one that has none, why: its error, or its question."""
     row = await app.tasks.get(task_id)
     result = row.result or {"success": False, "answer": "", "mode": row.mode}
-    ids = {"task_id": task_id, "session_id": tenant.shown(row.thread_id), "status": str(row.status)}
+    ids = {"task_id": task_id, "session_id": tenant.shown(row.session_id), "status": str(row.status)}
     described = {**result, **ids, "model": row.used_model or _own_model(app, row.agent_id)}
     if row.error or described.get("error"):
         described["error"] = tenant.without_prefix(str(row.error or described["error"]))

@@ -127,7 +127,7 @@ class _Task:
         task = self.trace.task
         return {
             "gen_ai.operation.name": operation,
-            "gen_ai.conversation.id": task.thread_id,
+            "gen_ai.conversation.id": task.session_id,
             "gen_ai.agent.id": task.agent_id,
             "segue.task.id": task.task_id,
         }

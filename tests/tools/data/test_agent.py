@@ -148,7 +148,7 @@ async def test_without_the_extra_nothing_is_stored_and_travel_goes_on(
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(MissingExtra, match=r"pip install 'segue\[data\]'"):
         await app.ask("分析数据", agent="data")
-    assert await app.tasks() == []
+    assert await app.tasks.list() == []
     assert (await app.ask("北京有什么好玩的", agent="travel"))["success"]
 
 

@@ -80,7 +80,7 @@ class ChatCommands:
         arguments: Choices = {
             "/mode": app.modes,
             "/agent": [*app.agents],
-            "/session": [session.thread_id for session in await app.sessions.list(MOST_OFFERED)],
+            "/session": [session.session_id for session in await app.sessions.list(MOST_OFFERED)],
             **dict.fromkeys(("/trace", "/resume", "/cancel"), tasks),
         }
         return {name: arguments.get(name, ()) for name in self._commands}
@@ -205,7 +205,7 @@ class ChatCommands:
 
     def _cost(self, _: str) -> bool:
         used = self._loop.run(self._talk.app.tasks.usage(session_id=self._talk.session))
-        parts = [self._text("tasks_counted", n=used["tasks"]), *usage_parts(used, self._settings.ui_language)]
+        parts = [self._text("tasks_counted", n=used.tasks), *usage_parts(used.json(), self._settings.ui_language)]
         self._say(" · ".join(parts))
         return True
 
@@ -237,11 +237,11 @@ class ChatCommands:
         elif task:
             place, _, message = text.partition(" ")
             app = self._talk.app
-            turns = {each.short_id: each.task_id for each in self._loop.run(app.rewind.timeline(task.thread_id))}
+            turns = {each.short_id: each.task_id for each in self._loop.run(app.rewind.timeline(task.session_id))}
             if message.strip() and turns.get(place):
                 task, text = self._loop.run(app.tasks.get(turns[place])), message.strip()
             before = self._loop.run(app.rewind.before_turn(task.task_id)).checkpoint_id
-            self._print_effects(self._loop.run(revert(app, f"{task.thread_id}/{before}", False)))
+            self._print_effects(self._loop.run(revert(app, f"{task.session_id}/{before}", False)))
             begun = self._loop.run(app.rewind.branch(task.task_id, app.sessions.new_id(), text))
             self._move_to(begun.thread_id)
             self._loop.run_turns(self._talk.show(begun))
@@ -253,7 +253,7 @@ class ChatCommands:
             app = self._talk.app
             if not snapshot:
                 before = self._loop.run(app.rewind.before_turn(task.task_id)).checkpoint_id
-                snapshot = f"{task.thread_id}/{before}"
+                snapshot = f"{task.session_id}/{before}"
             back = self._loop.run(revert(app, snapshot, True))
             for line in undo_lines(back, self._settings, _undo_command(back)):
                 self._say(line)
@@ -308,4 +308,4 @@ class ChatCommands:
 
 
 def _undo_command(back: Reverted) -> str:
-    return f"/undo {back.place.thread_id}/{back.place.checkpoint_id[-SHORT:]}"
+    return f"/undo {back.place.session_id}/{back.place.checkpoint_id[-SHORT:]}"

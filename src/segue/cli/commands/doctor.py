@@ -240,7 +240,7 @@ def _unfinished_tasks(settings: Settings, language: Language) -> Iterator[Findin
     async def found() -> tuple[Sequence[Sequence[str]], Sequence[str]]:
         async with open_app(settings.database, agents=agents, dispatch="never") as app:
             pinned = [task.task_id for task in await app.tasks.waiting_for_version()]
-            interrupted = [each.task.task_id for each in await app.tasks.resumable() if each.interrupted]
+            interrupted = [each.task_id for each in await app.tasks.resumable() if each.interrupted]
             waiting = [task.task_id for task in await app.tasks.waiting_for_worker()]
             unindexed = await app.sessions.unindexed()
         waiting = [task_id for task_id in waiting if task_id not in (*pinned, *interrupted)]
@@ -456,7 +456,7 @@ async def unreadable_sessions(file: Path, most: int, language: Language) -> dict
     """
     reasons: dict[str, str] = {}
     async with open_app(file) as app:
-        for session in [found.thread_id for found in await app.sessions.list(most, SessionFilter(bots=True))]:
+        for session in [found.session_id for found in await app.sessions.list(most, SessionFilter(bots=True))]:
             try:
                 await app.history(session)
             except UnknownThread:  # nothing was stored of what was said last

@@ -55,7 +55,7 @@ def sessions(
 
     found, interrupted = ask(settings, partial(list_sessions, settings=settings, limit=limit, which=which))
     if as_json:
-        rows = ({**each.json(), **_interruption(settings, interrupted.get(each.thread_id))} for each in found)
+        rows = ({**each.json(), **_interruption(settings, interrupted.get(each.session_id))} for each in found)
         return write_json([*rows], indent=2)
     print_sessions(output(), found, interrupted, settings)
 
@@ -108,8 +108,8 @@ def versions_of(tasks: "Sequence[Task]") -> str:
 async def _interrupted(app: "App", rows: "Sequence[Task | Thread]") -> "Interrupted":
     """By session the task whose process ended while it ran; nothing is looked up if none of the rows is active."""
     unfinished = await app.tasks.resumable() if any(row.status in ACTIVE for row in rows) else ()
-    interrupted = (each.task for each in unfinished if each.interrupted and each.task.status in ACTIVE)
-    return {task.thread_id: task.task_id for task in interrupted}
+    interrupted = (each for each in unfinished if each.interrupted and each.status in ACTIVE)
+    return {task.session_id: task.task_id for task in interrupted}
 
 
 def _task_row(settings: Settings, task: "Task", interrupted: bool) -> "Json":

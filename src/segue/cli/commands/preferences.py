@@ -16,7 +16,7 @@ from ..views.console import output, print_error, write_json
 
 if TYPE_CHECKING:
     from ...app import App
-    from ...core.records import Json
+    from ...core.records import UserPreferences
 
 OfUser = Annotated[str, typer.Option("--user", help="The user.")]
 DefaultMode = Annotated[
@@ -48,13 +48,13 @@ def preferences(
 
     settings = Settings(db)
 
-    async def preferred(app: "App") -> "Json":
+    async def preferred(app: "App") -> "UserPreferences":
         if mode is not None:
             await app.set_preferences(user, default_mode=mode)
         return await app.preferences(user)
 
     found = ask(settings, preferred)
-    write_json(found, indent=2) if as_json else print_preferences(output(), found, settings.ui_language)
+    write_json(found.json(), indent=2) if as_json else print_preferences(output(), found, settings.ui_language)
 
 
 # Permissions.

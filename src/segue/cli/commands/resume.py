@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,7 +67,7 @@ class Batch:
     """Why an agents file cannot be used."""
 
     async def run(self) -> int:
-        rows = [each.task for each in await self.app.tasks.resumable()]
+        rows: Sequence[Task] = await self.app.tasks.resumable()
         gate = asyncio.Semaphore(AT_ONCE)
         async with AsyncExitStack() as opened:
             for row in rows:
@@ -99,7 +99,7 @@ class Batch:
 
     async def _to_answer(self) -> list[Task]:
         """The tasks that wait for a person, those that did so before among them."""
-        waiting = [thread.thread_id for thread in await self.app.sessions.list() if thread.status == "waiting"]
+        waiting = [thread.session_id for thread in await self.app.sessions.list() if thread.status == "waiting"]
         return [task for thread_id in waiting if (task := await self.app.tasks.newest(thread_id))]
 
     async def _one(self, row: Task, gate: asyncio.Semaphore, interrupts: Interrupts) -> str:

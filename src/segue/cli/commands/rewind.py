@@ -85,7 +85,7 @@ def diff(
 
     async def compared(app: "App") -> "SnapshotDifference":
         left, right = await app.rewind.find(a), await app.rewind.find(b)
-        return await app.rewind.diff(left.thread_id, left.checkpoint_id, right.checkpoint_id, right.thread_id)
+        return await app.rewind.diff(left.session_id, left.checkpoint_id, right.checkpoint_id, right.session_id)
 
     found = ask(settings, compared)
     write_json(found.json(), indent=2) if as_json else print_difference(output(), found, settings.ui_language)
@@ -113,11 +113,11 @@ def fork(
         back = await revert(app, snapshot, undo)
         _check_undone(snapshot, back, settings)
         session = to or app.sessions.new_id()
-        return back, session, await app.rewind.fork(back.place.thread_id, back.place.checkpoint_id, session)
+        return back, session, await app.rewind.fork(back.place.session_id, back.place.checkpoint_id, session)
 
     back, session, task = ask(settings, forked)
     if as_json:
-        form = task.json() if task else {"thread_id": session, "task_id": None, "status": None}
+        form = task.json() if task else {"session_id": session, "task_id": None, "status": None}
         return write_json({**form, **back.json()}, indent=2)
     if task and task.agents_file == settings.agents_path:  # the new session remembers it
         settings = replace(settings, agents_file="")
@@ -129,8 +129,8 @@ async def revert(app: "App", snapshot: str, undo: bool) -> "Reverted":
     from ..views.timeline import Reverted
 
     place = await app.rewind.find(snapshot)
-    undone = await app.rewind.undo(place.thread_id, place.checkpoint_id) if undo else []
-    effects = await app.rewind.effects(place.thread_id, place.checkpoint_id)
+    undone = await app.rewind.undo(place.session_id, place.checkpoint_id) if undo else []
+    effects = await app.rewind.effects(place.session_id, place.checkpoint_id)
     return Reverted(place, [effect for effect in effects if effect.undo != "done"], undone)
 
 
@@ -179,16 +179,16 @@ def edit(
                 await _check_state(app, snapshot, state, settings)
             place = await app.rewind.find(snapshot)
             start = place.checkpoint_id if state else (await app.rewind.before_turn_of(place)).checkpoint_id
-            begin = f"{place.thread_id}/{start[-SHORT:]}"
+            begin = f"{place.session_id}/{start[-SHORT:]}"
             back = await revert(app, begin, undo)
             _check_undone(begin, back, settings)
             if not as_json:
                 for line in effect_lines(back, settings, task_command(settings, "undo", begin)):
                     echo(line, err=True)
             new = to or app.sessions.new_id()
-            task = await app.rewind.edit(place.thread_id, place.checkpoint_id, new, message, state)
+            task = await app.rewind.edit(place.session_id, place.checkpoint_id, new, message=message, state=state)
             if not as_json:
-                echo(settings.say("branched", session=new, other=place.thread_id), err=True)
+                echo(settings.say("branched", session=new, other=place.session_id), err=True)
             return task
 
         raise typer.Exit(edited(settings, begun, as_json=as_json))
@@ -200,7 +200,7 @@ async def _check_state(app: "App", snapshot: str, state: "Json", settings: Setti
 
     try:
         place = await app.rewind.find(snapshot)
-        await app.rewind.check_edit(place.thread_id, place.checkpoint_id, state)
+        await app.rewind.check_edit(place.session_id, place.checkpoint_id, state)
     except TaskError as error:
         print_error(sentence_of(error, settings))
         raise typer.Exit(USAGE) from error

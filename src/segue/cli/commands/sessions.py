@@ -166,7 +166,7 @@ def prune(
         from ...core.timeline import Retention
 
         retention = Retention.of(",".join(filter(None, (keep, str(newest or "")))))
-        return await app.sessions.prune(retention, session or None, dry_run=dry_run, compact=True)
+        return await app.sessions.prune(retention, session or None, dry_run=dry_run)
 
     done = ask(settings, pruned)
     if as_json:

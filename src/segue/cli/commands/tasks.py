@@ -125,7 +125,7 @@ def cancel(
     settings, name = Settings(db, agents), named(task_id, last)
 
     task = ask(settings, lambda app: _task_after(app, name, app.cancel))
-    echo(settings.say("session_accepts_next", task_id=task.task_id, session=task.thread_id))
+    echo(settings.say("session_accepts_next", task_id=task.task_id, session=task.session_id))
     if unknown := (task.result or {}).get("unknown_outcomes"):
         echo(settings.say("check_calls", names=", ".join(printable(call["name"]) for call in unknown)))
 
@@ -163,7 +163,7 @@ def rate(
     """Rate a task's answer from 1 to 5."""
     settings, name = Settings(db), named(task_id, last)
 
-    task = ask(settings, lambda app: _task_after(app, name, partial(app.rate, rating=rating)))
+    task = ask(settings, lambda app: _task_after(app, name, partial(app.sessions.rate, rating=rating)))
     echo(settings.say("rated", task_id=task.task_id, rating=rating))
 
 
@@ -198,7 +198,7 @@ def _print_waiting(console: "Console", task: "WaitingTask", settings: Settings) 
     from ..views.tables import message_text, when
 
     language, question = settings.language_for(task.message), task.json()
-    about = f"{word('session', language)} {task.thread_id}  {word('agent', language)} {task.agent_id}"
+    about = f"{word('session', language)} {task.session_id}  {word('agent', language)} {task.agent_id}"
     title = Text.assemble((task.task_id[:SHORT], "bold"), (f"  {flat(about)}  {when(task.since)}", "dim"))
     print_prose(console, title.append(f"\n  {message_text(task.message, language, 120)}"))
     if task.kind:

@@ -44,7 +44,7 @@ def print_entries(console: Console, entries: Iterable[AuditEntry], settings: "Se
             "when": Text(datetime.fromtimestamp(entry.moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")),
             "actor": Text(flat(entry.actor)),
             "action": Text(flat(entry.action)),
-            "session": Text(flat(entry.thread_id)),
+            "session": Text(flat(entry.session_id)),
             "task": Text(flat(entry.task_id[:8])),
             "user": Text(flat(entry.user_id)),
             "details": Text(one_line(_details(entry), 120)),
@@ -69,7 +69,7 @@ def print_report(console: Console, report: AuditReport, settings: "Settings") ->
         return console.print(say("audit_none"), soft_wrap=True)
     for finding in report.findings:
         row = flat(finding.row) or say("audit_some_row")
-        session = flat(finding.thread_id)
+        session = flat(finding.session_id)
         place = say("audit_place", session=session, task=flat(finding.task_id) or "–") if session else ""
         line = say("audit_finding", kind=say(_KINDS[finding.kind]), table=finding.table, row=row, place=place)
         console.print(Text(line.strip(), style="red"), soft_wrap=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...core.agents import Agent
     from ...core.calls import Tool
     from ...core.notifications import Notification
-    from ...core.records import Hit, Permission, Task, Thread
+    from ...core.records import Hit, Permission, Task, Thread, UserPreferences
     from ..settings import Settings
 
 _STATUS = {**STYLES, "paused": "yellow", "waiting": "yellow", "pausing": "yellow", "cancelled": "dim"}
@@ -155,16 +155,16 @@ def print_sessions(
     language = settings.ui_language
     cells = (
         {
-            "session": Text(flat(row.thread_id)),
+            "session": Text(flat(row.session_id)),
             "turns": Text(str(row.turns)),
-            "status": status_text(row.status, language, interrupted=row.thread_id in interrupted),
+            "status": status_text(row.status, language, interrupted=row.session_id in interrupted),
             "last used": Text(when(row.updated_at)),
             "last message": Text(_fork_mark(row) + message_text(row.message, language, MESSAGE_WIDTH)),
         }
         for row in rows
     )
     print_table(console, language, SESSION_COLUMNS, cells, "no_session")
-    _print_resume_commands(console, [interrupted[r.thread_id] for r in rows if r.thread_id in interrupted], settings)
+    _print_resume_commands(console, [interrupted[r.session_id] for r in rows if r.session_id in interrupted], settings)
 
 
 def print_hits(console: Console, hits: Sequence["Hit"], settings: "Settings") -> None:
@@ -172,7 +172,7 @@ def print_hits(console: Console, hits: Sequence["Hit"], settings: "Settings") ->
     language = settings.ui_language
     cells = (
         {
-            "session": Text(flat(hit.thread_id)),
+            "session": Text(flat(hit.session_id)),
             "started": Text(when(hit.created_at)),
             "message": Text(flat(hit.snippet)),
         }
@@ -193,7 +193,7 @@ def print_tasks(console: Console, rows: Sequence["Task"], interrupted: Collectio
         {
             "task": Text(row.task_id[:shortest]),
             "status": status_text(row.status, language, interrupted=row.task_id in interrupted),
-            "session": Text(flat(row.thread_id)),
+            "session": Text(flat(row.session_id)),
             "agent": Text(flat(row.agent_id)),
             "mode": Text(flat(_mode(row))),
             "started": Text(when(row.created_at)),
@@ -278,7 +278,7 @@ def tool_description(tool: "Tool") -> str:
 def print_permissions(console: Console, rows: Iterable["Permission"], language: str) -> None:
     cells = (
         {
-            "session": Text(flat(row.thread_id)),
+            "session": Text(flat(row.session_id)),
             "agent": Text(flat(row.agent_id)),
             "tool": Text(flat(row.tool)),
             "allowed in": Text(_scope(row, language)),
@@ -345,16 +345,16 @@ def print_modes(console: Console, modes: Mapping[str, str], language: str) -> No
     print_table(console, language, MODE_COLUMNS, cells)
 
 
-def print_preferences(console: Console, found: Mapping[str, Any], language: str) -> None:
-    mode = found["default_mode"]
+def print_preferences(console: Console, found: "UserPreferences", language: str) -> None:
+    mode = found.default_mode
     print_prose(console, Text(sentence("default_mode" if mode else "no_default_mode", language, mode=printable(mode))))
     cells = (
         {
-            "mode": Text(flat(used["mode"])),
-            "rating": Text("" if used["rating"] is None else str(used["rating"])),
-            "message": Text(message_text(used["query"], language, MESSAGE_WIDTH)),
+            "mode": Text(flat(used.mode)),
+            "rating": Text("" if used.rating is None else str(used.rating)),
+            "message": Text(message_text(used.query, language, MESSAGE_WIDTH)),
         }
-        for used in found["mode_history"]
+        for used in found.mode_history
     )
     print_table(console, language, USED_COLUMNS, cells, "no_mode_used")
 

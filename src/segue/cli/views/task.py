@@ -46,7 +46,6 @@ from ...core.events import (
     Uttered,
     Waiting,
     WaitStarted,
-    to_dict,
 )
 from ...core.records import Call, Json, Task, TaskTrace
 from ...core.task import ACTIVE, TaskStatus
@@ -263,7 +262,7 @@ class JsonView:
         pass
 
     def show(self, event: Event) -> None:
-        write_json(to_dict(event))
+        write_json(event.json())
 
     def notice(self, sentence: str) -> None:
         print_error(sentence)
@@ -283,7 +282,7 @@ def result_form(task: Task, **more: Any) -> Json:
     """A task's result as JSON; `unknown_outcomes` are the calls that may or may not have taken effect."""
     return {
         "type": "result",
-        "session_id": task.thread_id,
+        "session_id": task.session_id,
         "task_id": task.task_id,
         "status": task.status,
         "error": task.error,
@@ -328,7 +327,7 @@ def _task_label(task: Task, language: str, interrupted: bool) -> Text:
     named = ((f"{word('task', language)} ", "dim"), (task.task_id, "bold"))
     text = Text.assemble(*named, "  ", status_text(task.status, language, interrupted=interrupted))
     text.append(f"\n{one_line(task.message, MOST)}\n")
-    facts = {"session": task.thread_id, "agent": task.agent_id, "user": task.user_id, "mode": task.mode}
+    facts = {"session": task.session_id, "agent": task.agent_id, "user": task.user_id, "mode": task.mode}
     summary = "  ".join(f"{word(name, language)} {one_line(value)}" for name, value in facts.items())
     return text.append(f"{summary}  {when(task.created_at)}", style="dim")
 

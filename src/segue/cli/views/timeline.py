@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ...core.records import Json, Task
 from ...core.task import OPEN
-from ...core.timeline import Branch, Effect, Place, SnapshotDifference, TimelineEntry
+from ...core.timeline import Branch, Effect, Place, SnapshotDifference, TimelineEntry, Undone
 from ...prompts.catalogue import label, sentence, word
 from ..settings import continue_command, task_command
 from .console import arguments_line, flat, json_line, one_line, print_prose, printable, result_line
@@ -29,16 +29,15 @@ class Reverted:
 
     place: Place
     effects: Sequence[Effect]
-    undone: Sequence[tuple[Effect, Json]]
+    undone: Sequence[Undone]
 
     @property
     def all_undone(self) -> bool:
-        return all(effect.undo == "done" for effect, _ in self.undone)
+        return all(effect.undo == "done" for effect in self.undone)
 
     def json(self) -> Json:
         """The public form."""
-        undone = [{**effect.json(), "result": result} for effect, result in self.undone]
-        return {"effects": [effect.json() for effect in self.effects], "undone": undone}
+        return {"effects": [each.json() for each in self.effects], "undone": [each.json() for each in self.undone]}
 
 
 def print_timeline(
@@ -71,11 +70,11 @@ def print_branches(
     console: Console, branches: Sequence[Branch], shown: str, settings: "Settings", show: Callable[[str], str]
 ) -> None:
     """The other branches of a session's conversation, each by the command that shows it."""
-    others = [each for each in branches if each.thread_id != shown]
+    others = [each for each in branches if each.session_id != shown]
     if others:
         console.print(Text(f"\n{settings.say('other_branches')}", style="dim"))
     for each in others:
-        line = f"  {printable(show(each.thread_id))}  {settings.say('branch_from', n=each.turn)}"
+        line = f"  {printable(show(each.session_id))}  {settings.say('branch_from', n=each.turn)}"
         console.print(Text(line, style="dim"), soft_wrap=True)
 
 
@@ -176,7 +175,7 @@ def undo_lines(back: Reverted, settings: "Settings", again: str) -> list[str]:
 
 def effect_lines(back: Reverted, settings: "Settings", undo: str) -> list[str]:
     """The result of each undo, the effects that stay, and the command that can undo them."""
-    lines = [_undone(effect, result, settings) for effect, result in back.undone]
+    lines = [_undone(effect, settings) for effect in back.undone]
     if back.effects:
         lines.append(settings.say("effects_stay"))
         lines += [f"  {_call(effect)}{_mark(effect, settings)}" for effect in back.effects]
@@ -185,9 +184,9 @@ def effect_lines(back: Reverted, settings: "Settings", undo: str) -> list[str]:
     return [printable(line) for line in lines]
 
 
-def _undone(effect: Effect, result: Json, settings: "Settings") -> str:
+def _undone(effect: Undone, settings: "Settings") -> str:
     sentences = {"done": "undone", "failed": "not_undone", "unknown": "maybe_undone"}
-    return settings.say(sentences[effect.undo], call=_call(effect), result=result_line(result, 100))
+    return settings.say(sentences[effect.undo], call=_call(effect), result=result_line(effect.result, 100))
 
 
 def _call(effect: Effect) -> str:

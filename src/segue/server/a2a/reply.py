@@ -62,7 +62,7 @@ class Description:
     def __init__(self, tenant: Tenant, row: Task) -> None:
         self._row = row
         self._language = row.reply_language
-        self._ids: dict[str, Any] = {"task_id": row.task_id, "context_id": tenant.shown(row.thread_id)}
+        self._ids: dict[str, Any] = {"task_id": row.task_id, "context_id": tenant.shown(row.session_id)}
 
     def task(self, result: Json, events: Iterable[Event]) -> A2ATask:
         """The whole task, from its `outcome` and its log."""

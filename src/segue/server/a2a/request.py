@@ -70,7 +70,7 @@ async def begin(service: Service, tenant: Tenant, agent: str, message: Message, 
     key = await _key(service, tenant, agent, message, joins=joins)
     if message.task_id:
         row = await own_task(service, tenant, agent, message.task_id)
-        if message.context_id not in ("", tenant.shown(row.thread_id)):
+        if message.context_id not in ("", tenant.shown(row.session_id)):
             raise InvalidParamsError(f"The task {message.task_id} belongs to another context: send that one, or none.")
         return await service.known(key) or await _continue(service, tenant, row, message, key)
     thread_id, _ = await service.new_session(tenant, message.context_id or None, key)
@@ -120,7 +120,7 @@ async def _continue(service: Service, tenant: Tenant, row: Task, message: Messag
         tenant,
         _text(message),
         key,
-        session_id=row.thread_id,
+        session_id=row.session_id,
         agent=row.agent_id,
         user_id=tenant.stored("default"),
         files=_files(message),

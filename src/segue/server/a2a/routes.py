@@ -146,7 +146,7 @@ async def send(service: Service, task: Task, webhook: Webhook) -> None:
     Raises:
         httpx.HTTPError: it cannot be reached, or does not answer with success.
     """
-    tenant = Tenant(task.thread_id.partition(":")[0]) if service.settings.keys else Tenant()
+    tenant = Tenant(task.session_id.partition(":")[0]) if service.settings.keys else Tenant()
     result = await outcome(service.app, tenant, task.task_id)
     event = Description(tenant, task).task(result, await service.app.tasks.events(task.task_id))
     config = ParseDict(webhook.config, TaskPushNotificationConfig())

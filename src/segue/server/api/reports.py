@@ -69,7 +69,7 @@ async def audit(
 def _view(entry: AuditEntry, tenant: Tenant) -> Json:
     form = entry.json()
     details = {name: tenant.shown(value) if name in _NAMES else value for name, value in entry.details.items()}
-    names = {"session_id": tenant.shown(form.pop("thread_id")), "user_id": tenant.shown(entry.user_id)}
+    names = {"session_id": tenant.shown(form.pop("session_id")), "user_id": tenant.shown(entry.user_id)}
     return {**form, **names, "details": details}
 
 

@@ -1,6 +1,7 @@
 """Going back in a session: its timeline, differences, edits, undoing, and documents of whole sessions."""
 
 import asyncio
+from dataclasses import replace
 from typing import Annotated, Any, Self
 
 from fastapi import Path, Query, Request
@@ -9,7 +10,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from ...core.errors import ThreadBusy
 from ...core.records import Json
-from ...core.timeline import Retention, TimelineEntry
+from ...core.timeline import SnapshotDifference, SnapshotState, TimelineEntry
 from ...testing.cassette import record
 from ...testing.cassette.cassette import dump
 from ..dependencies import CONFLICT, MODEL_DOWN, KeyDep, ServiceDep, SessionId, TaskId, TenantDep, Unset, routes
@@ -85,31 +86,6 @@ class TimelineView(BaseModel):
     more: bool = Field(description="whether there are older ones: a larger limit gives them")
 
 
-class StateView(BaseModel):
-    """What a snapshot holds."""
-
-    place: dict[str, Any] = Field(description="{session_id, checkpoint_id, task_id, turn, recursion, steps}")
-    next: list[str] = Field(description="the nodes that would run")
-    messages: list[dict[str, Any]] = Field(description="the history in OpenAI's format")
-    plan: list[dict[str, Any]]
-    results: list[dict[str, Any]] = Field(description="of the calls that had ended: {name, arguments, result}")
-    state: dict[str, Any] = Field(description="the other fields of the state")
-    editable: list[str] = Field(description="the fields that `edit` may change")
-    prompt: str = Field(description="what the model is sent next; empty where nothing would run")
-
-
-class DifferenceView(BaseModel):
-    """What differs between two snapshots."""
-
-    a: dict[str, Any]
-    b: dict[str, Any]
-    state: list[dict[str, Any]]
-    plan: list[dict[str, Any]]
-    messages: dict[str, list[Any]]
-    results: dict[str, list[Any]]
-    prompt: list[str]
-
-
 class SnapshotRequest(RequestBody):
     """A snapshot."""
 
@@ -181,18 +157,18 @@ def _timeline_entry(entry: TimelineEntry, tenant: Tenant) -> Json:
     return fields_of(TimelineEntryView, entry, id=entry.short_id, effects=effects, forked_from=origin)
 
 
-@router.get("/api/sessions/{session_id}/snapshots/{checkpoint_id}", response_model=StateView, responses=CONFLICT)
+@router.get("/api/sessions/{session_id}/snapshots/{checkpoint_id}", response_model=SnapshotState, responses=CONFLICT)
 async def state(
     session_id: SessionId, checkpoint_id: SnapshotPath, service: ServiceDep, tenant: TenantDep
 ) -> LongJsonResponse:
     """What a snapshot holds: messages, plan, results and the other fields of the state, and the next prompt."""
     thread_id = await service.own_session(tenant, session_id)
-    found = (await service.app.rewind.state(thread_id, checkpoint_id)).json()
-    place = {**found["place"], "session_id": tenant.shown(thread_id)}
-    return LongJsonResponse({**found, "place": place})
+    found = await service.app.rewind.state(thread_id, checkpoint_id)
+    place = {**found.place, "session_id": tenant.shown(thread_id)}
+    return LongJsonResponse(replace(found, place=place).json())
 
 
-@router.get("/api/sessions/{session_id}/diff", response_model=DifferenceView, responses=CONFLICT)
+@router.get("/api/sessions/{session_id}/diff", response_model=SnapshotDifference, responses=CONFLICT)
 async def diff(
     session_id: SessionId,
     a: SnapshotQuery,
@@ -204,9 +180,9 @@ async def diff(
     """Compare two snapshots, of one session or of two."""
     thread_id = await service.own_session(tenant, session_id)
     other = await service.own_session(tenant, other_session) if other_session else thread_id
-    found = (await service.app.rewind.diff(thread_id, a, b, other)).json()
-    sides = {side: {**found[side], "session_id": tenant.shown(found[side]["session_id"])} for side in ("a", "b")}
-    return JsonResponse({**found, **sides})
+    found = await service.app.rewind.diff(thread_id, a, b, other)
+    sides = [{**side, "session_id": tenant.shown(side["session_id"])} for side in (found.a, found.b)]
+    return JsonResponse(replace(found, a=sides[0], b=sides[1]).json())
 
 
 @router.post("/api/sessions/{session_id}/undo", response_model=UndoneList, responses=CONFLICT)
@@ -215,7 +191,7 @@ async def undo(session_id: SessionId, body: SnapshotRequest, service: ServiceDep
     service.refuse_while_draining()
     thread_id = await service.own_session(tenant, session_id)
     undone = await service.app.rewind.undo(thread_id, body.checkpoint_id)
-    tried = [fields_of(UndoneView, effect, result=result) for effect, result in undone]
+    tried = [fields_of(UndoneView, effect) for effect in undone]
     return JsonResponse({"undone": tried, "effects": await remaining_effects(service, thread_id, body.checkpoint_id)})
 
 
@@ -240,7 +216,9 @@ async def edit(
     new, made = await service.new_session(tenant, body.session_id, key)
     if not made:
         with service.starting_task(tenant, new):
-            editing = service.app.rewind.edit(thread_id, body.checkpoint_id, new, body.message or "", body.state, key)
+            editing = service.app.rewind.edit(
+                thread_id, body.checkpoint_id, new, message=body.message or "", state=body.state, key=key
+            )
             await service.once(key, editing)
     (row,) = await service.app.tasks.list(session_id=new, limit=1)
     return JsonResponse(task_view(row, tenant), 202)
@@ -266,8 +244,8 @@ async def branch_preview(task_id: TaskId, service: ServiceDep, tenant: TenantDep
     """The calls that stay in effect if this turn is run again; `undo` takes back what can be."""
     task = await service.own_task(tenant, task_id)
     place = await service.app.rewind.before_turn(task_id)
-    stay = await remaining_effects(service, task.thread_id, place.checkpoint_id)
-    names = {"session_id": tenant.shown(task.thread_id), "checkpoint_id": place.checkpoint_id}
+    stay = await remaining_effects(service, task.session_id, place.checkpoint_id)
+    names = {"session_id": tenant.shown(task.session_id), "checkpoint_id": place.checkpoint_id}
     return JsonResponse({**names, "effects": stay})
 
 
@@ -296,7 +274,7 @@ async def prune(session_id: SessionId, body: PruneRequest, service: ServiceDep, 
     """Merge the session's older snapshots; its history and traces stay."""
     service.refuse_while_draining()
     thread_id = await service.own_session(tenant, session_id)
-    pruned = await service.app.sessions.prune(Retention.of(body.retention), thread_id, dry_run=body.dry_run)
+    pruned = await service.app.sessions.prune(body.retention, thread_id, dry_run=body.dry_run, compact=False)
     if pruned.busy:
         raise ThreadBusy(thread_id)
     return JsonResponse({"snapshots": pruned.snapshots})
@@ -305,7 +283,7 @@ async def prune(session_id: SessionId, body: PruneRequest, service: ServiceDep, 
 @router.get("/api/sessions/{session_id}/export", response_model=dict[str, Any], responses=CONFLICT)
 async def export(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> LongJsonResponse:
     """The session as a document that `POST /api/sessions/import` takes, here or elsewhere."""
-    document = await service.app.export(await service.own_session(tenant, session_id))
+    document = await service.app.sessions.export(await service.own_session(tenant, session_id))
     return LongJsonResponse(await asyncio.to_thread(_shown_document, document, tenant))
 
 

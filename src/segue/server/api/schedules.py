@@ -67,7 +67,7 @@ async def replay_notification(notification_id: str, service: ServiceDep, tenant:
 
 
 def _notification_view(form: Json, tenant: Tenant) -> Json:
-    return {**form, "session_id": tenant.shown(form.pop("thread_id"))}
+    return {**form, "session_id": tenant.shown(form.pop("session_id"))}
 
 
 # Routes of messages for later: stored, listed, paused and deleted.

@@ -9,7 +9,7 @@ from fastapi import Path, Query, Response
 from pydantic import BaseModel, Field
 
 from ...core.conversation import MODE
-from ...core.records import Json, Sender, Session, SessionChanges, SessionFilter, Share, Task
+from ...core.records import Hit, Json, Sender, Session, SessionChanges, SessionFilter, Share, Task, Thread
 from ...core.timeline import Branch
 from ..dependencies import CONFLICT, Before, Html, KeyDep, Limit, ServiceDep, SessionId, TenantDep, Unset, routes
 from ..errors import JsonResponse, LongJsonResponse, not_found
@@ -18,10 +18,8 @@ from ..middleware import LONGEST, LONGEST_MODEL, MODEL, NAME, SHARED, RequestBod
 from ..service import Service
 from ..tenants import Tenant
 from ..views import (
-    HitView,
     Page,
     PermissionView,
-    SessionView,
     SnapshotView,
     TaskView,
     hit_view,
@@ -80,7 +78,7 @@ class NewSession(Choices):
     session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
 
 
-@router.get("/api/sessions", response_model=Page[SessionView])
+@router.get("/api/sessions", response_model=Page[Thread])
 async def sessions(
     service: ServiceDep,
     tenant: TenantDep,
@@ -96,7 +94,7 @@ async def sessions(
     return JsonResponse({"items": [session_view(row, tenant) for row in rows], "next": None})
 
 
-@router.get("/api/search", response_model=Page[HitView])
+@router.get("/api/search", response_model=Page[Hit])
 async def search(
     q: Words,
     service: ServiceDep,
@@ -116,7 +114,7 @@ async def search(
     return JsonResponse({"items": items, "next": items[-1]["task_id"] if len(hits) > limit else None})
 
 
-@router.post("/api/sessions", status_code=201, response_model=SessionView, responses=CONFLICT)
+@router.post("/api/sessions", status_code=201, response_model=Thread, responses=CONFLICT)
 async def create(body: NewSession, service: ServiceDep, tenant: TenantDep, key: KeyDep) -> JsonResponse:
     """Create a session without a message, with an agent and a model of its own if they are named."""
     new, made = await service.new_session(tenant, body.session_id, key)
@@ -126,7 +124,7 @@ async def create(body: NewSession, service: ServiceDep, tenant: TenantDep, key: 
     return JsonResponse(await _view(service, tenant, new), 201)
 
 
-@router.get("/api/sessions/{session_id}", response_model=SessionView)
+@router.get("/api/sessions/{session_id}", response_model=Thread)
 async def session(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """A session as the list shows it."""
     return JsonResponse(await _view(service, tenant, await service.own_session(tenant, session_id)))
@@ -195,8 +193,8 @@ async def branches(session_id: SessionId, service: ServiceDep, tenant: TenantDep
 
 
 async def _branch(service: Service, tenant: Tenant, branch: Branch) -> Json:
-    row = await service.app.sessions.get(branch.thread_id)
-    names = {"session_id": tenant.shown(branch.thread_id), "parent": tenant.shown(branch.parent) or None}
+    row = await service.app.sessions.get(branch.session_id)
+    names = {"session_id": tenant.shown(branch.session_id), "parent": tenant.shown(branch.parent) or None}
     return {**names, "turn": branch.turn, "turns": row.turns, "updated_at": row.updated_at}
 
 
@@ -245,7 +243,7 @@ async def delete(
     session_id: SessionId, service: ServiceDep, tenant: TenantDep, keep_memory: KeepMemory = False
 ) -> Response:
     """Delete the session and everything that it holds, and the branches of its conversation; its forks stay."""
-    await service.app.delete(await service.own_session(tenant, session_id), keep_memory=keep_memory)
+    await service.app.sessions.delete(await service.own_session(tenant, session_id), keep_memory=keep_memory)
     return Response(status_code=204)
 
 
@@ -280,7 +278,7 @@ async def revoke(
 ) -> JsonResponse:
     """Have the session's tools ask for approval again, or only one of them."""
     thread_id = await service.own_session(tenant, session_id)
-    return JsonResponse({"revoked": await service.app.revoke(thread_id, tool=tool, agent_id=agent_id)})
+    return JsonResponse({"revoked": await service.app.sessions.revoke(thread_id, tool=tool, agent_id=agent_id)})
 
 
 # Routes of links that show a conversation, read-only, to whoever has them.
@@ -364,7 +362,7 @@ async def unshare(
 
 
 def _share_view(made: Share) -> Json:
-    return {name: value for name, value in made.json().items() if name != "thread_id"}
+    return {name: value for name, value in made.json().items() if name != "session_id"}
 
 
 Token = Annotated[str, Path(max_length=100, examples=["dGhpcyBpcyBub3QgYSByZWFsIHRva2Vu"])]
@@ -376,9 +374,9 @@ async def shared(token: Token, service: ServiceDep, before: Before = None) -> Js
     found = await service.app.sessions.shares.find(token)
     if found is None:
         raise not_found("share", "")
-    if before and (await service.app.tasks.get(before)).thread_id != found.thread_id:
+    if before and (await service.app.tasks.get(before)).session_id != found.session_id:
         raise not_found("task", before)
-    shown, until = found.thread_id, found.created_at
+    shown, until = found.session_id, found.created_at
     tasks = await service.app.tasks.list(session_id=shown, limit=TURNS + 1, before=before, until=until)
     items = await asyncio.to_thread(lambda: [_turn(task, found) for task in reversed(tasks[:TURNS])])
     row = await service.app.sessions.get(shown)

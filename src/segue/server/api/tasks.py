@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from ...core.approval import Verdict
 from ...core.errors import StorageError, TaskError
-from ...core.events import to_dict
-from ...core.records import Json
+from ...core.records import Json, WaitingTask
 from ...core.task import TaskStatus
 from ..dependencies import CONFLICT, MODEL_DOWN, Html, KeyDep, Limit, ServiceDep, TaskId, TenantDep, routes
 from ..errors import JsonResponse, LongJsonResponse
@@ -26,7 +25,6 @@ from ..views import (
     StatusChange,
     TaskView,
     TraceView,
-    WaitingView,
     event_view,
     plan_view,
     recursion_views,
@@ -67,7 +65,7 @@ async def task(
     return LongJsonResponse(view)
 
 
-@router.get("/api/waiting", response_model=Page[WaitingView])
+@router.get("/api/waiting", response_model=Page[WaitingTask])
 async def waiting(service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """Every task that waits for a person, the longest waiting first: what it asks, since when, how to answer."""
     rows = await service.app.tasks.waiting(tenant.prefix)
@@ -85,7 +83,7 @@ async def events(
     """The task's events, whole, in their order; `next` is the `after` of the next page."""
     await service.own_task(tenant, task_id)
     found = await service.app.tasks.events(task_id, after, limit + 1)
-    items = [event_view(to_dict(event), tenant) for event in found[:limit]]
+    items = [event_view(event.json(), tenant) for event in found[:limit]]
     return LongJsonResponse({"items": items, "next": found[limit - 1].seq if len(found) > limit else None})
 
 
@@ -235,7 +233,7 @@ async def send_event(
 async def rate(task_id: TaskId, body: Rating, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """Rate a task from 1 to 5."""
     await service.own_task(tenant, task_id)
-    await service.app.rate(task_id, body.rating)
+    await service.app.sessions.rate(task_id, body.rating)
     return JsonResponse(await _now(service, tenant, task_id))
 
 

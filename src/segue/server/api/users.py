@@ -8,6 +8,7 @@ from fastapi import Path, Query, Response
 from pydantic import BaseModel, Field
 
 from ...core.errors import UnknownMemory
+from ...core.records import UserPreferences
 from ..dependencies import ServiceDep, TenantDep, routes
 from ..errors import JsonResponse, not_found
 from ..middleware import LONGEST, NAME, RequestBody
@@ -23,32 +24,17 @@ class Preferences(RequestBody):
     default_mode: str = Field(max_length=64, examples=["react"])
 
 
-class ModeUsed(BaseModel):
-    """A mode that answered the user, and how they rated it."""
-
-    query: str
-    mode: str
-    rating: int | None
-
-
-class PreferencesView(BaseModel):
-    """A user's default mode, and the modes that answered them, the newest first."""
-
-    default_mode: str
-    mode_history: list[ModeUsed]
-
-
-@router.get("/api/users/{user_id}/preferences", response_model=PreferencesView)
+@router.get("/api/users/{user_id}/preferences", response_model=UserPreferences)
 async def preferences(user_id: UserId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """The user's default mode, and the modes that answered them; both empty for a user who is not known yet."""
-    return JsonResponse(await service.app.preferences(tenant.stored(user_id)))
+    return JsonResponse((await service.app.preferences(tenant.stored(user_id))).json())
 
 
-@router.put("/api/users/{user_id}/preferences", response_model=PreferencesView)
+@router.put("/api/users/{user_id}/preferences", response_model=UserPreferences)
 async def prefer(user_id: UserId, body: Preferences, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """Set the user's default mode."""
     await service.app.set_preferences(tenant.stored(user_id), default_mode=body.default_mode)
-    return JsonResponse(await service.app.preferences(tenant.stored(user_id)))
+    return JsonResponse((await service.app.preferences(tenant.stored(user_id))).json())
 
 
 memory_router = routes("memory")

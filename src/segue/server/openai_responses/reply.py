@@ -364,7 +364,7 @@ def head_of(segment: Segment, tenant: Tenant) -> Json:
         "model": about.get("model") or row.agent_id,
         **{name: about.get(name, default) for name, default in _DEFAULTS.items()},
         **_FIXED,
-        "conversation": {"id": tenant.shown(row.thread_id)},
+        "conversation": {"id": tenant.shown(row.session_id)},
         "parallel_tool_calls": all(spec.get("parallel", True) for spec in row.client_tools),
         "reasoning": {"effort": None, "summary": None, **about.get("reasoning", {})},
         "temperature": about.get("temperature", segment.temperature),
@@ -383,7 +383,7 @@ def _text_options(asked: Json) -> Json:
 def beginning(segment: Segment, tenant: Tenant) -> Json:
     """The response before anything came of it, as the first events of its stream hold it."""
     unknown = dict.fromkeys(("completed_at", "error", "incomplete_details", "usage"))
-    about = {"task_id": segment.task_id, "session_id": tenant.shown(segment.row.thread_id)}
+    about = {"task_id": segment.task_id, "session_id": tenant.shown(segment.row.session_id)}
     initial: Json = {"status": "in_progress", "output": [], **unknown}
     return {**head_of(segment, tenant), **initial, "segue": {**about, "status": "running", "question": None}}
 
@@ -403,7 +403,7 @@ async def response_view(service: Service, segment: Segment, tenant: Tenant) -> J
         "usage": _usage(segment) if segment.is_over else None,
         "segue": {
             "task_id": segment.task_id,
-            "session_id": tenant.shown(row.thread_id),
+            "session_id": tenant.shown(row.session_id),
             "status": str(row.status),
             "question": await _question(service, segment),
         },
@@ -654,12 +654,12 @@ async def cancel_response(response_id: ResponseId, service: ServiceDep, tenant: 
 async def delete_response(response_id: ResponseId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """Delete a response that is the only one of its conversation, with that."""
     segment = await _stored_segment(service, tenant, response_id)
-    thread_id = segment.row.thread_id
+    thread_id = segment.row.session_id
     tasks = await service.app.tasks.list(session_id=thread_id, limit=2)
     branches = await service.app.sessions.branches(thread_id)
     if len(tasks) > 1 or branches or segment.start or not segment.is_last:
         raise Problem(409, "PartOfConversation", named=tenant.shown(thread_id))
-    await service.app.delete(thread_id)
+    await service.app.sessions.delete(thread_id)
     return JsonResponse({"id": response_id, "object": "response", "deleted": True})
 
 
@@ -715,7 +715,7 @@ async def change_conversation(
 @conversations_router.delete("/v1/conversations/{session_id}", response_model=Deleted, responses=CONFLICT)
 async def delete_conversation(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """Delete a conversation and everything that it holds."""
-    await service.app.delete(await service.own_session(tenant, session_id))
+    await service.app.sessions.delete(await service.own_session(tenant, session_id))
     return JsonResponse({"id": session_id, "object": "conversation.deleted", "deleted": True})
 
 

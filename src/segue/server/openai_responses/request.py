@@ -334,9 +334,9 @@ class ResponseTasks:
             options = self._reply_options(message, await last_segment(self.service, latest) if latest else None)
             return await self._send(message, thread_id, latest, key, options)
         options = self._reply_options(message, previous)
-        latest = await self._latest(previous.row.thread_id)
+        latest = await self._latest(previous.row.session_id)
         if latest and latest.task_id == previous.task_id and previous.is_last:
-            return await self._send(message, previous.row.thread_id, latest, key, options)
+            return await self._send(message, previous.row.session_id, latest, key, options)
         if not previous.is_last or previous.row.status not in ENDED:
             raise Problem(409, "ResponseContinued", named=previous.id)
         task = await self.service.app.tasks.get(previous.task_id)
@@ -392,14 +392,14 @@ class ResponseTasks:
         said = Conversation.of([item.message for item in self._last_items])
         task = await task_of_results(self.service, self.tenant, said.results)
         elsewhere = previous and previous.task_id != task.task_id
-        if elsewhere or (self.body.session_id and await self._session() != task.thread_id):
+        if elsewhere or (self.body.session_id and await self._session() != task.session_id):
             raise not_found("call", next(iter(said.results)))
         options = self._reply_options(said, None)
         if files := said.new_files:
             task = await finish(self.service, self.tenant, task, said.results)
             if task.status not in ENDED:
                 refuse_files(files)
-            return await self._send(said, task.thread_id, None, key, options)
+            return await self._send(said, task.session_id, None, key, options)
         return await resume_with_results(self.service, self.tenant, task, said.results, said.message, key, options)
 
     def _reply_options(self, said: Conversation | None, previous: Segment | None) -> ReplyOptions:

@@ -19,8 +19,9 @@ from ...core.conversation import MODE
 from ...core.digests import agent_changes, tool_digest
 from ...core.errors import ConfigurationError, SegueError, TaskError, UnknownThread, listed
 from ...core.events import TaskStarted
+from ...core.json import Public
 from ...core.plan import NO_TOOL
-from ...core.records import Call, Json, OnUpgrade, Public, Task, TaskTrace
+from ...core.records import Call, Json, OnUpgrade, Task, TaskTrace
 from ...core.task import TaskStatus
 from ...core.timeline import Retention
 from ...nodes.chat import AUTO, ModeGraph
@@ -134,9 +135,9 @@ class Recording:
         return turns
 
     async def _turn(self, task: Task, history: Sequence[AnyMessage], finished: Sequence[Call]) -> RecordedTurn:
-        calls = await self.storage.ledger(task.thread_id).calls(task.task_id)
+        calls = await self.storage.ledger(task.session_id).calls(task.task_id)
         trace = TaskTrace(task, await self.storage.events.read(task.task_id), calls)
-        grants = await self.storage.permissions.in_task(task.thread_id, task.agent_id, task.task_id)
+        grants = await self.storage.permissions.in_task(task.session_id, task.agent_id, task.task_id)
         is_bot = task.origin == "conversation"  # its conversation's API knows the marks
         started = next((event for event in trace.events if isinstance(event, TaskStarted) and not is_bot), None)
         return RecordedTurn(
@@ -278,7 +279,7 @@ class _Check:
         keeps = row.agent_version if on_upgrade is None else None
         return UnfinishedTask(
             task_id=row.task_id,
-            session_id=row.thread_id,
+            session_id=row.session_id,
             agent_id=row.agent_id,
             status=str(row.status),
             version=row.agent_version,
@@ -330,18 +331,18 @@ class _Check:
     async def _of_state(self, row: Task, tools: Mapping[str, Tool]) -> list[_Reason]:
         """What is wrong with the calls that the task decided, asks about or planned."""
         try:
-            state = await state_at(self._graph, thread_config(row.thread_id), subgraphs=True)
+            state = await state_at(self._graph, thread_config(row.session_id), subgraphs=True)
         except SegueError as error:
             return [_Reason(Restored.DIVERGES, "unreadable", {"why": error_text(error, self._language)})]
         if not is_of_task(state, row.task_id):
             return []
-        calls = await self._storage.ledger(row.thread_id).calls(row.task_id)
+        calls = await self._storage.ledger(row.session_id).calls(row.task_id)
         settled = {(call.scope, call.idx) for call in calls if call.state == "done"}
         return [*_asked(state, tools), *_decided(state, tools, settled), *_planned(state, tools)]
 
     async def _of_grants(self, row: Task, tools: Mapping[str, Tool]) -> list[_Reason]:
         """The permissions that are about another version of their tool."""
-        grants = await self._storage.permissions.in_task(row.thread_id, row.agent_id, row.task_id)
+        grants = await self._storage.permissions.in_task(row.session_id, row.agent_id, row.task_id)
         names = [grant.rule.tool for grant in grants if grant.version != _digest(tools.get(grant.rule.tool))]
         return [_Reason(Restored.APPROVAL_INVALID, "permission_invalid", {"tool": name}) for name in names]
 

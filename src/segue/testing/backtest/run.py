@@ -123,7 +123,7 @@ async def by_scenario(
 ) -> list[TaskReport]:
     """The reports, in which the last task of a rehearsed conversation has the conversation's success."""
     found = {report.task_id: report for report in reports}
-    for session in dict.fromkeys(turn.task.thread_id for turn in turns):
+    for session in dict.fromkeys(turn.task.session_id for turn in turns):
         own = [report for report in reports if report.session_id == session]
         talk = await storage.tasks.conversation_of(session)
         if talk is None or len(own) < len(await storage.tasks.task_ids(session)):
@@ -477,7 +477,7 @@ def _report(
     """The report of a task; without `now` only its decisions were compared."""
     verdict, difference, effects = found
     return TaskReport(
-        session_id=recorded.task.thread_id,
+        session_id=recorded.task.session_id,
         task_id=recorded.task.task_id,
         agent_id=recorded.task.agent_id,
         verdict=verdict,

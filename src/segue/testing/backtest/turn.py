@@ -69,11 +69,11 @@ async def bots_of(storage: Storage, registry: Registry, turns: Iterable[Recorded
     for task in (turn.task for turn in turns):
         if task.agent_id in (*registry, *found):
             continue
-        if talk := await storage.tasks.conversation_of(task.thread_id):
+        if talk := await storage.tasks.conversation_of(task.session_id):
             config = read_config(talk.message)
             work = NodeContext(services_of(registry, lambda _: None), RunContext(), registry.agent(config.bot_agent))
             language = task.language or "en"
-            conversation = Conversation(conversation_id=talk.thread_id, config=config, language=language)
+            conversation = Conversation(conversation_id=talk.session_id, config=config, language=language)
             setting = bot_setting(conversation, work)
             agent = bot_agent(setting)
             tools = tuple(_marked(tool, api_of(conversation, work)) for tool in agent.tools)
@@ -302,7 +302,7 @@ class TurnLedger:
         if known and known.outcome is not None:
             return Claim("finished", known.outcome)
         self._calls[key] = Call(
-            thread_id=self._task.thread_id,
+            session_id=self._task.session_id,
             task_id=key.task_id,
             scope=key.scope,
             idx=key.index,
@@ -473,7 +473,9 @@ class TurnRun:
         self._notes = notes
         self._agent = setup.agent(recorded)
         self._tools = setup.tools(recorded)
-        self._tape = Tape(Cassette(session=recorded.task.thread_id, turns=(recorded.turn,), messages=()), compare=False)
+        self._tape = Tape(
+            Cassette(session=recorded.task.session_id, turns=(recorded.turn,), messages=()), compare=False
+        )
         self._is_recorded = setup.model == RECORDED
         self._executor = TurnExecutor(setup, recorded, self._tools, self._tape)
         self._verdicts = {line: verdict for answer in recorded.turn.answers for line, verdict in _verdicts(answer)}
@@ -515,7 +517,7 @@ class TurnRun:
         message = HumanMessage(task.message, additional_kwargs=naming(task.attachments))
         given: Any = {"messages": [*self._recorded.history, message], "assignment": {"task_id": task.task_id}}
         graph, context = self._setup.graph, self.context()
-        config: RunnableConfig = {**thread_config(task.thread_id), "recursion_limit": recursion_limit(self._agent)}
+        config: RunnableConfig = {**thread_config(task.session_id), "recursion_limit": recursion_limit(self._agent)}
         while True:
             out: Json = await graph.ainvoke(given, config, context=context, durability="exit")
             asked = question_of(out.get("__interrupt__", ()))
@@ -545,7 +547,7 @@ class TurnRun:
 
         async def said() -> Sequence[PromptText]:
             tasks = self._setup.storage.tasks
-            return await said_in(tasks, task.thread_id, registry, until=task.created_at)
+            return await said_in(tasks, task.session_id, registry, until=task.created_at)
 
         async def permissions(agent_id: str) -> Sequence[Grant]:
             return [grant for grant in self._recorded.grants if grant.rule.tool in turn.permitted]
@@ -555,7 +557,7 @@ class TurnRun:
             participants=registry.participants,
             emit=lambda event: None,
             memory=TransientMemory(),
-            ledger=TurnLedger(self._setup.storage.ledger(task.thread_id), self._recorded),
+            ledger=TurnLedger(self._setup.storage.ledger(task.session_id), self._recorded),
             executor=self._executor,
             ids=RecordedIds(self._tape),
             clock=self._tape.clock if self._is_recorded else self._clock,
@@ -638,9 +640,9 @@ async def steps_of(recording: Recording, recorded: RecordedTurn) -> AsyncIterato
     actions = {event.trace_id: event for event in events if isinstance(event, Action)}
     if not actions:
         return
-    for snapshot in reversed(await storage.sessions.snapshots(task.thread_id, -1)):
+    for snapshot in reversed(await storage.sessions.snapshots(task.session_id, -1)):
         if snapshot.task_id == task.task_id and snapshot.next == [_DECIDES] and snapshot.inside in _ROUNDS:
-            place = await storage.sessions.find_place(snapshot.checkpoint_id, task.thread_id)
+            place = await storage.sessions.find_place(snapshot.checkpoint_id, task.session_id)
             state = (await state_at(recording.graph, config_of(place))).values
             if action := actions.get(state.get("trace_id", "")):
                 yield RecordedStep(action, state)
@@ -672,7 +674,7 @@ async def _decision(setup: Setup, recorded: RecordedTurn, step: RecordedStep) ->
     run = TurnRun(setup, recorded, notes=_notes(recorded, step.action.iteration))
     await run.prepare()
     graph = _REACT.copy({"checkpointer": InMemorySaver(serde=IN_MEMORY)})
-    config: RunnableConfig = thread_config(recorded.task.thread_id)
+    config: RunnableConfig = thread_config(recorded.task.session_id)
     state = {name: value for name, value in step.state.items() if name != "events"}
     await graph.aupdate_state(config, state, as_node="INPUT")
     await graph.ainvoke(None, config, context=run.context(), interrupt_after=[_DECIDES])

@@ -48,7 +48,7 @@ def _check(trace: TaskTrace) -> None:
     Raises:
         TaskError.
     """
-    task, session = trace.task, trace.task.thread_id
+    task, session = trace.task, trace.task.session_id
     if task.mode == MODE or task.origin == "conversation":
         raise TaskError(
             "Session {session} belongs to a conversation: the log of `segue simulate` replays it.", session=session

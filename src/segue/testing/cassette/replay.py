@@ -171,7 +171,7 @@ def _ended(status: str, answer: str, error: str) -> str:
     return "\n".join([f"status: {status}", *([f"error: {error}"] if error else []), "", answer]).rstrip()
 
 
-def _with_requests(cassette: Cassette, tape: Tape, messages: list[Json]) -> Cassette:
+def _with_requests(cassette: Cassette, tape: Tape, messages: Sequence[Json]) -> Cassette:
     """The cassette with the requests that the replay sent, and its messages."""
     turns = []
     for number, turn in enumerate(cassette.turns, 1):

@@ -368,7 +368,7 @@ class _Talk:
                 await self._turn(app, number)
             tasks = list(reversed(await app.tasks.list(session_id="chaos", limit=-1)))
             if self._orders.undo:
-                await app.undo("chaos", (await app.timeline("chaos"))[0]["checkpoint_id"])
+                await app.rewind.undo("chaos", (await app.rewind.timeline("chaos"))[0].checkpoint_id)
             return {"statuses": [str(task.status) for task in tasks], "errors": [task.error for task in tasks]}
         finally:
             await app.close()

@@ -95,7 +95,7 @@ class SegueBot:
         """
         session_id = bot_session(conversation.conversation_id)
         begun = conversation.turn - sum(question["turn"] < conversation.turn for question in asked)
-        tasks = await self._app.tasks(session_id=session_id, limit=conversation.turn)
+        tasks = await self._app.tasks.list(session_id=session_id, limit=conversation.turn)
         if asked and asked[-1]["turn"] == conversation.turn - 1:
             return await self._replied(asked[-1], conversation)
         if len(tasks) == begun:
@@ -106,8 +106,8 @@ class SegueBot:
                 session_id=session_id,
                 missing=missing,
             )
-        if tasks and tasks[0]["status"] in OPEN:
-            await self._app.cancel(tasks[0]["task_id"])
+        if tasks and tasks[0].status in OPEN:
+            await self._app.cancel(tasks[0].task_id)
         request = Request(
             _said(conversation),
             session_id=session_id,
@@ -124,22 +124,22 @@ class SegueBot:
     async def _replied(self, asked: Json, conversation: Conversation) -> Json:
         """The outcome of the task after the user's answer to its question, which it has already after a crash."""
         task = await self._app.task(asked["task_id"])
-        if task["status"] == TaskStatus.WAITING:
-            question = await self._app.question(task["task_id"])
+        if task.status == TaskStatus.WAITING:
+            question = await self._app.question(task.task_id)
             if question["interrupt_id"] == asked["id"]:
-                return await self._submit_result(task["task_id"], question, {"answer": _said(conversation)})
+                return await self._submit_result(task.task_id, question, {"answer": _said(conversation)})
         return await self._continue(task)
 
-    async def _continue(self, task: Json) -> Json:
+    async def _continue(self, task: Task) -> Json:
         """The result of a task that began before, perhaps in another process, whose run of it is waited for."""
-        task_id = task["task_id"]
+        task_id = task.task_id
         while True:
             if started := self._app.tasks.started(task_id):
                 return await self._result(started)
-            if task["status"] == TaskStatus.WAITING:
-                return {"status": task["status"], "task_id": task_id}
-            if task["result"]:
-                return {**task["result"], "status": task["status"], "task_id": task_id}
+            if task.status == TaskStatus.WAITING:
+                return {"status": task.status, "task_id": task_id}
+            if task.result:
+                return {**task.result, "status": task.status, "task_id": task_id}
             try:
                 return await self._resume(task_id)
             except ThreadBusy:
@@ -210,12 +210,12 @@ class Bots(Observer):
 
     async def _release(self, conversation: Task) -> None:
         if conversation.status in ENDED:
-            for task in await self.app.tasks.list(session_id=bot_session(conversation.thread_id), limit=1):
+            for task in await self.app.tasks.list(session_id=bot_session(conversation.session_id), limit=1):
                 if task.status in OPEN:
                     with suppress(TaskError):  # it may just have ended
                         await self.app.cancel(task.task_id)
         for agent_id, conversations in [*self._conversations.items()]:
-            conversations.discard(conversation.thread_id)
+            conversations.discard(conversation.session_id)
             if not conversations:
                 del self._conversations[agent_id]
                 self.app.agents.forget(agent_id)

@@ -337,7 +337,7 @@ def conversation_in(task: Task, events: Iterable[Event]) -> Conversation:
     config = read_config(task.message)
     first = next((u.text for u in utterances if u.role is Role.USER and u.text), "")
     return Conversation(
-        conversation_id=task.thread_id,
+        conversation_id=task.session_id,
         config=config,
         utterances=utterances,
         state=ended.get("state", {}),
