@@ -290,7 +290,7 @@ def _decoded(content: str) -> str:
 
 # What a model call shows of its reply, as LangGraph's stream mode `messages` and `astream_events` have it.
 
-SEGUE_CALL = "segue_call"
+CALL_MARK = "segue_call"
 """Marks the model calls of Segue's nodes in their metadata: what they write is streamed as events, too."""
 
 
@@ -359,7 +359,7 @@ def streamed_message() -> Iterator[MessageStream]:
     quiet = manager.copy()
     quiet.handlers = [handler for handler in manager.handlers if handler not in streaming]
     quiet.inheritable_handlers = [handler for handler in manager.inheritable_handlers if handler not in streaming]
-    metadata = {**manager.metadata, SEGUE_CALL: True}
+    metadata = {**manager.metadata, CALL_MARK: True}
     sending = AsyncCallbackManager(streaming, parent_run_id=manager.parent_run_id, metadata=metadata)
     before = var_child_runnable_config.set({**config, "callbacks": quiet})
     try:

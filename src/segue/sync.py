@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Self, TypeVar, Unpack, cast
 
@@ -36,6 +36,8 @@ def run_sync(work: Awaitable[T]) -> T:
             ended.set()
 
     if asyncio._get_running_loop() is loop:
+        if isinstance(work, Coroutine):
+            work.close()
         raise InsideEventLoop("segue.open_sync")
     running = asyncio.run_coroutine_threadsafe(whole(), loop)
     try:
