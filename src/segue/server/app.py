@@ -21,7 +21,16 @@ from ..core.notifications import Receiver
 from ..core.spend import SpendLimits, spend_limits
 from .errors import Problem, answer_http, answer_invalid, answer_problem, answer_segue_error
 from .lifespan import serving
-from .middleware import Authentication, BodyLimit, Limit, OwnHostOnly, RateLimits, RequestLog, ResponseHeaders
+from .middleware import (
+    Authentication,
+    BodyLimit,
+    HeadAsGet,
+    Limit,
+    OwnHostOnly,
+    RateLimits,
+    RequestLog,
+    ResponseHeaders,
+)
 from .routers import ROUTES
 from .settings import BYTES_A_VALUE, IMPORT, UPLOAD, ServerSettings
 
@@ -104,6 +113,7 @@ def _add_layers(application: FastAPI, settings: ServerSettings) -> None:
         application.add_middleware(OwnHostOnly, origins=settings.origins)
     application.add_middleware(RequestLog)
     application.add_middleware(ResponseHeaders)
+    application.add_middleware(HeadAsGet)
 
 
 A2A_VALUES = 5_000

@@ -224,6 +224,24 @@ def _name(host: str) -> str:
     return found[1] if found else ""
 
 
+class HeadAsGet:
+    """Answers HEAD as GET, without the body. A stream ends at once: a server reports a whole response as left."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            return await self._app(scope, receive, send)
+
+        async def send_head(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                await send(message)
+                await send({"type": "http.response.body", "body": b""})
+
+        await self._app({**scope, "method": "GET"}, receive, send_head)
+
+
 _ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
 _QUIET = ("/healthz", "/readyz")
 
