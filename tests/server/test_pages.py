@@ -21,7 +21,8 @@ def routes(client: httpx.Client) -> dict[str, Json]:
     task = client.get("/api/sessions/one/tasks").json()["items"][0]["task_id"]
     filled = {"{session_id}": "one", "{task_id}": task, "{agent_id}": "travel", "{user_id}": "ann", "{name}": "react"}
     found = {}
-    for path, methods in client.get("/openapi.json").json()["paths"].items():
+    for template, methods in client.get("/openapi.json").json()["paths"].items():
+        path = template
         for name, value in filled.items():
             path = path.replace(name, value)
         if "get" in methods and "{" not in path:

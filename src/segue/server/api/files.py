@@ -137,7 +137,7 @@ def _is_plain_file(path: Path) -> bool:
 
 def _refuse_where_shared(service: Service) -> None:
     """Take in and delete nothing where another tenant's agents read the same folder."""
-    if len(service.settings.keys.tenants) > 1:
+    if service.settings.keys.are_several:
         raise Problem(409, "SharedFolder")
 
 
