@@ -109,7 +109,11 @@ async def test_each_user_has_sessions_and_roles_of_its_own_and_nobody_else_is_le
 async def test_without_users_and_keys_only_this_machine_is_answered(tmp_path: Path) -> None:
     async with segue.open(tmp_path / "a.db") as app:
         service = segue.asgi(app, settings=ServerSettings())
-        for host, client, status in (("localhost", "127.0.0.1", 200), ("localhost", "10.0.0.1", 421), ("x", "::1", 421)):
+        for host, client, status in (
+            ("localhost", "127.0.0.1", 200),
+            ("localhost", "10.0.0.1", 421),
+            ("x", "::1", 421),
+        ):
             transport = httpx.ASGITransport(service, client=(client, 1))
             async with httpx.AsyncClient(transport=transport, base_url=f"http://{host}") as visitor:
                 assert (await visitor.get("/api/sessions")).status_code == status

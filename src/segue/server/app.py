@@ -34,7 +34,7 @@ from .middleware import (
     ResponseHeaders,
 )
 from .routers import ROUTES
-from .settings import BYTES_A_VALUE, IMPORT, UPLOAD, ServerSettings
+from .settings import IMPORT, UPLOAD, ServerSettings
 
 _ABOUT = 'A conversational-agent engine that does not lose work. Errors are `{"error": {type, message, error_id}}`.'
 _EXPOSED_HEADERS = ["X-Task-Id", "X-Session-Id", "X-Request-Id", "Retry-After"]
@@ -92,7 +92,7 @@ def _add_layers(application: FastAPI, settings: ServerSettings) -> None:
     rates = RateLimits(settings.requests_a_minute, settings.chats_a_minute)
     file = Limit(settings.upload_bytes, settings.upload_seconds, setting=UPLOAD)
     message = replace(file, values=settings.body_values)
-    document = Limit(settings.import_bytes, settings.upload_seconds, settings.import_bytes // BYTES_A_VALUE, IMPORT)
+    document = Limit(settings.import_bytes, settings.upload_seconds, settings.import_values, IMPORT)
     application.add_middleware(
         BodyLimit,
         usual=Limit(settings.body_bytes, settings.body_seconds, settings.body_values),

@@ -153,7 +153,7 @@ class State:
 
 def _read(file: Path) -> Json:
     try:
-        form = json.loads(file.read_text(encoding="utf-8"))
+        form = json.loads(file.read_text(encoding="utf-8-sig"))
         if not isinstance(form, dict):
             raise TypeError("it is not an object")
         return form

@@ -66,8 +66,8 @@ class ServerSettings:
     """How long a body may take to arrive."""
     upload_bytes: int = 20 * 1024 * 1024
     """The largest file that may be uploaded."""
-    import_bytes: int = 20 * 1024 * 1024
-    """The largest document of a session that may be imported."""
+    import_bytes: int = 64 * 1024 * 1024
+    """The largest document of a session that may be exported and imported."""
     upload_seconds: float = 300.0
     """How long a file or a document may take to arrive."""
     ready_seconds: float = 1.0
@@ -103,6 +103,11 @@ class ServerSettings:
     path: str = ""
     """The path that it is served below, such as `/agents`; a proxy may strip it."""
 
+    @property
+    def import_values(self) -> int:
+        """The most values in the JSON of such a document."""
+        return self.import_bytes // BYTES_A_VALUE
+
     def __post_init__(self) -> None:
         if self.path and (not _PATH.fullmatch(self.path) or self.path.split("/")[1] in _OWN):
             raise ConfigurationError(
@@ -132,7 +137,7 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
         tasks=whole_number(environ, "SEGUE_TENANT_TASKS", 64),
         connections=whole_number(environ, "SEGUE_CONNECTIONS", 2000),
         upload_bytes=whole_number(environ, UPLOAD, 20) * 1024 * 1024,
-        import_bytes=whole_number(environ, IMPORT, 20) * 1024 * 1024,
+        import_bytes=whole_number(environ, IMPORT, 64) * 1024 * 1024,
         drain_seconds=whole_number(environ, "SEGUE_DRAIN_SECONDS", 10),
         resume=whole_number(environ, "SEGUE_RESUME", 1, least=0) != 0,
         open_metrics=whole_number(environ, "SEGUE_METRICS_OPEN", 0, least=0) != 0,

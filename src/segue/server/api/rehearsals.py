@@ -341,7 +341,7 @@ def _report(file: Path, shown: tuple[str, ...]) -> Json | None:
         ConfigurationError: it cannot be read.
     """
     try:
-        form = json.loads(file.read_text(encoding="utf-8"))
+        form = json.loads(file.read_text(encoding="utf-8-sig"))
         return {name: form[name] for name in shown if name in form}
     except FileNotFoundError:
         return None
