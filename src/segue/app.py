@@ -1,7 +1,7 @@
 """The public API: an `App` over one database, which `segue.open()` gives."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Unpack, cast
@@ -60,6 +60,7 @@ class App:
     ) -> None:
         self._storage = storage
         self._closed = False
+        self._before_close: list[Callable[[], Awaitable[None]]] = []
         self._modes = modes
         self.memory = memory or MemoryFolder()
         """The memory files of each user."""
@@ -90,6 +91,11 @@ class App:
         self.tasks.observe(self.notifications)
 
     # Agents and modes.
+
+    @property
+    def database(self) -> str:
+        """The path or URL of the database."""
+        return self._storage.database.url
 
     @property
     def modes(self) -> list[str]:
@@ -484,6 +490,10 @@ class App:
         """
         await self.sessions.rate(task_id, rating)
 
+    def before_close(self, stop: Callable[[], Awaitable[None]]) -> None:
+        """Have `close` wait first for what serves this app."""
+        self._before_close.append(stop)
+
     async def close(self) -> None:
         """Pause what runs, end the MCP servers' sessions and close the database; cancelled, it stops what runs.
 
@@ -496,6 +506,8 @@ class App:
             return
         self._storage.database.check_usable()
         self._runner.check_loop()
+        while self._before_close:
+            await self._before_close.pop()()
         self._closed = True
         async with AsyncExitStack() as closing:
             closing.callback(self.memory.close)

@@ -246,7 +246,7 @@ def piped_text(on_delay: Callable[[], None]) -> str:
     with suppress(OSError, ValueError):
         if not select.select([sys.stdin], [], [], PATIENCE)[0]:
             on_delay()
-    return sys.stdin.buffer.read().decode("utf-8", "replace")
+    return sys.stdin.buffer.read().decode("utf-8-sig", "replace")
 
 
 def read_line(prompt: str) -> str:

@@ -11,6 +11,7 @@ export default {
   "sidebar.none": "Your conversations appear here.",
   "sidebar.noneArchived": "No archived sessions.",
   "sidebar.archived": "Archived",
+  "sidebar.more": "Show more sessions",
   "sidebar.pinned": "Pinned",
   "sidebar.programs": "Sent by programs",
   "session.pin": "Pin",

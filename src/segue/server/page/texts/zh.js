@@ -11,6 +11,7 @@ export default {
   "sidebar.none": "你的对话会显示在这里。",
   "sidebar.noneArchived": "没有已归档的会话。",
   "sidebar.archived": "已归档",
+  "sidebar.more": "显示更多会话",
   "sidebar.pinned": "已置顶",
   "sidebar.programs": "来自程序",
   "session.pin": "置顶",
