@@ -805,34 +805,25 @@ def end_steps(
     return tuple(steps)
 
 
-def finish_thoughts(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The plan with its ready steps without a tool done: nothing has to wait for a mere thought."""
-    while thoughts := [step.step_id for step in ready(steps) if not step.uses_tool]:
+def ready_calls(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The ready steps with a tool: nothing has to wait for one without, which no call can do."""
+    passed = tuple(steps)
+    while thoughts := [step.step_id for step in ready(passed) if not step.uses_tool]:
         for step_id in thoughts:
-            steps = set_status(steps, step_id, Status.DONE)
-    return tuple(steps)
+            passed = set_status(passed, step_id, Status.DONE)
+    return tuple(step for step in ready(passed) if step.uses_tool)
 
 
-def answer_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The plan once the answer is written: it carries out what runs, and the steps without a tool that write it."""
-    for step in steps:
-        last = step.step_id == steps[-1].step_id and not step.uses_tool
-        writing = last or step.phase == "generation" or (step.action and not step.uses_tool)
-        if step.status is Status.RUNNING or (step.status is Status.PENDING and writing):
-            steps = set_status(steps, step.step_id, Status.DONE)
-    return tuple(steps)
+def answer_steps(steps: Sequence[Step], claims: Sequence[StepStatusUpdate] = ()) -> tuple[Step, ...]:
+    """The plan once the answer is written: it carries out the steps that write it, unless the model says otherwise.
 
-
-def close_steps(steps: Sequence[Step], answered: str, skipped: Mapping[str, str]) -> tuple[Step, ...]:
-    """The plan of which nothing more runs: the answer carries out all steps without a tool, and others are skipped.
-
-    `answered` is the note of the former, `skipped` has those of the latter by their ids.
+    Of all other steps only their calls or the model can say that they are done. What is under way is still to be done.
     """
-    steps = finish_thoughts(steps)
+    opened = {claim.step_id for claim in claims if claim.status is not Status.DONE}
     for step in steps:
-        if step.status is Status.PENDING and not step.uses_tool:
-            steps = set_status(steps, step.step_id, Status.DONE, answered)
-    return skip_steps(steps, skipped)
+        if step.status in {Status.PENDING, Status.RUNNING} and step.written_by_answer and step.step_id not in opened:
+            steps = set_status(steps, step.step_id, Status.DONE)
+    return restart_steps(steps)
 
 
 def skip_steps(steps: Sequence[AnyStep], notes: Mapping[str, str]) -> tuple[AnyStep, ...]:

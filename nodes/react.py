@@ -396,7 +396,7 @@ async def answer(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     decision = decision_of(state)
     text, chars = decision.answer, node_context(runtime).agent.budget.result_chars
     steps = tuple(Step(**step) for step in state["plan"])
-    closed = answer_steps(steps)
+    closed = answer_steps(steps, decision.step_status_update)
     plan = [step.model_dump(mode="json") for step in closed]
     ids = ids_of(state)
     whole = full_answer(state, text)

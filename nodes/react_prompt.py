@@ -847,7 +847,6 @@ def react_result(
         answer,
         history=history_entries(state, result_chars),
         reasoning="\n".join(f"[{iteration}] {text}" for iteration, text in thoughts if text),
-        total_steps=state["iteration"],
         plan=state["plan"],
         usage=state["usage"],
         error=error,

@@ -26,7 +26,7 @@ from segue.core.errors import InvalidMessage, UnreadableReply
 from segue.core.events import Answer, Durable, ErrorRaised, Event, NotesTaken, TaskComplete, Thinking, Token
 from segue.core.message import ATTACHMENTS, naming
 from segue.core.models import SentPrompts
-from segue.core.plan import Step
+from segue.core.plan import Step, open_steps
 from segue.core.records import Call
 from segue.prompts.catalogue import language_of, phrase
 from segue.tools.calls import unknown_outcome
@@ -441,14 +441,13 @@ def compose_result(
     *,
     history: Sequence[Mapping[str, Any]] = (),
     reasoning: str = "",
-    total_steps: int = 0,
     plan: Sequence[Mapping[str, Any]] = (),
     usage: Mapping[str, Any] | None = None,
     error: str = "",
     limit: str = "",
     truncated: bool = False,
 ) -> dict[str, Any]:
-    """`{success, answer, mode, reasoning, history, plan?, usage, error?, limit?, truncated?}`.
+    """`{success, answer, mode, reasoning, history, plan?, open_steps?, usage, error?, limit?, truncated?}`.
 
     Reasoning is {text, total_steps, tools_used}, a history entry {step, phase, action, result, description};
     `tools_used` are those that ran, in the order of first use. `limit` is the budget of the agent that was spent.
@@ -460,14 +459,16 @@ def compose_result(
         "mode": mode,
         "reasoning": {
             "text": f"<thinking>\n{reasoning}\n</thinking>",
-            "total_steps": total_steps,
+            "total_steps": len(history),
             "tools_used": list(used),
         },
         "history": [dict(entry) for entry in history],
         "usage": dict(usage or {}),
     }
     if plan:
-        result["plan"] = [dict(step) for step in plan]
+        result["plan"] = [{"step": place, **step} for place, step in enumerate(plan, start=1)]
+        if still_open := open_steps(plan):
+            result["open_steps"] = still_open
     if error:
         result["error"] = error
     if limit:

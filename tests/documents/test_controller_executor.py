@@ -143,7 +143,7 @@ async def test_a_step_whose_flow_reached_its_last_round_is_not_done() -> None:
     async with segue.open(":memory:", modes={"work": config}) as app:
         app.register(Agent(agent_id="a", model=ScriptedChatModel(script), tools=(double,), mode="work"))
         result = await app.ask(PLAN, agent="a")
-    assert [step["status"] for step in result["plan"]] == ["error", "done"]
+    assert [step["status"] for step in result["plan"]] == ["error", "pending"]
     assert "the maximum amount of rounds (1)" in result["plan"][0]["note"]
 
 

@@ -612,7 +612,6 @@ def cancelled_result(
         partial,
         history=history,
         reasoning="\n".join(text for text in known.thoughts if text),
-        total_steps=len(history),
         usage=usage,
     )
     model = next(reversed(known.models), "")
