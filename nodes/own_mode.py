@@ -117,7 +117,7 @@ async def run_graph(
         for step, call in enumerate(calls, start=1)
     ]
     why = "" if answer else phrase("no_answer", state["language"], mode=name)
-    result = compose_result(name, answer, history=history, total_steps=len(calls), error=why)
+    result = compose_result(name, answer, history=history, error=why)
     events: list[Durable] = []
     for index, call in enumerate(calls):  # the tools are the graph's own: their calls have no place in the ledger
         about = {"task_id": state["task_id"], "index": index, "name": call["name"], "arguments": call["arguments"]}

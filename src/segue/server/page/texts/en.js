@@ -52,6 +52,8 @@ export default {
   "turn.plan": "Plan",
   "turn.planCount": "{done} of {n} steps",
   "turn.planCountOne": "{done} of 1 step",
+  "turn.planOpen": "answered with {n} steps open",
+  "turn.planOpenOne": "answered with {n} step open",
   "turn.steered": "Added while it ran",
   "turn.copy": "Copy the answer",
   "turn.copyCode": "Copy the code",

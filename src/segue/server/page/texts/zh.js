@@ -52,6 +52,8 @@ export default {
   "turn.plan": "计划",
   "turn.planCount": "{done} / {n} 步",
   "turn.planCountOne": "{done} / 1 步",
+  "turn.planOpen": "已回答，尚有 {n} 步未完成",
+  "turn.planOpenOne": "已回答，尚有 {n} 步未完成",
   "turn.steered": "运行时补充",
   "turn.copy": "复制回答",
   "turn.copyCode": "复制代码",
