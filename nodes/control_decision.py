@@ -443,8 +443,8 @@ def controller(config: FlowConfig) -> FlowNode:
             return joined(added, update)
         chosen = await finish_or_continue(config, decision, state)
         update |= _chosen(chosen, decision, asked, state, branches)
-        branch = isinstance(chosen, BranchInput) and branches.get(chosen.branch)
-        if branch and branch.kind != "tool":
+        branch = branches.get(chosen.branch) if isinstance(chosen, BranchInput) else None
+        if isinstance(chosen, BranchInput) and branch and branch.kind != "tool":
             ids = {**ids_of(state), "language": state["language"]}
             show_choice("branch", branch.name, chosen.arguments, work, **ids)
         return joined(added, update)

@@ -146,7 +146,8 @@ class _TrimmedConsole(Console):
 
     @property
     def file(self) -> IO[str]:
-        return self._file or (sys.stderr if self.stderr else standard_output())
+        file: IO[str] = self._file or (sys.stderr if self.stderr else standard_output())
+        return getattr(file, "rich_proxied_file", file)  # while something is drawn live
 
     @file.setter
     def file(self, new: IO[str]) -> None:
