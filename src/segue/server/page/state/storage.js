@@ -3,7 +3,8 @@
 import { effect, signal } from "../vendor/signals-core.js";
 
 /**
- * A signal whose value outlives the page, for this service: others may be below other paths. A browser that keeps nothing starts with `initial` each time.
+ * A signal whose value outlives the page, for this service: others may be below other paths. A browser that keeps
+ * nothing starts with `initial` each time.
  *
  * @param {string} name
  * @param {string} initial
