@@ -13,7 +13,7 @@ from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from segue.core.errors import AppClosed, DatabaseTooNew, DatabaseUnavailable, OtherProcess
+from segue.core.errors import AppClosed, DatabaseTooNew, DatabaseUnavailable, InvalidMessage, OtherProcess
 
 from .ports import Connection, Failed, NotRepeatable, Session
 
@@ -149,9 +149,10 @@ class Connections(Generic[C_co]):
     async def read(self, work: Callable[[C_co], T], *, brief: bool = False) -> T:
         self.check_usable()
         await self.settle()
-        if brief and asyncio.get_running_loop() is self._home:
-            return self._readers.run(work)
-        return await self._readers.submit(work)
+        with _texts_encoded():
+            if brief and asyncio.get_running_loop() is self._home:
+                return self._readers.run(work)
+            return await self._readers.submit(work)
 
     def submit(
         self,
@@ -194,7 +195,8 @@ class Connections(Generic[C_co]):
                 yield from (replace(part, work=work) for part in deferred.parts)
 
     async def write(self, work: Callable[[C_co], T], *, synced: bool = False, brief: bool = False) -> T:
-        return await asyncio.shield(self.submit(work, synced=synced, brief=brief))
+        with _texts_encoded():
+            return await asyncio.shield(self.submit(work, synced=synced, brief=brief))
 
     def announce(self) -> None:
         """Send the notifications that are waiting to other processes."""
@@ -355,6 +357,17 @@ def _resolve(ended: Iterable[Ended]) -> None:
     for future, resolve in ended:
         if not future.done():
             resolve()
+
+
+@contextlib.contextmanager
+def _texts_encoded() -> Iterator[None]:
+    """Refuse texts that no database keeps, whichever door they came through."""
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        raise InvalidMessage(
+            "A name or a text has half a character (a lone surrogate), which cannot be stored: write it anew."
+        ) from error
 
 
 def check_schema_version(path: str, found: int, first: int, newest: int) -> None:

@@ -215,6 +215,8 @@ def decoding(thread_id: str) -> Iterator[None]:
     """
     try:
         yield
+    except UnicodeEncodeError:
+        raise  # a name that no row has
     except Undecodable as error:
         raise DamagedCheckpoint(thread_id, str(error)) from error
     except _MALFORMED as error:

@@ -100,9 +100,16 @@ _LISTED = f"""
             OR CASE WHEN origin IN ({_PEOPLE}) THEN 'people' ELSE 'programs' END = :sender)
 """
 _LIST = f"""
-    SELECT * {_LISTED}
-    ORDER BY CASE WHEN CAST(:pinned_first AS INTEGER) = 1 THEN pinned ELSE 0 END DESC, updated_at DESC, position DESC
-    LIMIT :limit
+    SELECT * FROM (
+        SELECT listed.*, coalesce(updated_at + 0.0, 0) AS used,
+            CASE WHEN CAST(:pinned_first AS INTEGER) = 1 AND pinned <> 0 THEN 1 ELSE 0 END AS first_of_all
+        FROM (SELECT * {_LISTED}) AS listed
+    ) AS placed
+    WHERE CAST(:after AS TEXT) IS NULL OR (first_of_all, used, position, thread_id) < (
+        CAST(:after_pinned AS INTEGER), CAST(:after_used AS DOUBLE PRECISION),
+        (SELECT coalesce(max(position), 0) FROM tasks WHERE thread_id = :after), :after
+    )
+    ORDER BY first_of_all DESC, used DESC, position DESC, thread_id DESC LIMIT :limit
 """
 _COUNT = f"SELECT count(*) AS threads {_LISTED}"
 _WILDCARD = re.compile("[!%_]")
@@ -119,9 +126,18 @@ class ThreadList:
     def __init__(self, database: Database[Connection]) -> None:
         self._database = database
 
-    async def list(self, which: SessionFilter, limit: int = -1, *, pinned_first: bool = False) -> list[Thread]:
-        """Return threads, last used first; one for each conversation."""
+    async def list(
+        self,
+        which: SessionFilter,
+        limit: int = -1,
+        *,
+        pinned_first: bool = False,
+        after: tuple[bool, float, str] | None = None,
+    ) -> list[Thread]:
+        """Return threads, last used first; one for each conversation. `after` has a thread's fields: see `Sessions`."""
         values = {**_values(which), "limit": ALL if limit < 0 else limit, "pinned_first": int(pinned_first)}
+        pinned, used, name = after or (False, 0.0, None)
+        values |= {"after": name, "after_pinned": int(pinned and pinned_first), "after_used": used}
         rows = await self._database.read(lambda connection: connection.fetched(_LIST, values))
         return [_shown(row) for row in rows]
 

@@ -324,7 +324,7 @@ class CallRunner:
     of memory files. `shown` names further fields of a call that a question shows. `own` names the tools of the graph,
     which read its state: they run here, whatever the executor. `permission` is the scope of one that all
     calls have; with `rejects` none that needs approval runs. Without `hides`, who made the calls hides their results
-    themselves.
+    themselves. `headings` are the banners before the calls and before their results.
     """
 
     work: NodeContext
@@ -340,6 +340,7 @@ class CallRunner:
     permission: str = ""
     rejects: bool = False
     hides: bool = True
+    headings: Sequence[str] = ()
 
     # What calls need before they run: the client's results, the result of a wait, or a person's decision.
 
@@ -496,12 +497,31 @@ class CallRunner:
         permitted = await self._permitted(filled, await self._grants(filled))
         follows_sources = self._has_secrets or any(tool.approve == "untrusted" for tool in self.tools.values())
         labelled = [call for call in filled if carries_labels(self.tools.get(call.name), secrets=self._has_secrets)]
+        self._show_choices(calls)
         is_labelled = follows_sources and bool(labelled)
         seen = await collect_sources(self.work, self.task_id, self.tools, self.memory) if is_labelled else None
         finished = await asyncio.gather(
             *(self._run(call, permitted.get(place, ""), seen) for place, call in enumerate(filled))
         )
-        return [await self._hidden(done) if done.result.hidden and self.hides else done for done in finished]
+        shown = [await self._hidden(done) if done.result.hidden and self.hides else done for done in finished]
+        self._show_outcomes(shown)
+        return shown
+
+    def _show_choices(self, calls: Sequence[PendingCall]) -> None:
+        begun = [call for call in calls if not isinstance(call.state, Running) or call.state.sent is not None]
+        if begun and self.headings:
+            self.work.emit(Phase(content=self.headings[0], **self.ids))
+        for call in begun:
+            ids = {"step_id": call.step_id, **self.ids, "language": self.language}
+            show_choice("call", call.name, call.arguments, self.work, **ids)
+
+    def _show_outcomes(self, finished: Sequence[FinishedCall]) -> None:
+        ended = [done for done in finished if done.result.status not in (CallStatus.WAITING, CallStatus.ASKING)]
+        if ended and self.headings:
+            self.work.emit(Phase(content=self.headings[1], **self.ids))
+        for done in ended:
+            ids = {"step_id": done.call.step_id, **self.ids, "language": self.language}
+            show_outcome("call", done.call.name, done.result, self.work, **ids)
 
     def waiting(self, calls: Sequence[PendingCall], ran: Sequence[FinishedCall]) -> list[PendingCall] | None:
         """The calls, of which those that ran wait for their results where these come later; None if there is none."""
@@ -652,27 +672,31 @@ def add_summaries(usage: Usage, finished: Sequence[FinishedCall]) -> Usage:
     return add_usages([usage, *(done.summary.usage for done in finished if done.summary)])
 
 
-def show_calls(calls: Sequence[PendingCall], work: NodeContext, task_id: str, language: str) -> None:
-    """Stream what was decided, for those who read only `thinking`."""
-    for call in calls:
-        content = phrase("call_chosen", language, tool=call.name, arguments=_written(call.arguments))
-        work.emit(Phase(task_id=task_id, step_id=call.step_id, content=content, call=True))
+def show_problem(why: str, work: NodeContext, language: str, **ids: Any) -> None:
+    """Stream what went wrong, for those who read only `thinking`."""
+    work.emit(Phase(content=phrase("problem", language, why=brief(why)), call=True, **ids))
 
 
-def show_results(finished: Sequence[FinishedCall], work: NodeContext, task_id: str, language: str) -> None:
-    """Stream what came of the calls, for those who read only `thinking`."""
-    for done in finished:
-        name = "call_done" if done.result.success else "call_failed"
-        content = phrase(name, language, tool=done.call.name, result=_brief(done.result.content))
-        work.emit(Phase(task_id=task_id, step_id=done.call.step_id, content=content, call=True))
+def show_choice(kind: str, name: str, arguments: Mapping[str, Any], work: NodeContext, **ids: Any) -> None:
+    """Stream what was chosen, a `call` or a `branch`, for those who read only `thinking`."""
+    language = ids.pop("language")
+    content = phrase(f"{kind}_chosen", language, tool=name, arguments=written_arguments(arguments))
+    work.emit(Phase(content=content, call=True, **ids))
 
 
-def _written(arguments: Mapping[str, Any]) -> str:
+def show_outcome(kind: str, name: str, result: CallResult, work: NodeContext, **ids: Any) -> None:
+    """Stream what came of it, for those who read only `thinking`."""
+    said = f"{kind}_done" if result.success else f"{kind}_failed"
+    content = phrase(said, ids.pop("language"), tool=name, result=brief(result.content))
+    work.emit(Phase(content=content, call=True, **ids))
+
+
+def written_arguments(arguments: Mapping[str, Any]) -> str:
     """Arguments as they would be written in code; a dash where there are none."""
-    return _brief(", ".join(f"{name}={as_json(value)}" for name, value in arguments.items())) or "–"
+    return brief(", ".join(f"{name}={as_json(value)}" for name, value in arguments.items())) or "–"
 
 
-def _brief(value: Any) -> str:
+def brief(value: Any) -> str:
     """A value on one line: its `summary` where it has one, else its beginning."""
     if isinstance(value, Mapping):
         value = value.get("summary", value)
@@ -805,34 +829,25 @@ def end_steps(
     return tuple(steps)
 
 
-def finish_thoughts(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The plan with its ready steps without a tool done: nothing has to wait for a mere thought."""
-    while thoughts := [step.step_id for step in ready(steps) if not step.uses_tool]:
+def ready_calls(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The ready steps with a tool: nothing has to wait for one without, which no call can do."""
+    passed = tuple(steps)
+    while thoughts := [step.step_id for step in ready(passed) if not step.uses_tool]:
         for step_id in thoughts:
-            steps = set_status(steps, step_id, Status.DONE)
-    return tuple(steps)
+            passed = set_status(passed, step_id, Status.DONE)
+    return tuple(step for step in ready(passed) if step.uses_tool)
 
 
-def answer_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The plan once the answer is written: it carries out what runs, and the steps without a tool that write it."""
-    for step in steps:
-        last = step.step_id == steps[-1].step_id and not step.uses_tool
-        writing = last or step.phase == "generation" or (step.action and not step.uses_tool)
-        if step.status is Status.RUNNING or (step.status is Status.PENDING and writing):
-            steps = set_status(steps, step.step_id, Status.DONE)
-    return tuple(steps)
+def answer_steps(steps: Sequence[Step], claims: Sequence[StepStatusUpdate] = ()) -> tuple[Step, ...]:
+    """The plan once the answer is written: it carries out the steps that write it, unless the model says otherwise.
 
-
-def close_steps(steps: Sequence[Step], answered: str, skipped: Mapping[str, str]) -> tuple[Step, ...]:
-    """The plan of which nothing more runs: the answer carries out all steps without a tool, and others are skipped.
-
-    `answered` is the note of the former, `skipped` has those of the latter by their ids.
+    Of all other steps only their calls or the model can say that they are done. What is under way is still to be done.
     """
-    steps = finish_thoughts(steps)
+    opened = {claim.step_id for claim in claims if claim.status is not Status.DONE}
     for step in steps:
-        if step.status is Status.PENDING and not step.uses_tool:
-            steps = set_status(steps, step.step_id, Status.DONE, answered)
-    return skip_steps(steps, skipped)
+        if step.status in {Status.PENDING, Status.RUNNING} and step.written_by_answer and step.step_id not in opened:
+            steps = set_status(steps, step.step_id, Status.DONE)
+    return restart_steps(steps)
 
 
 def skip_steps(steps: Sequence[AnyStep], notes: Mapping[str, str]) -> tuple[AnyStep, ...]:

@@ -55,7 +55,17 @@ from segue.prompts import catalogue
 from segue.prompts.catalogue import agent_prompt, error_text, phrase, render
 from segue.tools.builtin import BUILTIN
 
-from .calls import begin_steps, call_events, claim_steps, repeated_failure, step_events, steps_of_calls
+from .calls import (
+    begin_steps,
+    call_events,
+    claim_steps,
+    repeated_failure,
+    show_choice,
+    show_outcome,
+    show_problem,
+    step_events,
+    steps_of_calls,
+)
 from .context import (
     Node,
     NodeContext,
@@ -427,10 +437,16 @@ def controller(config: FlowConfig) -> FlowNode:
         except UnreadableReply as error:
             if asked.streamed:
                 work.emit(AttemptRestarted(attempt=1, reason=RestartReason.UNREADABLE.value, **ids_of(state)))
-            update |= _unreadable(catalogue.error_text(error, state["language"]), asked, state)
+            why = catalogue.error_text(error, state["language"])
+            show_problem(why, work, state["language"], **ids_of(state))
+            update |= _unreadable(why, asked, state)
             return joined(added, update)
         chosen = await finish_or_continue(config, decision, state)
         update |= _chosen(chosen, decision, asked, state, branches)
+        branch = branches.get(chosen.branch) if isinstance(chosen, BranchInput) else None
+        if isinstance(chosen, BranchInput) and branch and branch.kind != "tool":
+            ids = {**ids_of(state), "language": state["language"]}
+            show_choice("branch", branch.name, chosen.arguments, work, **ids)
         return joined(added, update)
 
     return node
@@ -840,7 +856,11 @@ def memory_writing(config: FlowConfig) -> FlowNode:
         outcome = state["outcome"] or {}
         record = {**outcome, "round": state["round"], "trace_id": state["trace_id"]}
         branch, text = outcome["branch"], log_of(outcome, state["language"])
-        error = await append_entry(config, state, node_context(runtime), branch, text, state["trace_id"])
+        work, ids = node_context(runtime), {**ids_of(state), "language": state["language"]}
+        if outcome["kind"] != "tool":
+            show_outcome("branch", branch, CallResult.of(outcome["result"]), work, **ids)
+        if error := await append_entry(config, state, work, branch, text, state["trace_id"]):
+            show_problem(error, work, **ids)
         failed = announce(ErrorRaised(message=error, **ids_of(state))) if error else []
         return {"records": [record], "outcome": None, "memory_error": error, "events": failed}
 

@@ -207,7 +207,6 @@ def _result_of(out: Mapping[str, Any], mode: str, answer: str, error: str, chars
         answer,
         history=history,
         reasoning="\n".join(f"[{record['round']}] {record['summary']}" for record in out["records"]),
-        total_steps=out["round"],
         plan=out["steps"],
         usage=out["usage"],
         error=error,

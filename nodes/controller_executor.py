@@ -29,7 +29,6 @@ from .calls import (
     end_steps,
     refused_repeat,
     result_events,
-    show_results,
     step_events,
 )
 from .context import NodeContext, NodeRuntime, announce, as_text, node_context, truncate_result
@@ -184,8 +183,6 @@ def executor(config: FlowConfig) -> FlowNode:
         (ran,) = done = await runner.run([call])
         if waiting := runner.waiting([call], done):
             return {"call": waiting[0].json()}
-        if ran.result.status is CallStatus.REFUSED:
-            show_results(done, work, state["task_id"], state["language"])
         entry = describe_outcome(ran, work, state["task_id"])
         old = tuple(Step(**step) for step in state["steps"])
         steps = end_steps(old, [entry])

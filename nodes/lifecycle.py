@@ -885,7 +885,6 @@ def lifecycle_result(state: LifecycleState, answer: str, error: str = "", limit:
         answer,
         history=[{**entry, "step": o["step_id"]} for o in state["outcomes"] for entry in o["history"]],
         reasoning="\n".join(f"[{task.step_id}] {task.description}" for task in tasks),
-        total_steps=len(tasks),
         plan=state["steps"],
         usage=state["usage"],
         error=error,

@@ -22,7 +22,7 @@ from segue.core.agents import Budget
 from segue.core.calls import PAUSE
 from segue.core.decision import find_object
 from segue.core.errors import FileUnavailable, ModelError, ModelRefused, UnreadableReply
-from segue.core.events import AttemptRestarted, ModelCalled, RestartReason, Thinking, Token, Waiting
+from segue.core.events import AttemptRestarted, ModelCalled, Phase, RestartReason, Thinking, Token, Waiting
 from segue.core.message import ATTACHMENTS, PARTS, Attachment, attached, kind_of, naming
 from segue.core.models import (
     CallDelta,
@@ -290,7 +290,7 @@ def _decoded(content: str) -> str:
 
 # What a model call shows of its reply, as LangGraph's stream mode `messages` and `astream_events` have it.
 
-SEGUE_CALL = "segue_call"
+CALL_MARK = "segue_call"
 """Marks the model calls of Segue's nodes in their metadata: what they write is streamed as events, too."""
 
 
@@ -359,7 +359,7 @@ def streamed_message() -> Iterator[MessageStream]:
     quiet = manager.copy()
     quiet.handlers = [handler for handler in manager.handlers if handler not in streaming]
     quiet.inheritable_handlers = [handler for handler in manager.inheritable_handlers if handler not in streaming]
-    metadata = {**manager.metadata, SEGUE_CALL: True}
+    metadata = {**manager.metadata, CALL_MARK: True}
     sending = AsyncCallbackManager(streaming, parent_run_id=manager.parent_run_id, metadata=metadata)
     before = var_child_runnable_config.set({**config, "callbacks": quiet})
     try:
@@ -376,7 +376,10 @@ HELD_SECONDS = 0.7
 
 
 class LiveReply:
-    """The stream of one model call in a task's language; `streamed` is what this attempt streamed of the answer."""
+    """The stream of one model call in a task's language; `streamed` is what this attempt streamed of the answer.
+
+    `heading` is the banner that goes before the first piece of the answer.
+    """
 
     def __init__(
         self, work: NodeContext, ids: Mapping[str, Any], language: str, message: MessageStream | None = None
@@ -385,6 +388,7 @@ class LiveReply:
         self.message = message or MessageStream(None)
         self.language = language
         self.streamed = ""
+        self.heading = ""
         self._work = work
         self.attempt = 1
         self._last = ""
@@ -407,6 +411,10 @@ class LiveReply:
             self._work.emit(Thinking(content=content, attempt=self.attempt, **self.ids))
 
     def token(self, content: str) -> None:
+        if content and self.heading:
+            self.end()
+            self._work.emit(Phase(content=self.heading, **self.ids))
+            self.heading = ""
         if content:
             self.streamed += content
             self.message.add(content)

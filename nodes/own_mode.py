@@ -13,7 +13,7 @@ from segue.core.events import Answer, AttemptRestarted, Durable, Phase, RestartR
 from segue.prompts.catalogue import phrase
 
 from .context import NodeContext, NodeRuntime, announce
-from .model_call import SEGUE_CALL, LiveCalls, LiveReply
+from .model_call import CALL_MARK, LiveCalls, LiveReply
 from .task import TaskState, compose_result
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
@@ -34,7 +34,7 @@ class _Live:
 
     def read(self, message: Any, metadata: Mapping[str, Any]) -> None:
         """A piece of a reply, a whole one, or the result of a call."""
-        if metadata.get(SEGUE_CALL):
+        if metadata.get(CALL_MARK):
             return
         if isinstance(message, ToolMessage):
             name = "call_failed" if message.status == "error" else "call_done"
@@ -117,7 +117,7 @@ async def run_graph(
         for step, call in enumerate(calls, start=1)
     ]
     why = "" if answer else phrase("no_answer", state["language"], mode=name)
-    result = compose_result(name, answer, history=history, total_steps=len(calls), error=why)
+    result = compose_result(name, answer, history=history, error=why)
     events: list[Durable] = []
     for index, call in enumerate(calls):  # the tools are the graph's own: their calls have no place in the ledger
         about = {"task_id": state["task_id"], "index": index, "name": call["name"], "arguments": call["arguments"]}

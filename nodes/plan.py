@@ -18,19 +18,20 @@ from segue.core.errors import InvalidPlan, TaskError, UnreadableReply
 from segue.core.events import Durable, ErrorRaised, Phase, Token
 from segue.core.events import PlanUpdate as PlanUpdated
 from segue.core.models import ModelReply, ModelRequest, add_usages
-from segue.core.plan import Plan, Status, Step, keep_finished, ready, validate
+from segue.core.plan import Plan, Status, Step, keep_finished, validate
 from segue.prompts import catalogue
 from segue.prompts.catalogue import agent_prompt, phrase, render
 
 from .calls import (
     CallRunner,
+    answer_steps,
     begin_steps,
     call_events,
-    close_steps,
     describe_outcome,
     end_steps,
-    finish_thoughts,
+    ready_calls,
     result_events,
+    skip_steps,
     step_event,
     step_events,
     undone_line,
@@ -220,11 +221,15 @@ def step_banner(task_id: str, item: Mapping[str, Any], place: int, total: int, l
     return Phase(task_id=task_id, step_id=item["step_id"], content=phrase("plan_step", language, **about))
 
 
-def emit_thoughts(before: Sequence[Step], after: Sequence[Step], state: PlanState, work: NodeContext) -> None:
-    """Stream the banners of the steps without a tool that are done by now."""
-    for place, (old, new) in enumerate(zip(before, after, strict=True), start=1):
-        if old.status is Status.PENDING and new.status is Status.DONE and not new.uses_tool:
-            work.emit(step_banner(state["task_id"], new.model_dump(), place, len(after), state["language"]))
+def emit_thoughts(steps: Sequence[Step], chosen: Sequence[Step], state: PlanState, work: NodeContext) -> None:
+    """Stream the banners of the steps without a tool that come between the last wave and the chosen steps."""
+    ids = [step.step_id for step in steps]
+    seen = min((ids.index(call["step_id"]) for call in state["wave"] if call["step_id"] in ids), default=0)
+    first = min((ids.index(step.step_id) for step in chosen), default=len(ids))
+    for place in range(seen, first):
+        if not steps[place].uses_tool and steps[place].status is Status.PENDING:
+            item = steps[place].model_dump()
+            work.emit(step_banner(state["task_id"], item, place + 1, len(ids), state["language"]))
 
 
 def last_wave(state: PlanState) -> list[dict[str, Any]]:
@@ -424,7 +429,7 @@ async def _decomposed(state: PlanState, runtime: NodeRuntime, *, answers: bool) 
     goal = str(draft.get("goal") or state["objective"])
     old = tuple(Step(**step) for step in state["plan"])
     try:
-        new = _steps(draft["steps"])
+        new = _without_thoughts(_steps(draft["steps"]), old)
         merged, repeated = _without_repeats(keep_finished(old, new, failed=True), old, state, work.tools)
         repaired = [step.step_id for step in merged if step.status is Status.ERROR]
         left = tuple(step for step in merged if step.step_id not in repaired or step.step_id in repeated)
@@ -468,6 +473,13 @@ def _steps(drafted: list[Any]) -> tuple[Step, ...]:
     return tuple(steps)
 
 
+def _without_thoughts(new: tuple[Step, ...], old: Sequence[Step]) -> tuple[Step, ...]:
+    """The new plan, where nothing waits for steps without a tool that it leaves out."""
+    gone = {step.step_id for step in old if not step.uses_tool} - {step.step_id for step in new}
+    needs = [tuple(need for need in step.depends_on if need not in gone) for step in new]
+    return tuple(step.model_copy(update={"depends_on": left}) for step, left in zip(new, needs, strict=True))
+
+
 def _without_repeats(
     merged: tuple[Step, ...], old: Sequence[Step], state: PlanState, tools: Mapping[str, Tool]
 ) -> tuple[tuple[Step, ...], set[str]]:
@@ -502,7 +514,6 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     left = work.agent.budget.tool_calls - _calls(state)
     runner = runner_of(state, work, state.get("vetted", ()))
     chosen = () if spent else _choose(settled, runner)[: min(left, work.agent.budget.parallel_calls)]
-    before, settled = settled, _thoughts_before(chosen, settled)
     wave, broken = _wave(chosen, state)
     begun = _failed(settled, broken)
     failed = [] if state["replans"] >= MOST_REPLANS else unrepaired(begun, state)
@@ -521,7 +532,7 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
         update |= {"complaint": complaint, "replans": replans, **_moved(state, settled, begun, [])}
         return joined(added, update)
     wave, given = await _approved(wave, runner)
-    emit_thoughts(before, settled, state, work)
+    emit_thoughts(settled, chosen, state, work)
     update |= {
         "wave": [call.json() for call in wave],
         **_moved(state, settled, begin_steps(begun, [call.step_id for call in wave]), wave, given),
@@ -581,16 +592,9 @@ def _failed(steps: tuple[Step, ...], broken: Sequence[Mapping[str, Any]]) -> tup
 
 
 def _choose(steps: tuple[Step, ...], runner: CallRunner) -> tuple[Step, ...]:
-    """All ready steps where they may run beside each other, else the first; those without a tool are left to ANSWER."""
-    waiting = tuple(step for step in ready(finish_thoughts(steps)) if step.uses_tool)
+    """All ready calls where they may run beside each other, else the first."""
+    waiting = ready_calls(steps)
     return waiting if all(runner.parallel(step.action) for step in waiting) else waiting[:1]
-
-
-def _thoughts_before(chosen: Sequence[Step], steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The plan with the steps without a tool done that come before the chosen ones."""
-    ids = [step.step_id for step in steps]
-    first = min((ids.index(step.step_id) for step in chosen), default=0)
-    return finish_thoughts(steps)[:first] + steps[first:]
 
 
 def limit_reached(state: PlanState, work: NodeContext) -> str:
@@ -705,7 +709,6 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     task_id, language = state["task_id"], state["language"]
     old = tuple(Step(**step) for step in state["plan"])
     steps, error = _close(old, state)
-    emit_thoughts(old, steps, state, work)
     work.emit(Phase(task_id=task_id, content=phrase("plan_4", language)))
     calls = await _ask_until_answered(state, work)
     asked = calls[-1]
@@ -725,7 +728,6 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
         text,
         history=_history(state, work.agent.budget.result_chars),
         reasoning=f"[Plan Mode] {state['goal']}",
-        total_steps=len(plan),
         plan=plan,
         usage=asked.usage,
         error=error,
@@ -777,7 +779,7 @@ def _seen(outcome: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _close(steps: tuple[Step, ...], state: PlanState) -> tuple[tuple[Step, ...], str]:
-    """The closed plan, and which steps failed; the answer carries out the steps without a tool.
+    """The closed plan, and which steps failed; the answer carries out the steps that write it.
 
     A call of unknown outcome is no failure, and the answer mentions it; the steps that need it did not run.
     """
@@ -789,7 +791,7 @@ def _close(steps: tuple[Step, ...], state: PlanState) -> tuple[tuple[Step, ...],
     unknown = phrase("step_needs_unknown", language)
     left = [step.step_id for step in steps if step.status is Status.PENDING and step.uses_tool]
     notes = {step_id: unknown if step_id in blocked else why for step_id in left}
-    steps = close_steps(steps, phrase("step_answered", language), notes)
+    steps = skip_steps(answer_steps(steps), notes)
     undone = [s for s in steps if s.step_id in failed or s.status is Status.SKIPPED]
     return steps, undone_line("step_undone", undone, language)
 

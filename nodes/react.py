@@ -1,6 +1,5 @@
 """The react graph: routes and nodes."""
 
-from collections.abc import Mapping
 from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessage, AnyMessage
@@ -30,16 +29,17 @@ from .calls import (
     add_summaries,
     answer_steps,
     begin_steps,
+    brief,
     describe_outcome,
     end_steps,
     repeated_failure,
     replan_steps,
     result_events,
-    show_results,
+    show_problem,
     step_events,
 )
 from .context import NodeContext, NodeRuntime, Settled, announce, exchange, node_context
-from .model_call import CompletedCall, ask_model, is_truncated
+from .model_call import CompletedCall, Listener, LiveReply, ask_model, is_truncated
 from .permission import vetted_steps
 from .react_prompt import (
     MOST_UNREADABLE,
@@ -106,8 +106,12 @@ async def init(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     """Mint the task's id and reset everything that belongs to a task."""
     assignment = state.get("assignment")
     done = (assignment or {}).get("done") or []
+    begun = cast(ReactUpdate, begin(state["messages"], assignment, runtime))
+    if not (assignment or {}).get("plan"):
+        banner = phrase("react_task", begun["language"], message=brief(begun["objective"]))
+        node_context(runtime).emit(Phase(task_id=begun["task_id"], content=banner))
     return {
-        **cast(ReactUpdate, begin(state["messages"], assignment, runtime)),
+        **begun,
         "notes_taken": len(additions(state["messages"])),
         "iteration": 0,
         "trace_id": "",
@@ -141,8 +145,6 @@ async def input_(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         return {"spent": spent}
     iteration = state["iteration"] + 1
     trace_id = work.services.ids.trace()
-    banner = phrase("react", state["language"], i=iteration, n=work.agent.max_iteration)
-    work.emit(Phase(task_id=state["task_id"], content=banner))
     start = RecursionStart(
         task_id=state["task_id"], trace_id=trace_id, iteration=iteration, max_iteration=work.agent.max_iteration
     )
@@ -171,8 +173,13 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     added = cast(ReactUpdate, await read_added_messages(state, work))
     state = amended(state, added)
     protocol, ids, current = protocol_of(work), ids_of(state), state
+
+    def listen(live: LiveReply) -> Listener:
+        live.heading = phrase("react_answer", current["language"])
+        return protocol.listen(live)
+
     asked = await ask_model(
-        work, lambda within: protocol.request(current, within), protocol.listen, state["usage"], ids, state["language"]
+        work, lambda within: protocol.request(current, within), listen, state["usage"], ids, state["language"]
     )
     try:
         decision = _decision(asked, state, work)
@@ -188,7 +195,7 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     if asked.reply.finish_reason == REFUSAL:
         decision = decision.model_copy(update={"refused": True})
     calls = calls_of(state, decision) if decision.action_type is ActionType.CALL_TOOL else []
-    decision = _streamed(decision, asked.streamed, work, ids)
+    decision = _streamed(decision, asked.streamed, state, work)
     if decision.action_type is ActionType.ANSWER:
         decision = decision.model_copy(update={"message_id": await asked.message.end(decision.answer)})
     steps = tuple(Step(**step) for step in state["plan"])
@@ -233,15 +240,19 @@ def _unreadable(asked: CompletedCall, why: str, state: ReactState, work: NodeCon
     ids = ids_of(state)
     if asked.streamed:
         work.emit(AttemptRestarted(attempt=1, reason=RestartReason.UNREADABLE.value, **ids))
+    show_problem(why, work, state["language"], **ids)
     record = record_of(state, UNREADABLE, error=why)
     events = announce(asked.event, ErrorRaised(message=why, **ids))
     return {"decision": None, "records": [record], "usage": asked.usage, "events": events}
 
 
-def _streamed(decision: Decision, streamed: str, work: NodeContext, ids: Mapping[str, Any]) -> Decision:
+def _streamed(decision: Decision, streamed: str, state: ReactState, work: NodeContext) -> Decision:
     """Stream what is missing of an answer; what was streamed before other actions is kept, as its first paragraph."""
+    ids = ids_of(state)
     if decision.action_type is ActionType.ANSWER:
         rest = decision.answer.removeprefix(streamed)
+        if not streamed:
+            work.emit(Phase(content=phrase("react_answer", state["language"]), **ids))
     else:
         decision = decision.model_copy(update={"said": streamed})
         rest = "\n\n" if streamed else ""
@@ -288,7 +299,6 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     ran = await runner.run(group)
     if waiting := runner.waiting(calls, ran):
         return {"calls": [call.json() for call in waiting]}
-    show_results(ran, work, state["task_id"], state["language"])
     outcomes = [*state["outcomes"], *(describe_outcome(done, work, state["task_id"]) for done in ran)]
     update: ReactUpdate = {
         "calls": [call.json() for call in calls[len(group) :]],
@@ -342,6 +352,9 @@ async def plan(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         return {"records": [failed], "events": announce(ErrorRaised(message=why, **ids_of(state)))}
     steps = [step.model_dump(mode="json") for step in merged]
     vetted = await vetted_steps(node_context(runtime), state["task_id"], merged, state.get("vetted", ()))
+    lines = "\n".join(f"{step.step_id}. {step.description}" for step in merged)
+    banner = phrase("react_plan", state["language"]) + lines + "\n\n"
+    node_context(runtime).emit(Phase(content=banner, **ids_of(state)))
     return {
         "plan": steps,
         "vetted": vetted,
@@ -396,7 +409,7 @@ async def answer(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     decision = decision_of(state)
     text, chars = decision.answer, node_context(runtime).agent.budget.result_chars
     steps = tuple(Step(**step) for step in state["plan"])
-    closed = answer_steps(steps)
+    closed = answer_steps(steps, decision.step_status_update)
     plan = [step.model_dump(mode="json") for step in closed]
     ids = ids_of(state)
     whole = full_answer(state, text)

@@ -32,7 +32,7 @@ from segue.core.plan import Step
 from segue.core.records import Call
 from segue.prompts.catalogue import agent_prompt, has_slot, phrase, render, template
 
-from .calls import UNREADABLE, CallRunner, call_events, failed_round, refused_repeat, show_calls, steps_of_calls
+from .calls import UNREADABLE, CallRunner, call_events, failed_round, refused_repeat, steps_of_calls
 from .context import (
     CONTROL_TOOLS,
     KEPT_CHARS,
@@ -779,22 +779,23 @@ def runner_of(state: ReactState, work: NodeContext) -> CallRunner:
     """What runs the calls of this recursion."""
     recalls = any(call["name"] == RECALL for call in state["calls"])
     tools = available_tools(state, work) if recalls else work.tools
+    language, n = state["language"], state["iteration"]
     return CallRunner(
         work,
         tools,
         state["task_id"],
-        state["language"],
+        language,
         ids_of(state),
         lambda call: refusal(call, state, work.agent.budget.tool_calls),
         planned=lambda call: {"action": call.name, "params": call.arguments} in state.get("vetted", ()),
         own=tools.keys() - work.tools.keys(),
+        headings=() if state["outcomes"] else (phrase("react_plan", language), phrase("react_step", language, n=n)),
     )
 
 
 def announced_calls(state: ReactState, calls: Sequence[PendingCall], work: NodeContext) -> list[ToolCall]:
-    """One event a call, and its banner; they wait together where one of them needs a person's approval."""
+    """One event a call; they wait together where one of them needs a person's approval."""
     runner = CallRunner(work, work.tools, state["task_id"], state["language"], ids_of(state))
-    show_calls(calls, work, state["task_id"], state["language"])
     return call_events(calls, any(map(runner.is_undecided, calls)), ids_of(state))
 
 
@@ -847,7 +848,6 @@ def react_result(
         answer,
         history=history_entries(state, result_chars),
         reasoning="\n".join(f"[{iteration}] {text}" for iteration, text in thoughts if text),
-        total_steps=state["iteration"],
         plan=state["plan"],
         usage=state["usage"],
         error=error,

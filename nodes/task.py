@@ -23,10 +23,10 @@ from segue.core.calls import CallKey, CallResult, Claim, Ledger, Tool, is_repeat
 from segue.core.context import PromptText, Services
 from segue.core.decision import read_steps
 from segue.core.errors import InvalidMessage, UnreadableReply
-from segue.core.events import Answer, Durable, ErrorRaised, Event, NotesTaken, TaskComplete, Thinking, Token
+from segue.core.events import Answer, Durable, ErrorRaised, Event, NotesTaken, Phase, TaskComplete, Thinking, Token
 from segue.core.message import ATTACHMENTS, naming
 from segue.core.models import SentPrompts
-from segue.core.plan import Step
+from segue.core.plan import Step, open_steps
 from segue.core.records import Call
 from segue.prompts.catalogue import language_of, phrase
 from segue.tools.calls import unknown_outcome
@@ -167,7 +167,14 @@ def nested_services(
     named = {"step_id": step_id, "parent_id": parent_id}
     ids: dict[str, Any] = {name: value for name, value in named.items() if value}
 
+    line = Line()
+
+    def end_line(task_id: str) -> None:
+        whole.emit(replace(Thinking(task_id=task_id, content="\n"), **ids))
+
     def emit(event: Event) -> None:
+        if line.breaks_before(event):
+            end_line(event.task_id)
         whole.emit(replace(_as_thought(event), **ids))
 
     async def notes(task_id: str) -> Sequence[str]:
@@ -178,6 +185,9 @@ def nested_services(
         return None if known is None else [*known, *(PromptText(text, False, kind="memory") for text in read)]
 
     def announced(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        for event in events:
+            if event["type"] in _LAST and line.ends():
+                end_line(event["task_id"])
         return [{**event, **ids, "data": _of_part(event)} for event in events if event["type"] not in OF_THE_WHOLE]
 
     return replace(
@@ -190,6 +200,31 @@ def nested_services(
         prompts=SentPrompts(),
         reply_options=whole.reply_options.for_part,
     )
+
+
+_LAST = ("answer", "flow_end")
+"""The events behind which a part streams nothing more."""
+
+
+class Line:
+    """Where the stream of a part stands: an answer is not glued to the thought before it, nor a banner to either."""
+
+    def __init__(self) -> None:
+        self._kind: type[Any] = Phase
+        self._is_open = False
+
+    def breaks_before(self, event: Event) -> bool:
+        """Whether a line has to end before the event, which is then the last one."""
+        if not isinstance(event, Thinking | Token | Phase):
+            return False
+        breaks = self._kind is not type(event) and self.ends()
+        self._kind, self._is_open = type(event), not event.content.endswith("\n")
+        return breaks
+
+    def ends(self) -> bool:
+        """End the line; whether one was open."""
+        was_open, self._is_open = self._is_open, False
+        return was_open
 
 
 def _as_thought(event: Event) -> Event:
@@ -441,14 +476,13 @@ def compose_result(
     *,
     history: Sequence[Mapping[str, Any]] = (),
     reasoning: str = "",
-    total_steps: int = 0,
     plan: Sequence[Mapping[str, Any]] = (),
     usage: Mapping[str, Any] | None = None,
     error: str = "",
     limit: str = "",
     truncated: bool = False,
 ) -> dict[str, Any]:
-    """`{success, answer, mode, reasoning, history, plan?, usage, error?, limit?, truncated?}`.
+    """`{success, answer, mode, reasoning, history, plan?, open_steps?, usage, error?, limit?, truncated?}`.
 
     Reasoning is {text, total_steps, tools_used}, a history entry {step, phase, action, result, description};
     `tools_used` are those that ran, in the order of first use. `limit` is the budget of the agent that was spent.
@@ -460,14 +494,16 @@ def compose_result(
         "mode": mode,
         "reasoning": {
             "text": f"<thinking>\n{reasoning}\n</thinking>",
-            "total_steps": total_steps,
+            "total_steps": len(history),
             "tools_used": list(used),
         },
         "history": [dict(entry) for entry in history],
         "usage": dict(usage or {}),
     }
     if plan:
-        result["plan"] = [dict(step) for step in plan]
+        result["plan"] = [{"step": place, **step} for place, step in enumerate(plan, start=1)]
+        if still_open := open_steps(plan):
+            result["open_steps"] = still_open
     if error:
         result["error"] = error
     if limit:

@@ -8,14 +8,14 @@ import sqlite3
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, Any, BinaryIO, Self, cast
 
 from segue.core.errors import Clause, DatabaseUnavailable
-from segue.core.records import sync_folder
+from segue.core.records import Public, sync_folder
 
 from .database import check_file, file_of, translated
 from .state import check_version
@@ -27,7 +27,7 @@ DATABASE, FILES, MEMORY = "database", "files", "memory"
 
 
 @dataclass(frozen=True)
-class Backup:
+class Backup(Public):
     """What a backup has: its bytes, and of how many message and memory files."""
 
     file: str
@@ -35,8 +35,11 @@ class Backup:
     files: int
     memory: int
 
-    def json(self) -> dict[str, Any]:
-        return {"file": self.file, "bytes": self.bytes, "files": self.files, "memory": self.memory}
+    @classmethod
+    def of(cls, file: Path, members: Iterable[str]) -> Self:
+        """A backup in a file, by the names of its members."""
+        parts = [name.partition("/")[0] for name in members]
+        return cls(str(file), file.stat().st_size, parts.count(FILES), parts.count(MEMORY))
 
 
 def places_of(database: str) -> dict[str, Path]:
@@ -77,8 +80,7 @@ def back_up(database: str, file: str | Path) -> Backup:
             raise DatabaseUnavailable("The backup {file} differs from what was written: check the disk.", file=target)
         os.link(written, target)
         sync_folder(target.parent)
-    kinds = [name.partition("/")[0] for name in digests]
-    return Backup(str(target), target.stat().st_size, kinds.count(FILES), kinds.count(MEMORY))
+    return Backup.of(target, digests)
 
 
 def restore(file: str | Path, database: str) -> Backup:
@@ -99,8 +101,7 @@ def restore(file: str | Path, database: str) -> Backup:
             if Path(folder, part).exists():
                 os.rename(Path(folder, part), places[part])
         sync_folder(places[DATABASE].parent)
-    kinds = [name.partition("/")[0] for name in digests]
-    return Backup(str(source), source.stat().st_size, kinds.count(FILES), kinds.count(MEMORY))
+    return Backup.of(source, digests)
 
 
 def _check_restored(path: str) -> None:

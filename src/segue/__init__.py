@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .entry import ask, backup, copy, open, open_sync, restore
     from .lifecycle import ConversationEngine
     from .runtime.run import graph
+    from .server.asgi import asgi
     from .sync import SyncApp
     from .tools.bound_tool import NOT_DONE, CallContext, UnknownOutcome, Wait
     from .tools.registry import tool
@@ -55,6 +56,7 @@ _HOMES = {
     "UnknownOutcome": "tools.bound_tool",
     "Wait": "tools.bound_tool",
     "acting": "core.actor",
+    "asgi": "server.asgi",
     "ask": "entry",
     "backup": "entry",
     "copy": "entry",
@@ -95,6 +97,7 @@ __all__ = [
     "UnknownOutcome",
     "Wait",
     "acting",
+    "asgi",
     "ask",
     "backup",
     "copy",

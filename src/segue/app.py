@@ -1,7 +1,7 @@
 """The public API: an `App` over one database, which `segue.open()` gives."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
@@ -59,6 +59,7 @@ class App:
     ) -> None:
         self._storage = storage
         self._closed = False
+        self._before_close: list[Callable[[], Awaitable[None]]] = []
         self._modes = modes
         self.memory = memory or MemoryFolder()
         """The memory files of each user."""
@@ -89,6 +90,11 @@ class App:
         self.tasks.observe(self.notifications)
 
     # Agents and modes.
+
+    @property
+    def database(self) -> str:
+        """The path or URL of the database."""
+        return self._storage.database.url
 
     @property
     def modes(self) -> list[str]:
@@ -334,6 +340,10 @@ class App:
             self._starter.check_mode(default_mode)
         await self._storage.preferences.put(user_id, default_mode)
 
+    def before_close(self, stop: Callable[[], Awaitable[None]]) -> None:
+        """Have `close` wait first for what serves this app."""
+        self._before_close.append(stop)
+
     async def close(self) -> None:
         """Pause what runs, end the MCP servers' sessions and close the database; cancelled, it stops what runs.
 
@@ -346,6 +356,8 @@ class App:
             return
         self._storage.database.check_usable()
         self._runner.check_loop()
+        while self._before_close:
+            await self._before_close.pop()()
         self._closed = True
         async with AsyncExitStack() as closing:
             closing.callback(self.memory.close)

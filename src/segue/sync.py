@@ -2,14 +2,13 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Self, TypeVar, Unpack, cast
+from typing import Any, Self, TypeVar, Unpack
 
 from pydantic import BaseModel
 
 from .app import App
-from .core.context import Closed
 from .core.errors import InsideEventLoop
 from .core.events import Event
 from .core.records import Result
@@ -36,6 +35,8 @@ def run_sync(work: Awaitable[T]) -> T:
             ended.set()
 
     if asyncio._get_running_loop() is loop:
+        if isinstance(work, Coroutine):
+            work.close()
         raise InsideEventLoop("segue.open_sync")
     running = asyncio.run_coroutine_threadsafe(whole(), loop)
     try:
@@ -92,9 +93,7 @@ class SyncApp(AbstractContextManager["SyncApp"]):
 
     def close(self) -> None:
         """Pause what runs and close the database, as `App.close` does."""
-        if not isinstance(self._app, Closed):
-            run_sync(self._app.close())
-            self._app = cast(Any, Closed())
+        run_sync(self._app.close())
 
     def __enter__(self) -> Self:
         return self

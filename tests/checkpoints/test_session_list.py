@@ -1,7 +1,7 @@
 """The list of sessions: pinned and archived ones, those of programs, and those of conversations' bots."""
 
 from segue.core.conversation import ConversationConfig
-from segue.core.records import SessionChanges, SessionFilter
+from segue.core.records import Session, SessionChanges, SessionFilter
 from segue.testing.rehearsal.segue_bot import bot_session
 from segue.testing.rehearsal.simulate import converse
 from tests.fakes import answer
@@ -43,3 +43,19 @@ async def test_the_session_of_a_bot_is_that_of_its_conversation_whatever_others_
     await here.app.sessions.import_(document, "copy")
     imported = await here.app.tasks.newest("copy")
     assert imported is not None and imported.bot_session == "copy.bot"
+
+
+async def test_pages_of_sessions_reach_each_once_also_those_of_one_moment(here: World) -> None:
+    for name in "abcdef":
+        await here.app.sessions.create(Session(name, created_at=1.0))
+    here.register("a", [answer("Hi.")] * 2, "react")
+    await here.run("hello", "used", agent="a")
+    await here.app.sessions.change("b", SessionChanges(pinned=True))
+    for pinned_first in (False, True):
+        found, after = [], None
+        while page := await here.app.sessions.list(2, pinned_first=pinned_first, after=after):
+            found += page
+            after = page[-1].pinned, page[-1].updated_at, page[-1].thread_id
+        assert [thread.thread_id for thread in found] == (
+            ["b", "used", "f", "e", "d", "c", "a"] if pinned_first else ["used", "f", "e", "d", "c", "b", "a"]
+        )

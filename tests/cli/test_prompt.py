@@ -98,7 +98,7 @@ def converse(pages: Shell, server: LoopbackServer) -> Terminal:
     terminal = pages.at_terminal("chat", *options, OPENAI_BASE_URL=server.base_url)
     terminal.until("you>")
     terminal.type("Which season is it?\r")
-    terminal.until("round 1")
+    terminal.until("Phase 1")
     wait_until(lambda: server.requests)
     return terminal
 

@@ -48,7 +48,7 @@ ROUND: dict[str, Any] = {"task_id": "t", "trace_id": "r1", "iteration": 1}
 REACT: list[Event] = [
     TaskStarted(message="北京怎么样", agent_id="travel", model="m", **TASK),
     ModeSelected(mode="react", reason="picked", **TASK),
-    Phase(content=phrase("react", "zh", i=1, n=30), **TASK),
+    Phase(content=phrase("react_plan", "zh"), **TASK),
     RecursionStart(max_iteration=30, **ROUND),
     Thinking(content="要查", **ROUND),
     Thinking(content="北京", **ROUND),
@@ -157,7 +157,7 @@ def test_react_as_lines_shows_each_thing_once() -> None:
     assert shown.splitlines() == [
         "模式 react (自动选择)",
         "",
-        "【推理模式 - 第 1/30 轮】",
+        "【阶段二：制定计划】",
         "要查北京",
         '  → get_city_info(city="北京")',
         '  ✓ get_city_info(city="北京")  0.50 秒',

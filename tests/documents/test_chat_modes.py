@@ -49,7 +49,7 @@ REASONING = {
 async def test_reasoning_is_streamed_as_thinking_and_never_as_the_answer(chat: Chat, form: str, agent: Any) -> None:
     talk = await chat([Deltas(REASONING[form])], **agent)
     assert talk.result["answer"] == talk.text("token") == "hello"
-    assert talk.text("thinking").endswith("\nhm, so\n")
+    assert "\nhm, so\n" in talk.text("thinking")
 
 
 async def test_a_thought_beside_calls_is_a_line_of_its_own_after_what_the_model_reasons(chat: Chat) -> None:
@@ -163,7 +163,7 @@ async def test_every_banner_begins_a_line(chat: Chat) -> None:
     talk = await chat(script, mode="react", protocol="native", tools=(double,))
     lines = talk.text("thinking").splitlines()
     assert [place for place, line in enumerate(lines) if "━" in line and set(line) != {"━"}] == []
-    assert sum(set(line) == {"━"} for line in lines) == 2
+    assert sum(set(line) == {"━"} for line in lines) == 1
 
 
 def weather(city: str) -> str:
@@ -262,7 +262,8 @@ async def test_plan_mode_has_the_documents_banners_one_for_every_step(chat: Chat
         "【规划模式 - 阶段一：制定计划】\n正在分析任务并生成执行计划...\n\n",
         "【规划模式】计划生成完成\n目标: 算出四\n共 3 个执行步骤\n\n",
         "【规划模式 - 阶段二：分解任务】\n[1/3] 理清需求\n\n",
-        "【规划模式 - 阶段三：执行工具】\n[2/3] 加倍\n\n",
+        "【规划模式 - 阶段三：执行工具】\n[2/3] 加倍\n\n"
+        "选择 double 工具，参数：number=2\n工具: double [成功]\n结果: 4\n\n",
         "【规划模式 - 阶段四：生成回答】\n[3/3] 写出结果\n\n",
         "【规划模式 - 阶段四：生成回答】\n正在整合执行结果...\n\n",
     ]
@@ -284,19 +285,23 @@ async def test_the_thinking_of_react_names_tool_arguments_and_outcome(chat: Chat
     script = [Text(call_tool(("double", {"number": 2}), ("half", {"number": 2}))), Text(answer("四"))]
     talk = await chat(script, "把二加倍", mode="react", tools=(double, half))
     rule = "━" * 35
-    first, second = talk.text("thinking").split(f"{rule}\n")[1:]
+    first, second = talk.text("thinking").split(f"{rule}\n")
     assert first.splitlines() == [
-        "【推理模式 - 第 1/30 轮】",
+        "【阶段一：理解任务】",
+        "用户输入：「把二加倍」",
+        "",
+        "【阶段二：制定计划】",
         "选择 double 工具，参数：number=2",
-        "选择 half 工具，参数：number=2",
+        "【执行阶段 - 步骤 1】",
         "工具: double [成功]",
         "结果: 4",
         "",
+        "选择 half 工具，参数：number=2",
         "工具: half [失败]",
         "错误: ZeroDivisionError: division by zero",
         "",
     ]
-    assert second == "【推理模式 - 第 2/30 轮】\n"
+    assert second == "【生成阶段 - 最终回答】\n"
     assert len(talk.of_type("tool_call")) == len(talk.of_type("tool_result")) == 2
 
 
@@ -328,7 +333,7 @@ def test_banners_are_no_reasoning_of_other_protocols(tmp_path: Path) -> None:
     assert "Tool: weather [succeeded]" in native and '"call":true' in native.replace(" ", "")
     for text in others:
         assert "Go" in text and "look" in text, text
-        assert all(banner not in text for banner in ("[succeeded]", "Calling weather", "ReAct mode"))
+        assert all(banner not in text for banner in ("[succeeded]", "Calling weather", "[Answer]"))
 
 
 async def test_plan_mode_ends_with_its_results_after_three_empty_answers(chat: Chat) -> None:

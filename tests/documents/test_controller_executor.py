@@ -23,7 +23,7 @@ from segue.cli.main import app as cli
 from segue.cli.views.task import trace_tree
 from segue.core.errors import ConfigurationError
 from segue.core.flows import SUBFLOWS, ControllerDecision
-from tests.fakes import ScriptedChatModel, choose, plan_json
+from tests.fakes import ScriptedChatModel, call_tool, choose, plan_json
 from tests.loopback import Text
 
 from .conftest import Chat
@@ -143,7 +143,7 @@ async def test_a_step_whose_flow_reached_its_last_round_is_not_done() -> None:
     async with segue.open(":memory:", modes={"work": config}) as app:
         app.register(Agent(agent_id="a", model=ScriptedChatModel(script), tools=(double,), mode="work"))
         result = await app.ask(PLAN, agent="a")
-    assert [step["status"] for step in result["plan"]] == ["error", "done"]
+    assert [step["status"] for step in result["plan"]] == ["error", "pending"]
     assert "the maximum amount of rounds (1)" in result["plan"][0]["note"]
 
 
@@ -341,3 +341,54 @@ async def test_simple_requests_work_without_a_language_model() -> None:
     async with segue.open(":memory:") as app:
         result = await app.ask("Compute 12*3+4", mode="controller", model="offline")
         assert result["success"] and "40" in result["answer"] and "not a language model" in result["answer"]
+
+
+async def test_the_thinking_of_a_flow_names_branches_arguments_outcomes_errors_and_questions() -> None:
+    def fail() -> str:
+        """Fail."""
+        raise ValueError("no luck")
+
+    inner = {"flow": {"max_round": 3}}
+    config = FlowConfig.model_validate({"subflows_config": {"Executor": {"branches": {"inner": inner}}}})
+    script = [
+        "no decision",
+        choose("inner", goal="double 4"),
+        choose("double", number=4),
+        choose("final_answer", answer="8"),
+        choose("fail"),
+        choose("ask_user", question="Which one?"),
+        choose("final_answer", answer="It is 8."),
+    ]
+    async with segue.open(":memory:", modes={"work": config}) as app:
+        app.register(Agent(agent_id="a", model=ScriptedChatModel(script), tools=(double, fail), mode="work"))
+        events = [event async for event in app.chat(PLAN, agent="a")]
+        said = [event.data["content"] for event in events if event.type == "thinking"]
+    text = "".join(said)
+    for expected in (
+        "Error: The reply holds no JSON object",
+        'Branch inner: goal="double 4"\n', "Calling double: number=4\n",
+        "Tool: double [succeeded]\nResult: 8\n",
+        "Branch: inner [succeeded]\n", "Tool: fail [failed]\nError: ValueError: no luck\n",
+        'Branch ask_user: question="Which one?"\n',
+    ):  # fmt: skip
+        assert text.count(expected) == 1, (expected, text)
+    assert said[-1].endswith("[The task waits]\nWhich one?\n")
+
+
+async def test_the_last_banner_of_a_task_says_that_it_failed_or_waits_for_an_approval() -> None:
+    @tool(needs_approval=True)
+    def refund(order: int) -> str:
+        """Refund an order."""
+        return "refunded"
+
+    script = [call_tool(("refund", {"order": 17})), *[call_tool(("refund", {}))] * 9]
+    async with segue.open(":memory:") as app:
+        budget = segue.Budget(tool_calls=1)
+        app.register(Agent(agent_id="a", model=ScriptedChatModel(script), tools=(refund,), mode="react", budget=budget))
+        events = [event async for event in app.chat("refund 17", agent="a")]
+        said = [event.data["content"] for event in events if event.type == "thinking"]
+        assert said[-1].endswith("[The task waits]\nrefund: order=17\n")
+        task_id = events[0].task_id
+        answered = app.answer_and_follow(task_id, "approve")
+        last = [event.data["content"] async for event in answered if event.type == "thinking"]
+    assert "[The task failed]\n" in last[-1]

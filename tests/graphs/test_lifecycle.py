@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from langgraph.runtime import RunControl, Runtime
 
+import segue
 from segue.core.agents import Budget
 from segue.core.calls import CallKey, Claim
 from segue.core.context import RunContext
@@ -15,7 +16,7 @@ from segue.graphs.lifecycle import build_lifecycle
 from segue.nodes.lifecycle import LifecycleState, executing, scheduling
 from segue.prompts.catalogue import error_text
 from segue.tools.registry import tool
-from tests.fakes import MemoryLedger, answer, call_tool
+from tests.fakes import MemoryLedger, ScriptedChatModel, answer, call_tool
 from tests.graphs.conftest import Make
 
 
@@ -184,3 +185,14 @@ class CutOff(MemoryLedger):
     async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any], *, synced: bool = True) -> Claim:
         await super().claim(key, name, arguments, synced=synced)
         return Claim("interrupted")
+
+
+async def test_in_the_thinking_an_answer_of_a_subtask_is_glued_to_nothing() -> None:
+    split = tasks(task("a"), task("b"))
+    model = ScriptedChatModel([split, answer("one", thought="I know"), answer("two", thought="I know, too")])
+    agent = segue.Agent(agent_id="a", model=model, mode="lifecycle", protocol="json", tools=[])
+    async with segue.open(":memory:", agents=[agent]) as app:
+        events = [event async for event in app.chat("do both", agent="a")]
+    lines = "".join(event.data["content"] for event in events if event.type == "thinking").splitlines()
+    assert {"I know", "one", "I know, too", "two"} <= {*lines}
+    assert [line for line in lines if "━" in line and set(line) != {"━"}] == []

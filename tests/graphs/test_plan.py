@@ -20,6 +20,14 @@ def step(action: str, params: Any = None, **more: Any) -> dict[str, Any]:
     return {"action": action, "params": params or {}, "description": f"{action} it", "phase": "execution", **more}
 
 
+async def test_nothing_waits_for_a_step_without_a_tool_and_nobody_says_that_it_is_done(bed: Make) -> None:
+    steps = [step("none"), step("double", {"number": 2}), step("none"), step("note", {"text": "4"})]
+    steps.append(step("none", phase="generation"))
+    out = (await bed(build_plan, [plan_json("g", steps), "4"]).send("go"))["result"]
+    assert [item["status"] for item in out["plan"]] == ["pending", "done", "pending", "done", "done"]
+    assert (out["open_steps"], out["reasoning"]["total_steps"], len(out["history"])) == (2, 2, 2)
+
+
 async def test_independent_read_only_steps_run_together(bed: Make) -> None:
     meeting = asyncio.Barrier(2)
 

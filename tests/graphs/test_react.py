@@ -8,13 +8,14 @@ import pytest
 from jsonschema import ValidationError as JsonSchemaError
 from jsonschema import validate
 
-from segue.core.agents import Budget
+import segue
+from segue.core.agents import Agent, Budget
 from segue.core.models import ModelRequest, common_prefix
 from segue.graphs.react import build_react
 from segue.models.transcript import read_transcript
 from segue.nodes.context import envelope_schema
 from segue.tools.registry import as_tool
-from tests.fakes import answer, call_tool, plan, reflect, remend
+from tests.fakes import ScriptedChatModel, answer, call_tool, plan, reflect, remend
 from tests.graphs.conftest import Crowd, Make, double, fail, note
 
 
@@ -119,8 +120,8 @@ async def test_a_call_counts_for_the_step_that_the_model_names(bed: Make) -> Non
     ]
     with (test := bed(build_react, script)).model:
         out = await test.send("go")
-    assert statuses(test) == [("2", "running"), ("2", "done"), ("3", "running"), ("3", "error"), ("4", "done")]
-    assert [step["status"] for step in out["result"]["plan"]] == ["pending", "done", "error", "done"]
+    assert statuses(test) == [("2", "running"), ("2", "done"), ("3", "running"), ("3", "error")]
+    assert [step["status"] for step in out["result"]["plan"]] == ["pending", "done", "error", "pending"]
     assert [event["step_id"] for event in test.of_type("action")] == ["", "2", "3", ""]
     assert [event["step_id"] for event in test.of_type("tool_call")] == ["2", "3"]
     assert [event["step_id"] for event in test.of_type("tool_result")] == ["2", "3"]
@@ -131,7 +132,7 @@ async def test_a_call_counts_for_the_step_whose_tool_and_parameters_it_has(bed: 
     script = [plan([*steps, "tell"]), call_tool(("double", {"number": 2})), answer("4")]
     with (test := bed(build_react, script)).model:
         out = await test.send("go")
-    assert [step["status"] for step in out["result"]["plan"]] == ["pending", "done", "done"]
+    assert [step["status"] for step in out["result"]["plan"]] == ["pending", "done", "pending"]
     assert [event["step_id"] for event in test.of_type("tool_call")] == ["2"]
 
 
@@ -139,7 +140,44 @@ async def test_a_call_that_no_one_accounts_for_changes_no_step(bed: Make) -> Non
     script = [plan(["double it", "tell"]), call_tool(("double", {"number": 2})), answer("4")]
     with (test := bed(build_react, script)).model:
         out = await test.send("go")
-    assert [step["status"] for step in out["result"]["plan"]] == ["pending", "done"]
+    assert [step["status"] for step in out["result"]["plan"]] == ["pending", "pending"]
+    assert out["result"]["open_steps"] == 2
+
+
+@pytest.mark.parametrize(
+    ("steps", "claims", "expected"),
+    [
+        (["look it up", "refund"], {}, ["pending", "pending"]),
+        (["refund", {"description": "tell", "phase": "generation"}], {}, ["pending", "done"]),
+        (["refund", {"description": "tell", "action": "answer"}], {}, ["pending", "done"]),
+        (["think", "refund"], {"1": "done"}, ["done", "pending"]),
+        (["refund", {"description": "tell", "phase": "generation"}], {"2": "pending"}, ["pending", "pending"]),
+        (["refund", "tell"], {"1": "running"}, ["pending", "pending"]),
+    ],
+)
+async def test_an_answer_does_no_step_but_the_one_that_writes_it(
+    steps: list[Any], claims: dict[str, str], expected: list[str]
+) -> None:
+    said = [{"step_id": step_id, "status": status} for step_id, status in claims.items()]
+    model = ScriptedChatModel([plan(steps), answer("Which order do you mean?", step_status_update=said)])
+    agent = Agent(agent_id="a", model=model, protocol="json", tools=())
+    async with segue.open(":memory:", agents=[agent]) as app:
+        result = await app.ask("refund my order", agent="a", mode="react")
+    assert [item["status"] for item in result["plan"]] == expected
+    assert result.get("open_steps", 0) == expected.count("pending")
+    assert [item["step"] for item in result["plan"]] == [1, 2]
+
+
+async def test_a_repaired_step_keeps_no_note_of_its_failure(bed: Make) -> None:
+    script = [
+        plan(["double it"]),
+        call_tool(("fail", {"reason": "x"}), step_id="1"),
+        call_tool(("double", {"number": 2}), step_id="1"),
+        answer("4"),
+    ]
+    with (test := bed(build_react, script)).model:
+        out = await test.send("go")
+    assert [(step["status"], step["note"]) for step in out["result"]["plan"]] == [("done", "")]
 
 
 async def test_a_repair_counts_for_the_step_that_failed(bed: Make) -> None:
@@ -211,7 +249,7 @@ async def test_the_schema_lets_the_model_report_progress_and_repair_by_a_plan(be
 async def test_reflection_is_a_round_that_only_thinks(bed: Make) -> None:
     test = bed(build_react, [reflect("hm", thought="hm"), answer("ok")])
     out = await test.send("go")
-    assert out["result"]["reasoning"]["total_steps"] == 2
+    assert out["result"]["reasoning"]["text"] == "<thinking>\n[1] hm\n</thinking>"
 
 
 def large(size: int) -> str:

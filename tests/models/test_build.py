@@ -67,12 +67,12 @@ def test_the_read_timeout_is_taken_under_its_former_name_too() -> None:
     assert agent(silence=7).read_timeout == agent(read_timeout=7).read_timeout == 7
 
 
-def test_ours_is_the_only_layer_that_retries_and_times_are_set() -> None:
+async def test_ours_is_the_only_layer_that_retries_and_times_are_set() -> None:
     own = ChatOpenAI(model="m", api_key=KEY, base_url="http://127.0.0.1:1/v1", max_retries=9, timeout=3)
     for given, read in ((None, 60), (own, 3)):
         model = build_model(agent(model=given or "openai:m", api_key=KEY), "", {})
         assert isinstance(model, OpenAIModel)
-        client = model._completions._client
+        client = model._client()._client
         assert client.max_retries == 0
         if given is None:
             assert (client.timeout.connect, client.timeout.read) == (CONNECT_SECONDS, read)

@@ -257,8 +257,8 @@ CONTROLLER = (
     Mutant(
         "a round's entry has a new key whenever it is written",
         "nodes/control_decision.py",
-        'node_context(runtime), branch, text, state["trace_id"])',
-        "node_context(runtime), branch, text, node_context(runtime).services.ids.trace())",
+        'work, branch, text, state["trace_id"])',
+        "work, branch, text, work.services.ids.trace())",
         f"{ROUNDS}::test_a_write_that_is_repeated_after_a_crash_changes_nothing",
     ),
 )

@@ -10,9 +10,9 @@ from segue.core.errors import IllegalTransition
 from segue.core.lifecycle import SubTask
 from segue.core.plan import Status, Step
 from segue.nodes.calls import (
+    answer_steps,
     begin_steps,
     claim_steps,
-    close_steps,
     end_steps,
     replan_steps,
     restart_steps,
@@ -80,14 +80,13 @@ def test_subtasks_stay_subtasks() -> None:
     ]  # fmt: skip
 
 
-def test_a_closed_plan_has_its_thoughts_answered_and_its_calls_skipped() -> None:
+def test_an_answered_plan_has_the_steps_done_that_write_the_answer() -> None:
     plan = (
         Step(step_id="1", status=Status.ERROR, action="look"),
-        Step(step_id="2", action="look", depends_on=("1",)),
-        Step(step_id="3", depends_on=("1",)),
-        Step(step_id="4"),
+        Step(step_id="2", status=Status.RUNNING, action="look"),
+        Step(step_id="3"),
+        Step(step_id="4", phase="generation"),
+        Step(step_id="5", phase="generation", action="send_mail"),
+        Step(step_id="6", action="answer"),
     )
-    closed = close_steps(plan, "answered", {"2": "it needs 1"})
-    assert [(step.status.value, step.note) for step in closed] == [
-        ("error", ""), ("skipped", "it needs 1"), ("done", "answered"), ("done", ""),
-    ]  # fmt: skip
+    assert statuses(answer_steps(plan)) == ["error", "pending", "pending", "done", "pending", "done"]

@@ -141,7 +141,7 @@ def _assembled(stream: Any) -> tuple[Json, str]:
 def test_a_completion_calls_and_the_results_go_on(
     client: openai.OpenAI, served: Served, stream: bool, text: str, batches: list[int], said: str | None
 ) -> None:
-    chat = Chat(client, stream, user=f"ann-{stream}-{len(text)}")
+    chat = Chat(client, stream, metadata={"session_id": f"ann-{stream}-{len(text)}"})
     first = chat.ask(text)
     (*_, call) = first["tool_calls"]
     assert len(call["id"]) == 40 and (call["type"], call["function"]["name"]) == ("function", "weather")
@@ -155,13 +155,13 @@ def test_a_completion_calls_and_the_results_go_on(
 
 
 def test_without_parallel_calls_there_is_one_at_a_time(client: openai.OpenAI) -> None:
-    chat = Chat(client, parallel_tool_calls=False, user="bob")
+    chat = Chat(client, parallel_tool_calls=False, metadata={"session_id": "bob"})
     chat.ask("Paris, Tokyo at once?")
     assert (chat.answer_calls(), chat.batches) == ("It is sun, rain.", [1, 1])
 
 
 def test_results_may_come_one_by_one(client: openai.OpenAI) -> None:
-    chat = Chat(client, user="dan")
+    chat = Chat(client, metadata={"session_id": "dan"})
     paris, tokyo = chat.ask("Paris, Tokyo at once?")["tool_calls"]
     chat.messages.append(told(tokyo))
     assert [call["id"] for call in chat.complete()["tool_calls"]] == [paris["id"]]
@@ -188,12 +188,12 @@ def test_a_conversation_with_functions_survives_restarts_and_approval(database: 
 
 
 def test_the_same_results_again_are_the_same_answer_and_others_are_refused(client: openai.OpenAI) -> None:
-    chat = Chat(client, user="eve")
+    chat = Chat(client, metadata={"session_id": "eve"})
     (call,) = chat.ask("Paris?")["tool_calls"]
     asked = list(chat.messages)
     chat.answer_calls()
     for stream in (False, True):
-        again = Chat(client, stream, user="eve")
+        again = Chat(client, stream, metadata={"session_id": "eve"})
         again.messages = [*asked, told(call)]
         assert again.complete()["content"] == "It is sun."
     again.messages = [*asked, told(call, "fog")]
@@ -204,9 +204,9 @@ def test_the_same_results_again_are_the_same_answer_and_others_are_refused(clien
 def test_results_that_come_with_an_idempotency_key_belong_to_the_conversation(
     client: openai.OpenAI, served: Served
 ) -> None:
-    chat = Chat(client, user="ida")
+    chat = Chat(client, metadata={"session_id": "ida"})
     chat.ask("Paris?")
-    keyed = Chat(client, user="ida", extra_headers={"Idempotency-Key": "results-of-ida"})
+    keyed = Chat(client, metadata={"session_id": "ida"}, extra_headers={"Idempotency-Key": "results-of-ida"})
     keyed.messages = chat.messages
     assert keyed.answer_calls() == "It is sun."
     chat.ask("And Tokyo at once?")
@@ -247,7 +247,7 @@ def test_a_call_that_is_not_known_or_another_tenants_is_refused(database: Path) 
 
 
 def test_a_message_without_the_result_goes_on_as_well(client: openai.OpenAI, served: Served) -> None:
-    chat = Chat(client, user="fay")
+    chat = Chat(client, metadata={"session_id": "fay"})
     chat.ask("Paris?")
     assert chat.ask("never mind")["content"] == "It is sun."
     with served.client() as http:
@@ -258,10 +258,13 @@ def test_a_message_without_the_result_goes_on_as_well(client: openai.OpenAI, ser
 
 def test_other_tools_begin_another_task(client: openai.OpenAI) -> None:
     """A program whose function was changed is not called as it was before."""
-    first = Chat(client, user="gus").ask("Paris?")["tool_calls"][0]
-    assert Chat(client, user="gus").ask("Paris?")["tool_calls"][0]["id"] == first["id"]
+    first = Chat(client, metadata={"session_id": "gus"}).ask("Paris?")["tool_calls"][0]
+    assert Chat(client, metadata={"session_id": "gus"}).ask("Paris?")["tool_calls"][0]["id"] == first["id"]
     changed = {"type": "function", "function": {**WEATHER, "description": "The weather."}}
-    assert Chat(client, user="gus", tools=[changed]).ask("Paris?")["tool_calls"][0]["id"] != first["id"]
+    assert (
+        Chat(client, metadata={"session_id": "gus"}, tools=[changed]).ask("Paris?")["tool_calls"][0]["id"]
+        != first["id"]
+    )
 
 
 def test_text_beside_a_call_is_said_once(database: Path) -> None:
@@ -294,11 +297,11 @@ def test_what_cannot_be_honoured_is_refused(client: openai.OpenAI, fields: Any, 
 
 
 def test_no_tool_is_called_where_none_may_be(client: openai.OpenAI) -> None:
-    chat = Chat(client, tool_choice="none", user="hal")
+    chat = Chat(client, tool_choice="none", metadata={"session_id": "hal"})
     assert chat.ask("hello")["content"] == "It is not known."
-    waiting = Chat(client, user="ida")
+    waiting = Chat(client, metadata={"session_id": "ida"})
     (call,) = waiting.ask("Paris?")["tool_calls"]
-    final = Chat(client, tool_choice="none", user="ida")
+    final = Chat(client, tool_choice="none", metadata={"session_id": "ida"})
     final.messages = [*waiting.messages, told(call)]
     assert final.complete()["content"] == "It is sun."
 

@@ -124,18 +124,19 @@ def test_reasoning_and_calls_are_streamed_beside_the_answer(client: openai.OpenA
 
 def test_an_answer_that_is_asked_for_again_and_an_edited_message_fork(client: openai.OpenAI, served: Served) -> None:
     messages: Messages = []
-    say(client, messages, "apples", user="ann")
-    say(client, messages, "pears", user="ann")
+    named = {"user": "ann", "metadata": {"session_id": "ann"}}
+    say(client, messages, "apples", **named)
+    say(client, messages, "pears", **named)
     assert sessions(served) == ["ann"]
     again = messages[:2]
-    assert say(client, again, "pears", user="ann") == "Heard apples, pears."
+    assert say(client, again, "pears", **named) == "Heard apples, pears."
     assert sessions(served) == ["ann", "ann.2"]
     edited = messages[:2]
-    assert say(client, edited, "plums", user="ann") == "Heard apples, plums."
+    assert say(client, edited, "plums", **named) == "Heard apples, plums."
     assert sessions(served) == ["ann", "ann.2", "ann.3"]
-    assert say(client, edited, "kiwis", user="ann") == "Heard apples, plums, kiwis."
+    assert say(client, edited, "kiwis", **named) == "Heard apples, plums, kiwis."
     assert sessions(served) == ["ann", "ann.2", "ann.3"]
-    assert say(client, [], "pears", user="ann") == "Heard pears."
+    assert say(client, [], "pears", **named) == "Heard pears."
     assert sessions(served) == ["ann", "ann.2", "ann.3", "ann.4"]
 
 
@@ -424,7 +425,11 @@ def test_the_requests_of_open_webui_and_librechat(served: Served) -> None:
     with served.client() as http:
         first = http.post("/v1/chat/completions", json=webui, headers=head)
         second = http.post("/v1/chat/completions", json=librechat)
-        for answered, session in ((first, "chat-1"), (second, "65f0")):
+        another = {**librechat, "messages": [{"role": "user", "content": "plums"}]}
+        other = http.post("/v1/chat/completions", json=another)
+        assert other.headers["x-session-id"] != second.headers["x-session-id"], "a user is a person, no session"
+        assert http.get(f"/api/sessions/{second.headers['x-session-id']}/tasks").json()["items"][0]["user_id"] == "65f0"
+        for answered, session in ((first, "chat-1"), (second, second.headers["x-session-id"])):
             assert answered.headers["content-type"].startswith("text/event-stream")
             assert answered.headers["x-session-id"] == session
             assert answered.text.rstrip().endswith("data: [DONE]")
@@ -437,7 +442,7 @@ def test_tenants_are_apart_and_a_key_is_needed(held: Held, database: Path) -> No
             client.models.list()
         for key in (KEY, "key-of-beta-0123456789"):
             with stock(served, key) as client:
-                assert say(client, [], "apples", user="ann") == "Heard apples."
+                assert say(client, [], "apples", metadata={"session_id": "ann"}) == "Heard apples."
         with served.client(headers={"Authorization": f"Bearer {KEY}"}) as http:
             assert [row["session_id"] for row in http.get("/api/sessions").json()["items"]] == ["ann"]
             assert chat(http, "pears", session_id="ann", agent_id="a")[-1]["result"]["success"]

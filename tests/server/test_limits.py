@@ -408,3 +408,16 @@ def test_a_request_can_be_found_in_the_log_by_the_id_that_it_names(client: httpx
     for wrong in ("a b", "x" * 65, "é"):
         made = client.get("/api/modes", headers={"X-Request-Id": wrong.encode("latin-1")}).headers["x-request-id"]  # type: ignore[dict-item]
         assert len(made) == 32
+
+
+def test_what_is_exported_can_be_imported_or_the_export_says_so() -> None:
+    with Served(settings=ServerSettings(import_bytes=60_000)) as served, served.client() as client:
+        assert chat(client, "2+2", session_id="short")
+        short = client.get("/api/sessions/short/export")
+        as_json = {"Content-Type": "application/json"}
+        assert client.post("/api/sessions/import", content=short.content, headers=as_json).status_code == 201
+        assert chat(client, "word " * 6000, session_id="long")
+        assert "any_size=true" in problem(client.get("/api/sessions/long/export"), 413, "ExportTooLong")
+        whole = client.get("/api/sessions/long/export?any_size=true")
+        assert whole.status_code == 200 and len(whole.content) > 60_000
+        problem(client.post("/api/sessions/import", content=whole.content, headers=as_json), 413, "FileTooLong")

@@ -11,7 +11,7 @@ FIRST_LOAD_BYTES = 164_000
 LISTED = re.compile(r"^\| `(\S+)` \|.*\| `([0-9a-f]{64})` \|$", re.MULTILINE)
 TEXT = re.compile(r'^  "([\w.]+)":\s*"(.*)",?$', re.MULTILINE)
 IMPORT = re.compile(r'^(?:import|export)\b[^;]*?from "(\.[^"]+)";', re.MULTILINE)
-LINK = re.compile(r'(?:src|href)="/page/([^"]+)"')
+LINK = re.compile(r'(?:src|href)="page/([^"]+)"')
 
 
 def texts(language: str) -> dict[str, str]:

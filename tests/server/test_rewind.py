@@ -172,6 +172,7 @@ def test_a_session_is_exported_and_imported(client: httpx.Client, timeline: Sequ
     assert (imported.status_code, imported.json()["session_id"]) == (201, "i")
     assert client.get("/api/sessions/i/history").json() == client.get("/api/sessions/s/history").json()
     assert client.post("/api/sessions/import", json={"document": {}}).status_code == 422
+    assert client.post("/api/sessions/import", json=document).status_code == 201, "the document by itself"
 
 
 def test_a_dry_run_says_what_a_pruning_then_removes(client: httpx.Client, served: Served) -> None:

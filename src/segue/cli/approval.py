@@ -297,7 +297,7 @@ def edited(text: str, editor: str) -> str:
         path.write_text(text, encoding="utf-8")
         with _interrupts_left_to_the_editor():
             subprocess.run([*shlex.split(editor), str(path)], check=True)
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     finally:
         path.unlink(missing_ok=True)
 

@@ -1,6 +1,6 @@
 """The vocabulary that every other package imports; it needs neither LangGraph nor a model's client.
 
-- Tasks and their records: `task`, `records`, `timeline`, `message`
+- Tasks and their records: `task`, `records`, `timeline`, `message`, `reply_options`
 - Messages for later: `schedules`
 - Limits of what models use: `spend`
 - Events: `events`

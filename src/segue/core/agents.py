@@ -458,7 +458,7 @@ def read_file(file: Path) -> dict[str, Any]:
         ConfigurationError: it cannot be read, or has other tables.
     """
     try:
-        whole = tomllib.loads(file.read_text(encoding="utf-8"))
+        whole = tomllib.loads(file.read_text(encoding="utf-8-sig"))
         if unknown := whole.keys() - _TABLES:
             tables = "[[agent]], [[schedule]], [[notify]], [approvals], [modes], [flows], [spend], [audit], [quotas]"
             may = f"older, production, refuse_hosts, {tables}"
@@ -489,7 +489,7 @@ def _agent_of(table: dict[str, Any], file: Path, number: int) -> Agent:
         )
     if prompt_file := values.pop("prompt_file", None):
         try:
-            values["prompt"] = (file.parent / str(prompt_file)).read_text(encoding="utf-8")
+            values["prompt"] = (file.parent / str(prompt_file)).read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(
                 "The prompt file {prompt_file} of {file} cannot be read: {error}.",

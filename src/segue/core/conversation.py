@@ -218,7 +218,7 @@ def config_of(values: Mapping[str, Any], source: str = "") -> ConversationConfig
 
 
 def _parsed(file: Path) -> Any:
-    text = file.read_text(encoding="utf-8")
+    text = file.read_text(encoding="utf-8-sig")
     if file.suffix.lower() == ".toml":
         return tomllib.loads(text)
     import yaml

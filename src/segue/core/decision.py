@@ -5,12 +5,12 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from .errors import UnreadableReply
-from .plan import Status, Step, lines_of, numbered_line
+from .plan import Phase, Status, Step, lines_of, numbered_line
 
 # The marks of a model's thoughts: one list for all models and both protocols.
 #
@@ -658,4 +658,5 @@ def _step(item: Any, place: int) -> Step:
         status=Status(status) if status in set(Status) else Status.PENDING,
         action=item["action"] if isinstance(item.get("action"), str) else "",
         params=item["params"] if isinstance(item.get("params"), dict) else {},
+        phase=item["phase"] if str(item.get("phase")) in get_args(Phase) else "execution",
     )

@@ -12,7 +12,9 @@ from .errors import Clause, IllegalTransition, InvalidPlan, listed, together
 
 Phase = Literal["planning", "execution", "generation"]
 NO_TOOL = ("", "none", "null", "answer", "generate")
-"""Actions that call no tool: the step is left to the answer."""
+"""Actions that call no tool."""
+ANSWERING = ("answer", "generate")
+"""Those of them that are the answer."""
 
 MAX_STEPS = 50
 _REFERENCE = re.compile(r"steps\.([^.]+)\.(result.*)", re.DOTALL)
@@ -71,6 +73,11 @@ class Step(BaseModel):
     def uses_tool(self) -> bool:
         return self.action.strip().lower() not in NO_TOOL
 
+    @property
+    def written_by_answer(self) -> bool:
+        """Whether writing the answer is all that the step asks for."""
+        return not self.uses_tool and (self.phase == "generation" or self.action.strip().lower() in ANSWERING)
+
 
 AnyStep = TypeVar("AnyStep", bound=Step)
 
@@ -85,7 +92,7 @@ class Plan(BaseModel):
 
 
 def advance(step: AnyStep, new: Status, note: str = "") -> AnyStep:
-    """Return the step in its new status; the same status again changes nothing.
+    """Return the step in its new status; the same status again changes nothing, and what is done has no old note.
 
     Raises:
         IllegalTransition: the table has no such move.
@@ -94,7 +101,7 @@ def advance(step: AnyStep, new: Status, note: str = "") -> AnyStep:
         return step
     if new not in TRANSITIONS[step.status]:
         raise IllegalTransition(step.status, new)
-    return step.model_copy(update={"status": new, "note": note or step.note})
+    return step.model_copy(update={"status": new, "note": note or ("" if new == Status.DONE else step.note)})
 
 
 def set_status(steps: Sequence[AnyStep], step_id: str, new: Status, note: str = "") -> tuple[AnyStep, ...]:
@@ -104,6 +111,11 @@ def set_status(steps: Sequence[AnyStep], step_id: str, new: Status, note: str = 
         IllegalTransition: the table has no such move.
     """
     return tuple(advance(step, new, note) if step.step_id == step_id else step for step in steps)
+
+
+def open_steps(plan: Iterable[Mapping[str, Any]]) -> int:
+    """How many steps of a stored plan are still to be done."""
+    return sum(step["status"] in {Status.PENDING, Status.RUNNING} for step in plan)
 
 
 def ready(steps: Sequence[Step]) -> tuple[Step, ...]:

@@ -69,6 +69,7 @@ from ..graphs.lifecycle import MOST_NODES, build_lifecycle
 from ..graphs.plan import build_plan
 from ..graphs.plan_react import build_plan_react
 from ..graphs.react import build_react
+from ..nodes.calls import written_arguments
 from ..nodes.chat import AUTO, ModeGraph
 from ..nodes.context import STEER, Settled, exchange, truncate_result
 from ..nodes.permission import VERSIONS, check_answer, seen_outcome, versions_of
@@ -459,6 +460,14 @@ def asking_events(task_id: str, interrupt_id: str, question: Json) -> Sequence[D
     return [QuestionAsked(question=question["question"], **more, **ids)]
 
 
+def describe_question(question: Json) -> str:
+    """What a person is asked, or the task waits for, as a banner says it."""
+    if "question" in question:
+        choices = [f"- {choice}" for choice in question.get("choices", ())]
+        return "\n".join([question["question"], *choices])
+    return "\n".join(f"{call['name']}: {written_arguments(call['arguments'])}" for call in question.get("calls", ()))
+
+
 def wait_of(question: Json) -> Json:
     """The columns of a task that say what it waits for, if it asks no person."""
     return {"due": question["until"], "awaited": question["event"] or None} if question["kind"] == WAIT else {}
@@ -611,7 +620,6 @@ def cancelled_result(
         partial,
         history=history,
         reasoning="\n".join(text for text in known.thoughts if text),
-        total_steps=len(history),
         usage=usage,
     )
     model = next(reversed(known.models), "")

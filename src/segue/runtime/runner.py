@@ -11,6 +11,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from langchain_core.runnables import RunnableConfig
@@ -39,6 +40,7 @@ from ..core.events import (
     Event,
     Paused,
     PauseReason,
+    Phase,
     Waiting,
 )
 from ..core.message import ReplyOptions
@@ -47,7 +49,7 @@ from ..core.spend import Owner
 from ..core.task import ACTIVE, ENDED, TaskStatus
 from ..memory.folder import MemoryFolder
 from ..nodes.chat import ModeGraph
-from ..prompts.catalogue import error_text
+from ..prompts.catalogue import error_text, phrase
 from ..registry import Registry, services_of
 from ..tools.adapters.client import client_tools
 from ..tools.calls import left_open
@@ -62,6 +64,7 @@ from .run import (
     cancelled_result,
     chat_graph,
     close_turn,
+    describe_question,
     initial_input,
     is_of_task,
     language_by_now,
@@ -593,11 +596,11 @@ class Runner:
             await self._broken(run, error)
             raise
         except Exception as error:
-            await self._fail(run.row, error)
+            await self._fail(run, error)
             raise
         if asked := question_of(out.get("__interrupt__", ())):
             return await self._wait(run, asked.id, asked.value)
-        return await self._end(run.row, dict(out["result"]))
+        return await self._end(run, dict(out["result"]))
 
     async def _enter(self, run: Run) -> None:
         """Wait until the task may run.
@@ -611,12 +614,25 @@ class Runner:
             raise GraphDrained(run.reason)
         self.capacity.enter()
 
-    async def _end(self, row: Task, result: Json) -> Json:
+    async def _end(self, run: Run, result: Json) -> Json:
+        row = run.row
+        if error := result.get("error"):
+            await self._say(run, "task_failed", why=error)
         status = TaskStatus.DONE if result.get("success") else TaskStatus.ERROR
         if result.get("mode") == WITHOUT_STEPS:
             await self.saver.drop_inside(row.session_id, WITHOUT_STEPS)
         await self.move(row, status, result=result, error=result.get("error"), next_id=self._registry.ids.task())
         return result
+
+    async def _say(self, run: Run, name: str, **values: str) -> None:
+        """Stream a last banner, for those who read only `thinking`."""
+        content = phrase(name, await language_by_now(self.graph, run.row), **values)
+        self._emit(run, Phase(task_id=run.row.task_id, content=content, call=True))
+
+    def _emit(self, run: Run, event: Event) -> None:
+        run.reply.note(event)
+        self.hub.publish(event)
+        self.relay.send(run, event)
 
     async def _pause(self, run: Run, reason: str) -> Json:
         await self.move(run.row, TaskStatus.PAUSED, events=[Paused(task_id=run.row.task_id, reason=reason)])
@@ -634,7 +650,7 @@ class Runner:
     async def _broken(self, run: Run, error: DatabaseUnavailable) -> None:
         """Keep what can be kept of a task that the database failed; a worker leaves it until its lease expires."""
         if isinstance(error, DatabaseDamaged):
-            await self._fail(run.row, error)
+            await self._fail(run, error)
         elif self.for_others:
             run.abandoned = True
         else:
@@ -648,6 +664,8 @@ class Runner:
 
     async def _wait(self, run: Run, interrupt_id: str, question: Json) -> Json:
         asked = asking_events(run.row.task_id, interrupt_id, question)
+        if asked:
+            await self._say(run, "task_waits", what=describe_question(question))
         await self.move(run.row, TaskStatus.WAITING, events=asked, **wait_of(question))
         return {**stopped(run.row), "status": "waiting", "question": {**question, "interrupt_id": interrupt_id}}
 
@@ -662,15 +680,18 @@ class Runner:
             "its message to a new one.",
         )
 
-    async def _fail(self, row: Task, error: Exception) -> None:
+    async def _fail(self, run: Run, error: Exception) -> None:
+        row = run.row
         if isinstance(error, SegueError):
             text = error_text(error, await language_by_now(self.graph, row))
         elif imported := await self._imported(row, error):
-            await self._fail(row, imported)
+            await self._fail(run, imported)
             raise imported from error
         else:
             text = f"{type(error).__name__}: {error}"
             logger.error("Task %s failed on an error that Segue does not know.", row.task_id, exc_info=error)
+        with suppress(StorageError):
+            await self._say(run, "task_failed", why=text)
         failed = ErrorRaised(task_id=row.task_id, message=text, final=True)
         await self.move(row, TaskStatus.ERROR, error=text, events=[failed])
 
@@ -701,11 +722,6 @@ class Runner:
     def _context(self, run: Run) -> AppContext:
         row, registry = run.row, self._registry.of(run.row)
 
-        def emit(event: Event) -> None:
-            run.reply.note(event)
-            self.hub.publish(event)
-            self.relay.send(run, event)
-
         async def notes(task_id: str) -> list[str]:
             if self.saver.is_without_notes(row.session_id, task_id):
                 return []
@@ -716,7 +732,7 @@ class Runner:
 
         services = services_of(
             registry,
-            emit,
+            partial(self._emit, run),
             said=SaidSoFar(self.tasks, row, notes, registry),
             ledger=self._storage.ledger(row.session_id, run.fence),
             executor=registry.executor_of(row.agent_id),

@@ -84,13 +84,19 @@ class Sessions:
         return [_openai_form(message) for message in messages]
 
     async def list(
-        self, limit: int = -1, which: SessionFilter = EVERY, *, pinned_first: bool = False
+        self,
+        limit: int = -1,
+        which: SessionFilter = EVERY,
+        *,
+        pinned_first: bool = False,
+        after: tuple[bool, float, str] | None = None,
     ) -> Sequence[Thread]:
         """The sessions, the last used first.
 
+        `after` has `pinned`, `updated_at` and `thread_id` of the last one of the page before.
         The session of a conversation's bot is part of the conversation, and is listed with `bots` only.
         """
-        return await self._storage.threads.list(which, limit, pinned_first=pinned_first)
+        return await self._storage.threads.list(which, limit, pinned_first=pinned_first, after=after)
 
     async def search(
         self, text: str, *, prefix: str = "", session_id: str = "", limit: int = 20, before: str = ""

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,19 @@ from ..core.notifications import Receiver
 from ..core.spend import SpendLimits, spend_limits
 from .errors import Problem, answer_http, answer_invalid, answer_problem, answer_segue_error
 from .lifespan import serving
-from .middleware import Authentication, BodyLimit, Limit, OwnHostOnly, RateLimits, RequestLog, ResponseHeaders
+from .middleware import (
+    Authentication,
+    BelowPath,
+    BodyLimit,
+    HeadAsGet,
+    Limit,
+    OwnHostOnly,
+    RateLimits,
+    RequestLog,
+    ResponseHeaders,
+)
 from .routers import ROUTES
-from .settings import BYTES_A_VALUE, IMPORT, UPLOAD, ServerSettings
+from .settings import IMPORT, UPLOAD, ServerSettings
 
 _ABOUT = 'A conversational-agent engine that does not lose work. Errors are `{"error": {type, message, error_id}}`.'
 _EXPOSED_HEADERS = ["X-Task-Id", "X-Session-Id", "X-Request-Id", "Retry-After"]
@@ -49,6 +60,11 @@ def create_app(
     limits = None if spend is None else spend_limits(spend)
     if limits and limits.by_tenant is None:
         limits = limits.model_copy(update={"by_tenant": bool(settings.keys)})
+    return build(settings, serving(database, settings, tuple(agents), modes, agents_file, tuple(notify), limits))
+
+
+def build(settings: ServerSettings, lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]]) -> FastAPI:
+    """The routes, the page and the layers, over the app that the lifespan gives."""
     application = FastAPI(
         title="Segue",
         description=_ABOUT,
@@ -56,7 +72,7 @@ def create_app(
         docs_url=None,  # FastAPI's load their scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
-        lifespan=serving(database, settings, tuple(agents), modes, agents_file, tuple(notify), limits),
+        lifespan=lifespan,
     )
     application.router.routes.extend(ROUTES)
     add_page(application)
@@ -76,7 +92,7 @@ def _add_layers(application: FastAPI, settings: ServerSettings) -> None:
     rates = RateLimits(settings.requests_a_minute, settings.chats_a_minute)
     file = Limit(settings.upload_bytes, settings.upload_seconds, setting=UPLOAD)
     message = replace(file, values=settings.body_values)
-    document = Limit(settings.import_bytes, settings.upload_seconds, settings.import_bytes // BYTES_A_VALUE, IMPORT)
+    document = Limit(settings.import_bytes, settings.upload_seconds, settings.import_values, IMPORT)
     application.add_middleware(
         BodyLimit,
         usual=Limit(settings.body_bytes, settings.body_seconds, settings.body_values),
@@ -91,7 +107,13 @@ def _add_layers(application: FastAPI, settings: ServerSettings) -> None:
             "/api/sessions/import": document,
         },
     )
-    application.add_middleware(Authentication, keys=settings.keys, rates=rates, open_metrics=settings.open_metrics)
+    application.add_middleware(
+        Authentication,
+        keys=settings.keys,
+        rates=rates,
+        origins=settings.origins,
+        open_metrics=settings.open_metrics,
+    )
     if settings.origins:
         application.add_middleware(
             CORSMiddleware,
@@ -104,6 +126,8 @@ def _add_layers(application: FastAPI, settings: ServerSettings) -> None:
         application.add_middleware(OwnHostOnly, origins=settings.origins)
     application.add_middleware(RequestLog)
     application.add_middleware(ResponseHeaders)
+    application.add_middleware(BelowPath, path=settings.path)
+    application.add_middleware(HeadAsGet)
 
 
 A2A_VALUES = 5_000

@@ -32,7 +32,7 @@ TenantDep = Annotated[Tenant, Depends(_tenant)]
 TaskId = Annotated[str, Path(examples=["2f1c9a52-6f1e-4f3e-9a55-0d2a4f5b6c7d"])]
 SessionId = Annotated[str, Path(examples=["session_123"])]
 Limit = Annotated[int, Query(ge=1, le=500, description="The maximum number of items.")]
-Before = Annotated[str | Unset, Query(max_length=200, description="The `next` of the page before.")]
+Before = Annotated[str | Unset, Query(max_length=1000, description="The `next` of the page before.")]
 
 IdempotencyKey = Annotated[
     str, Header(max_length=255, description="The same key with the same request again does nothing twice.")

@@ -230,25 +230,34 @@ def serving(
         async with opening.when_reachable() as app:
             app.agents.agents_file = agents_file
             app.agents.default_agent = settings.default_agent
-            attach(app)
-            _restrict(app, settings)
             await app.schedules.keep(load_schedules(agents_file) if agents_file else ())
-            service = application.state.service = Service(app, settings, Metrics(app), str(database))
-            _log_model(service.default_model)
-            auto_resume = AutoResume(service)
-            ids = await auto_resume.find(paused=True) if settings.resume else []
-            app.schedules.watch()
-            background = [asyncio.create_task(delete_unstored(service), name="delete unstored")]
-            if settings.resume:
-                background.append(asyncio.create_task(auto_resume.run(ids), name="auto-resume"))
-            async with serving_mcp(application, service), serving_a2a(application, service):
-                with draining_on_signal(service):
-                    yield
-            await drain(service)
-            background += [login for login, _ in service.logins.values()]
-            for task in background:
-                task.cancel()
-            await asyncio.gather(*background, return_exceptions=True)
-            await app.drain(settings.drain_seconds)  # what a request had begun to start meanwhile
+            async with serving_app(application, app, settings, str(database)):
+                yield
 
     return lifespan
+
+
+@asynccontextmanager
+async def serving_app(
+    application: FastAPI, app: App, settings: ServerSettings, database: str = ""
+) -> AsyncIterator[None]:
+    """Serve an open app. Interrupted tasks are resumed; at the end what runs is paused, and the app stays open."""
+    attach(app)
+    _restrict(app, settings)
+    service = application.state.service = Service(app, settings, Metrics(app), database or app.database)
+    _log_model(service.default_model)
+    auto_resume = AutoResume(service)
+    ids = await auto_resume.find(paused=True) if settings.resume else []
+    app.schedules.watch()
+    background = [asyncio.create_task(delete_unstored(service), name="delete unstored")]
+    if settings.resume:
+        background.append(asyncio.create_task(auto_resume.run(ids), name="auto-resume"))
+    async with serving_mcp(application, service), serving_a2a(application, service):
+        with draining_on_signal(service):
+            yield
+    await drain(service)
+    background += [login for login, _ in service.logins.values()]
+    for task in background:
+        task.cancel()
+    await asyncio.gather(*background, return_exceptions=True)
+    await app.drain(settings.drain_seconds)  # what a request had begun to start meanwhile

@@ -8,18 +8,22 @@ import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import structlog
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from starlette._utils import get_route_path
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..core.actor import acting
 from ..core.json import DEEPEST, Outline
-from .errors import Problem, internal, refusal
+from .errors import Problem, answer_http, internal, refusal
 from .run import logger
-from .settings import is_loopback
+from .settings import is_address, is_loopback
 from .tenants import Keys
 
 
@@ -80,8 +84,17 @@ _UNKNOWN = Problem(401, "Unauthorized", {"WWW-Authenticate": "Bearer"})
 class Authentication:
     """Finds the tenant of a request by its key, and holds each to its rate."""
 
-    def __init__(self, app: ASGIApp, keys: Keys, rates: RateLimits, *, open_metrics: bool = False) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: Keys,
+        rates: RateLimits,
+        *,
+        origins: Collection[str] = (),
+        open_metrics: bool = False,
+    ) -> None:
         self._app = app
+        self._origins = origins
         self._guarded = API if open_metrics else (*API, METRICS)
         self._keys = keys
         self._rates = rates
@@ -89,7 +102,12 @@ class Authentication:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not scope["path"].startswith(self._guarded):
             return await self._app(scope, receive, send)
-        tenant = self._keys.tenant_of(Headers(scope=scope).get("authorization", ""))
+        try:
+            tenant = await self._keys.find(scope)
+        except HTTPException as refused:
+            return await (await answer_http(Request(scope), refused))(scope, receive, send)
+        if self._keys.are_users and self._is_foreign(scope):
+            return await refusal(Problem(403, "WrongOrigin"), scope)(scope, receive, send)
         chats = (scope["path"] == _CHAT or scope["path"].startswith(_CHATS)) and scope["method"] == "POST"
         try:
             _refuse(self._rates.wait(None if tenant is None else tenant.name, chats=chats and tenant is not None))
@@ -103,6 +121,12 @@ class Authentication:
         scope["segue_count_chat"] = lambda: _refuse(self._rates.wait_chat(tenant.name))
         with acting(tenant.actor, tenant.roles):
             await self._app(scope, receive, send)
+
+    def _is_foreign(self, scope: Scope) -> bool:
+        """Whether another site's page sends it, with the cookies of the user."""
+        headers = Headers(scope=scope)
+        is_foreign = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+        return is_foreign and scope["method"] not in ("GET", "OPTIONS") and headers.get("origin") not in self._origins
 
 
 def _refuse(seconds: int) -> None:
@@ -211,7 +235,8 @@ class OwnHostOnly:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         host, origin = Headers(scope=scope).get("host", ""), Headers(scope=scope).get("origin", "")
-        if not is_loopback(_name(host)):
+        client = scope.get("client")
+        if not is_loopback(_name(host)) or (client and is_address(client[0]) and not is_loopback(client[0])):
             return await refusal(Problem(421, "WrongHost"), scope)(scope, receive, send)
         if origin and origin not in self._origins and urlsplit(origin).netloc.lower() != host.lower():
             return await refusal(Problem(403, "WrongOrigin"), scope)(scope, receive, send)
@@ -222,6 +247,48 @@ def _name(host: str) -> str:
     """A Host header without its port; empty where it is not valid."""
     found = _HOST.fullmatch(host)
     return found[1] if found else ""
+
+
+class HeadAsGet:
+    """Answers HEAD as GET, without the body. A stream ends at once: a server reports a whole response as left."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            return await self._app(scope, receive, send)
+
+        async def send_head(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                await send(message)
+                await send({"type": "http.response.body", "body": b""})
+
+        await self._app({**scope, "method": "GET"}, receive, send_head)
+
+
+class BelowPath:
+    """Takes away what the service's own paths begin with: where it is mounted, and the path that it is served below.
+
+    A request without that path came through a proxy that strips it.
+    """
+
+    def __init__(self, app: ASGIApp, path: str = "") -> None:
+        self._app = app
+        self._path = path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        path, root = get_route_path(scope), scope.get("root_path", "")
+        if path == self._path and root + path:
+            query = scope.get("query_string", b"").decode("latin-1")
+            target = f"{root}{path}/" + (f"?{query}" if query else "")
+            return await RedirectResponse(target)(scope, receive, send)
+        if self._path and path.startswith(f"{self._path}/"):
+            path = path.removeprefix(self._path)
+        below = {"path": path, "raw_path": quote(path).encode(), "root_path": "", "app_root_path": root + self._path}
+        await self._app({**scope, **below}, receive, send)
 
 
 _ID = re.compile(r"[\w.-]{1,64}", re.ASCII)

@@ -350,7 +350,7 @@ class CompletionRequest(ReplyFields):
     stream_options: StreamOptions | None = None
     n: Literal[1] | None = None
     metadata: Texts | None = Field(default=None, description="`session_id` names the session")
-    user: str | None = Field(default=None, description="names the session where nothing else does")
+    user: str | None = Field(default=None, description="the person who writes; it names no session")
     response_format: ResponseFormat | None = None
     modalities: Items[Literal["text"]] | None = None
     tools: Items[FunctionTool] | None = None
@@ -599,13 +599,13 @@ async def chat_completions(
 
     A client that disconnects stops nothing.
 
-    The session is named by a header, `metadata.session_id` or `user`, else by how the conversation begins. Earlier
+    The session is named by a header or `metadata.session_id`, else by how the conversation begins. Earlier
     messages of the same user, agent and mode are recognised: only the last one is new. Another one in its place is
     answered in a fork.
     """
     service.refuse_while_draining()
     agent, mode = agent_and_mode(service, body.model)
-    name = x_session_id or x_openwebui_chat_id or (body.metadata or {}).get("session_id") or body.user or ""
+    name = x_session_id or x_openwebui_chat_id or (body.metadata or {}).get("session_id") or ""
     user = x_openwebui_user_id or body.user or "default"
     parties = (tenant.person, user, agent, mode)
     conversation = Conversation.of(await with_contents(service, tenant, body.messages), name, parties)

@@ -153,7 +153,7 @@ class State:
 
 def _read(file: Path) -> Json:
     try:
-        form = json.loads(file.read_text(encoding="utf-8"))
+        form = json.loads(file.read_text(encoding="utf-8-sig"))
         if not isinstance(form, dict):
             raise TypeError("it is not an object")
         return form
@@ -305,3 +305,8 @@ def shown(made: Backtest, tenant: Tenant) -> Backtest:
             difference = replace(difference, now=tenant.without_prefix(difference.now))
         tasks.append(replace(task, session_id=tenant.shown(task.session_id), difference=difference))
     return replace(made, tasks=tasks)
+
+
+def by_age(view: Json) -> list[str]:
+    """The place of a run in a list, the oldest first."""
+    return [str(view["created_at"]), view["name"]]

@@ -3,6 +3,7 @@
 import errno
 import ipaddress
 import os
+import re
 import socket
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
@@ -26,6 +27,10 @@ PUSH_HOSTS = "SEGUE_PUSH_HOSTS"
 ORIGINS = "SEGUE_CORS_ORIGINS"
 UPLOAD = "SEGUE_UPLOAD_MB"
 IMPORT = "SEGUE_IMPORT_MB"
+PATH = "SEGUE_URL_PATH"
+_PATH = re.compile(r"(/[\w.~-]+)+", re.ASCII)
+_OWN = ("a2a", "ag-ui", "api", "docs", "healthz", "mcp", "metrics", "page", "readyz", "shared", "v1", ".well-known")
+"""How the service's own paths begin."""
 BYTES_A_VALUE = 32
 """Of an exported session, which has about 40, on average at least."""
 
@@ -61,8 +66,8 @@ class ServerSettings:
     """How long a body may take to arrive."""
     upload_bytes: int = 20 * 1024 * 1024
     """The largest file that may be uploaded."""
-    import_bytes: int = 20 * 1024 * 1024
-    """The largest document of a session that may be imported."""
+    import_bytes: int = 64 * 1024 * 1024
+    """The largest document of a session that may be exported and imported."""
     upload_seconds: float = 300.0
     """How long a file or a document may take to arrive."""
     ready_seconds: float = 1.0
@@ -95,8 +100,21 @@ class ServerSettings:
     """No other process answers requests at the same address."""
     retention: Retention | None = None
     """Which snapshots are kept; without one all are."""
+    path: str = ""
+    """The path that it is served below, such as `/agents`; a proxy may strip it."""
+
+    @property
+    def import_values(self) -> int:
+        """The most values in the JSON of such a document."""
+        return self.import_bytes // BYTES_A_VALUE
 
     def __post_init__(self) -> None:
+        if self.path and (not _PATH.fullmatch(self.path) or self.path.split("/")[1] in _OWN):
+            raise ConfigurationError(
+                "The service cannot be below {path}: use a path such as /agents, without a slash at its end, that "
+                "begins like none of the service's own.",
+                path=self.path,
+            )
         if "*" in self.origins and not self.keys:
             raise ConfigurationError(
                 "{origins}=* allows every web page: set {keys}, or name the origins.", origins=ORIGINS, keys=KEYS
@@ -119,7 +137,7 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
         tasks=whole_number(environ, "SEGUE_TENANT_TASKS", 64),
         connections=whole_number(environ, "SEGUE_CONNECTIONS", 2000),
         upload_bytes=whole_number(environ, UPLOAD, 20) * 1024 * 1024,
-        import_bytes=whole_number(environ, IMPORT, 20) * 1024 * 1024,
+        import_bytes=whole_number(environ, IMPORT, 64) * 1024 * 1024,
         drain_seconds=whole_number(environ, "SEGUE_DRAIN_SECONDS", 10),
         resume=whole_number(environ, "SEGUE_RESUME", 1, least=0) != 0,
         open_metrics=whole_number(environ, "SEGUE_METRICS_OPEN", 0, least=0) != 0,
@@ -131,6 +149,7 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
         push_hosts=_listed(environ, PUSH_HOSTS),
         one_process="SEGUE_SUPERVISOR" not in environ,
         retention=Retention.of(given) if (given := environ.get(RETENTION, "").strip()) else None,
+        path=environ.get(PATH, "").strip(),
     )
 
 
@@ -194,9 +213,13 @@ def _is_taken(probe: socket.socket, address: Any) -> bool:
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches the address."""
     name = host.strip("[]").lower()
-    if name == "localhost":
-        return True
+    return name == "localhost" or (is_address(name) and ipaddress.ip_address(name).is_loopback)
+
+
+def is_address(host: str) -> bool:
+    """Whether it is an IP address."""
     try:
-        return ipaddress.ip_address(name).is_loopback
+        ipaddress.ip_address(host)
     except ValueError:
         return False
+    return True

@@ -7,9 +7,15 @@ written `name:key`, with roles `name+role+role:key`, and `person@tenant+role:key
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from inspect import isawaitable
 from typing import Self
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.types import Scope
 
 from ..core.actor import HTTP, KEY
 from ..core.errors import ConfigurationError
@@ -83,11 +89,23 @@ class Keys:
         """The names of the tenants."""
         return frozenset(tenant.name for _, tenant in self._hashes)
 
+    @property
+    def are_several(self) -> bool:
+        """Whether there is more than one tenant."""
+        return len(self.tenants) > 1
+
+    are_users = False
+    """Whether an authentication of one's own says who sends a request."""
+
     def __bool__(self) -> bool:
         return bool(self._hashes)
 
     def __repr__(self) -> str:
         return f"Keys({len(self._hashes)})"
+
+    async def find(self, scope: Scope) -> Tenant | None:
+        """The tenant that a request comes from; None where it is not known."""
+        return self.tenant_of(Headers(scope=scope).get("authorization", ""))
 
     def tenant_of(self, authorization: str) -> Tenant | None:
         """The tenant whose key an Authorization header carries; every key is compared, whichever it is."""
@@ -97,6 +115,42 @@ class Keys:
         given = _digest(key.strip())
         found = [tenant for known, tenant in self._hashes if hmac.compare_digest(known, given)]
         return found[0] if found and scheme.lower() == "bearer" else None
+
+
+User = str | tuple[str, Iterable[str]] | None
+"""The name of a user, also with its roles."""
+Authenticate = Callable[[Request], User | Awaitable[User]]
+"""Says whose a request is."""
+_CODED = re.compile(r".*-[0-9a-f]{16}")
+
+
+class Users(Keys):
+    """Those whom an authentication of one's own lets in; each is a tenant."""
+
+    are_several = True
+    are_users = True
+
+    def __init__(self, authenticate: Authenticate) -> None:
+        super().__init__()
+        self._authenticate = authenticate
+
+    def __bool__(self) -> bool:
+        return True
+
+    async def find(self, scope: Scope) -> Tenant | None:
+        found = await run_in_threadpool(self._authenticate, Request(scope))
+        if isawaitable(found):
+            found = await found
+        name, roles = found if isinstance(found, tuple) else (found, ())
+        return Tenant(_tenant_name(name), roles=frozenset(roles)) if name else None
+
+
+def _tenant_name(user: str) -> str:
+    """The name of a user's tenant: what a key's may not be called, such as an address, ends with a hash."""
+    if re.fullmatch(_NAME, user) and not _CODED.fullmatch(user):
+        return user
+    code = hashlib.sha256(user.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{re.sub('[^A-Za-z0-9_]+', '-', user)[:15]}-{code}"
 
 
 def _digest(key: str) -> bytes:

@@ -31,6 +31,7 @@ AGENTS = "SEGUE_AGENTS"
 RETENTION = "SEGUE_RETENTION"
 REHEARSALS = "SEGUE_REHEARSALS"
 BACKTESTS = "SEGUE_BACKTESTS"
+URL_PATH = "SEGUE_URL_PATH"
 METRICS = "PROMETHEUS_MULTIPROC_DIR"
 SUPERVISOR = "SEGUE_SUPERVISOR"
 """The process id that workers live as long as."""
@@ -75,6 +76,15 @@ Backtests = Annotated[
         help="Run backtests over HTTP and on the page, and keep them in this folder.",
     ),
 ]
+UrlPath = Annotated[
+    str,
+    typer.Option(
+        "--url-path",
+        envvar="SEGUE_URL_PATH",
+        metavar="PATH",
+        help="The path that the service is served below, such as /agents; a proxy may strip it.",
+    ),
+]
 Processes = Annotated[int, typer.Option("--workers", min=1, max=64, help="The number of worker processes.")]
 Concurrency = Annotated[
     int, typer.Option("--concurrency", min=1, max=1000, help="The number of tasks that run at once.")
@@ -105,6 +115,7 @@ def serve(
     retention: Retention = "",
     rehearsals: Rehearsals = "",
     backtests: Backtests = "",
+    url_path: UrlPath = "",
     require_model: RequireModel = False,
     agents: options.Agents = "",
     db: options.Database = DEFAULT_DATABASE,
@@ -121,6 +132,8 @@ def serve(
         ):
             if name:
                 os.environ[variable] = _existing_folder(option, name)
+        if url_path:
+            os.environ[URL_PATH] = url_path
         serve_http(settings, host, port, workers, retention, require_model=require_model)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from codecs import BOM_UTF8
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -60,7 +61,7 @@ def import_(
     settings = Settings(db)
     try:
         text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        document = json.loads(text)
+        document = json.loads(text.removeprefix(BOM_UTF8))
     except (OSError, ValueError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else "it is not valid JSON"
         print_error(settings.say("not_read", file=file, why=why))

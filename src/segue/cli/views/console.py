@@ -146,7 +146,8 @@ class _TrimmedConsole(Console):
 
     @property
     def file(self) -> IO[str]:
-        return self._file or (sys.stderr if self.stderr else standard_output())
+        file: IO[str] = self._file or (sys.stderr if self.stderr else standard_output())
+        return getattr(file, "rich_proxied_file", file)  # while something is drawn live
 
     @file.setter
     def file(self, new: IO[str]) -> None:
@@ -246,7 +247,7 @@ def piped_text(on_delay: Callable[[], None]) -> str:
     with suppress(OSError, ValueError):
         if not select.select([sys.stdin], [], [], PATIENCE)[0]:
             on_delay()
-    return sys.stdin.buffer.read().decode("utf-8", "replace")
+    return sys.stdin.buffer.read().decode("utf-8-sig", "replace")
 
 
 def read_line(prompt: str) -> str:

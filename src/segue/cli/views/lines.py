@@ -301,6 +301,8 @@ def status_line(task: "Task", seconds: float, language: str) -> Text:
     parts = [f"{word('mode', language)} {mode}", sentence("step" if steps == 1 else "steps", language, n=steps)]
     if tools := reasoning.get("tools_used"):
         parts.append(f"{word('tools', language)} {', '.join(tools)}")
+    if still_open := result.get("open_steps"):
+        parts.append(sentence("answered_open_one" if still_open == 1 else "answered_open", language, n=still_open))
     parts += usage_parts(usage, language)
     return Text(flat(" · ".join([*parts, sentence("took", language, seconds=f"{seconds:.1f}")])), style="dim")
 

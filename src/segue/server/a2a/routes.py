@@ -245,7 +245,7 @@ def card_of(service: Service, agent: Agent, address: str) -> AgentCard:
         default_output_modes=texts[:1],
         skills=[AgentSkill(id=agent.agent_id, name=agent.agent_id, description=description, tags=["agent"])],
     )
-    if service.settings.keys:
+    if service.settings.keys.tenants:
         scheme = HTTPAuthSecurityScheme(scheme="Bearer", description="An API key of the service.")
         card.security_schemes["key"].CopyFrom(SecurityScheme(http_auth_security_scheme=scheme))
         card.security_requirements.append(SecurityRequirement(schemes={"key": StringList()}))

@@ -20,11 +20,12 @@ from ...testing.backtest import Backtest, BacktestOptions
 from ...testing.backtest.recording import age
 from ...testing.backtest.run import Progress, conclusion
 from ...testing.rehearsal.grades import judge_of
-from ..dependencies import CONFLICT, ServiceDep, TenantDep, routes
+from .. import pages
+from ..dependencies import CONFLICT, Before, Limit, ServiceDep, TenantDep, routes
 from ..errors import JsonResponse, LongJsonResponse, Problem, language_of, not_found
 from ..middleware import LONGEST, MODEL, NAME, Items, RequestBody
 from ..run import logger
-from ..runs import State, Status, begin, folder_of, read_report, request_stop
+from ..runs import State, Status, begin, by_age, folder_of, read_report, request_stop
 from ..service import Service
 from ..tenants import Tenant
 from ..views import Page
@@ -228,10 +229,16 @@ async def start_backtest(
 
 
 @router.get("/api/backtests", response_model=Page[BacktestView])
-async def backtests(service: ServiceDep, tenant: TenantDep, request: Request) -> JsonResponse:
+async def backtests(
+    service: ServiceDep,
+    tenant: TenantDep,
+    request: Request,
+    limit: Limit = pages.WHOLE,
+    before: Before = None,
+) -> JsonResponse:
     """The key's backtests, the newest first; their reports have the summary only."""
     items = await asyncio.to_thread(_all, service, tenant, language_of(request.scope))
-    return JsonResponse({"items": items, "next": None})
+    return JsonResponse(pages.cut(items, limit, before, by_age, reverse=True))
 
 
 @router.get("/api/backtests/{backtest}", response_model=BacktestView)
@@ -269,7 +276,7 @@ def _all(service: Service, tenant: Tenant, language: Language) -> list[Json]:
             found.append(_view(folder, language, whole=False))
         except ConfigurationError as error:
             logger.warning("a backtest cannot be read", extra={"backtest": folder.name, "reason": str(error)})
-    return sorted(found, key=lambda view: str(view["created_at"]), reverse=True)
+    return found
 
 
 def _view(folder: Path, language: Language, *, whole: bool = True) -> Json:

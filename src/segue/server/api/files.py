@@ -16,7 +16,8 @@ from starlette.datastructures import UploadFile
 from ...core.message import Attachment
 from ...core.records import Json
 from ...tools.data.sources import DataFile, DataFolder, store_file
-from ..dependencies import CONFLICT, ServiceDep, SessionId, TenantDep, Unset, routes
+from .. import pages
+from ..dependencies import CONFLICT, Before, Limit, ServiceDep, SessionId, TenantDep, Unset, routes
 from ..errors import JsonResponse, Problem, not_found
 from ..service import Service
 from ..views import AttachmentView, Page
@@ -77,10 +78,10 @@ class FileView(BaseModel):
 
 
 @router.get("/api/files", response_model=Page[FileView])
-async def files(_: TenantDep) -> JsonResponse:
+async def files(_: TenantDep, limit: Limit = pages.WHOLE, before: Before = None) -> JsonResponse:
     """The files of the data folder."""
     found = await asyncio.to_thread(DataFolder.of().files)
-    return JsonResponse({"items": [_view(file) for file in found], "next": None})
+    return JsonResponse(pages.cut([_view(file) for file in found], limit, before, lambda file: [file["name"]]))
 
 
 @router.post(
@@ -136,7 +137,7 @@ def _is_plain_file(path: Path) -> bool:
 
 def _refuse_where_shared(service: Service) -> None:
     """Take in and delete nothing where another tenant's agents read the same folder."""
-    if len(service.settings.keys.tenants) > 1:
+    if service.settings.keys.are_several:
         raise Problem(409, "SharedFolder")
 
 

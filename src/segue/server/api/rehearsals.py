@@ -32,11 +32,12 @@ from ...testing.rehearsal.batch import (
 from ...testing.rehearsal.grades import outcomes_of
 from ...testing.rehearsal.participants import load_scenarios, load_workflow, shipped_names
 from ...testing.rehearsal.report import Report, compare, outcome_json, report_of, write_report
-from ..dependencies import CONFLICT, ServiceDep, TenantDep, routes
+from .. import pages
+from ..dependencies import CONFLICT, Before, Limit, ServiceDep, TenantDep, routes
 from ..errors import JsonResponse, Problem, language_of, not_found
 from ..requests import Configuration
 from ..run import logger
-from ..runs import unreadable
+from ..runs import by_age, unreadable
 from ..service import Service
 from ..tenants import Tenant
 from ..views import Page
@@ -98,9 +99,11 @@ class ConversationView(BaseModel):
 
 
 @router.get("/api/rehearsals", response_model=Page[BatchView])
-async def rehearsals(service: ServiceDep, _: TenantDep) -> JsonResponse:
+async def rehearsals(
+    service: ServiceDep, _: TenantDep, limit: Limit = pages.WHOLE, before: Before = None
+) -> JsonResponse:
     """The batches, the newest first; their reports have the summary only."""
-    return JsonResponse({"items": await asyncio.to_thread(_batches, service), "next": None})
+    return JsonResponse(pages.cut(await asyncio.to_thread(_batches, service), limit, before, by_age, reverse=True))
 
 
 @router.get("/api/workflows", response_model=Page[WorkflowView])
@@ -289,7 +292,7 @@ def _batches(service: Service) -> list[Json]:
             batches.append(_batch(service, folder, ("summary",)))
         except ConfigurationError as error:
             logger.warning("a batch of rehearsals cannot be read", extra={"batch": folder.name, "reason": str(error)})
-    return sorted(batches, key=lambda batch: str(batch["created_at"]), reverse=True)
+    return batches
 
 
 def _folder_of(service: Service, name: str) -> Path:
@@ -338,7 +341,7 @@ def _report(file: Path, shown: tuple[str, ...]) -> Json | None:
         ConfigurationError: it cannot be read.
     """
     try:
-        form = json.loads(file.read_text(encoding="utf-8"))
+        form = json.loads(file.read_text(encoding="utf-8-sig"))
         return {name: form[name] for name in shown if name in form}
     except FileNotFoundError:
         return None

@@ -4,19 +4,21 @@ import asyncio
 from dataclasses import replace
 from typing import Annotated, Any, Self
 
-from fastapi import Path, Query, Request
+from fastapi import Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field, model_validator
 
 from ...core.errors import ThreadBusy
+from ...core.json import Outline
 from ...core.records import Json
 from ...core.timeline import SnapshotDifference, SnapshotState, TimelineEntry
 from ...testing.cassette import record
 from ...testing.cassette.cassette import dump
 from ..dependencies import CONFLICT, MODEL_DOWN, KeyDep, ServiceDep, SessionId, TaskId, TenantDep, Unset, routes
-from ..errors import JsonResponse, LongJsonResponse, language_of
+from ..errors import JsonResponse, LongJsonResponse, Problem, language_of, parts
 from ..middleware import LONGEST, NAME, RequestBody
 from ..service import Service
+from ..settings import IMPORT, ServerSettings
 from ..tenants import Tenant
 from ..views import Origin, TaskView, fields_of, origin_view, task_view
 
@@ -28,6 +30,9 @@ SnapshotQuery = Annotated[
 SnapshotPath = Annotated[
     str, Path(min_length=6, max_length=64, description="A snapshot's id, or its last six characters or more.")
 ]
+AROUND = 1000
+"""Bytes of a request to import around its document."""
+AnySize = Annotated[bool, Query(description="Also a document that is too long for this service to import.")]
 Newest = Annotated[int, Query(ge=1, le=100_000, description="How many snapshots: the newest.")]
 OtherSession = Annotated[str | Unset, Query(max_length=LONGEST, pattern=NAME, description="The session of `b`.")]
 
@@ -131,6 +136,12 @@ class ImportRequest(RequestBody):
 
     document: dict[str, Any]
     session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _may_be_the_document(cls, given: Any) -> Any:
+        is_document = isinstance(given, dict) and "document" not in given and "thread" in given
+        return {"document": given} if is_document else given
 
 
 class ImportView(BaseModel):
@@ -281,10 +292,32 @@ async def prune(session_id: SessionId, body: PruneRequest, service: ServiceDep, 
 
 
 @router.get("/api/sessions/{session_id}/export", response_model=dict[str, Any], responses=CONFLICT)
-async def export(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> LongJsonResponse:
-    """The session as a document that `POST /api/sessions/import` takes, here or elsewhere."""
+async def export(session_id: SessionId, service: ServiceDep, tenant: TenantDep, any_size: AnySize = False) -> Response:
+    """The session as a document that `POST /api/sessions/import` takes, here or elsewhere.
+
+    One that this service would not take is refused.
+    """
     document = await service.app.sessions.export(await service.own_session(tenant, session_id))
-    return LongJsonResponse(await asyncio.to_thread(_shown_document, document, tenant))
+    return Response(
+        await asyncio.to_thread(_written, document, tenant, None if any_size else service.settings),
+        media_type="application/json",
+    )
+
+
+def _written(document: Json, tenant: Tenant, settings: ServerSettings | None) -> bytes:
+    """The document as it is sent.
+
+    Raises:
+        Problem: it is beyond what these settings let in.
+    """
+    rows = {name: [_shown(row, tenant) for row in document[name]] for name in ("tasks", "events", "calls")}
+    body = b"".join(parts({**document, **rows, "thread": _shown(document["thread"], tenant)}))
+    if settings and (
+        len(body) + AROUND > settings.import_bytes
+        or Outline.of(body, settings.import_values).values + AROUND > settings.import_values
+    ):
+        raise Problem(413, "ExportTooLong", size=len(body), most=settings.import_bytes, setting=IMPORT)
+    return body
 
 
 @router.get(
@@ -310,11 +343,6 @@ async def import_session(body: ImportRequest, service: ServiceDep, tenant: Tenan
         user = tenant.stored("default") if tenant.name else None
         await service.once(key, service.app.sessions.import_(body.document, new, user, key))
     return JsonResponse({"session_id": tenant.shown(new), **await service.newest(new)}, 201)
-
-
-def _shown_document(document: Json, tenant: Tenant) -> Json:
-    rows = {name: [_shown(row, tenant) for row in document[name]] for name in ("tasks", "events", "calls")}
-    return {**document, **rows, "thread": _shown(document["thread"], tenant)}
 
 
 def _shown(row: Json, tenant: Tenant) -> Json:

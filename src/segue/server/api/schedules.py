@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ...core.errors import UnknownSchedule
 from ...core.records import Json
 from ...core.schedules import Schedule
+from .. import pages
 from ..dependencies import MODEL_DOWN, Before, KeyDep, Limit, ServiceDep, TenantDep, Unset, routes
 from ..errors import JsonResponse, not_found
 from ..middleware import LONGEST, LONGEST_MODEL, MODEL, NAME, RequestBody
@@ -149,10 +150,17 @@ async def create_schedule(body: ScheduleRequest, service: ServiceDep, tenant: Te
 
 
 @router.get("/api/schedules", response_model=Page[ScheduleView])
-async def schedules(service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+async def schedules(
+    service: ServiceDep, tenant: TenantDep, limit: Limit = pages.WHOLE, before: Before = None
+) -> JsonResponse:
     """The messages for later, those that are sent next first."""
     found = await service.app.schedules.list(tenant.prefix)
-    return JsonResponse({"items": [_view(each, tenant) for each in found], "next": None})
+    return JsonResponse(pages.cut([_view(each, tenant) for each in found], limit, before, _next_first))
+
+
+def _next_first(schedule: Json) -> pages.Place:
+    """The place of a schedule: those that are sent next first, and at the end those that are paused."""
+    return [int(not schedule["active"]), schedule["next_run"] or 0, schedule["schedule_id"]]
 
 
 @router.get("/api/schedules/{schedule_id}", response_model=ScheduleView)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from ...core.conversation import MODE
 from ...core.records import Hit, Json, Sender, Session, SessionChanges, SessionFilter, Share, Task, Thread
 from ...core.timeline import Branch
+from .. import pages
 from ..dependencies import CONFLICT, Before, Html, KeyDep, Limit, ServiceDep, SessionId, TenantDep, Unset, routes
 from ..errors import JsonResponse, LongJsonResponse, not_found
 from ..markdown import render
@@ -83,6 +84,7 @@ async def sessions(
     service: ServiceDep,
     tenant: TenantDep,
     limit: Limit = 50,
+    before: Before = None,
     q: Search = "",
     bots: bool = False,
     archived: Archived = False,
@@ -90,8 +92,16 @@ async def sessions(
 ) -> JsonResponse:
     """The sessions, pinned ones and the last used first; those of conversations' bots with `bots` only."""
     which = SessionFilter(prefix=tenant.prefix, search=q.strip(), bots=bots, archived=archived, sender=sender)
-    rows = await service.app.sessions.list(limit, which, pinned_first=True)
-    return JsonResponse({"items": [session_view(row, tenant) for row in rows], "next": None})
+    after = None
+    if before is not None:
+        pinned, updated_at, name = pages.read_place(before, [0, 0.0, ""])
+        after = bool(pinned), updated_at, tenant.stored(name)
+    rows = await service.app.sessions.list(limit + 1, which, pinned_first=True, after=after)
+    items = [session_view(row, tenant) for row in rows[:limit]]
+    if len(rows) <= limit:
+        return JsonResponse(pages.page(items, None))
+    last = rows[limit - 1]
+    return JsonResponse(pages.page(items, [int(last.pinned), last.updated_at, tenant.shown(last.thread_id)]))
 
 
 @router.get("/api/search", response_model=Page[Hit])
@@ -185,11 +195,17 @@ class BranchView(BaseModel):
 
 
 @router.get("/api/sessions/{session_id}/branches", response_model=Page[BranchView])
-async def branches(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+async def branches(
+    session_id: SessionId,
+    service: ServiceDep,
+    tenant: TenantDep,
+    limit: Limit = pages.WHOLE,
+    before: Before = None,
+) -> JsonResponse:
     """The branches of the session's conversation, the first one at the beginning; empty where it has none."""
     found = await service.app.sessions.branches(await service.own_session(tenant, session_id))
     items = [await _branch(service, tenant, each) for each in found]
-    return JsonResponse({"items": items, "next": None})
+    return JsonResponse(pages.cut(items, limit, before))
 
 
 async def _branch(service: Service, tenant: Tenant, branch: Branch) -> Json:
@@ -259,17 +275,30 @@ class RevokedView(BaseModel):
 
 
 @permissions_router.get("/api/permissions", response_model=Page[PermissionView])
-async def permissions(service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+async def permissions(
+    service: ServiceDep, tenant: TenantDep, limit: Limit = pages.WHOLE, before: Before = None
+) -> JsonResponse:
     """The tools that run without approval, in every session."""
     rows = await service.app.sessions.permissions(prefix=tenant.prefix)
-    return JsonResponse({"items": [permission_view(row, tenant) for row in rows], "next": None})
+    return JsonResponse(pages.cut([permission_view(row, tenant) for row in rows], limit, before, _granted))
 
 
 @permissions_router.get("/api/sessions/{session_id}/permissions", response_model=Page[PermissionView])
-async def session_permissions(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+async def session_permissions(
+    session_id: SessionId,
+    service: ServiceDep,
+    tenant: TenantDep,
+    limit: Limit = pages.WHOLE,
+    before: Before = None,
+) -> JsonResponse:
     """The tools that run without approval in the session, or in a task of it."""
     rows = await service.app.sessions.permissions(await service.own_session(tenant, session_id))
-    return JsonResponse({"items": [permission_view(row, tenant) for row in rows], "next": None})
+    return JsonResponse(pages.cut([permission_view(row, tenant) for row in rows], limit, before, _granted))
+
+
+def _granted(permission: Json) -> pages.Place:
+    """The place of a permission, the oldest first."""
+    return [permission["granted_at"], *(permission[name] for name in ("tool", "session_id", "agent_id", "task_id"))]
 
 
 @permissions_router.delete("/api/sessions/{session_id}/permissions", response_model=RevokedView)
@@ -346,10 +375,17 @@ async def share(session_id: SessionId, body: ShareRequest, service: ServiceDep, 
 
 
 @shares_router.get("/api/sessions/{session_id}/share", response_model=Page[ShareView])
-async def shares(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+async def shares(
+    session_id: SessionId,
+    service: ServiceDep,
+    tenant: TenantDep,
+    limit: Limit = pages.WHOLE,
+    before: Before = None,
+) -> JsonResponse:
     """The links to the session that work, oldest first, without their tokens."""
     found = await service.app.sessions.shares.list(await service.own_session(tenant, session_id))
-    return JsonResponse({"items": [_share_view(each) for each in found], "next": None})
+    items = [_share_view(each) for each in found]
+    return JsonResponse(pages.cut(items, limit, before, lambda item: [item["created_at"], item["share_id"]]))
 
 
 @shares_router.delete("/api/sessions/{session_id}/share", response_model=RevokedView)

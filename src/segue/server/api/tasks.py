@@ -11,7 +11,8 @@ from ...core.approval import Verdict
 from ...core.errors import StorageError, TaskError
 from ...core.records import Json, WaitingTask
 from ...core.task import TaskStatus
-from ..dependencies import CONFLICT, MODEL_DOWN, Html, KeyDep, Limit, ServiceDep, TaskId, TenantDep, routes
+from .. import pages
+from ..dependencies import CONFLICT, MODEL_DOWN, Before, Html, KeyDep, Limit, ServiceDep, TaskId, TenantDep, routes
 from ..errors import JsonResponse, LongJsonResponse
 from ..markdown import render
 from ..middleware import LONGEST_MODEL, MODEL, Items, RequestBody
@@ -66,10 +67,13 @@ async def task(
 
 
 @router.get("/api/waiting", response_model=Page[WaitingTask])
-async def waiting(service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+async def waiting(
+    service: ServiceDep, tenant: TenantDep, limit: Limit = pages.WHOLE, before: Before = None
+) -> JsonResponse:
     """Every task that waits for a person, the longest waiting first: what it asks, since when, how to answer."""
     rows = await service.app.tasks.waiting(tenant.prefix)
-    return JsonResponse({"items": [waiting_view(row, tenant) for row in rows], "next": None})
+    items = [waiting_view(row, tenant) for row in rows]
+    return JsonResponse(pages.cut(items, limit, before, lambda item: [item["since"], item["task_id"]]))
 
 
 @router.get("/api/tasks/{task_id}/events", response_model=Page[EventView])
@@ -103,10 +107,17 @@ async def recursions(
 
 
 @router.get("/api/tasks/{task_id}/states", response_model=Page[StatusChange])
-async def states(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+async def states(
+    task_id: TaskId,
+    service: ServiceDep,
+    tenant: TenantDep,
+    limit: Limit = pages.WHOLE,
+    before: Before = None,
+) -> JsonResponse:
     """The statuses that the task went through."""
     await service.own_task(tenant, task_id)
-    return JsonResponse({"items": status_views(await service.app.tasks.projection(task_id)), "next": None})
+    items = status_views(await service.app.tasks.projection(task_id))
+    return JsonResponse(pages.cut(items, limit, before))
 
 
 @router.get("/api/tasks/{task_id}/plan", response_model=PlanView)

@@ -9,7 +9,8 @@ from pydantic import BaseModel, Field
 
 from ...core.errors import UnknownMemory
 from ...core.records import UserPreferences
-from ..dependencies import ServiceDep, TenantDep, routes
+from .. import pages
+from ..dependencies import Before, Limit, ServiceDep, TenantDep, routes
 from ..errors import JsonResponse, not_found
 from ..middleware import LONGEST, NAME, RequestBody
 from ..views import Page
@@ -82,9 +83,16 @@ class ForgottenView(BaseModel):
 
 
 @memory_router.get("/api/memory", response_model=Page[MemoryFileView])
-async def memory_files(service: ServiceDep, tenant: TenantDep, user_id: MemoryOwner = "default") -> JsonResponse:
+async def memory_files(
+    service: ServiceDep,
+    tenant: TenantDep,
+    user_id: MemoryOwner = "default",
+    limit: Limit = pages.WHOLE,
+    before: Before = None,
+) -> JsonResponse:
     """The user's memory files."""
-    return JsonResponse({"items": await service.app.memory.files(user_id=tenant.stored(user_id)), "next": None})
+    found = await service.app.memory.files(user_id=tenant.stored(user_id))
+    return JsonResponse(pages.cut(found, limit, before, lambda file: [file["name"]]))
 
 
 @memory_router.get("/api/memory/{file:path}", response_model=MemoryView)

@@ -205,7 +205,7 @@ def read_cassette(path: str | Path) -> Cassette:
         ConfigurationError: it cannot be read, or is not a cassette of this version.
     """
     try:
-        return load(Path(path).read_text(encoding="utf-8"))
+        return load(Path(path).read_text(encoding="utf-8-sig"))
     except ValidationError as error:
         first = error.errors()[0]
         reason = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"

@@ -97,7 +97,7 @@ class Manifest:
                 "There is no batch in {folder}: create one with `segue simulate --n N --out {folder}`.", folder=folder
             )
         try:
-            form = json.loads(file.read_text(encoding="utf-8"))
+            form = json.loads(file.read_text(encoding="utf-8-sig"))
             if form.pop("version") != VERSION:
                 raise ValueError(f"its version is not {VERSION}")
             return cls(**{**form, "scenarios": tuple(form["scenarios"])})

@@ -112,7 +112,7 @@ def read_document(path: Path) -> Document:
         InvalidWorkflow: it cannot be read, is not valid YAML, or names a key twice.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidWorkflow(path.name, 1, "", "the file cannot be read ({error})", error=error) from None
     front, body, offset = (text, "", 0) if path.suffix in (".yaml", ".yml") else _front_matter(path.name, text)

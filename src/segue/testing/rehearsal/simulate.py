@@ -122,7 +122,7 @@ def read_log(path: str | Path) -> Conversation:
     """
     file = Path(path)
     try:
-        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = [json.loads(line) for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
         return _conversation(lines)
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ConfigurationError("The log {file} cannot be read: {error}.", file=file, error=error) from error

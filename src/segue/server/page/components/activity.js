@@ -32,19 +32,20 @@ export function Activity({ shown }) {
 }
 
 /** @param {Turn} shown */
-function summary({ steps, calls }) {
+function summary({ steps, calls, status }) {
   const done = steps.filter((step) => step.status === "done" || step.status === "skipped").length;
   const count = t(calls.length === 1 ? "turn.activityOne" : "turn.activity", { n: calls.length });
   if (!steps.length) return html`<span>${count}</span>`;
   const progress = t(steps.length === 1 ? "turn.planCountOne" : "turn.planCount", { done, n: steps.length });
+  const open = steps.filter((step) => step.status === "pending" || step.status === "running").length;
+  const left = status === "done" && open > 0 && t(open === 1 ? "turn.planOpenOne" : "turn.planOpen", { n: open });
   return html`<span>${t("turn.plan")}</span>
-    <span class="about">${progress}${calls.length > 0 && ` · ${count}`}</span>`;
+    <span class="about">${progress}${calls.length > 0 && ` · ${count}`}${left && ` · ${left}`}</span>`;
 }
 
-/** The step's status as it is shown: the last step runs while the answer is written. */
-function statusOf(/** @type {Step} */ step, /** @type {Turn} */ { steps, status, draft }) {
-  if (!ACTIVE.has(status)) return step.status === "running" ? "pending" : step.status;
-  return step.status === "pending" && draft && step === steps.at(-1) ? "running" : step.status;
+/** The step's status as it is shown: nothing runs in a turn that has ended. */
+function statusOf(/** @type {Step} */ step, /** @type {Turn} */ { status }) {
+  return step.status === "running" && !ACTIVE.has(status) ? "pending" : step.status;
 }
 
 /** @param {{ step: Step, shown: Turn }} props */

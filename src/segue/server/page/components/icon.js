@@ -9,7 +9,7 @@ export function Icon({ name }) {
 
 /** Put the icons into the page: a reference to a file is fetched again, and the service may be away by then. */
 export async function showIcons() {
-  const sprite = await (await fetch("/page/icons.svg")).text();
+  const sprite = await (await fetch(new URL("../icons.svg", import.meta.url))).text();
   const { documentElement } = new DOMParser().parseFromString(sprite, "image/svg+xml");
   documentElement.style.display = "none";
   document.body.append(documentElement);

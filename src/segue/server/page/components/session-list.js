@@ -1,6 +1,7 @@
 // @ts-check
 /** The sessions, grouped by when they were last used. */
 import { open } from "../state/conversation.js";
+import { attempt } from "../state/failures.js";
 import { sessionAddress } from "../state/router.js";
 import { change, loadSessions, titleOf } from "../state/sessions.js";
 import { useRead } from "../state/signals.js";
@@ -22,6 +23,7 @@ const SearchHits = lazy(async () => (await import("./search-hits.js")).SearchHit
 export function SessionList() {
   const sessions = useRead(() => store.sessions.value);
   const search = useRead(() => store.search.value);
+  const isMore = useRead(() => store.areMoreSessions.value);
   if (sessions === null) return html`<div class="sessions" aria-hidden="true">${[1, 2, 3, 4].map(skeleton)}</div>`;
   const archived = store.archived.value;
   return html`<div class="sessions">
@@ -36,6 +38,7 @@ export function SessionList() {
         </ul>
       </section>`,
     )}
+    ${isMore && html`<button type="button" class="quiet" onClick=${showMore}>${t("sidebar.more")}</button>`}
     ${search && html`<${SearchHits} />`}
     <button type="button" class="row" aria-pressed=${archived} onClick=${toggleArchived}>
       <${Icon} name="archive" />${t("sidebar.archived")}
@@ -47,6 +50,11 @@ function toggleArchived() {
   store.archived.value = !store.archived.value;
   store.sessions.value = null;
   void loadSessions().catch(() => {}); // the page looks again anyway
+}
+
+function showMore() {
+  store.sessionPages.value += 1;
+  void attempt(loadSessions);
 }
 
 /** @param {number} n */

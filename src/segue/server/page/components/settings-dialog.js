@@ -121,7 +121,7 @@ function Service({ close }) {
     ${about && html`<${Limits} limits=${about.limits} />`}
     <p class="links">
       <button type="button" onClick=${showUsage}>${t("panel.usage")}</button>
-      <a href="/docs">${t("settings.api")}</a>
+      <a href="docs">${t("settings.api")}</a>
     </p>
   </section>`;
 }

@@ -24,7 +24,7 @@ export function Sidebar() {
   return html`<nav class="sidebar" aria-label=${t("sidebar.label")} hidden=${!isOpen}
     onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && closeDrawer()}>
     <div class="sidebar-head">
-      <img src="/page/icon.svg" alt="" width="26" height="26" />
+      <img src="page/icon.svg" alt="" width="26" height="26" />
       <span class="brand">Segue</span>
       <${IconButton} icon="sidebar" label=${t("sidebar.close")} onClick=${() => (store.sidebar.value = false)} />
     </div>

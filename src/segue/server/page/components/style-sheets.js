@@ -9,7 +9,7 @@ export function loadStyleSheets(...names) {
         new Promise((resolve) => {
           const link = document.createElement("link");
           link.rel = "stylesheet";
-          link.href = `/page/styles/${name}.css`;
+          link.href = new URL(`../styles/${name}.css`, import.meta.url).href;
           link.onload = link.onerror = resolve;
           document.head.append(link);
         }),

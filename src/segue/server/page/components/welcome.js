@@ -11,7 +11,7 @@ export function Welcome() {
   const general = /** @type {const} */ (["welcome.example1", "welcome.example2", "welcome.example3"]);
   const examples = agent?.suggestions.length ? agent.suggestions : agent ? general.map((key) => t(key)) : [];
   return html`<section class="welcome">
-    <img src="/page/icon.svg" alt="" width="44" height="44" />
+    <img src="page/icon.svg" alt="" width="44" height="44" />
     <h2>${t("welcome.title")}</h2>
     <p>${t("welcome.text")}</p>
     <ul class="examples">

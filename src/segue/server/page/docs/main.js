@@ -18,7 +18,7 @@ function Docs() {
   const [search, setSearch] = useState("");
   const load = () => {
     setFailed(false);
-    fetch("/openapi.json").then((response) => response.json()).then(setSpec, () => setFailed(true));
+    fetch("openapi.json").then((response) => response.json()).then(setSpec, () => setFailed(true));
   };
   useEffect(load, []);
   useEffect(() => void (spec && document.getElementById(location.hash.slice(1))?.scrollIntoView()), [spec]);
@@ -43,7 +43,7 @@ function Docs() {
 /** @param {{ groups: Group[], search: string, setSearch: (text: string) => void }} props */
 function Index({ groups, search, setSearch }) {
   return html`<nav aria-label=${t("docs.index")}>
-    <a class="home" href="/"><img src="/page/icon.svg" alt="" width="26" height="26" />Segue</a>
+    <a class="home" href="./"><img src="page/icon.svg" alt="" width="26" height="26" />Segue</a>
     <input
       type="search"
       value=${search}

@@ -1,5 +1,6 @@
 // @ts-check
 /** One operation of the API: what it takes, what it answers, and how to call it. */
+import { home } from "../state/api.js";
 import { t } from "../texts/index.js";
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { Fields } from "./fields.js";
@@ -94,7 +95,7 @@ function commandOf({ method, path, parameters, body }, spec) {
   const query = parameters.filter(({ in: place, required }) => place === "query" && required);
   const asked = query.map(({ name }, place) => `${place ? "&" : "?"}${name}=${name.toUpperCase()}`).join("");
   const verb = method === "get" ? "" : ` -X ${method.toUpperCase()}`;
-  const lines = [`curl${verb} '${location.origin}${filled}${asked}'`];
+  const lines = [`curl${verb} '${home()}${filled}${asked}'`];
   if (body?.type === "application/json") {
     lines.push("-H 'Content-Type: application/json'", `-d '${JSON.stringify(exampleOf(spec, body.schema))}'`);
   } else if (body) lines.push("--data-binary @FILE");

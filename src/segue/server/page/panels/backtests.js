@@ -2,7 +2,7 @@
 /** Backtests: what changed agents would do otherwise in recorded sessions. */
 import { Icon } from "../components/icon.js";
 import { loadStyleSheets } from "../components/style-sheets.js";
-import { get, send } from "../state/api.js";
+import { get, getAll, send } from "../state/api.js";
 import { attempt } from "../state/failures.js";
 import { t } from "../texts/index.js";
 import { html, useState } from "../vendor/htm-preact.js";
@@ -33,7 +33,7 @@ export default function Panel() {
 
 /** @param {{ show: (name: string) => void }} props */
 function List({ show }) {
-  const loaded = useLoaded(() => get(ADDRESS), []);
+  const loaded = useLoaded(() => getAll(ADDRESS), []);
   const [isAsking, ask] = useState(false);
   /** @type {Backtest[]} */
   const found = loaded.value?.items ?? [];

@@ -2,7 +2,7 @@
 /** The user's memory files: what tasks noted for the ones after them. */
 import { Icon } from "../components/icon.js";
 import { IconButton } from "../components/icon-button.js";
-import { get, send } from "../state/api.js";
+import { get, getAll, send } from "../state/api.js";
 import { attempt } from "../state/failures.js";
 import { useRead } from "../state/signals.js";
 import { store } from "../state/store.js";
@@ -16,7 +16,7 @@ import { Text } from "./parts/text.js";
 
 export default function Panel() {
   const latest = useRead(() => store.turns.value.at(-1)?.value);
-  const loaded = useLoaded(() => get("/api/memory"), [latest?.id, latest?.status]);
+  const loaded = useLoaded(() => getAll("/api/memory"), [latest?.id, latest?.status]);
   if (!loaded.value) return html`<${Pending} loaded=${loaded} />`;
   /** @type {MemoryFile[]} */
   const files = loaded.value.items;

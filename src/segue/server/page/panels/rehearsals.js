@@ -1,7 +1,7 @@
 // @ts-check
 /** Rehearsals: batches of conversations with simulated users, their reports, and two of them side by side. */
 import { Icon } from "../components/icon.js";
-import { get, send } from "../state/api.js";
+import { get, getAll, send } from "../state/api.js";
 import { attempt } from "../state/failures.js";
 import { t } from "../texts/index.js";
 import { html, useState } from "../vendor/htm-preact.js";
@@ -33,7 +33,7 @@ export default function Panel() {
 
 /** @param {{ show: (names: string[]) => void }} props */
 function List({ show }) {
-  const loaded = useLoaded(() => get("/api/rehearsals"), []);
+  const loaded = useLoaded(() => getAll("/api/rehearsals"), []);
   const [isAsking, ask] = useState(false);
   const [chosen, choose] = useState(/** @type {string[]} */ ([]));
   /** @type {Batch[]} */

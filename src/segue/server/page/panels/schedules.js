@@ -1,7 +1,7 @@
 // @ts-check
 /** Messages that are sent later or again and again: when they run next, and what can be done about them. */
 import { IconButton } from "../components/icon-button.js";
-import { get, send } from "../state/api.js";
+import { getAll, send } from "../state/api.js";
 import { attempt } from "../state/failures.js";
 import { useRead } from "../state/signals.js";
 import { store } from "../state/store.js";
@@ -16,7 +16,7 @@ import { Pending, useLoaded } from "./parts/loaded.js";
 
 export default function Panel() {
   const latest = useRead(() => store.turns.value.at(-1)?.value);
-  const loaded = useLoaded(() => get("/api/schedules"), [latest?.id, latest?.status]);
+  const loaded = useLoaded(() => getAll("/api/schedules"), [latest?.id, latest?.status]);
   if (!loaded.value) return html`<${Pending} loaded=${loaded} />`;
   /** @type {Schedule[]} */
   const schedules = loaded.value.items;

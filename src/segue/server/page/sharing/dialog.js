@@ -3,7 +3,7 @@
 import { copy } from "../components/copy.js";
 import { Dialog } from "../components/dialog.js";
 import { Icon } from "../components/icon.js";
-import { get, send } from "../state/api.js";
+import { getAll, home, send } from "../state/api.js";
 import { attempt } from "../state/failures.js";
 import { loadPanelTexts, moment, t } from "../texts/index.js";
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
@@ -22,13 +22,13 @@ export function ShareDialog({ session, close }) {
   const [hours, setHours] = useState("168");
   const [link, setLink] = useState("");
   const [shares, setShares] = useState(/** @type {Share[]} */ ([]));
-  const load = async () => setShares((await attempt(() => get(path)))?.items ?? []);
+  const load = async () => setShares((await attempt(() => getAll(path)))?.items ?? []);
   useEffect(() => void load(), [session]);
   const create = async (/** @type {Event} */ event) => {
     event.preventDefault();
     const made = await attempt(() => send("POST", path, { hours: Number(hours) }));
     if (!made) return;
-    setLink(`${location.origin}${made.path}`);
+    setLink(`${home()}${made.path}`);
     await load();
   };
   const revoke = async (/** @type {string} */ id) => {

@@ -32,6 +32,11 @@ export class ApiError extends Error {
   }
 }
 
+/** The address of the service, without a slash at its end: the page's documents are right below it. */
+export function home() {
+  return new URL(".", document.baseURI).href.slice(0, -1);
+}
+
 /**
  * Send a request and check its status.
  *
@@ -48,7 +53,7 @@ export async function request(method, path, { body, headers = {}, signal: aborte
   if (isJson) sent["Content-Type"] = "application/json";
   const content = isJson ? JSON.stringify(body) : body;
   const options = { method, headers: sent, body: content, signal: aborted };
-  const response = await fetch(path, options).catch((error) => {
+  const response = await fetch(home() + path, options).catch((error) => {
     throw aborted?.aborted ? error : new ApiError(0, "Unreachable", "");
   });
   if (response.status === 401) {
@@ -73,6 +78,25 @@ async function refusal(response) {
  */
 export async function get(path, aborted) {
   return valueOf(await request("GET", path, { signal: aborted }));
+}
+
+/**
+ * The items of a list, of so many of its pages, and whether there are more.
+ *
+ * @param {string} path
+ * @param {number} [pages]
+ * @returns {Promise<{ items: any[], isMore: boolean }>}
+ */
+export async function getAll(path, pages = Infinity) {
+  const items = [];
+  let next = "";
+  for (let page = 0; page < pages; page++) {
+    const found = await get(next ? `${path}${path.includes("?") ? "&" : "?"}before=${encodeURIComponent(next)}` : path);
+    items.push(...found.items);
+    if (found.next === null) return { items, isMore: false };
+    next = String(found.next);
+  }
+  return { items, isMore: true };
 }
 
 /**

@@ -1,7 +1,7 @@
 // @ts-check
 /** The branches of the shown conversation: sessions that repeat each other up to a turn. */
 import { goTo } from "./router.js";
-import { get, request, send, valueOf } from "./api.js";
+import { get, getAll, request, send, valueOf } from "./api.js";
 import { attempt } from "./failures.js";
 import { requestKey } from "./message-key.js";
 import { refreshLists } from "./sessions.js";
@@ -13,7 +13,7 @@ const sentKey = requestKey();
 
 /** @param {string} session @returns {Promise<Branch[]>} none where they cannot be read */
 export async function readBranches(session) {
-  const page = await get(`/api/sessions/${encodeURIComponent(session)}/branches`).catch(() => ({ items: [] }));
+  const page = await getAll(`/api/sessions/${encodeURIComponent(session)}/branches`).catch(() => ({ items: [] }));
   return page.items;
 }
 

@@ -15,7 +15,7 @@ export async function exportMarkdown(session, title) {
 /** @param {string} session */
 export async function exportJson(session) {
   const document = await attempt(() => get(`${address(session)}/export`));
-  if (document) save(`${session}.json`, "application/json", JSON.stringify(document, null, 2));
+  if (document) save(`${session}.json`, "application/json", JSON.stringify(document));
 }
 
 /** @param {string} session */

@@ -34,7 +34,7 @@ effect(() => {
 
 /** @param {SessionRow} row @param {string} body */
 function notify(row, body) {
-  const shown = new Notification(titleOf(row), { body, tag: row.session_id, icon: "/page/icon.svg" });
+  const shown = new Notification(titleOf(row), { body, tag: row.session_id, icon: "page/icon.svg" });
   shown.onclick = () => {
     window.focus();
     goTo(row.session_id);

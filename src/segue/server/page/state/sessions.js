@@ -1,6 +1,6 @@
 // @ts-check
 /** The list of sessions, the inbox, and what the service has to offer. */
-import { get, send } from "./api.js";
+import { get, getAll, send } from "./api.js";
 import { attempt } from "./failures.js";
 import { CONVERSATION, participantsOf } from "./participants.js";
 import { goTo } from "./router.js";
@@ -25,14 +25,15 @@ export async function loadSessions() {
   const [query, archived] = [store.search.value, store.archived.value];
   const path = `/api/sessions?archived=${archived}${query ? `&q=${encodeURIComponent(query)}` : ""}&limit=`;
   const pages = archived ? [`${path}200`] : [`${path}200&sender=people`, `${path}50&sender=programs`];
-  const found = await Promise.all(pages.map((each) => get(each)));
+  const found = await Promise.all(pages.map((each) => getAll(each, store.sessionPages.value)));
   if (query !== store.search.value || archived !== store.archived.value) return;
   store.sessions.value = found.flatMap((page) => page.items);
+  store.areMoreSessions.value = found.some((page) => page.isMore);
 }
 
 /** Load what waits for a person. */
 export async function loadWaiting() {
-  store.waiting.value = (await get("/api/waiting")).items;
+  store.waiting.value = (await getAll("/api/waiting")).items;
 }
 
 /** Show soon what changed in both lists; where that fails, the page looks again anyway. */

@@ -25,6 +25,9 @@ export const store = {
 
   /** @type {import("../vendor/signals-core.js").Signal<SessionRow[] | null>} null until they are loaded */
   sessions: signal(null),
+  /** How many pages of them are loaded, and whether there are more. */
+  sessionPages: signal(1),
+  areMoreSessions: signal(false),
   search: signal(""),
   /** Whether the archived sessions are listed instead of the others. */
   archived: signal(false),
