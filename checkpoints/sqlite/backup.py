@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, Self, cast
 
 from segue.core.errors import Clause, DatabaseUnavailable
-from segue.core.records import Public, sync_folder
+from segue.core.json import Public
+from segue.core.records import sync_folder
 
 from .database import check_file, file_of, translated
 from .state import check_version

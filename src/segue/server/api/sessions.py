@@ -101,7 +101,7 @@ async def sessions(
     if len(rows) <= limit:
         return JsonResponse(pages.page(items, None))
     last = rows[limit - 1]
-    return JsonResponse(pages.page(items, [int(last.pinned), last.updated_at, tenant.shown(last.thread_id)]))
+    return JsonResponse(pages.page(items, [int(last.pinned), last.updated_at, tenant.shown(last.session_id)]))
 
 
 @router.get("/api/search", response_model=Page[Hit])
