@@ -55,7 +55,7 @@ async def test_pages_of_sessions_reach_each_once_also_those_of_one_moment(here: 
         found, after = [], None
         while page := await here.app.sessions.list(2, pinned_first=pinned_first, after=after):
             found += page
-            after = page[-1].pinned, page[-1].updated_at, page[-1].thread_id
-        assert [thread.thread_id for thread in found] == (
+            after = page[-1].pinned, page[-1].updated_at, page[-1].session_id
+        assert [thread.session_id for thread in found] == (
             ["b", "used", "f", "e", "d", "c", "a"] if pinned_first else ["used", "f", "e", "d", "c", "b", "a"]
         )

@@ -121,7 +121,12 @@ async def test_closing_twice_does_nothing_and_use_after_it_says_so(database: Pat
     app = await segue.open(database)
     await app.close()
     await app.close()
-    for use in (lambda: app.ask("hello"), app.resumable, app.usage, lambda: app.preferences("u")):
+    for use in (
+        lambda: app.ask("hello"),
+        app.resumable,
+        lambda: app.tasks.usage(session_id="s"),
+        lambda: app.preferences("u"),
+    ):
         with pytest.raises(AppClosed, match="is closed"):
             await use()
 

@@ -64,7 +64,7 @@ async def test_decisions_reach_the_graph_in_the_form_of_its_middleware(database:
         task_id = (await app.ask("go", mode="own", session_id="s")).task_id
     async with segue.open(database, modes={"own": reviewed(given)}) as app:
         (waiting,) = await app.waiting()
-        assert [(call["name"], call["arguments"]) for call in waiting["calls"]] == [
+        assert [(call["name"], call["arguments"]) for call in waiting.calls] == [
             (each["name"], each["args"]) for each in REQUESTS
         ]
         assert (await app.answer(task_id, answer)).answer == "done"

@@ -67,7 +67,7 @@ async def test_the_answers_of_a_person_return_from_the_tools_interrupts(mode: st
         assert await calls_of(app, asked.task_id) == []
     async with segue.open(database, agents=[agent]) as app:  # another process
         (waiting,) = await app.waiting()
-        assert waiting["question"] == "Really book A1?"
+        assert waiting.question == "Really book A1?"
         again = await app.answer(asked.task_id, "yes")
         assert again.status == "waiting"
     async with segue.open(database, agents=[agent]) as app:

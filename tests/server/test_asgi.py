@@ -102,7 +102,7 @@ async def test_each_user_has_sessions_and_roles_of_its_own_and_nobody_else_is_le
             foreign = {"sec-fetch-site": "cross-site", "origin": "https://evil.example"}
             refused = await client.post("/agents/api/sessions", json={}, headers=foreign)
             assert refused.status_code == 403
-        names = [thread.thread_id for thread in await app.sessions.list()]
+        names = [thread.session_id for thread in await app.sessions.list()]
         assert "ann:mine" in names and len(names) == 3
 
 

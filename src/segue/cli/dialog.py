@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 from rich.text import Text
@@ -46,6 +46,8 @@ from .views.task import AnswerView, JsonView, TaskView, View
 if TYPE_CHECKING:
     from ..app import App
 
+
+T = TypeVar("T")
 
 LIFECYCLE = "lifecycle"
 """The mode whose tasks are shown as a table of their subtasks."""
@@ -434,13 +436,13 @@ class ConversationLoop:
         session = settings.session or Ids().thread()
         return Conversation(app, settings, progress(), session, settings.mode, self._as_json, self._framed)
 
-    def run(self, doing: Coroutine[Any, Any, Any]) -> Any:
+    def run(self, doing: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(doing)
 
     def run_turns(self, doing: Coroutine[Any, Any, Turn]) -> int:
         """Carry a task through, asking the person whenever it comes to wait; returns the exit code."""
         talk = self.conversation
-        turn: Turn = self.run(doing)
+        turn = self.run(doing)
         while turn.task and turn.question:
             turn = self._asked(talk, turn.task, turn.question)
         return turn.code
@@ -448,13 +450,11 @@ class ConversationLoop:
     def _asked(self, talk: Conversation, task: Task, question: Json) -> Turn:
         """Ask until the answer fits; what was written for one that does not is kept. A wait asks nobody."""
         if question["kind"] == WAIT:
-            waited: Turn = self.run(talk.wait_out(task, question))
-            return waited
+            return self.run(talk.wait_out(task, question))
         questioner = Questioner(talk.console, talk.settings.language_for(task.message))
         while (answer := questioner.ask(question)) is not None:
             try:
-                turn: Turn = self.run(talk.answer(task.task_id, answer, question["interrupt_id"]))
-                return turn
+                return self.run(talk.answer(task.task_id, answer, question["interrupt_id"]))
             except InvalidAnswer as error:
                 print_error(sentence_of(error, talk.settings))
         return Turn(talk.report_waiting(task, question))

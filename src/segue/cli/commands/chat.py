@@ -222,7 +222,7 @@ class ChatCommands:
         if self._latest():
             back = self._loop.run(revert(self._talk.app, snapshot or self._talk.session, False))
             session = self._talk.app.sessions.new_id()
-            task = self._loop.run(self._talk.app.rewind.fork(back.place.thread_id, back.place.checkpoint_id, session))
+            task = self._loop.run(self._talk.app.rewind.fork(back.place.session_id, back.place.checkpoint_id, session))
             self._print_effects(back)
             self._move_to(session)
             if task and task.status in OPEN:
@@ -243,7 +243,7 @@ class ChatCommands:
             before = self._loop.run(app.rewind.before_turn(task.task_id)).checkpoint_id
             self._print_effects(self._loop.run(revert(app, f"{task.session_id}/{before}", False)))
             begun = self._loop.run(app.rewind.branch(task.task_id, app.sessions.new_id(), text))
-            self._move_to(begun.thread_id)
+            self._move_to(begun.session_id)
             self._loop.run_turns(self._talk.show(begun))
         return True
 
