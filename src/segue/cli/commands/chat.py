@@ -238,8 +238,8 @@ class ChatCommands:
             place, _, message = text.partition(" ")
             app = self._talk.app
             turns = {each.short_id: each.task_id for each in self._loop.run(app.rewind.timeline(task.session_id))}
-            if message.strip() and turns.get(place):
-                task, text = self._loop.run(app.tasks.get(turns[place])), message.strip()
+            if message.strip() and (turn := turns.get(place)):
+                task, text = self._loop.run(app.tasks.get(turn)), message.strip()
             before = self._loop.run(app.rewind.before_turn(task.task_id)).checkpoint_id
             self._print_effects(self._loop.run(revert(app, f"{task.session_id}/{before}", False)))
             begun = self._loop.run(app.rewind.branch(task.task_id, app.sessions.new_id(), text))
