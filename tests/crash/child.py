@@ -104,7 +104,7 @@ def carry_on(given: Mapping[str, Any]) -> None:
 
 
 def write(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value), encoding="utf-8")
+    path.write_text(json.dumps(value, default=lambda record: record.json()), encoding="utf-8")
 
 
 class _Talk:

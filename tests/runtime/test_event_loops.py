@@ -310,7 +310,7 @@ def test_ctrl_c_says_how_to_go_on_and_a_second_one_ends_the_script(tmp_path: Pat
 
     async def left() -> list[str]:
         async with segue.open(tmp_path / "x.db") as app:
-            return [each["task_id"] for each in await app.resumable()]
+            return [each.task_id for each in await app.resumable()]
 
     (task_id,) = asyncio.run(left())
     assert f"segue resume {task_id} --db x.db" in said
