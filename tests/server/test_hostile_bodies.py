@@ -44,7 +44,7 @@ SIZES = {
     "/api/sessions/import": (*LARGE, 4 * MB),
 }
 """Of the bodies that a route is sent, so that its limits on bytes and on values are met; others take 256 KiB."""
-ROOM = {"SEGUE_RATE_CHATS": "100000", "SEGUE_RATE_REQUESTS": "1000000"}
+ROOM = {"SEGUE_RATE_CHATS": "100000", "SEGUE_RATE_REQUESTS": "1000000", "SEGUE_IMPORT_MB": "20"}
 
 
 def routes() -> list[tuple[str, str]]:
