@@ -3,6 +3,7 @@
 import dis
 import gc
 import ipaddress
+import logging
 import os
 import re
 import socket
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import certifi
 import pytest
 from hypothesis import settings
+from structlog.stdlib import ProcessorFormatter
 
 if TYPE_CHECKING:
     from .postgres import Cluster
@@ -216,6 +218,17 @@ def signatures() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(functions, "_model", model)
         yield
+
+
+@pytest.fixture(autouse=True)
+def own_logs() -> Iterator[None]:
+    """Take away the handlers of a test that configured logs: they would write between pytest's lines."""
+    root = logging.getLogger()
+    level = root.level
+    yield
+    if any(isinstance(each.formatter, ProcessorFormatter) for each in root.handlers):
+        root.handlers[:] = [each for each in root.handlers if not isinstance(each.formatter, ProcessorFormatter)]
+        root.setLevel(level)
 
 
 @pytest.fixture(autouse=True)
