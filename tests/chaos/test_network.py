@@ -43,6 +43,7 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "said"), [("silent", "TimeoutError True"), ("reset", "ConnectionResetError False"), ("none", "204")]
 )

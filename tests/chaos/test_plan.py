@@ -127,6 +127,7 @@ for place, reach in enumerate(sys.argv[1:]):
 """
 
 
+@pytest.mark.slow
 def test_a_process_ends_before_it_reaches_a_refused_host(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)

@@ -46,6 +46,7 @@ def _is_there(pid: int) -> bool:
     return state.exists() and state.read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
+@pytest.mark.slow
 def test_after_an_interruption_no_process_is_waited_for_and_none_is_left(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SERVER)
     began, pids = time.monotonic(), []
@@ -62,6 +63,7 @@ def test_after_an_interruption_no_process_is_waited_for_and_none_is_left(tmp_pat
     assert not any(map(_is_there, pids))
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_none_that_it_waits_for(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SERVER)
     with subprocess.Popen(
@@ -74,6 +76,7 @@ def test_a_killed_process_leaves_none_that_it_waits_for(tmp_path: Path) -> None:
     _until_gone(pid)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="its kernel ends a process with its parent")
 def test_a_process_to_fork_from_that_is_killed_leaves_no_child(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SERVER)

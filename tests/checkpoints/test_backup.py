@@ -103,6 +103,7 @@ async def test_a_killed_process_s_files_open_as_before(database: Path, tmp_path:
     assert await _count(copied) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", ["removed", "older", "another", "newer"])
 async def test_a_log_beside_another_file_is_refused_and_kept(database: Path, tmp_path: Path, other: str) -> None:
     await _filled(database, 1)

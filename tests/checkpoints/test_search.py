@@ -46,6 +46,7 @@ async def test_pages_lead_through_all_hits(here: World) -> None:
     assert await found(here, "apple", prefix="s1") == ["s1"]
 
 
+@pytest.mark.slow
 async def test_a_long_query_is_compared_in_whole(here: World) -> None:
     words = " ".join(f"word{n}" for n in range(2000))
     here.register("a", [answer("plums")] * 2, "react")

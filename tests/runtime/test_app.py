@@ -395,6 +395,7 @@ def test_the_one_liner() -> None:
     assert "Segue" in segue.ask("你好")["answer"]
 
 
+@pytest.mark.slow
 async def test_ten_megabytes_of_output_are_kept_once_and_opened_piece_by_piece(app: App, database: Path) -> None:
     def dump(lines: int) -> str:
         """Write many lines."""

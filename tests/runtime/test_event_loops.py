@@ -142,6 +142,7 @@ async def _left_in(app: segue.App, leave: Callable[[int], Any]) -> None:
     assert not await app.resumable()
 
 
+@pytest.mark.slow
 async def test_a_caller_that_anyio_cancels_in_the_start_leaves_nothing_behind(database: Path) -> None:
     async with segue.open(database) as app:
 
@@ -155,6 +156,7 @@ async def test_a_caller_that_anyio_cancels_in_the_start_leaves_nothing_behind(da
         await _left_in(app, leave)
 
 
+@pytest.mark.slow
 async def test_a_caller_that_asyncio_cancels_in_the_start_leaves_nothing_behind(database: Path) -> None:
     async with segue.open(database) as app:
 

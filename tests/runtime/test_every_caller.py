@@ -91,6 +91,7 @@ async def test_each_mode_sends_a_prompt_that_is_too_long_once_more_and_shorter(m
     assert [e.mode for e in events if isinstance(e, ModeSelected)] == ["direct" if mode == "auto" else mode]
 
 
+@pytest.mark.slow
 async def test_a_text_that_is_long_is_shortened_for_an_object_a_summary_and_a_judge() -> None:
     typed = Endpoint(LONG, '{"name": "Rome"}', longest=24_000)
     async with segue.open(":memory:", agents=[Agent(agent_id="a", model=typed, mode="direct")]) as app:
@@ -136,6 +137,7 @@ def size(body: Any) -> int:
     return sum(len(str(message["content"])) for message in body["messages"])
 
 
+@pytest.mark.slow
 async def test_each_participant_of_a_conversation_goes_on_with_a_shorter_prompt(talk: Callable[..., Any]) -> None:
     longest = 18_000
     demand = Demand(lambda body: "This model's maximum context length is 8 tokens." if size(body) > longest else "")

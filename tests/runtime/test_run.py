@@ -60,6 +60,7 @@ async def ended(app: App, task_id: str) -> str:
     return str((await app.task(task_id)).status)
 
 
+@pytest.mark.slow
 async def test_many_tasks_use_few_threads_and_descriptors_and_run_in_their_order() -> None:
     before, others = len(os.listdir("/proc/self/fd")), {*threading.enumerate()}
     async with working(12, running=3) as (app, held, tasks):
