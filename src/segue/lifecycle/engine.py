@@ -483,6 +483,7 @@ class ConversationEngine:
             self.refused = str(error)
             return False
         self._clear()
+        self._own.clear()
         self._run, self._state, self._paused_from = run, state, paused_from
         if not self._source.private:
             self._task.take_over(str(snapshot.get("task_id") or ""))
@@ -499,9 +500,13 @@ class ConversationEngine:
         self._clear()
 
     def _clear(self) -> None:
+        """Go back to IDLE; that an ended run did so is the first event of the next."""
+        if self._state is not _S.IDLE:
+            self._own.clear()
+        if self._state in _ENDED:
+            self._own.append((_T.STATE_CHANGED, {"from": self._state.value, "to": _S.IDLE.value}))
         self._run, self._state, self._restored = RunState(), _S.IDLE, None
         self._stopping, self._failure, self._answer = False, None, None
-        self._own.clear()
         self._arrived.clear()
         self._task.forget()
 
