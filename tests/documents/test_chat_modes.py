@@ -626,6 +626,15 @@ async def test_a_message_without_a_mode_goes_where_auto_sends_it(app: App, messa
     assert await _mode_of(app, message) == mode
 
 
+@cases("mode", ["plan", "plan_react", "lifecycle", "controller"])
+async def test_the_items_of_a_plan_have_their_numbers_and_total_steps_is_the_length_of_the_history(
+    app: App, mode: str
+) -> None:
+    result = await app.ask("What is 17 * 23?", mode=mode, model="offline")
+    assert result.plan and [item["step"] for item in result.plan] == [*range(1, len(result.plan) + 1)]
+    assert result.reasoning["total_steps"] == len(result.history) > 0
+
+
 @cases("mode", [mode for mode in ChatMode if mode != ChatMode.AUTO])
 async def test_the_names_of_the_document_are_modes(app: App, mode: ChatMode) -> None:
     assert await _mode_of(app, "hello", mode=mode) == mode.value
