@@ -234,14 +234,10 @@ async def _ask(state: ChatState, work: NodeContext, by_rules: Picked) -> ChatUpd
 def rule_for(message: str) -> Picked | None:
     """The mode that the words of a message call for: direct for mere small talk, plan for a wish for one, else none."""
     text = message.replace("’", "'")
-    if _is_small_talk(text):
+    words = _MARKS.sub(" ", _NAME.sub(" ", text)).strip()
+    if words and not _SMALL_TALK.sub("", words):
         return "direct"
     return "plan" if _wishes_plan(without_quotations(text).strip() or text) else None
-
-
-def _is_small_talk(text: str) -> bool:
-    words = _MARKS.sub(" ", _NAME.sub(" ", text)).strip()
-    return bool(words) and not _SMALL_TALK.sub("", words)
 
 
 def _wishes_plan(text: str) -> bool:
