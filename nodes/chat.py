@@ -166,7 +166,7 @@ _MAKES_PLAN = re.compile(
     r"work out|outline|propose|suggest|need|want|like|give)"
     rf"(?: (?!(?:my|your|his|her|our|their|the|this|that|to|for|of|on|from|about)\b)[\w'-]+){{1,6}}? {_PLAN}\b|"
     r"\b(?:break|split|divide)\b.{0,80}\binto (?:\w+ ){0,2}(?:steps|tasks|phases|stages|milestones)\b|"
-    rf"(?:[做写列排拟定订求]|制定|制订|设计|生成|准备|[给想需]要?|份|个)[^查退消删改发看印享]{{0,12}}{_PLAN_ZH}|"
+    rf"(?:[做写列排拟定订求]|制定|制订|设计|生成|准备|[给想需]要?|份|(?<![这那])个)[^查退消删改发看印享]{{0,12}}{_PLAN_ZH}|"
     r"[拆分]成.{0,6}(?:步|任务|阶段)",
     re.IGNORECASE,
 )
