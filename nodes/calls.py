@@ -735,18 +735,43 @@ def steps_of_calls(
     """The id of the step that each call works on; empty where neither the plan nor the model says.
 
     The tool and the parameters that the plan names come first, then the step that the model names, then the failed step
-    that a repair is for.
+    that a repair is for, then a step without a tool that says what the call does.
     """
     unfinished = [step for step in steps if step.status not in FINAL]
     named = _named(named, unfinished) or _named(repaired, unfinished)
     found: list[str] = []
     for name, arguments in calls:
         planned = [step.step_id for step in unfinished if _plans_call(step, name, arguments)]
+        if not planned and not named:
+            planned = _described_by(name, arguments, unfinished)
         if named in planned:
             found.append(named)
         else:
             found.append(next((step_id for step_id in planned if step_id not in found), named))
     return found
+
+
+_WORD = re.compile(r"[^\W\d_\u4e00-\u9fff]+|\d+|[\u4e00-\u9fff]")
+_ARTICLES = frozenset({"a", "an", "the"})
+
+
+def _described_by(name: str, arguments: Mapping[str, Any], steps: Sequence[Step]) -> list[str]:
+    """The steps without a tool that say no more than the call, or than the goal of a branch, and begin as that does.
+
+    "Refund 17" is `refund(order=17)`, and a branch with the goal "refund order 17".
+    """
+    texts = [f"{name} {as_json(arguments)}", str(arguments.get("goal") or "")]
+    given = [words for text in texts if (words := _words(text))]
+    found = []
+    for step in steps:
+        said = [] if step.uses_tool or step.written_by_answer else _words(step.description)
+        if said and any(said[0] == words[0] and {*said} <= {*words} for words in given):
+            found.append(step.step_id)
+    return found
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in _WORD.findall(text.lower()) if word not in _ARTICLES]
 
 
 def _named(step_id: str, steps: Sequence[Step]) -> str:

@@ -75,33 +75,110 @@ Picked = Literal["direct", "react", "plan"]
 DEFAULT: Picked = "react"
 _NAMED = re.compile(r"\b(?:direct|react|plan)\b")
 
-_GREETING = re.compile(
-    r"(?:(?:你好|您好|你们好|大家好|嗨|哈喽|哈啰|在吗|在么|在不在|早上好|早安|上午好|中午好|下午好|晚上好|晚安|"
-    r"(?:非常|十分|太|多)?(?:感谢|谢谢|谢)|辛苦了|不客气|再见|拜拜|回头见|最近好|最近怎么样|你怎么样)"
+_SMALL_TALK = re.compile(
+    r"(?:(?:你们?好|您好|大家好|嗨|哈喽|哈啰|在吗|在么|在不在|早上好|早安|上午好|中午好|下午好|晚上好|晚安|好久不见|"
+    r"(?:非常|十分|太|多)?(?:感谢|谢谢|谢)|辛苦了|不客气|再见|(?:明天|回头|下次)见|拜拜|最近(?:好|怎么样)|你怎么样|"
+    r"帮了(?:我)?大忙|[你您]?[真太](?:厉害|棒|好|贴心)|哈哈|明白了|知道了|(?:祝[你您])?(?:周末|旅途)愉快|"
+    r"[你您]是谁|[你您]叫什么(?:名字)?|[你您](?:能|会|可以)(?:做|干)?(?:什么|啥)|我叫\w{1,4}$)"
     r"(?:[呀啊哦吗呢啦了]|[你您]们?|大家|世界|朋友|再见)*|"
     r"(?:hello|hi|hey|hiya|howdy|good (?:morning|afternoon|evening|night)|how are you|how do you do|how's it going|"
-    r"what's up|(?:nice|pleased|good) to meet you|(?:many )?thanks|thank you|cheers|bye|goodbye|see you|take care)"
-    r"(?: (?:there|all|everyone|world|again|friend|my friend|you|doing|today|a lot|very much|so much|later|soon|"
-    r"tomorrow))*"
+    r"what's up|(?:nice|pleased|good) to (?:meet|see) you|(?:many )?thanks|thank you|cheers|bye|goodbye|see you|"
+    r"take care|(?:that|this|it) (?:was|is) (?:really |very |so )?(?:helpful|great|kind|nice)|well done|great job|"
+    r"got it|you(?:'re| are) (?:the best|great|amazing|awesome|welcome|wonderful)|"
+    r"have a (?:nice|good|great|lovely) (?:day|evening|night|weekend|trip|one)|who are you|what can you do|"
+    r"what(?:'s| is) your name|(?:i'm|i am|my name is)(?: (?-i:[A-Z])\w+)?$)"
+    r"(?: (?:there|all|everyone|world|again|friend|my friend|buddy|you|doing|today|a lot|very much|so much|later|soon|"
+    r"tomorrow|too))*"
     r"(?![\w'])) ?",
     re.IGNORECASE,
 )
 _MARKS = re.compile(r"[^\w']+")
-_PLAN = re.compile(
-    r"(?:规划|计划)(?!经济|生育|专业|局|师|学)|行程|攻略|\b(?:plan|plans|planning|itinerary|itineraries)\b",
+_SURNAME = "[王李张刘陈杨赵黄周吴徐孙胡朱高林何郭马罗]"
+_NAME = re.compile(
+    r"(?<=[a-z,，好])[ ,，] ?(?:(?:Mr|Mrs|Ms|Dr)\.? )?[A-Z][a-z]+(?=\s*(?:[,.!?，。！？]|$))|"
+    rf"(?:(?<!\w)|(?<=[好谢嗨早]))(?:[小老]{_SURNAME}|{_SURNAME}(?:先生|女士|小姐|老师|医生|师傅|经理|总))(?=[您你]好|早|\W|$)"
+)
+"""Who is greeted: "Hi, Anna", 王老师您好."""
+
+# A wish for a plan is looked for clause by clause, since "No plan, please: cancel the trip" has none.
+
+_CLAUSE = re.compile(r"[,，.。;；:：!！?？\n]+\s*")
+_LEAD = re.compile(
+    r"(?:(?:please|hello|hi|hey|there|then|after that|finally|(?:can|could|would|will) you|"
+    r"i(?:'d| would)? (?:like|love|want|need)(?: you)?|let's|we|i|have|got|to|help|me|us|just|and|with|a|for|spend|"
+    r"prepare|get|give)\b,? |"
+    r"你好|您好|请|麻烦|你|您|帮忙?|给|替|我们?|能不能|能|可以|可否|想要?|要|需要|再|来|重新|好好|从头到尾|希望){0,8}+",
     re.IGNORECASE,
 )
-_DEFINITION = re.compile(
-    r"什么是.{0,6}(?:规划|计划|行程|攻略)\W*$|(?:规划|计划|行程|攻略)(?:是什么|是啥|什么意思|的意思|的定义)|"
-    r"^(?:what(?:'s| is| are)|define|explain)(?: \w+)? (?:plans?|planning|itinerar(?:y|ies))\W*$",
+"""What comes before the verb of a request."""
+_UNWANTED = re.compile(
+    r"\b(?:no|not|never|without|skip|forget|instead of|rather than)\b|n't\b|"
+    r"不用|不要|不需要|不必|不想|不是|无需|没必要|跳过|(?<![特区分个级类性告])别(?![的墅人名称])",
     re.IGNORECASE,
 )
-"""A question what a plan is."""
+_OPERATION = re.compile(
+    r"(?:cancel|delete|remove|show|send|open|update|change|move|rename|find|search|check|look|tell|email|mail|share|"
+    r"print|export|download|upgrade|downgrade|read|translate|define|explain|compare|book|buy|order|refund|"
+    r"summari[sz]e)\b|"
+    r"取消|修改|删|退|查|看|发|改|换|找|搜|打印|下载|导出|分享|打开|翻译|解释|告诉|订|买|对比|选|通知|把(?!.{0,30}[拆分])",
+    re.IGNORECASE,
+)
+"""The verb of a request whose object may be a plan that there is."""
+_QUESTION = re.compile(
+    r"^(?:and )?(?:who|whose|what|which|when|where|why|is|are|was|were|do|does|did|has|"
+    r"how (?:much|many|long|far|is|are))\b|"
+    r"多少|几[点天号]|哪[里儿个天家]|在哪|什么时候|什么是|有什么|是什么|是啥|什么意思|的意思|的定义|[吗么]$",
+    re.IGNORECASE,
+)
 _TARIFF = re.compile(
     r"\b(?:phone|mobile|data|price|pricing|subscription|insurance|pension|floor|free|basic|pro|premium) plans?\b",
     re.IGNORECASE,
 )
 """A plan that is bought, or drawn."""
+
+_DAYS = (
+    r"(?:(?:\d+|an?|one|two|three|four|five|six|seven|eight|nine|ten|this|next|the)[ -])?(?:\w+[ -])?"
+    r"(?:day|night|week|weekend|month)s?"
+)
+_PLAN = (
+    r"(?:plans?|itinerary|itineraries|schedule|roadmap|timetable|strategy|curriculum|"
+    r"(?:training|workout|fitness) program(?:me)?)"
+)
+_DAYS_ZH = r"[一二两三四五六七八九十几\d]+(?:天|日|晚|夜|周|个?星期|个?月)"
+_PLAN_ZH = r"(?:规划|计划|行程|攻略|日程|方案|路线|时间表|课程表|步骤|食谱|菜谱)(?![单卡码的])"
+_ASKS_HOW = re.compile(
+    r"\bhow (?:should|do|can|would|could) (?:i|we) (?:plan|schedule|organi[sz]e|structure|spend)\b|"
+    rf"\b(?:best|good|an?) (?:\w+ )?{_PLAN} for {_DAYS}|\b(?:day[- ]by[- ]day|week[- ]by[- ]week)\b|"
+    r"怎么(?:安排|规划|玩)|如何(?:安排|规划)",
+    re.IGNORECASE,
+)
+_BEGINS_WITH_WISH = re.compile(
+    r"(?:plan|planning|organi[sz]e)\b(?! (?:is|was|costs|details|prices?|expired|number|id|name|b)\b)|"
+    rf"arrange everything|{_DAYS} in (?-i:[A-Z])|{_DAYS}[ -](?:\w+ )?(?:trip|tour|holiday|vacation|getaway|{_PLAN})\b|"
+    r"规划|策划|筹划|筹备|计划(?:一下|一趟|一次)|安排(?!.{0,8}(?:会议|面试|电话|退|换|送|取))|拆解|分解|"
+    rf"(?:\w{{0,8}}的?)?{_DAYS_ZH}(?:{_DAYS_ZH})?(?![前后内没未])"
+    rf"(?:的?\w{{0,4}}(?:之旅|游(?![泳戏客])|自由行|自驾|旅行)|的?\w{{0,6}}{_PLAN_ZH})|"
+    rf"\w{{0,8}}(?:旅游|旅行|自由行|自驾)\w{{0,2}}{_PLAN_ZH}|(?![的这那])\w{{0,8}}(?:规划|计划|攻略|行程安排)$",
+    re.IGNORECASE,
+)
+_MAKES_PLAN = re.compile(
+    r"\b(?:make|create|draw up|write|draft|prepare|build|design|develop|generate|set out|put together|come up with|"
+    r"work out|outline|propose|suggest|need|want|like|give)"
+    rf"(?: (?!(?:my|your|his|her|our|their|the|this|that|to|for|of|on|from|about)\b)[\w'-]+){{1,6}}? {_PLAN}\b|"
+    r"\b(?:break|split|divide)\b.{0,80}\binto (?:\w+ ){0,2}(?:steps|tasks|phases|stages|milestones)\b|"
+    rf"(?:[做写列排拟定订求]|制定|制订|设计|生成|准备|[给想需]要?|份|(?<![这那])个)[^查退消删改发看印享]{{0,12}}{_PLAN_ZH}|"
+    r"[拆分]成.{0,6}(?:步|任务|阶段)",
+    re.IGNORECASE,
+)
+_NEXT_STEP = re.compile(
+    r"(?:^|[,.;:!?\n] ?|\band )(?:first|then|after(?:wards| that)|next,|finally|lastly)\b,? "
+    r"(?!(?:i|we|you|it|he|she|they|the|my)\b)|"
+    r"(?:^|[,，.。;；\n] ?)请?(?:先(?!生)|首先|再(?![见次说])|然后|接着|之后|随后|最后)"
+    r"(?![^,，.。;；\n]*了(?:$|[,，.。;；\n]))",
+    re.IGNORECASE,
+)
+"""A word that begins one of several steps: not of a report ("then it broke", 先付了)."""
+_NUMBERED = re.compile(r"(?:^|\s)[1-9][.)、] ?(?=\D)")
 
 
 def select_mode(modes: Collection[str]) -> ChatNode:
@@ -126,16 +203,16 @@ def select_mode(modes: Collection[str]) -> ChatNode:
 
 
 async def _pick(state: ChatState, work: NodeContext) -> ChatUpdate:
-    """Pick by the rules; where they do not tell, ask the model if the agent is set so."""
+    """Pick by the rules; if the agent is set so, ask the model about everything but small talk."""
     known = DEFAULT if work.services.reply_options.required_tool else rule_for(state["objective"])
-    if known is None and work.agent.auto == "model" and work.model.is_language_model:
-        return await _ask(state, work)
+    if known in (None, "plan") and work.agent.auto == "model" and work.model.is_language_model:
+        return await _ask(state, work, known or DEFAULT)
     selected = ModeSelected(task_id=state["task_id"], mode=known or DEFAULT, reason=ModeReason.PICKED.value)
     return {"mode": known or DEFAULT, "events": announce(selected)}
 
 
-async def _ask(state: ChatState, work: NodeContext) -> ChatUpdate:
-    """Have the model pick; where it does not, or names no mode, the default carries the task."""
+async def _ask(state: ChatState, work: NodeContext, by_rules: Picked) -> ChatUpdate:
+    """Have the model pick; where it does not, or names no mode, the one by the rules carries the task."""
     system = render(
         "select_mode", state["language"], tools=", ".join(work.tools) or phrase("no_tools", state["language"])
     )
@@ -145,27 +222,41 @@ async def _ask(state: ChatState, work: NodeContext) -> ChatUpdate:
     try:
         asked = await ask_model(work, request, Listener, state["usage"], ids, state["language"])
     except ModelError as error:
-        picked = ModeSelected(mode=DEFAULT, reason=ModeReason.PICKED.value, **ids)
-        return {"mode": DEFAULT, "events": announce(await refused_call(work, request, error, ids), picked)}
+        picked = ModeSelected(mode=by_rules, reason=ModeReason.PICKED.value, **ids)
+        return {"mode": by_rules, "events": announce(await refused_call(work, request, error, ids), picked)}
     named = None if asked.reply.unreadable else _NAMED.search(asked.reply.text.lower())
-    mode = named[0] if named else DEFAULT
+    mode = named[0] if named else by_rules
     reason = ModeReason.PICKED_BY_MODEL if named else ModeReason.PICKED
     selected = ModeSelected(task_id=state["task_id"], mode=mode, reason=reason.value)
     return {"mode": mode, "usage": asked.usage, "events": announce(asked.event, selected)}
 
 
 def rule_for(message: str) -> Picked | None:
-    """The mode that the words of a message call for: direct for a mere greeting, plan for a wish for one, else none."""
+    """The mode that the words of a message call for: direct for mere small talk, plan for a wish for one, else none."""
     text = message.replace("’", "'")
-    if _is_greeting(text):
+    words = _MARKS.sub(" ", _NAME.sub(" ", text)).strip()
+    if words and not _SMALL_TALK.sub("", words):
         return "direct"
-    own = without_quotations(text).strip() or text
-    return "plan" if _PLAN.search(_TARIFF.sub("", own)) and not _DEFINITION.search(own) else None
+    return "plan" if _wishes_plan(without_quotations(text).strip() or text) else None
 
 
-def _is_greeting(text: str) -> bool:
-    words = _MARKS.sub(" ", text).strip()
-    return bool(words) and not _GREETING.sub("", words)
+def _wishes_plan(text: str) -> bool:
+    """Whether a person asks for a plan, or names several steps."""
+    if len(_NEXT_STEP.findall(text)) > 1 or (len(_NUMBERED.findall(text)) > 1 and not re.search("[?？]", text)):
+        return True
+    operations = 0
+    for clause in _CLAUSE.split(_TARIFF.sub("", text)):
+        if _UNWANTED.search(clause):
+            continue
+        if _ASKS_HOW.search(clause):
+            return True
+        lead = _LEAD.match(clause)
+        verb = lead.end() if lead else 0
+        if _OPERATION.match(clause, verb):
+            operations += 1
+        elif not _QUESTION.search(clause) and (_BEGINS_WITH_WISH.match(clause, verb) or _MAKES_PLAN.search(clause)):
+            return True
+    return operations > 2
 
 
 # One node a mode: hand its graph a window of the history, take back what is new.

@@ -139,6 +139,8 @@ class SubTaskWork(TypedDict):
     """Calls that it made already."""
     attachments: NotRequired[list[dict[str, Any]]]
     """The files of the message; a task that was begun before has none."""
+    earlier: NotRequired[list[AnyMessage]]
+    """The messages of earlier turns; a task that was begun before has none."""
     place: int
     total: int
     completed: int
@@ -264,6 +266,7 @@ def _work(state: LifecycleState, task_id: str) -> SubTaskWork:
         "needed": [{**steps[need], "answer": state["results"].get(need, "")} for need in step["depends_on"]],
         "calls": state["calls"].get(task_id, []),
         "attachments": attachments_of(state["messages"]),
+        "earlier": before_objective(state["messages"]),
         "place": list(steps).index(task_id) + 1,
         "total": len(steps),
         "completed": count_completed(tasks_of(state["steps"])),
@@ -415,16 +418,17 @@ _TEXTS = ("text", "content", "description")
 
 
 def context_fetching(coordinator: Coordinator | None) -> LifecycleNode:
-    """The node over this coordinator; without one the context is the agent's tools."""
+    """The node over this coordinator; where it names no tools, they are the agent's."""
 
     async def fetch(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
         """Keep the context's texts, and tell how many there are; a coordinator that fails ends the run."""
         work, task_id = node_context(runtime), state["task_id"]
         work.emit(Phase(task_id=task_id, content=phrase("lifecycle_context", state["language"])))
         try:
-            given = coordinator.get_context_async(state["objective"]) if coordinator else _own(work)
+            given: Any = coordinator.get_context_async(state["objective"]) if coordinator else Context()
             given = await given if isawaitable(given) else given
             found = {kind: _items(given, kind) for kind in KINDS}
+            found["tools"] = found["tools"] or [_tool_line(tool.spec["function"]) for tool in work.tools.values()]
         except Exception as error:  # noqa: BLE001 - a coordinator is anybody's code: the run ends and says why
             why = phrase("no_context", state["language"], why=str(error) or type(error).__name__)
             return {"failure": {"error": why, "phase": state["phase"]}}
@@ -439,10 +443,6 @@ def context_fetching(coordinator: Coordinator | None) -> LifecycleNode:
         return {"context": context, "phase": EngineState.DECOMPOSING.value, "events": events}
 
     return fetch
-
-
-def _own(work: NodeContext) -> Context:
-    return Context(tools=[_tool_line(tool.spec["function"]) for tool in work.tools.values()])
 
 
 def _tool_line(function: Mapping[str, Any]) -> str:
@@ -734,8 +734,8 @@ def execute_subtask(graph: ReactGraph) -> Node[SubTaskWork, LifecycleState]:
             out = await _in_time(graph, state, task, work)
         except Failed as failed:
             return _update(state, task, {"answer": "", "error": str(failed)}, [])
-        result = out["result"]
-        fresh = [message for message in out["messages"] if not message.additional_kwargs.get("brief")]
+        result, own = out["result"], out["messages"][len(_earlier(state, work)) :]
+        fresh = [message for message in own if not message.additional_kwargs.get("brief")]
         made = [message.model_copy(update={"id": None}) for message in fresh if _is_call(message)]
         error = _failure(result, state["language"])
         unknown = unknown_calls(result["history"], state["language"])
@@ -808,8 +808,13 @@ def brief(state: SubTaskWork, task: SubTask, work: NodeContext) -> dict[str, Any
         "started_at": state["started_at"],
         "done": list(state["calls"]),
     }
-    messages = [*_before(state, task, work), _instructions(state, task, work)]
+    messages = [*_earlier(state, work), *_before(state, task, work), _instructions(state, task, work)]
     return {"messages": [*messages, *_made(state, task)], "assignment": assignment}
+
+
+def _earlier(state: SubTaskWork, work: NodeContext) -> list[AnyMessage]:
+    """The conversation before the goal, as far as the prompts of the react graph show it."""
+    return window(state.get("earlier", []), work.agent.budget.prompt_tokens // 4, work.agent.budget.result_chars)
 
 
 def _instructions(state: SubTaskWork, task: SubTask, work: NodeContext) -> HumanMessage:

@@ -68,7 +68,10 @@ READERS: list[tuple[Callable[[str], object], tuple[Shape, ...]]] = [
     (lambda given: planner.result_text(given, "en"), (Shape("… [1 more characters ", "{"), Shape("\u3000"))),
     (lenient(participants._read), (Shape("[END]"), Shape("\t"), Shape("Assistant "), Shape("\n\n"))),
     (lenient(participants.read_output), (Shape("```\n"), Shape("Thought:\n"), Shape("*"), Shape("<"))),
-    (rule_for, (Shape("“"), Shape("plan "))),
+    (
+        rule_for,
+        tuple(map(Shape, ("“", "plan ", "a day ", ", then ", "need a ", "break ", "Aa ", "三天", "先", "。再"))),
+    ),
     (lambda given: list(blocks_of(given)), (Shape("## 2026-01-01 00:00:00 UTC · round 1 · b\n\nTask t\n"),)),
     (lambda given: pieces_of([("name", given)], 8000), (Shape("a\n\n"), Shape("\\"))),
 ]

@@ -65,13 +65,14 @@ def test_what_is_not_there_is_an_error_in_a_sentence(given: list[str], said: str
     assert not refused.exception or isinstance(refused.exception, SystemExit)
 
 
-def test_the_header_has_a_row_for_each_setting_with_those_of_the_workflow() -> None:
+def test_the_header_has_the_documents_row_and_one_for_each_other_setting_with_those_of_the_workflow() -> None:
     shown = CliRunner().invoke(app, ["simulate", "--workflow", "travel_change", "--seed", "1", "--turns", "1"]).stdout
 
     rows = [line.split(" | ") for line in shown.split("[USER]")[0].splitlines() if " | " in line]
     names = [row[0].strip("| ") for row in rows]
-    assert {"user_mode", "seed", "controllers"} <= {*names} and len({*map(len, shown.splitlines()[: len(rows)])}) == 1
-    assert next(row[1].strip("| ") for row in rows if "user_mode" in row[0]) == "rule_user"
+    assert names[:3] == ["log_file", "time", "config"] and {"seed", "controllers"} <= {*names}
+    assert len({*map(len, shown.splitlines()[: len(rows)])}) == 1
+    assert rows[2][1].strip("| ").startswith("{'conversation_turn_limit': 1, 'user_mode': 'rule_user', 'bot_mode': ")
 
 
 def test_prefixes_are_coloured_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,6 +147,25 @@ async def test_a_step_whose_flow_reached_its_last_round_is_not_done() -> None:
     assert "the maximum amount of rounds (1)" in result["plan"][0]["note"]
 
 
+async def test_a_step_that_names_no_tool_is_done_by_the_nested_flow_that_is_given_it() -> None:
+    @tool
+    def refund(order: int) -> str:
+        """Refund an order."""
+        return f"order {order} is refunded"
+
+    config = FlowConfig.model_validate({"subflows_config": {"Executor": {"branches": {"billing": {"flow": {}}}}}})
+    script = [
+        choose("billing", goal="refund order 17", plan="1. refund 17"),
+        choose("refund", order=17),
+        choose("finish", summary="refunded", result="done"),
+        choose("final_answer", answer="It is refunded."),
+    ]
+    async with segue.open(":memory:", modes={"work": config}) as app:
+        app.register(Agent(agent_id="a", model=ScriptedChatModel(script), tools=(refund,), mode="work"))
+        result = await app.ask("1. refund 17\n2. write to the customer", agent="a")
+    assert [step["status"] for step in result["plan"]] == ["done", "pending"] and result["open_steps"] == 1
+
+
 @pytest.mark.parametrize(
     ("command", "error"), [("fly", "There is no branch"), ("double", "unknown: n"), ("re_plan", "")]
 )

@@ -143,9 +143,39 @@ async def test_a_second_run_begins_anew_and_progress_never_passes_one(shop: Work
     async for event in engine.run("two"):
         seen.append(engine.current_progress)
         assert event.data.get("progress", 0) <= 1
-    assert told([event async for event in engine.run("three")])[0] == "idle → receiving"
+    assert told([event async for event in engine.run("three")])[:2] == ["completed → idle", "idle → receiving"]
     assert max(seen) == 1.0 and seen[0] == 0.0
     assert (engine.completed_tasks, engine.total_tasks) == (3, 3)
+
+
+async def test_the_way_back_to_idle_is_announced_once_at_the_beginning_of_the_next_run(shop: Workshop) -> None:
+    engine = shop.engine([])
+    failed = told(await rest(engine.run("one")))
+    assert failed[-2:] == ["decomposing → error", "engine_error"]
+    engine.reset()
+    engine.reset()
+    assert engine.state is EngineState.IDLE
+    again = told(await rest(engine.run("two")))
+    assert again[:2] == ["error → idle", "idle → receiving"] and again.count("error → idle") == 1
+    third = told(await rest(engine.run("three")))
+    assert third[:2] == ["error → idle", "idle → receiving"]
+
+
+def multiply(a: int, b: int) -> int:
+    """Multiply two numbers."""
+    return a * b
+
+
+@cases("coordinator", [None, Context(rules=["be kind"])])
+async def test_the_tools_of_an_engine_count_in_its_context(coordinator: Context | None) -> None:
+    class Rules:
+        def get_context_async(self, text: str) -> Any:
+            return coordinator
+
+    engine = ConversationEngine(coordinator and Rules(), tools=[multiply])
+    events = await rest(engine.run("What is 6 times 7?"))
+    context = next(event.data for event in events if event.event_type == "context_received")
+    assert (context["tools_count"], context["tools"]) == (1, ["multiply: Multiply two numbers."])
 
 
 class Broken:

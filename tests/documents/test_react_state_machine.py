@@ -177,7 +177,7 @@ def test_a_page_can_read_the_recursions_the_plan_and_an_agents_tasks(tmp_path: P
     assert actions == [(1, "PLAN"), (2, "CALL_TOOL"), (3, "ANSWER")]
     assert recursions[0]["observe"] == "This is the first round."
     assert recursions[0].keys() == Recursion.model_fields.keys()
-    assert [(step["step_id"], step["status"]) for step in steps] == [("1", "done"), ("2", "done")]
+    assert [(step["step"], step["step_id"], step["status"]) for step in steps] == [(1, "1", "done"), (2, "2", "done")]
     assert task["task_id"] == task_id
 
 

@@ -451,6 +451,8 @@ async def test_a_pause_behind_any_node_repeats_nothing(bed: Make, node: str) -> 
             {"topology": [{"flow": "Executor"}, {"flow": "Controller"}, {"flow": "MemoryReading"}]},
             "write MemoryReading → Controller → Executor",
         ),
+        ({"topology": ["Executor", "Controller"]}, "write Controller → Executor"),
+        ({"topology": ["MemoryWriting", "Controller", "Executor"]}, "write Controller → Executor → MemoryWriting"),
         ({"topology": [{"flow": "Planner"}]}, "topology.0.flow"),
         ({"subflows_config": {"Executor": {"built_ins": ["fly"]}}}, "use some of: ask_user"),
         ({"subflows_config": {"Executor": {"built_ins": ["ask_user"]}}}, "keep finish or final_answer"),

@@ -71,7 +71,19 @@ async def test_a_second_turn_begins_anew_and_knows_what_was_said(bed: Make) -> N
     assert [step["step_id"] for step in out["result"]["plan"]] == ["b"]
     assert out["result"]["usage"]["calls"] == 2
     assert "the first colour" in str(test.model.calls[2][0].content)
-    assert "the first colour" not in str(test.model.calls[3])
+    assert "the first colour" in str(test.model.calls[3]) and "blue" in str(test.model.calls[3])
+    assert [message.text for message in out["messages"]] == ["the first colour", "blue", "another", "red"]
+
+
+async def test_a_task_sees_the_conversation_and_the_calls_that_were_made_in_it(bed: Make) -> None:
+    script = [tasks(task("a")), call_tool(("note", {"text": "my number is 4471"})), answer("noted")]
+    test = bed(build_lifecycle, [*script, tasks(task("b"), task("c", "b")), answer("red"), answer("4471")])
+    await test.send("note my number, 4471")
+    out = await test.send("another colour, then my number")
+    for asked in test.model.calls[4:]:
+        assert "note my number, 4471" in str(asked) and "my number is 4471" in str(asked)
+    calls = [message for message in out["messages"] if message.type == "tool"]
+    assert len(calls) == 1 and out["result"]["answer"] == "4471"
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ async def test_after_the_model_was_unreachable_the_run_goes_on_where_it_failed(s
     assert engine.state is EngineState.ERROR and engine.completed_tasks == 1
     down[0] = False
     lines = told(await rest(engine.run(None)))
-    assert lines[:2] == ["paused → executing", "engine_resumed"]
+    assert lines[:3] == ["error → idle", "paused → executing", "engine_resumed"]
     assert [line for line in lines if line.startswith("task_started")] == ["task_started t3"]
     assert shop.done == ["t1", "t2", "t3"] and engine.state is EngineState.COMPLETED
 

@@ -17,7 +17,9 @@ from segue.nodes.calls import (
     replan_steps,
     restart_steps,
     skip_steps,
+    steps_of_calls,
 )
+from tests.cases import cases
 
 
 def steps(*statuses: str, **fields: Any) -> tuple[Step, ...]:
@@ -90,3 +92,27 @@ def test_an_answered_plan_has_the_steps_done_that_write_the_answer() -> None:
         Step(step_id="6", action="answer"),
     )
     assert statuses(answer_steps(plan)) == ["error", "pending", "pending", "done", "pending", "done"]
+
+
+@cases(
+    "said, call, works_on",
+    [
+        ("refund 17", ("refund", {"order": 17}), "1"),
+        ("Refund the order 17.", ("refund", {"order": "17"}), "1"),
+        ("Look up order 17", ("look_up_order", {"order": 17}), "1"),
+        ("refund 17", ("billing", {"goal": "Refund order 17, please"}), "1"),
+        ("退款订单17", ("billing", {"goal": "退款，订单17"}), "1"),
+        ("refund 17", ("refund", {"order": 18}), ""),
+        ("refund 17 if it is allowed", ("refund", {"order": 17}), ""),
+        ("refund 17", ("billing", {"goal": "Check order 17, refund it only if it is late"}), ""),
+        ("refund 17", ("ask_person", {"question": "Refund 17?"}), ""),
+        ("ask for the number", ("refund", {"order": 17}), ""),
+        ("...", ("refund", {"order": 17}), ""),
+    ],
+)
+def test_a_step_without_a_tool_is_carried_out_by_the_call_that_it_describes(
+    said: str, call: tuple[str, dict[str, Any]], works_on: str
+) -> None:
+    plan = [Step(step_id="1", description=said), Step(step_id="2", description="report")]
+    assert steps_of_calls([call], plan, "") == [works_on]
+    assert steps_of_calls([call], plan, "2") == ["2"], "what the model says comes first"

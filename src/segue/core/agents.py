@@ -299,7 +299,7 @@ class Agent(BaseModel):
     mode: str = "auto"
     """The default mode of messages."""
     auto: Literal["rules", "model"] | None = None
-    """How `auto` picks a mode if no rule decides: `model` asks the model; by default SEGUE_AUTO, or `rules`."""
+    """How `auto` picks a mode; `model` asks the model about all but a greeting; by default SEGUE_AUTO, or `rules`."""
     language: Literal["zh", "en"] | None = None
     """The language of its prompts and answers; by default the user's."""
     max_iteration: int = Field(default=30, ge=1, le=MOST_COUNT)

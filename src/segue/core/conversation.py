@@ -166,10 +166,10 @@ class ConversationConfig(BaseModel):
         return self.bot_mode.partition(":")[0] == "segue"
 
     def shown(self) -> dict[str, Any]:
-        """The rows of a header: the documented five fields as one row; with any other field set, a row for each."""
+        """The rows of a header: the documented five fields as `config`, and a row for each other field that is set."""
         documented = {name: getattr(self, name) for name in _DOCUMENTED}
         others = self.model_dump(mode="json", exclude_defaults=True, exclude=set(_DOCUMENTED))
-        return documented | others if others else {"config": documented}
+        return {"config": documented, **others}
 
 
 _DOCUMENTED = ("conversation_turn_limit", "user_mode", "bot_mode", "bot_action_limit", "api_mode")

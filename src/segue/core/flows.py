@@ -236,7 +236,7 @@ class FlowConfig(_Frozen):
     """The most rounds; None: as many as the agent's budget allows. In a file, 0 stands for None."""
     subflows_config: SubflowsConfig = Field(default_factory=SubflowsConfig)
     topology: Items[Subflow] = DEFAULT_TOPOLOGY
-    """The order of the subflows; MemoryReading and MemoryWriting may be left out."""
+    """The order of the subflows, from MemoryReading or Controller on; the memory subflows may be left out."""
     detect_finish_or_continue: Hook = None
     on_reach_max_round: Hook = None
 
@@ -252,8 +252,8 @@ class FlowConfig(_Frozen):
             if needed not in names:
                 raise ValueError(f"the topology has no {needed}: add an entry with flow = {needed!r}")
         kept = [name for name in SUBFLOWS if name in names]
-        turns = [kept[place:] + kept[:place] for place in range(len(kept))]
-        if names not in turns:
+        after_controller = kept[kept.index("Controller") :]
+        if names not in (kept, after_controller + [name for name in kept if name not in after_controller]):
             raise ValueError(f"the topology has the order {' → '.join(names)}: write {' → '.join(kept)}")
         for name in ("input_interface", "output_interface"):
             if others := [e.flow for e in self.topology if getattr(e, name) and e.flow != "Controller"]:

@@ -763,8 +763,8 @@ class Result(Json):
         return list(self.get("history") or ())
 
     @property
-    def plan(self) -> Json | None:
-        """The plan, {"goal", "steps"}, where the mode made one."""
+    def plan(self) -> list[Json] | None:
+        """The plan's steps, {"step", "step_id", "action", "params", "description", "phase", "status"} each."""
         return self.get("plan")
 
     @property

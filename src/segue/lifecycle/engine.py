@@ -305,18 +305,22 @@ class ConversationEngine:
         if self._state is _S.COMPLETED:
             self._over = True
         elif phase not in _PAUSABLE:
+            self._leave_end()
             self._state = phase = _S.IDLE
         self._task.forget()
         self._restored = self._run.remaining(phase)
 
     async def _continue(self) -> None:
         """Resume a run that is paused or that failed; of a task of the database, first see how far it is."""
+        told = not self._own
         if self._task.stale:
             await self._recall()
         elif self._task.exists:
             self._over = not self._task.unfinished
-            self._state = self._failed_in if self._state is _S.ERROR else self._state
-        if self._state in _PAUSABLE and not self._own and self._task.exists:
+            if self._state is _S.ERROR:
+                self._leave_end()
+                self._state = self._failed_in
+        if self._state in _PAUSABLE and told and self._task.exists:
             self._state, self._paused_from = _S.PAUSED, self._state
         if self._state is _S.PAUSED:
             self._resume()
@@ -483,10 +487,16 @@ class ConversationEngine:
             self.refused = str(error)
             return False
         self._clear()
+        self._own.clear()
         self._run, self._state, self._paused_from = run, state, paused_from
         if not self._source.private:
             self._task.take_over(str(snapshot.get("task_id") or ""))
         return True
+
+    def _leave_end(self) -> None:
+        """Announce the way back to IDLE of an ended run."""
+        if self._state in _ENDED:
+            self._own.append((_T.STATE_CHANGED, {"from": self._state.value, "to": _S.IDLE.value}))
 
     def reset(self) -> None:
         """Discard the run and be as new.
@@ -499,9 +509,12 @@ class ConversationEngine:
         self._clear()
 
     def _clear(self) -> None:
+        """Go back to IDLE; that an ended run did so is the first event of the next."""
+        if self._state is not _S.IDLE:
+            self._own.clear()
+        self._leave_end()
         self._run, self._state, self._restored = RunState(), _S.IDLE, None
         self._stopping, self._failure, self._answer = False, None, None
-        self._own.clear()
         self._arrived.clear()
         self._task.forget()
 

@@ -18,7 +18,7 @@ from ..app import App
 from ..core.agents import Agent
 from ..core.errors import Clause, ConfigurationError, SegueError, TaskError, together
 from ..core.events import Event, Lifecycle, PlanUpdate, ToolResult
-from ..core.lifecycle import MOST_TASKS, Context, Coordinator, EngineEvent, EngineEventType, EngineState, SubTask
+from ..core.lifecycle import MOST_TASKS, Coordinator, EngineEvent, EngineEventType, EngineState, SubTask
 from ..core.plan import Status, problems
 from ..core.task import ENDED, TaskStatus
 from ..entry import open_app
@@ -254,7 +254,9 @@ class OwnApp:
 
     private = True
 
-    def __init__(self, agent: Agent, coordinator: Coordinator, decompose: Decompose | None, concurrency: int) -> None:
+    def __init__(
+        self, agent: Agent, coordinator: Coordinator | None, decompose: Decompose | None, concurrency: int
+    ) -> None:
         self._agent = agent
         self._coordinator = coordinator
         self._decompose = decompose
@@ -271,13 +273,6 @@ class OwnApp:
 
     async def close(self, app: App) -> None:
         await app.close()
-
-
-class NoContext:
-    """The coordinator of an engine that was given none."""
-
-    async def get_context_async(self, text: str, /) -> Context:
-        return Context()
 
 
 def app_source(
@@ -315,7 +310,7 @@ def app_source(
             "Give the engine an app to use {options}.", options=", ".join(options) or "one of its agents"
         )
     own, decompose = _worker(llm, agent or Agent(agent_id="engine"), tools)
-    return OwnApp(own, coordinator or NoContext(), decompose, concurrency)
+    return OwnApp(own, coordinator, decompose, concurrency)
 
 
 def _worker(llm: Any, agent: Agent, tools: Iterable[Any]) -> tuple[Agent, Decompose | None]:

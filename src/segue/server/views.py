@@ -176,8 +176,9 @@ class StatusChange(BaseModel):
 
 
 class PlanStep(BaseModel, extra="allow"):
-    """A step with its current status."""
+    """A step with its place in the plan, from 1, and its current status."""
 
+    step: int
     step_id: str
     description: str
     status: str
@@ -304,7 +305,8 @@ def status_views(task: Projection) -> list[Json]:
 
 def plan_view(task: Projection) -> Json:
     """The newest plan, each step as it is now."""
-    return {"goal": task.goal, "steps": [_step(item) for item in task.plan.values()]}
+    steps = [{"step": place, **_step(item)} for place, item in enumerate(task.plan.values(), start=1)]
+    return {"goal": task.goal, "steps": steps}
 
 
 def _step(item: PlanItem) -> Json:
