@@ -26,6 +26,7 @@ from .shares import Shares
 from .spend import Spend
 from .tasks import RequestKeys, Tasks, conversation_of
 
+
 @dataclass(frozen=True)
 class Beginning:
     """What is stored before a thread's next task begins."""

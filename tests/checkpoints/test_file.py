@@ -110,7 +110,10 @@ async def test_a_log_that_lost_a_synced_end_is_refused(crashed: str) -> None:
     for left in (frames - 3, 2, 0):
         os.truncate(f"{crashed}-wal", HEADER + left * (PAGE + FRAME_HEADER) + 7)
         damage = find_fault(crashed)
-        assert isinstance(damage, DamagedLog) and (damage.frames, damage.whole) == (left, HEADER + left * (PAGE + FRAME_HEADER))
+        assert isinstance(damage, DamagedLog) and (damage.frames, damage.whole) == (
+            left,
+            HEADER + left * (PAGE + FRAME_HEADER),
+        )
     with pytest.raises(DatabaseUnavailable, match="is damaged"):
         await open_database(crashed)
     os.unlink(f"{crashed}-anchor")

@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -147,3 +149,10 @@ def test_no_module_of_the_page_has_an_absolute_address() -> None:
         text = file.read_text(encoding="utf-8")
         if "vendor" not in file.parts:
             assert not re.search(r"""(?:src|href|fetch\(|import\()=?\s*["'`]/""", text), file
+
+
+@pytest.mark.parametrize("package", ["fastapi", "nh3"])
+def test_without_the_extra_the_error_names_it(package: str) -> None:
+    code = f"import sys; sys.modules[{package!r}] = None\nimport segue\nsegue.asgi(segue.open(':memory:'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "MissingExtra: The service needs an extra: pip install 'segue[serve]'." in done.stderr
