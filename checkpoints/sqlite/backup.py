@@ -51,7 +51,8 @@ def _find_places(database: str, memory: Path) -> dict[str, Path]:
 def back_up(database: str, file: str | Path, memory: Path) -> Backup:
     """Write a database, which may be in use, with the files of its messages and its memory files into one file.
 
-    `memory` is the folder of the memory files. The file is written whole or not at all, and is read again before it gets its name.
+    `memory` is the folder of the memory files. The file is written whole or not at all, and is read again before it
+    gets its name.
 
     Raises:
         DatabaseUnavailable: there is no such database, the file exists, or what was written differs.

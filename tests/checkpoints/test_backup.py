@@ -14,7 +14,6 @@ import segue
 from segue.core.context import MemoryEntry
 from segue.core.errors import DatabaseUnavailable
 
-
 _ENTRY = MemoryEntry(key="k", task_id="t", round=1, branch="b", text="An entry.", created_at=1.0)
 
 
