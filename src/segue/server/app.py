@@ -101,7 +101,7 @@ def _add_layers(application: FastAPI, settings: ServerSettings) -> None:
             "/api/attachments": file,
             "/v1/chat/completions": message,
             "/ag-ui": message,
-            "/a2a": replace(message, values=min(settings.body_values, A2A_VALUES)),
+            "/a2a": replace(message, values=min(settings.body_values, A2A_VALUES), whole_text=True),
             "/v1/files": file,
             "/v1/responses": message,
             "/api/sessions/import": document,
