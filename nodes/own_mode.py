@@ -1,4 +1,4 @@
-"""The node of a mode that is a graph of one's own: its tokens, calls, store and limit of steps."""
+"""The node of a mode that is a graph of one's own: its tokens, calls, store, cache and limit of steps."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,8 +17,8 @@ from .model_call import CALL_MARK, LiveCalls, LiveReply
 from .task import TaskState, compose_result
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
-_RUNTIME = "__pregel_runtime"
-"""Where LangGraph's config has the runtime of a node; a graph below it takes its store from there."""
+_RUNTIME, _CACHE = "__pregel_runtime", "__pregel_cache"
+"""Where LangGraph's config has the runtime and the cache of a node, which a graph below it takes."""
 
 
 class _Live:
@@ -87,7 +87,9 @@ async def run_graph(
         ConfigurationError: it reached its limit of steps.
     """
     live = _Live(work, state["task_id"], state["language"])
-    places = {_RUNTIME: runtime.override(store=graph.store)} if graph.store else {}
+    places: dict[str, Any] = {_RUNTIME: runtime.override(store=graph.store)} if graph.store else {}
+    if graph.cache:
+        places[_CACHE] = graph.cache
     own: Any = None
     out: Any = {}
     try:

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
+from langgraph.cache.memory import InMemoryCache
 from langgraph.config import get_store
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Send, interrupt
+from langgraph.types import CachePolicy, Send, interrupt
 
 import segue
 from segue.core.errors import InvalidAnswer
@@ -178,6 +179,23 @@ async def test_tokens_stream_calls_are_events_and_the_store_is_there() -> None:
     assert results == [{"success": "remembered x"}, {"success": "remembered y"}]
     assert [each["action"] for each in task.result["history"]] == ["remember", "remember"]
     assert [item.key for item in store.search(("notes",))] == ["x", "y"]
+
+
+async def test_a_mode_has_the_cache_that_it_was_compiled_with(database: Path) -> None:
+    runs: list[str] = []
+
+    def look_up(state: MessagesState) -> dict[str, list[AIMessage]]:
+        runs.append(state["messages"][-1].text)
+        return {"messages": [AIMessage("found")]}
+
+    graph = StateGraph(MessagesState)
+    policy = CachePolicy(key_func=lambda state: state["messages"][-1].text.encode())
+    graph.add_node("look_up", look_up, cache_policy=policy)
+    graph.add_edge(START, "look_up")
+    async with segue.open(database, modes={"own": graph.compile(cache=InMemoryCache())}) as app:
+        for n, message in enumerate(("one", "one", "two")):
+            assert (await app.ask(message, mode="own", session_id=f"s{n}")).answer == "found"
+    assert runs == ["one", "two"]
 
 
 async def test_a_text_that_is_not_the_answer_is_discarded_once_another_follows() -> None:
