@@ -269,14 +269,29 @@ def wait_for_result(call: AnyCall, result: CallResult) -> AnyCall:
     return move_call(call, Waiting(_decided(call), result.value)) if result.status is CallStatus.WAITING else call
 
 
-def with_awaited_result(call: AnyCall, language: str) -> AnyCall:
-    """A call with the result or the answer that it waits for; the graph is interrupted until that is there."""
+_SCRATCHPAD = "__pregel_scratchpad"
+"""Where LangGraph's config has the answers to a node's interrupts."""
+
+
+def with_answers(call: AnyCall) -> tuple[AnyCall, list[Any]]:
+    """A call with what persons answered to a node that runs again, so that its tool runs once more and not twice."""
+    scratchpad, answers = get_config()["configurable"][_SCRATCHPAD], list[Any]()
+    while len(answers) < len(scratchpad.resume) or scratchpad.get_null_resume() is not None:
+        answers.append(interrupt(None))  # returns: LangGraph notes the answer as used
+    return (move_call(call, Running(_decided(call), answers=[*answers])) if answers else call), answers
+
+
+def with_awaited_result(call: AnyCall, language: str, given: list[Any] | None = None) -> AnyCall:
+    """A call with the result or the answer that it waits for; the graph is interrupted until that is there.
+
+    `given` are answers that the node has already.
+    """
     assert isinstance(call.state, Waiting) and call.state.terms is not None
     terms = call.state.terms
     if ASKS in terms:
         return move_call(call, Running(_decided(call), answers=[*terms[ANSWERS], interrupt(terms[ASKS])]))
     text = wait_sentence(terms["until"], terms["event"], language)
-    value = interrupt({"kind": WAIT, "question": text, "tool": call.name, **terms})
+    value = given.pop(0) if given else interrupt({"kind": WAIT, "question": text, "tool": call.name, **terms})
     return move_call(call, Running(_decided(call), arrived=value))
 
 
