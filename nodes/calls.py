@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import Any
 
 from langgraph.config import get_config
+from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
 
 from segue.core.approval import Grant, Verdict
@@ -275,9 +276,11 @@ _SCRATCHPAD = "__pregel_scratchpad"
 
 def with_answers(call: AnyCall) -> tuple[AnyCall, list[Any]]:
     """A call with what persons answered to a node that runs again, so that its tool runs once more and not twice."""
-    scratchpad, answers = get_config()["configurable"][_SCRATCHPAD], list[Any]()
-    while len(answers) < len(scratchpad.resume) or scratchpad.get_null_resume() is not None:
-        answers.append(interrupt(None))  # returns: LangGraph notes the answer as used
+    scratchpad = get_config()["configurable"][_SCRATCHPAD]
+    answers = [interrupt(None) for _ in scratchpad.resume[:]]  # each returns: LangGraph notes the answer as used
+    if scratchpad.get_null_resume() is not None:
+        with suppress(GraphInterrupt):  # another node had it
+            answers.append(interrupt(None))
     return (move_call(call, Running(_decided(call), answers=[*answers])) if answers else call), answers
 
 
