@@ -24,7 +24,7 @@ from ..requests import File, refuse_files
 from ..service import Begun, Service
 from ..tenants import Tenant
 
-MOST_EXACT = 2**53
+_MOST_EXACT = 2**53
 """Up to here floats have every whole number."""
 _KEYS = "a2a:"
 """What the idempotency keys of messages begin with."""
@@ -172,7 +172,7 @@ def _with_whole_numbers(value: Any) -> Any:
             return {name: _with_whole_numbers(each) for name, each in value.items()}
         case list():
             return [_with_whole_numbers(each) for each in value]
-        case float() if value.is_integer() and abs(value) <= MOST_EXACT:
+        case float() if value.is_integer() and abs(value) <= _MOST_EXACT:
             return int(value)
     return value
 
