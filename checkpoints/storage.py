@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from segue.core.environment import foreign_scheme, is_server, need_extra
 from segue.core.errors import DatabaseUnavailable
@@ -25,6 +27,10 @@ from .sessions import Preferences, ThreadList, Threads, chosen_for, default_mode
 from .shares import Shares
 from .spend import Spend
 from .tasks import RequestKeys, Tasks, conversation_of
+
+
+if TYPE_CHECKING:
+    from .sqlite.backup import Backup
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,23 @@ class Storage:
     async def close(self) -> None:
         """Finish what is under way, then close every connection."""
         await self.database.close()
+
+
+# Backups of a whole SQLite database.
+
+
+def back_up(database: str, file: str | Path, memory: Path) -> "Backup":
+    """Write a SQLite database with its files and memory files into one file; errors as those of `sqlite.backup`."""
+    from .sqlite import backup
+
+    return backup.back_up(database, file, memory)
+
+
+def restore_files(file: str | Path, database: str, memory: Path) -> "Backup":
+    """Write a backup's database with its files where none is yet; errors as those of `sqlite.backup`."""
+    from .sqlite import backup
+
+    return backup.restore(file, database, memory)
 
 
 # The choice between SQLite and PostgreSQL, by the name of the database.

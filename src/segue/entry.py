@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Unpack
 
 from .app import App
 from .checkpoints.rows import SERDE
-from .checkpoints.storage import open_storage
+from .checkpoints.storage import back_up, open_storage, restore_files
 from .core.agents import Agent
 from .core.audit import AuditSettings
 from .core.environment import foreign_scheme, is_server, whole_number, without_password
@@ -39,7 +39,7 @@ from .telemetry import start_export
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
-    from .checkpoints.sqlite.backup import Backup
+    from .checkpoints.storage import Backup
     from .runtime.notifications import Sender
 
 RETRY_EVERY = 1.0
@@ -317,8 +317,6 @@ def backup(database: str | Path, file: str | Path, *, memory: str | Path | None 
         ConfigurationError: the database is not a SQLite file.
         DatabaseUnavailable: there is no such database, the file exists or cannot be written.
     """
-    from .checkpoints.sqlite.backup import back_up
-
     name, folder = _sqlite_places(database, memory)
     return back_up(name, file, folder)
 
@@ -332,10 +330,8 @@ def restore(file: str | Path, database: str | Path, *, memory: str | Path | None
         ConfigurationError: the database is not a SQLite file.
         DatabaseUnavailable: something is there already, or the file is no backup or was changed.
     """
-    from .checkpoints.sqlite.backup import restore as restore_backup
-
     name, folder = _sqlite_places(database, memory)
-    return restore_backup(file, name, folder)
+    return restore_files(file, name, folder)
 
 
 def _sqlite_places(database: str | Path, memory: str | Path | None) -> tuple[str, Path]:
