@@ -28,7 +28,6 @@ from .shares import Shares
 from .spend import Spend
 from .tasks import RequestKeys, Tasks, conversation_of
 
-
 if TYPE_CHECKING:
     from .sqlite.backup import Backup
 
