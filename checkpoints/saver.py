@@ -94,7 +94,9 @@ class _Step:
 
     def save(self, database: Database[Any], connection: Connection) -> list[EventForm]:
         """Store it, and return the events that are new."""
-        stored = _insert(connection, self.config, self.task_id, self.events)
+        thread_id, _, checkpoint_id = _key_of(self.config)
+        # The thread and the checkpoint belong to the key: a fork repeats task ids, and input always has the same one.
+        stored = _insert(connection, thread_id, f"{checkpoint_id}/{self.task_id}", self.events)
         count_calls(connection, self.calls)
         statements = database.statements(_thread_of(self.config))
         statements.put_writes(self.config, self.writes, self.task_id, self.task_path)
@@ -302,6 +304,25 @@ class FencedSaver(BaseCheckpointSaver[str]):
         else:
             await asyncio.shield(writing)
 
+    async def record(self, thread_id: str, source: str, events: Sequence[EventForm]) -> None:
+        """Save events of a node that still runs, those of one source once.
+
+        The source begins with the id of the checkpoint that the node runs upon.
+
+        Raises:
+            StaleOwner, DatabaseUnavailable: as `aput_writes`.
+        """
+        hold = self._hold(thread_id)
+
+        def save(connection: Connection) -> list[EventForm]:
+            hold.check(connection)
+            hold.check_no_gap()
+            return _insert(connection, thread_id, source, events)
+
+        writing = self._database.submit(save, brief=True, failed=hold.note)
+        writing.add_done_callback(self._publish)
+        await asyncio.shield(writing)
+
     def _publish(self, writing: "asyncio.Future[list[EventForm]]") -> None:
         if writing.exception() is None and writing.result() and self._on_events is not None:
             self._on_events([from_dict(form) for form in writing.result()])
@@ -491,13 +512,8 @@ def _page(listed: Iterator[CheckpointTuple], thread_id: str) -> list[CheckpointT
     return page
 
 
-def _insert(
-    connection: Connection, config: RunnableConfig, task_id: str, events: Sequence[EventForm]
-) -> list[EventForm]:
+def _insert(connection: Connection, thread_id: str, source: str, events: Sequence[EventForm]) -> list[EventForm]:
     """Store the events that are new and return them, numbered."""
-    thread_id, _, checkpoint_id = _key_of(config)
-    # The thread and the checkpoint belong to the key: a fork repeats task ids, and input always has the same one.
-    source = f"{checkpoint_id}/{task_id}"
     stored: list[EventForm] = []
     for ordinal, event in enumerate(events):
         seq = put_event(connection, thread_id, source, ordinal, event)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from segue.core.environment import foreign_scheme, is_server, need_extra, without_password
-from segue.core.errors import ConfigurationError, DatabaseUnavailable
+from segue.core.environment import foreign_scheme, is_server, need_extra
+from segue.core.errors import DatabaseUnavailable
 from segue.core.events import Event
 from segue.core.notifications import Receivers
 from segue.core.records import Session, Task
@@ -138,39 +138,18 @@ class Storage:
 # Backups of a whole SQLite database.
 
 
-def backup(database: str | Path, file: str | Path) -> "Backup":
-    """Write a SQLite database, which may be in use, into one file, with the files of its messages and memory files.
+def back_up(database: str, file: str | Path, memory: Path) -> "Backup":
+    """Write a SQLite database with its files and memory files into one file; errors as those of `sqlite.backup`."""
+    from .sqlite import backup
 
-    The file is written whole or not at all, and verified by checksum.
-
-    Raises:
-        ConfigurationError: the database is not a SQLite file.
-        DatabaseUnavailable: there is no such database, the file exists or cannot be written.
-    """
-    from .sqlite.backup import back_up
-
-    return back_up(_sqlite_file(database), file)
+    return backup.back_up(database, file, memory)
 
 
-def restore(file: str | Path, database: str | Path) -> "Backup":
-    """Write a backup's database, with its files, where none is yet; it is verified by checksum first.
+def restore_files(file: str | Path, database: str, memory: Path) -> "Backup":
+    """Write a backup's database with its files where none is yet; errors as those of `sqlite.backup`."""
+    from .sqlite import backup
 
-    Raises:
-        ConfigurationError: the database is not a SQLite file.
-        DatabaseUnavailable: something is there already, or the file is no backup or was changed.
-    """
-    from .sqlite.backup import restore as restore_backup
-
-    return restore_backup(file, _sqlite_file(database))
-
-
-def _sqlite_file(database: str | Path) -> str:
-    name = str(database)
-    if is_server(name) or foreign_scheme(name) or name == ":memory:":
-        raise ConfigurationError(
-            "{path} is no SQLite file: back up a PostgreSQL database with pg_dump.", path=without_password(name)
-        )
-    return name
+    return backup.restore(file, database, memory)
 
 
 # The choice between SQLite and PostgreSQL, by the name of the database.

@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import Any
 
 from langgraph.config import get_config
+from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
 
 from segue.core.approval import Grant, Verdict
@@ -269,14 +270,31 @@ def wait_for_result(call: AnyCall, result: CallResult) -> AnyCall:
     return move_call(call, Waiting(_decided(call), result.value)) if result.status is CallStatus.WAITING else call
 
 
-def with_awaited_result(call: AnyCall, language: str) -> AnyCall:
-    """A call with the result or the answer that it waits for; the graph is interrupted until that is there."""
+_SCRATCHPAD = "__pregel_scratchpad"
+"""Where LangGraph's config has the answers to a node's interrupts."""
+
+
+def with_answers(call: AnyCall) -> tuple[AnyCall, list[Any]]:
+    """A call with what persons answered to a node that runs again, so that its tool runs once more and not twice."""
+    scratchpad = get_config()["configurable"][_SCRATCHPAD]
+    answers = [interrupt(None) for _ in scratchpad.resume[:]]  # each returns: LangGraph notes the answer as used
+    if scratchpad.get_null_resume() is not None:
+        with suppress(GraphInterrupt):  # another node had it
+            answers.append(interrupt(None))
+    return (move_call(call, Running(_decided(call), answers=[*answers])) if answers else call), answers
+
+
+def with_awaited_result(call: AnyCall, language: str, given: list[Any] | None = None) -> AnyCall:
+    """A call with the result or the answer that it waits for; the graph is interrupted until that is there.
+
+    `given` are answers that the node has already.
+    """
     assert isinstance(call.state, Waiting) and call.state.terms is not None
     terms = call.state.terms
     if ASKS in terms:
         return move_call(call, Running(_decided(call), answers=[*terms[ANSWERS], interrupt(terms[ASKS])]))
     text = wait_sentence(terms["until"], terms["event"], language)
-    value = interrupt({"kind": WAIT, "question": text, "tool": call.name, **terms})
+    value = given.pop(0) if given else interrupt({"kind": WAIT, "question": text, "tool": call.name, **terms})
     return move_call(call, Running(_decided(call), arrived=value))
 
 

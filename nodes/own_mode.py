@@ -1,5 +1,6 @@
-"""The node of a mode that is a graph of one's own: its tokens, calls, store and limit of steps."""
+"""The node of a mode that is a graph of one's own: its tokens, calls, store, cache and limit of steps."""
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,8 +18,8 @@ from .model_call import CALL_MARK, LiveCalls, LiveReply
 from .task import TaskState, compose_result
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
-_RUNTIME = "__pregel_runtime"
-"""Where LangGraph's config has the runtime of a node; a graph below it takes its store from there."""
+_RUNTIME, _CACHE = "__pregel_runtime", "__pregel_cache"
+"""Where LangGraph's config has the runtime and the cache of a node, which a graph below it takes."""
 
 
 class _Live:
@@ -87,7 +88,11 @@ async def run_graph(
         ConfigurationError: it reached its limit of steps.
     """
     live = _Live(work, state["task_id"], state["language"])
-    places = {_RUNTIME: runtime.override(store=graph.store)} if graph.store else {}
+    checkpoint = runtime.execution_info.checkpoint_id if runtime.execution_info else ""
+    recorded = _Recorded(work, state["task_id"], checkpoint)
+    places: dict[str, Any] = {_RUNTIME: runtime.override(store=graph.store)} if graph.store else {}
+    if graph.cache:
+        places[_CACHE] = graph.cache
     own: Any = None
     out: Any = {}
     try:
@@ -103,6 +108,7 @@ async def run_graph(
                 live.read(*data)
             elif inside == own:
                 out = data
+                await recorded.read(_added(out["messages"], given["messages"], known))
     except GraphRecursionError as error:
         raise _endless(name, graph) from error
     finally:
@@ -111,32 +117,66 @@ async def run_graph(
     answers = [m.text for m in fresh if m.type == "ai" and m.text]
     answer = answers[-1] if answers else ""
     live.finish(answer)
-    calls = _calls_in(fresh)
+    calls = [call for call in _calls_in(fresh) if call["result"]]
     history = [
         {"step": step, "phase": "execution", "action": call["name"], "result": call["result"], "description": ""}
         for step, call in enumerate(calls, start=1)
     ]
     why = "" if answer else phrase("no_answer", state["language"], mode=name)
     result = compose_result(name, answer, history=history, error=why)
-    events: list[Durable] = []
-    for index, call in enumerate(calls):  # the tools are the graph's own: their calls have no place in the ledger
-        about = {"task_id": state["task_id"], "index": index, "name": call["name"], "arguments": call["arguments"]}
-        events += [ToolCall(**about), ToolResult(result=call["result"], **about)]
-    answered = Answer(task_id=state["task_id"], answer=answer)
-    return {"messages": fresh, "result": result, "events": announce(*events, answered)}
+    return {
+        "messages": fresh,
+        "result": result,
+        "events": announce(Answer(task_id=state["task_id"], answer=answer)),
+    }
 
 
 def _calls_in(messages: Sequence[AnyMessage]) -> list[dict[str, Any]]:
-    """The calls with their results, which may be in another order, as where a person decided about some."""
-    results = {message.tool_call_id: message for message in messages if isinstance(message, ToolMessage)}
-    calls = [call for m in messages if isinstance(m, AIMessage) for call in m.tool_calls if call["id"] in results]
-    found = []
-    for call in calls:
-        message = results[call["id"] or ""]
-        failed = message.status == "error"
-        result = CallResult.failed(message.text) if failed else CallResult.done(message.text)
-        found.append({"name": call["name"], "arguments": call["args"], "result": result.json()})
+    """The calls with their results where there are any, which may be in another order than the calls."""
+    results, counts, found = defaultdict[str, list[ToolMessage]](list), Counter[str](), []
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            results[message.tool_call_id].append(message)
+    for call in (call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls):
+        given, result = call["id"] or "", None
+        if results[given]:  # models may use an id again
+            answer = results[given].pop(0)
+            failed = answer.status == "error"
+            result = (CallResult.failed(answer.text) if failed else CallResult.done(answer.text)).json()
+        key, counts[given] = f"{given}/{counts[given]}", counts[given] + 1
+        found.append({"key": key, "name": call["name"], "arguments": call["args"], "result": result})
     return found
+
+
+class _Recorded:
+    """Stores an event when a call is decided, and when its result is there.
+
+    The tools are the graph's own: their calls have no place in the ledger.
+    """
+
+    def __init__(self, work: NodeContext, task_id: str, checkpoint_id: str) -> None:
+        self._work = work
+        self._task_id = task_id
+        self._checkpoint_id = checkpoint_id
+        self._places: dict[str, int] = {}
+        self._ended: set[str] = set()
+
+    async def read(self, messages: Sequence[AnyMessage]) -> None:
+        """Store what is new of the calls in these messages."""
+        for call in _calls_in(messages):
+            name = call["key"]
+            index = self._places.get(name, len(self._places))
+            about = {"task_id": self._task_id, "index": index, "name": call["name"], "arguments": call["arguments"]}
+            if name not in self._places:
+                self._places[name] = index
+                await self._store(f"{name}/call", ToolCall(**about))
+            if call["result"] and name not in self._ended:
+                self._ended.add(name)
+                await self._store(f"{name}/result", ToolResult(result=call["result"], **about))
+
+    async def _store(self, name: str, event: Durable) -> None:
+        services = self._work.services
+        await services.record(f"{self._checkpoint_id}/{self._task_id}/{name}", services.announced(announce(event)))
 
 
 def _endless(name: str, graph: Graph) -> ConfigurationError:

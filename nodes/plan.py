@@ -35,6 +35,7 @@ from .calls import (
     step_event,
     step_events,
     undone_line,
+    with_answers,
     with_awaited_result,
 )
 from .context import (
@@ -658,9 +659,10 @@ async def execute_step(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
     work = node_context(runtime)
     call, runner, ids = PlannedCall.of(state["call"]), runner_of(state, work), {"task_id": state["task_id"]}
     work.emit(step_banner(state["task_id"], state["call"], state["place"], state["total"], state["language"]))
+    call, given = with_answers(call)
     ran = await runner.run([call])
     while waiting := runner.waiting([call], ran):  # nothing else interrupts the graph in this node
-        ran = await runner.run([with_awaited_result(waiting[0], state["language"])])
+        ran = await runner.run([with_awaited_result(waiting[0], state["language"], given)])
     outcome = describe_outcome(ran[0], work, state["task_id"])
     if ran[0].summary:
         outcome["usage"] = ran[0].summary.usage

@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from segue.core.reviews import RESPOND, list_decisions
+
 from .catalogue import Language, Texts
 
 _text = Texts("protocols")
@@ -60,7 +62,13 @@ def question_text(question: Mapping[str, Any], language: Language) -> str:
 def reply_notice(question: Mapping[str, Any], language: Language) -> str:
     """The question, and how a message answers it."""
     text = question_text(question, language)
-    return f"{text} {_text('reply', language)}" if question["kind"] == "approval" else text
+    if question["kind"] != "approval":
+        return text
+    verdicts = {_verdict_of_text(call, approving=False) for call in question["calls"]}
+    how = "reply_result" if RESPOND in verdicts else "reply"
+    if not _may_all(question, "approve"):
+        how = "reply_only_result"
+    return f"{text} {_text(how, language)}"
 
 
 def ask_again(question: Mapping[str, Any], session_id: str, language: Language) -> str:
@@ -80,34 +88,56 @@ def answer_of(question: Mapping[str, Any], reply: str) -> Any:
     """The answer that a reply to `reply_notice` is, as `App.answer` takes it."""
     if question["kind"] != "approval":
         return {"answer": reply}
-    if reply.strip(_MARKS).casefold() in _APPROVING:
+    approving = reply.strip(_MARKS).casefold() in _APPROVING
+    if approving and _may_all(question, "approve"):
         return "approve"
-    return _rejection(question, reply)
+    verdicts = [(call, _verdict_of_text(call, approving=approving)) for call in question["calls"]]
+    return {"verdicts": [_with_reason(call, verdict, reply) for call, verdict in verdicts]}
+
+
+def _verdict_of_text(call: Mapping[str, Any], *, approving: bool) -> str:
+    """The verdict that a text is: where a call cannot be rejected, it is the result."""
+    allowed = list_decisions(call)
+    if approving and "approve" in allowed:
+        return "approve"
+    return RESPOND if RESPOND in allowed and "reject" not in allowed else "reject"
+
+
+def _may_all(question: Mapping[str, Any], verdict: str) -> bool:
+    return all(verdict in list_decisions(call) for call in question["calls"])
+
+
+def _with_reason(call: Mapping[str, Any], verdict: str, reason: str) -> dict[str, Any]:
+    return {"index": call["index"], "verdict": verdict, **({} if verdict == "approve" else {"reason": reason})}
 
 
 def answer_schema(question: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON schema of the form that a person fills in."""
     if question["kind"] != "approval":
         return {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
-    properties = {"verdict": {"type": "string", "enum": ["approve", "reject"]}, "reason": {"type": "string"}}
+    allowed = [each for each in ("approve", "reject", RESPOND) if _may_all(question, each)]
+    properties = {"verdict": {"type": "string", "enum": allowed or ["approve", "reject"]}, "reason": {"type": "string"}}
     return {"type": "object", "properties": properties, "required": ["verdict"]}
 
 
 def verdict_of(question: Mapping[str, Any], form: Mapping[str, Any], language: Language, *, accepted: bool) -> Any:
-    """The answer to an approval that a filled form is; whatever its reason says, only its verdict approves."""
-    if accepted and form.get("verdict") == "approve":
+    """The answer to an approval that a filled form is; whatever its reason says, only its verdict approves.
+
+    The form may have `verdicts` instead, one for each call.
+    """
+    if accepted and isinstance(form.get("verdicts"), list):
+        return {"verdicts": form["verdicts"]}
+    verdict, reason = form.get("verdict") if accepted else "reject", str(form.get("reason") or "")
+    if verdict == "approve":
         return "approve"
-    return _rejection(question, str(form.get("reason") or "") or declined(language))
+    if verdict == RESPOND:
+        return {"verdicts": [_with_reason(call, RESPOND, reason) for call in question["calls"]]}
+    return {"verdicts": [_with_reason(call, "reject", reason or declined(language)) for call in question["calls"]]}
 
 
 def declined(language: Language) -> str:
     """The reason of a rejection that gives none."""
     return _text("declined", language)
-
-
-def _rejection(question: Mapping[str, Any], reason: str) -> dict[str, Any]:
-    verdicts = [{"index": call["index"], "verdict": "reject", "reason": reason} for call in question["calls"]]
-    return {"verdicts": verdicts}
 
 
 def _listed(calls: Sequence[Mapping[str, Any]]) -> str:

@@ -23,7 +23,7 @@ from psycopg import RawCursor, errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import RowMaker, dict_row
 
-from segue.core.errors import Clause, DatabaseDamaged, DatabaseUnavailable, DatabaseUnreachable
+from segue.core.errors import Clause, DatabaseDamaged, DatabaseUnavailable, DatabaseUnreachable, InvalidMessage
 
 from ..database import check_schema_version
 from ..ports import CheckpointRow, Connection, Cursor, Decoded, Place, Stored, Values, WriteRow
@@ -484,12 +484,13 @@ def translated(path: str) -> Iterator[None]:
 
     Raises:
         DatabaseUnavailable: it is unreachable, read-only, full, damaged or not ours.
+        InvalidMessage: a text has a NUL character.
     """
     try:
         yield
     except psycopg.Error as error:
         if isinstance(error, psycopg.DataError) and "NUL (0x00)" in str(error):
-            raise DatabaseUnavailable(
+            raise InvalidMessage(
                 "The text contains a NUL character, which PostgreSQL cannot store: leave it out."
             ) from error
         reason = _reason(error)

@@ -18,7 +18,7 @@ from segue.core.errors import Clause, DatabaseUnavailable
 from segue.core.json import Public
 from segue.core.records import sync_folder
 
-from .database import check_file, file_of, translated
+from .database import check_log, file_of, find_folder, translated
 from .state import check_version
 
 MANIFEST = "segue-backup.json"
@@ -43,21 +43,21 @@ class Backup(Public):
         return cls(str(file), file.stat().st_size, parts.count(FILES), parts.count(MEMORY))
 
 
-def places_of(database: str) -> dict[str, Path]:
+def _find_places(database: str, memory: Path) -> dict[str, Path]:
     """Where each part of a database is."""
-    path = file_of(database)
-    return {DATABASE: Path(path), FILES: Path(f"{path}.files"), MEMORY: Path(f"{path}.memory")}
+    return {DATABASE: Path(file_of(database)), FILES: find_folder(database), MEMORY: memory}
 
 
-def back_up(database: str, file: str | Path) -> Backup:
+def back_up(database: str, file: str | Path, memory: Path) -> Backup:
     """Write a database, which may be in use, with the files of its messages and its memory files into one file.
 
-    The file is written whole or not at all, and is read again before it gets its name.
+    `memory` is the folder of the memory files. The file is written whole or not at all, and is read again before it
+    gets its name.
 
     Raises:
         DatabaseUnavailable: there is no such database, the file exists, or what was written differs.
     """
-    places, target = places_of(database), Path(file)
+    places, target = _find_places(database, memory), Path(file)
     if not places[DATABASE].is_file():
         raise DatabaseUnavailable("There is no database {path} to back up: name one that exists.", path=database)
     if target.exists():
@@ -65,7 +65,7 @@ def back_up(database: str, file: str | Path) -> Backup:
     with _reported(target), tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
         snapshot, written = Path(folder, DATABASE), Path(folder, "backup")
         with translated(database):
-            check_file(str(places[DATABASE]))
+            check_log(str(places[DATABASE]))
             with contextlib.closing(sqlite3.connect(places[DATABASE])) as connection:
                 connection.execute("VACUUM INTO ?", (str(snapshot),))
         members = {DATABASE: snapshot, **_members(FILES, places[FILES]), **_members(MEMORY, places[MEMORY])}
@@ -84,25 +84,42 @@ def back_up(database: str, file: str | Path) -> Backup:
     return Backup.of(target, digests)
 
 
-def restore(file: str | Path, database: str) -> Backup:
+def restore(file: str | Path, database: str, memory: Path) -> Backup:
     """Write a backup's database, message files and memory files to a place where none of them is.
+
+    `memory` is the folder for the memory files.
 
     Raises:
         DatabaseUnavailable: something is there already, or the file is no backup or differs from what was written.
     """
-    source, places = Path(file), places_of(database)
-    for place in (*places.values(), Path(f"{places[DATABASE]}-wal")):
+    source, places = Path(file), _find_places(database, memory)
+    for place in (places[DATABASE], places[FILES], Path(f"{places[DATABASE]}-wal")):
         if place.exists():
             raise _exists(place)
+    if memory.exists() and not (memory.is_dir() and not any(memory.iterdir())):
+        raise DatabaseUnavailable(
+            "{path} exists: move it away first, or set SEGUE_MEMORY to a new folder for the restored memory files.",
+            path=memory,
+        )
     with _reported(source), tempfile.TemporaryDirectory(prefix=".segue-", dir=places[DATABASE].parent) as folder:
         digests = _read(source, Path(folder))
         with translated(database):
             _check_restored(str(Path(folder, DATABASE)))
         for part in (FILES, MEMORY, DATABASE):  # a database is there once its files are
             if Path(folder, part).exists():
-                os.rename(Path(folder, part), places[part])
+                _move(Path(folder, part), places[part])
         sync_folder(places[DATABASE].parent)
     return Backup.of(source, digests)
+
+
+def _move(part: Path, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.rename(part, place)
+    except OSError:
+        if part.is_file():
+            raise
+        shutil.copytree(part, place, dirs_exist_ok=True)  # the place is another file system's, or its mount point
 
 
 def _check_restored(path: str) -> None:
@@ -116,7 +133,14 @@ def _exists(place: Path) -> DatabaseUnavailable:
 
 
 def _members(part: str, folder: Path) -> dict[str, Path]:
-    return {f"{part}/{path.relative_to(folder).as_posix()}": path for path in folder.rglob("*") if path.is_file()}
+    """The files below the folders of a folder; what begins with a dot is a lock, or half written."""
+    paths = [path for path in folder.glob("*/**/*") if path.is_file()]
+    names = {path.relative_to(folder): path for path in paths}
+    return {
+        f"{part}/{name.as_posix()}": path
+        for name, path in names.items()
+        if not any(each.startswith(".") for each in name.parts)
+    }
 
 
 class _Digesting:

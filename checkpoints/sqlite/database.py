@@ -162,7 +162,7 @@ class Anchor:
         header = self._read(_HEADER, 0)
         if header[_SALTS] != self._salts:
             self._salts, self._frames = header[_SALTS], 0
-        place, step = self._frames, _step(header)
+        place, step = self._frames, _FRAME_HEADER + int.from_bytes(header[8:12])
         while _belongs(frame := self._read(_FRAME_HEADER, _HEADER + place * step), self._salts):
             place += 1
             if _ends_transaction(frame):
@@ -195,96 +195,114 @@ class DamagedLog:
     written: int
 
 
+@dataclass(frozen=True)
+class ForeignLog:
+    """A write-ahead log that has changes of another file than the one that it is beside."""
+
+
+class _Log:
+    """What a write-ahead log has, read once."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.step = _FRAME_HEADER + int.from_bytes(content[8:12])
+        """The size of a frame."""
+        self.own = [
+            start
+            for start in range(_HEADER, len(content) - self.step + 1, self.step)
+            if _belongs(content[start : start + _FRAME_HEADER], content[_SALTS])
+        ]
+        """Where the frames begin that belong to this log, and not to one before in the same file."""
+
+    def ends_transaction(self, start: int) -> bool:
+        return _ends_transaction(self.content[start : start + _FRAME_HEADER])
+
+
 def check_log(path: str) -> None:
-    """Make sure that the write-ahead log is whole: SQLite would leave out what follows a damaged frame, silently.
+    """Make sure that the write-ahead log beside a file is whole and its own.
+
+    SQLite would leave out what follows a damaged frame, and delete the log of another file or mix both, silently.
 
     Raises:
-        DatabaseDamaged: it is not; nothing was changed.
-    """
-    damage = damage_of(path)
-    if damage is None:
-        return
-    time.sleep(_ONCE_MORE)
-    if damage_of(path) == damage:
-        raise DatabaseDamaged(
-            "The write-ahead log {log} is damaged ({frames} of its {written} frames can be read), so the newest "
-            "changes would be lost: restore both files from a copy. To go on without those changes: cp {log} "
-            "{log}.damaged && truncate -s {whole} {log} && rm -f {anchor}",
-            log=f"{path}-wal",
-            frames=damage.frames,
-            written=damage.written,
-            whole=damage.whole,
-            anchor=anchor_of(path),
-        )
-
-
-def check_belongs(path: str) -> None:
-    """Make sure that the write-ahead log beside a file is its own: SQLite would delete one, or mix two databases.
-
-    Raises:
+        DatabaseDamaged: it is not whole; nothing was changed.
         DatabaseUnavailable: it is another file's; nothing was changed.
     """
-    if is_foreign_log(path):
-        time.sleep(_ONCE_MORE)
-        if is_foreign_log(path):
-            raise DatabaseUnavailable(
-                "{log} is the write-ahead log of another file than {path}, which was replaced or removed: put the "
-                "database that it belongs to back, or, to go on without the log's changes, remove {log} and {shm}.",
-                log=f"{path}-wal",
-                path=path,
-                shm=f"{path}-shm",
-            )
+    fault = find_fault(path)
+    if fault is None:
+        return
+    time.sleep(_ONCE_MORE)
+    if find_fault(path) != fault:
+        return
+    if isinstance(fault, ForeignLog):
+        raise DatabaseUnavailable(
+            "{log} is the write-ahead log of another file than {path}, which was replaced or removed: put the "
+            "database that it belongs to back, or, to go on without the log's changes, remove {log} and {shm}.",
+            log=f"{path}-wal",
+            path=path,
+            shm=f"{path}-shm",
+        )
+    raise DatabaseDamaged(
+        "The write-ahead log {log} is damaged ({frames} of its {written} frames can be read), so the newest "
+        "changes would be lost: restore both files from a copy. To go on without those changes: cp {log} "
+        "{log}.damaged && truncate -s {whole} {log} && rm -f {anchor}",
+        log=f"{path}-wal",
+        frames=fault.frames,
+        written=fault.written,
+        whole=fault.whole,
+        anchor=anchor_of(path),
+    )
 
 
-def is_foreign_log(path: str) -> bool:
-    """Whether a log has changes of another file: this one is not there, is too short, or is newer than the log."""
+def find_fault(path: str) -> ForeignLog | DamagedLog | None:
+    """What is wrong with the log beside a file; None if it is whole and the file's own, or not there."""
+    anchor = _anchor(path)  # before the log: it may only be behind
     try:
-        log = Path(f"{path}-wal").read_bytes()  # before the file: that is there first
+        log = _Log(Path(f"{path}-wal").read_bytes())  # before the file: that is there first
     except FileNotFoundError:
-        return False
-    step = _step(log)
-    frames = [log[start : start + step] for n in _own(log, step) for start in (_HEADER + n * step,)]
-    ends = [n for n, frame in enumerate(frames) if _ends_transaction(frame)]
-    if not ends:
+        return None
+    if len(log.content) <= _HEADER:
+        return None
+    if _is_foreign(log, path):
+        return ForeignLog()
+    return _find_damage(log, *anchor)
+
+
+def _is_foreign(log: _Log, path: str) -> bool:
+    """Whether it has changes of another file: this one is not there, is too short, or is newer than the log."""
+    ends = [place for place, start in enumerate(log.own) if log.ends_transaction(start)]
+    if not ends or log.step == _FRAME_HEADER:  # a damaged header has no size of pages
         return False
     try:
         with open(path, "rb") as file:
             size, first = os.fstat(file.fileno()).st_size, file.read(_FILE_HEADER)
     except FileNotFoundError:
-        size, first = 0, b""
-    pages = {int.from_bytes(frame[:4]): frame for frame in frames[: ends[-1] + 1]}
-    length = int.from_bytes(frames[ends[-1]][4:8])
-    here = size // (step - _FRAME_HEADER)
+        return True
+    frames = [log.content[start : start + log.step] for start in log.own[: ends[-1] + 1]]
+    pages = {int.from_bytes(frame[:4]): frame for frame in frames}
+    length = int.from_bytes(frames[-1][4:8])
+    here = size // (log.step - _FRAME_HEADER)
     if any(page not in pages for page in range(here + 1, length + 1)) or not size:
         return True
     return 1 in pages and first[_CHANGES] > pages[1][_FRAME_HEADER:][_CHANGES]
 
 
-def damage_of(database: str) -> DamagedLog | None:
-    """What of a log can be read, if it once had more that was on the disk; None if it is whole or not there.
+def _find_damage(log: _Log, salts: bytes, synced: int) -> DamagedLog | None:
+    """What of a log can be read, if it once had more that was on the disk; None if it is whole.
 
     A frame that does not fit is the normal end of a log: the process was killed while it wrote, or older frames
     follow, also those of a transaction in which an earlier process was killed. It is damage where the last frame of a
     transaction of the same log comes after it, or where the log's anchor does.
     """
-    salts, synced = _anchor(database)
-    try:
-        content = Path(f"{database}-wal").read_bytes()
-    except FileNotFoundError:
-        return None
-    if len(content) <= _HEADER:
-        return None
-    step = _step(content)
+    content = log.content
     order = "<" if content[:4] == _MAGIC.to_bytes(4) else ">"
     sums = _checksum(content[:24], (0, 0), order)
     if struct.unpack_from(">I", content)[0] & ~1 != _MAGIC or sums != struct.unpack_from(">II", content, 24):
         frames = (len(content) - _HEADER) // (_FRAME_HEADER + 4096)
         return DamagedLog(0, 0, frames) if frames else None
-    own = [_HEADER + n * step for n in _own(content, step)]
-    whole = _whole(content, own, step, sums, order)
-    end = _HEADER + whole * step
-    committed = any(_ends_transaction(content[start : start + _FRAME_HEADER]) for start in own if start > end)
-    written = max(len(own) if committed else whole, synced if salts == content[_SALTS] else 0)
+    whole = _whole(content, log.own, log.step, sums, order)
+    end = _HEADER + whole * log.step
+    committed = any(log.ends_transaction(start) for start in log.own if start > end)
+    written = max(len(log.own) if committed else whole, synced if salts == content[_SALTS] else 0)
     return DamagedLog(end, whole, written) if written > whole else None
 
 
@@ -308,18 +326,6 @@ def _anchor(database: str) -> tuple[bytes, int]:
         return b"", 0
     salts, frames = _ANCHOR.unpack(noted[:-4])
     return salts, frames
-
-
-def _step(header: bytes) -> int:
-    """The size of a frame."""
-    return _FRAME_HEADER + int.from_bytes(header[8:12])
-
-
-def _own(content: bytes, step: int) -> Iterator[int]:
-    """The numbers of the frames that belong to this log, and not to one before in the same file."""
-    for number, start in enumerate(range(_HEADER, len(content) - step + 1, step)):
-        if _belongs(content[start : start + _FRAME_HEADER], content[_SALTS]):
-            yield number
 
 
 def _belongs(frame: bytes, salts: bytes) -> bool:
@@ -532,7 +538,7 @@ async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Sqlite
             path = str(Path(folder, "memory.db"))
         _check_place(path)
         with translated(path):
-            await asyncio.to_thread(check_file, file_of(path))
+            await asyncio.to_thread(check_log, file_of(path))
             if is_read_only(path):
                 if not _has_log(file_of(path)):
                     opened.callback(_remove_log, file_of(path))
@@ -542,16 +548,6 @@ async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Sqlite
         database = SqliteDatabase(path, lock_timeout, temporary)
         database._closing = opened.pop_all()
         return database
-
-
-def check_file(path: str) -> None:
-    """Make sure that a file and its write-ahead log are whole and belong together, before SQLite opens them.
-
-    Raises:
-        DatabaseUnavailable, DatabaseDamaged: they are not; nothing was changed.
-    """
-    check_belongs(path)
-    check_log(path)
 
 
 def _is_uri(path: str) -> bool:
@@ -679,6 +675,11 @@ def _use_wal(connection: sqlite3.Connection, deadline: float) -> None:
 
 
 # A SQLite file as a backend of the storage.
+
+
+def find_folder(path: str) -> Path:
+    """Where the contents of a database's files are: beside it."""
+    return Path(f"{file_of(path)}.files")
 
 
 class FileFolder:
@@ -826,7 +827,7 @@ class SqliteBackend:
 
     def __init__(self, database: SqliteDatabase) -> None:
         self.database = database
-        self.contents = FileFolder(Path(f"{file_of(database.path)}.files"))
+        self.contents = FileFolder(find_folder(database.path))
 
     def touch(self, connection: SqliteConnection) -> None:
         """Write a page of the file as it is, so that what would hinder a write shows."""

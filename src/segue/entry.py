@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Unpack
 
 from .app import App
 from .checkpoints.rows import SERDE
-from .checkpoints.storage import backup as backup
-from .checkpoints.storage import open_storage
-from .checkpoints.storage import restore as restore
+from .checkpoints.storage import back_up, open_storage, restore_files
 from .core.agents import Agent
 from .core.audit import AuditSettings
-from .core.environment import is_server, whole_number
+from .core.environment import foreign_scheme, is_server, whole_number, without_password
 from .core.errors import ConfigurationError, DatabaseUnavailable, DatabaseUnreachable, InsideEventLoop
 from .core.flows import FlowConfig
 from .core.notifications import Receiver, Receivers
@@ -41,6 +39,7 @@ from .telemetry import start_export
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
+    from .checkpoints.storage import Backup
     from .runtime.notifications import Sender
 
 RETRY_EVERY = 1.0
@@ -80,9 +79,9 @@ async def open_app(
     registry.flows = {name: flow for name, flow in (modes or {}).items() if isinstance(flow, FlowConfig)}
     most = whole_number(os.environ, "SEGUE_MAX_RUNNING", MAX_RUNNING) if max_running is None else max_running
     capacity = Capacity(most, MAX_QUEUED if max_queued is None else max_queued, quotas)
-    root = memory or os.environ.get("SEGUE_MEMORY") or root_of(str(path))
     policy = None if retention is None else Retention.of(retention)
-    folder, where, limits = MemoryFolder(root, embeddings), dispatching(dispatch), FileLimits.of(os.environ)
+    folder = MemoryFolder(_memory_root(path, memory), embeddings)
+    where, limits = dispatching(dispatch), FileLimits.of(os.environ)
     senders = _senders_of(receivers := Receivers(notify, approvals))
     storage = await open_storage(str(path), receivers, clock)
     try:
@@ -102,6 +101,11 @@ async def open_app(
         app.sessions.prune_hourly(policy)
     start_export(app, os.environ)
     return app
+
+
+def _memory_root(path: str | Path, memory: str | Path | None) -> str | Path | None:
+    """The folder of a database's memory files; None for a database that ends with its process."""
+    return memory or os.environ.get("SEGUE_MEMORY") or root_of(str(path))
 
 
 def _senders_of(receivers: Receivers) -> "dict[str, Sender]":
@@ -301,3 +305,40 @@ def _check_copy(source: str | Path, target: str | Path) -> None:
         raise DatabaseUnavailable("A database cannot be copied to itself: name another one.")
     if files[0] is not None and not files[0].is_file():
         raise DatabaseUnavailable("There is no database {path} to copy from: name one that exists.", path=source)
+
+
+def backup(database: str | Path, file: str | Path, *, memory: str | Path | None = None) -> "Backup":
+    """Write a SQLite database, which may be in use, into one file, with the files of its messages and memory files.
+
+    `memory` is the folder of the memory files, as in `open`. The file is written whole or not at all, and verified by
+    checksum.
+
+    Raises:
+        ConfigurationError: the database is not a SQLite file.
+        DatabaseUnavailable: there is no such database, the file exists or cannot be written.
+    """
+    name, folder = _sqlite_places(database, memory)
+    return back_up(name, file, folder)
+
+
+def restore(file: str | Path, database: str | Path, *, memory: str | Path | None = None) -> "Backup":
+    """Write a backup's database, with its files, where none is yet; it is verified by checksum first.
+
+    `memory` is the folder for the memory files, as in `open`.
+
+    Raises:
+        ConfigurationError: the database is not a SQLite file.
+        DatabaseUnavailable: something is there already, or the file is no backup or was changed.
+    """
+    name, folder = _sqlite_places(database, memory)
+    return restore_files(file, name, folder)
+
+
+def _sqlite_places(database: str | Path, memory: str | Path | None) -> tuple[str, Path]:
+    """The name of a SQLite database, and the folder of its memory files."""
+    name, folder = str(database), _memory_root(database, memory)
+    if is_server(name) or foreign_scheme(name) or folder is None or name == ":memory:":
+        raise ConfigurationError(
+            "{path} is no SQLite file: back up a PostgreSQL database with pg_dump.", path=without_password(name)
+        )
+    return name, Path(folder)

@@ -36,7 +36,7 @@ from .core.calls import Executor, Tool
 from .core.context import AppContext, GivenAgent, Ids, Memory, PromptText, RunContext, Services, descriptions_of
 from .core.conversation import REGISTERED
 from .core.digests import agent_digest
-from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLanguage
+from .core.errors import ConfigurationError, InsideEventLoop, SegueError, UnknownAgent, UnknownLanguage
 from .core.events import Event
 from .core.flows import FlowConfig
 from .core.json import plain_specs
@@ -544,7 +544,7 @@ class AgentGraph(StateGraph[StateT, RunContext, InputT, OutputT]):
 
         @wraps(action)
         def synchronous(*given: Any, **named: Any) -> Any:
-            return run_node(lambda: served(*given, **named))
+            return run_node(served(*given, **named))
 
         runnable.func = synchronous
         return self
@@ -613,15 +613,41 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=sync_loop.cache_clear)  # a fork copies no threads
 
 
-def run_node(node: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a node's coroutine to its end, from a thread of LangGraph's; a nested graph awaits the same saver."""
-    with set_config_context(_awaitable(get_config())) as context:
-        running = context.run(lambda: asyncio.run_coroutine_threadsafe(node(), sync_loop()))
+STOP_SECONDS = 10.0
+"""How long a call that was interrupted may take to stop what it began."""
+
+
+def run_sync(work: Awaitable[T]) -> T:
+    """Wait for work on the event loop of synchronous callers, which has a thread of its own; from any other thread.
+
+    Raises:
+        InsideEventLoop: called on that event loop, which would wait for itself.
+    """
+    loop, ended = sync_loop(), threading.Event()
+
+    async def whole() -> T:
+        try:
+            return await work
+        finally:
+            ended.set()
+
+    if asyncio._get_running_loop() is loop:
+        if isinstance(work, Coroutine):
+            work.close()
+        raise InsideEventLoop("segue.open_sync")
+    running = asyncio.run_coroutine_threadsafe(whole(), loop)
     try:
         return running.result()
-    except BaseException:
-        running.cancel()
+    except BaseException:  # Ctrl-C, beside what the work raised
+        if running.cancel():
+            ended.wait(STOP_SECONDS)
         raise
+
+
+def run_node(node: Awaitable[T]) -> T:
+    """Run a node to its end, from a thread of LangGraph's; a nested graph awaits the same saver."""
+    with set_config_context(_awaitable(get_config())) as context:
+        return context.run(run_sync, node)
 
 
 def _awaitable(config: RunnableConfig) -> RunnableConfig:

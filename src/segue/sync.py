@@ -1,50 +1,18 @@
 """An app for synchronous code: notebooks, Flask, Django, Streamlit, scripts."""
 
-import asyncio
-import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Self, TypeVar, Unpack
 
 from pydantic import BaseModel
 
 from .app import App
-from .core.errors import InsideEventLoop
 from .core.events import Event
 from .core.records import Result
-from .registry import sync_loop
+from .registry import run_sync
 from .runtime.start import MessageOptions
 
 T = TypeVar("T")
-STOP_SECONDS = 10.0
-"""How long a call that was interrupted may take to stop what it began."""
-
-
-def run_sync(work: Awaitable[T]) -> T:
-    """Wait for work on the event loop of synchronous callers, which has a thread of its own; from any other thread.
-
-    Raises:
-        InsideEventLoop: called on that event loop, which would wait for itself.
-    """
-    loop, ended = sync_loop(), threading.Event()
-
-    async def whole() -> T:
-        try:
-            return await work
-        finally:
-            ended.set()
-
-    if asyncio._get_running_loop() is loop:
-        if isinstance(work, Coroutine):
-            work.close()
-        raise InsideEventLoop("segue.open_sync")
-    running = asyncio.run_coroutine_threadsafe(whole(), loop)
-    try:
-        return running.result()
-    except BaseException:  # Ctrl-C, beside what the work raised
-        if running.cancel():
-            ended.wait(STOP_SECONDS)
-        raise
 
 
 class SyncApp(AbstractContextManager["SyncApp"]):

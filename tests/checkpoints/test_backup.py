@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import segue
-from segue.checkpoints.sqlite.backup import back_up, restore
+from segue.core.context import MemoryEntry
 from segue.core.errors import DatabaseUnavailable
+
+_ENTRY = MemoryEntry(key="k", task_id="t", round=1, branch="b", text="An entry.", created_at=1.0)
 
 
 @pytest.fixture
@@ -41,31 +43,50 @@ def _left_open(database: Path, folder: Path) -> Path:
     return copied
 
 
-async def test_a_backup_of_a_database_in_use_is_restored_whole(database: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_backup_of_a_database_in_use_is_restored_whole(
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+) -> None:
+    if elsewhere:
+        monkeypatch.setenv("SEGUE_MEMORY", str(tmp_path / "memory"))
     async with segue.open(database) as app:
         await app.ask("2 + 3", session_id="s1", mode="react")
-        folder = Path(f"{database}.memory")
-        folder.mkdir(exist_ok=True)
-        folder.joinpath("logs.md").write_text("An entry.", encoding="utf-8")
-        made = await asyncio.to_thread(back_up, str(database), tmp_path / "segue.bak")
+        await app.memory.of("ann").append("logs.md", _ENTRY)
+        made = await asyncio.to_thread(segue.backup, database, tmp_path / "segue.bak")
         await app.ask("later", session_id="s2")
     assert made.memory == 1
     restored = tmp_path / "restored.db"
-    restore(made.file, str(restored))
-    assert Path(f"{restored}.memory", "logs.md").read_text(encoding="utf-8") == "An entry."
+    if elsewhere:
+        with pytest.raises(DatabaseUnavailable, match=r"memory exists: .* set SEGUE_MEMORY to a new folder"):
+            segue.restore(made.file, restored)
+        monkeypatch.setenv("SEGUE_MEMORY", str(tmp_path / "other" / "memory"))
+    segue.restore(made.file, restored)
     async with segue.open(restored) as app:
         assert len(await app.threads()) == 1
         assert (await app.ask("3 + 4", session_id="s1", mode="react")).status == "done"
+        assert "An entry." in (await app.memory.show("logs.md", user_id="ann"))["text"]
+
+
+async def test_memory_files_are_restored_into_an_empty_folder(database: Path, tmp_path: Path) -> None:
+    """As into a volume of its own, which a rename does not reach."""
+    folder = tmp_path / "memory"
+    async with segue.open(database, memory=folder) as app:
+        await app.memory.of("ann").append("logs.md", _ENTRY)
+    segue.backup(database, tmp_path / "segue.bak", memory=folder)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    segue.restore(tmp_path / "segue.bak", tmp_path / "restored.db", memory=empty)
+    assert [file.name for file in empty.rglob("*.md")] == ["logs.md"]
 
 
 async def test_a_backup_replaces_nothing(database: Path, tmp_path: Path) -> None:
     await _filled(database)
     backup = tmp_path / "segue.bak"
-    back_up(str(database), backup)
+    segue.backup(database, backup)
     with pytest.raises(DatabaseUnavailable, match="exists"):
-        back_up(str(database), backup)
+        segue.backup(database, backup)
     with pytest.raises(DatabaseUnavailable, match="exists"):
-        restore(backup, str(database))
+        segue.restore(backup, database)
     assert await _count(database) == 3
 
 
@@ -73,7 +94,7 @@ async def test_a_backup_replaces_nothing(database: Path, tmp_path: Path) -> None
 async def test_a_backup_that_is_not_whole_restores_nothing(database: Path, tmp_path: Path, harm: str) -> None:
     await _filled(database)
     backup = tmp_path / "segue.bak"
-    back_up(str(database), backup)
+    segue.backup(database, backup)
     content = bytearray(backup.read_bytes())
     if harm == "changed":
         content[9_000] ^= 255
@@ -83,7 +104,7 @@ async def test_a_backup_that_is_not_whole_restores_nothing(database: Path, tmp_p
     if harm == "missing":
         backup.unlink()
     with pytest.raises(DatabaseUnavailable):
-        restore(backup, str(tmp_path / "restored.db"))
+        segue.restore(backup, tmp_path / "restored.db")
     assert not [*tmp_path.glob("restored*")]
 
 
@@ -92,7 +113,7 @@ def test_a_member_outside_the_folder_is_refused(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "bad.bak", "w") as archive:
         archive.add(tmp_path / "x", "files/../../escaped")
     with pytest.raises(DatabaseUnavailable, match="no backup has"):
-        restore(tmp_path / "bad.bak", str(tmp_path / "segue.db"))
+        segue.restore(tmp_path / "bad.bak", tmp_path / "segue.db")
     assert not (tmp_path / "escaped").exists()
 
 

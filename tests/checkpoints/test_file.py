@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from segue.checkpoints.leases import Lease, Renewal
-from segue.checkpoints.sqlite.database import SqliteBackend, damage_of, open_database
+from segue.checkpoints.sqlite.database import DamagedLog, SqliteBackend, find_fault, open_database
 from segue.core.errors import DatabaseUnavailable
 
 PAGE, HEADER, FRAME_HEADER = 4096, 32, 24
@@ -80,7 +80,7 @@ def test_frames_of_a_transaction_that_a_kill_interrupted_may_follow(crashed: str
     content = log.read_bytes()
     frame = content[HEADER : HEADER + 4] + bytes(4) + content[16:24] + bytes(8 + PAGE)
     append(str(log), frame + frame[:7] + bytes([committed]) + frame[8:])
-    assert (damage_of(crashed) is not None) == committed
+    assert (find_fault(crashed) is not None) == committed
 
 
 @pytest.mark.parametrize(
@@ -90,12 +90,12 @@ def test_frames_of_a_transaction_that_a_kill_interrupted_may_follow(crashed: str
 )
 async def test_a_damaged_log_is_refused_and_its_beginning_can_be_kept(crashed: str, offset: int) -> None:
     flip(f"{crashed}-wal", offset + (0 if offset < HEADER else 2 * (PAGE + FRAME_HEADER)))
-    damage = damage_of(crashed)
-    assert damage is not None
+    damage = find_fault(crashed)
+    assert isinstance(damage, DamagedLog)
     advice = f"truncate -s {damage.whole} {crashed}-wal && rm -f {crashed}-anchor"
     with pytest.raises(DatabaseUnavailable, match=f"is damaged .* {advice}$"):
         await open_database(crashed)
-    assert damage_of(crashed) == damage
+    assert find_fault(crashed) == damage
     os.truncate(f"{crashed}-wal", damage.whole)
     os.unlink(f"{crashed}-anchor")
     await (await open_database(crashed)).close()
@@ -105,12 +105,15 @@ async def test_a_log_that_lost_a_synced_end_is_refused(crashed: str) -> None:
     """SQLite takes every beginning of a log for a whole one."""
     size = os.stat(f"{crashed}-wal").st_size
     os.truncate(f"{crashed}-wal", size - 1)  # the last commit was not synced: a power cut may take it
-    assert damage_of(crashed) is None
+    assert find_fault(crashed) is None
     frames = (size - HEADER) // (PAGE + FRAME_HEADER)
     for left in (frames - 3, 2, 0):
         os.truncate(f"{crashed}-wal", HEADER + left * (PAGE + FRAME_HEADER) + 7)
-        damage = damage_of(crashed)
-        assert damage is not None and (damage.frames, damage.whole) == (left, HEADER + left * (PAGE + FRAME_HEADER))
+        damage = find_fault(crashed)
+        assert isinstance(damage, DamagedLog) and (damage.frames, damage.whole) == (
+            left,
+            HEADER + left * (PAGE + FRAME_HEADER),
+        )
     with pytest.raises(DatabaseUnavailable, match="is damaged"):
         await open_database(crashed)
     os.unlink(f"{crashed}-anchor")
@@ -122,7 +125,7 @@ def test_an_anchor_that_cannot_be_read_or_is_of_another_log_tells_nothing(crashe
     os.truncate(f"{crashed}-wal", HEADER + PAGE)
     for other in (b"", noted[:-1], bytes([noted[0] ^ 1]) + noted[1:]):
         Path(f"{crashed}-anchor").write_bytes(other)
-        assert damage_of(crashed) is None
+        assert find_fault(crashed) is None
 
 
 async def test_a_database_that_is_closed_leaves_no_anchor(path: str) -> None:

@@ -263,3 +263,21 @@ def test_what_its_tool_refuses_is_not_offered(terms: dict[str, Any], offered: bo
     assert given and ("always" in given["verdicts"][0]) == ("always allow" in asked[0]) == offered
     hints = answer_hints(Settings(), "3f9c2a71", question)
     assert any("--always session" in hint for hint in hints) == offered
+
+
+def test_a_graph_s_review_offers_what_the_graph_takes() -> None:
+    calls = [
+        {"index": 0, "name": "mail", "arguments": {"to": "ann"}, "decisions": ["approve", "respond"]},
+        {"index": 1, "name": "pay", "arguments": {}, "decisions": ["respond"]},
+    ]
+    verdicts, shown = ask("r", "w", " sent by hand ", "a", "w", "", "w", "paid", calls=calls)
+    assert verdicts == [
+        {"index": 0, "verdict": "respond", "reason": "sent by hand"},
+        {"index": 1, "verdict": "respond", "reason": "paid"},
+    ]
+    assert [line for line in shown.splitlines() if "'r'" in line or "'a'" in line] == [
+        "'r' is not one of the choices.",
+        "'a' is not one of the choices.",
+    ]
+    hints = "\n".join(answer_hints(Settings("segue.db"), "t1", {"kind": "approval", "calls": calls}))
+    assert "--respond" in hints and "--reject" not in hints and "--always" not in hints

@@ -24,7 +24,8 @@ import segue
 from segue import Agent
 from segue.core.errors import AppClosed, InsideEventLoop, OtherProcess
 from segue.core.events import Event, TaskComplete
-from segue.sync import SyncApp, run_sync
+from segue.registry import run_sync
+from segue.sync import SyncApp
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 """What an event loop leaves open as it ends is closed by the garbage collector."""
@@ -272,6 +273,31 @@ def test_a_synchronous_app_refuses_its_own_event_loop(database: Path) -> None:
             run_sync(inside(app))
 
 
+def test_a_graph_of_synchronous_code_stops_what_ctrl_c_interrupts(tmp_path: Path) -> None:
+    """The process waits until what it began has stopped."""
+    done = subprocess.run([sys.executable, "-c", GRAPH], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["started", "stopped", "interrupted"], done.stderr
+
+
+GRAPH = """
+import _thread, asyncio, segue
+
+@segue.tool(keywords=["slow"])
+async def slow(x: int) -> str:
+    "Be slow."
+    print("started", flush=True)
+    _thread.interrupt_main()
+    try:
+        await asyncio.sleep(300)
+    finally:
+        print("stopped", flush=True)
+
+graph = segue.graph("react", agents=[segue.Agent(agent_id="s", model="offline", tools=[slow])])
+try:
+    graph.invoke({"messages": [("user", "slow 1")]})
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
 SCRIPT = """
 import {imported}, segue
 

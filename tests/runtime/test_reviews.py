@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
-from langchain_core.tools import tool
+from langchain_core.tools import BaseTool, tool
+from langgraph.cache.memory import InMemoryCache
 from langgraph.config import get_store
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Send, interrupt
+from langgraph.types import CachePolicy, Send, interrupt
 
 import segue
 from segue.core.errors import InvalidAnswer
@@ -143,7 +144,7 @@ def remember(what: str) -> str:
     return f"remembered {what}"
 
 
-def calling(model: ScriptedChatModel) -> StateGraph[MessagesState]:
+def calling(model: ScriptedChatModel, tools: BaseTool = remember) -> StateGraph[MessagesState]:
     """The loop of an agent, as people write it."""
 
     async def think(state: MessagesState) -> dict[str, list[Any]]:
@@ -151,7 +152,7 @@ def calling(model: ScriptedChatModel) -> StateGraph[MessagesState]:
 
     graph = StateGraph(MessagesState)
     graph.add_node("think", think)
-    graph.add_node("tools", ToolNode([remember]))
+    graph.add_node("tools", ToolNode([tools]))
     graph.add_edge(START, "think")
     graph.add_conditional_edges("think", lambda state: "tools" if state["messages"][-1].tool_calls else END)
     graph.add_edge("tools", "think")
@@ -178,6 +179,56 @@ async def test_tokens_stream_calls_are_events_and_the_store_is_there() -> None:
     assert results == [{"success": "remembered x"}, {"success": "remembered y"}]
     assert [each["action"] for each in task.result["history"]] == ["remember", "remember"]
     assert [item.key for item in store.search(("notes",))] == ["x", "y"]
+
+
+async def test_calls_are_events_when_they_start_and_end(database: Path) -> None:
+    """Also once where a person was asked in between; a model may use an id again."""
+    seen: list[tuple[str, ...]] = []
+
+    @tool
+    async def look(n: int) -> str:
+        """Look at something, and at the log."""
+        task = await app.tasks.newest("s")
+        assert task is not None
+        log = await app.tasks.events(task.task_id)
+        seen.append(tuple(event.type for event in log if event.type.startswith("tool_")))
+        return f"saw {n}, {interrupt('Sure?') if n == 2 else 'surely'}"
+
+    calls = [native_call(("a", "look", {"n": n})) for n in (1, 2, 3)]
+    model = ScriptedChatModel([*calls, AIMessage("done")])
+    async with segue.open(database, modes={"own": calling(model, look)}) as app:
+        task_id = (await app.ask("go", mode="own", session_id="s")).task_id
+    async with segue.open(database, modes={"own": calling(model, look)}) as app:
+        assert (await app.answer(task_id, "yes")).answer == "done"
+        events = await app.tasks.events(task_id)
+    called, ended = "tool_call", "tool_result"
+    assert seen == [
+        (called,),
+        (called, ended, called),
+        (called, ended, called),
+        (called, ended, called, ended, called),
+    ]
+    told = [(event.index, event.arguments["n"]) for event in events if isinstance(event, ToolCall)]
+    assert told == [(0, 1), (1, 2), (2, 3)]
+    results = [event.result["success"] for event in events if isinstance(event, ToolResult)]
+    assert results == ["saw 1, surely", "saw 2, yes", "saw 3, surely"]
+
+
+async def test_a_mode_has_the_cache_that_it_was_compiled_with(database: Path) -> None:
+    runs: list[str] = []
+
+    def look_up(state: MessagesState) -> dict[str, list[AIMessage]]:
+        runs.append(state["messages"][-1].text)
+        return {"messages": [AIMessage("found")]}
+
+    graph = StateGraph(MessagesState)
+    policy = CachePolicy(key_func=lambda state: state["messages"][-1].text.encode())
+    graph.add_node("look_up", look_up, cache_policy=policy)
+    graph.add_edge(START, "look_up")
+    async with segue.open(database, modes={"own": graph.compile(cache=InMemoryCache())}) as app:
+        for n, message in enumerate(("one", "one", "two")):
+            assert (await app.ask(message, mode="own", session_id=f"s{n}")).answer == "found"
+    assert runs == ["one", "two"]
 
 
 async def test_a_text_that_is_not_the_answer_is_discarded_once_another_follows() -> None:

@@ -19,16 +19,19 @@ from tests.modes import CALLING, agent_that, native_call
 
 ROOM = ("book", {"room": "A1"})
 booked: list[str] = []
+entered: list[str] = []
 
 
 @pytest.fixture(autouse=True)
 def none_booked() -> None:
     booked.clear()
+    entered.clear()
 
 
 @tool
 def book(room: str) -> str:
     """Book a room."""
+    entered.append(room)
     sure, hours = interrupt({"question": f"Really book {room}?", "room": room}), interrupt(f"For how long, {room}?")
     booked.append(f"{room}: {sure}, {hours}")
     return booked[-1]
@@ -76,6 +79,7 @@ async def test_the_answers_of_a_person_return_from_the_tools_interrupts(mode: st
         assert call["outcome"]["success"] == "A1: yes, 2 h"
         assert result.success
         assert booked == ["A1: yes, 2 h"]
+        assert entered == ["A1"] * 3  # at first, and once after each answer
 
 
 @pytest.mark.parametrize("mode", ["react", "native", "plan", "plan_react"])
@@ -89,6 +93,7 @@ def test_a_bare_graph_is_resumed_with_any_value(mode: str) -> None:
     assert out["__interrupt__"][0].value == "For how long, A1?"
     out = graph.invoke(Command(resume=[2]), config)
     assert (out["messages"][-1].text, booked) == ("done", ["A1: {'sure': True}, [2]"])
+    assert entered == ["A1"] * 3
 
 
 async def test_calls_at_once_each_get_their_own_answers(database: Path) -> None:

@@ -545,3 +545,24 @@ async def test_addresses_that_are_not_public(monkeypatch: pytest.MonkeyPatch, ad
     resolving(monkeypatch, ["93.184.215.14", address])
     with pytest.raises(httpx.ConnectError, match="not public"):
         await public_addresses("hook.example", 443)
+
+
+@pytest.mark.parametrize("at", ["id", "params.message.messageId", "params.message.contextId", "params.message.parts"])
+@pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage", "message/send"])
+def test_half_a_character_and_control_characters_are_refused_or_sent_back(served: Served, method: str, at: str) -> None:
+    """An error of the protocol, or a 422; never one of the service's own."""
+    for text in (r"\ud800", r"\udc00\ud800", r"\u0000"):
+        version = {} if "/" in method else {"A2A-Version": "1.0"}
+        kinds = ("user", [{"kind": "text", "text": "hi"}]) if "/" in method else ("ROLE_USER", [{"text": "hi"}])
+        message: Json = {"messageId": "m", "role": kinds[0], "parts": kinds[1], "contextId": "c"}
+        body: Json = {"jsonrpc": "2.0", "id": "1", "method": method, "params": {"message": message}}
+        if at.endswith("parts"):
+            message["parts"][0]["text"] = "HERE"
+        else:
+            (body if at == "id" else message)[at.rpartition(".")[2]] = "HERE"
+        content = json.dumps(body).replace("HERE", text)
+        with served.client(headers={**ALPHA, **version}) as client:
+            response = client.post("/a2a/shop", content=content, headers={"Content-Type": "application/json"})
+        expected = 422 if r"\ud" in text else 200
+        assert response.status_code == expected, response.text
+        assert "-32603" not in response.text

@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -147,3 +149,32 @@ def test_no_module_of_the_page_has_an_absolute_address() -> None:
         text = file.read_text(encoding="utf-8")
         if "vendor" not in file.parts:
             assert not re.search(r"""(?:src|href|fetch\(|import\()=?\s*["'`]/""", text), file
+
+
+@pytest.mark.parametrize(
+    ("mount", "path", "at", "servers"),
+    [
+        ("/agents", "", "/agents", [{"url": "/agents"}]),
+        ("", "/ai", "/ai", [{"url": "/ai"}]),
+        ("", "/ai", "", [{"url": "/ai"}]),
+        ("/agents", "/ai", "/agents/ai", [{"url": "/agents/ai"}]),
+        ("", "", "", None),
+    ],
+)
+async def test_openapi_names_the_path_that_the_service_is_at(
+    mount: str, path: str, at: str, servers: list[dict[str, str]] | None
+) -> None:
+    service = segue.asgi(segue.open(":memory:"), path=path, user=_user)
+    parent = Starlette(routes=[Mount(mount or "/", service)])
+    async with service.lifespan(), _client(parent) as client:
+        schema = (await client.get(f"{at}/openapi.json")).json()
+        assert schema.get("servers") == servers
+        assert "/api/chat" in schema["paths"]
+        assert (await client.get(f"{(servers or [{'url': ''}])[0]['url']}/api/sessions")).status_code == 200
+
+
+@pytest.mark.parametrize("package", ["fastapi", "nh3"])
+def test_without_the_extra_the_error_names_it(package: str) -> None:
+    code = f"import sys; sys.modules[{package!r}] = None\nimport segue\nsegue.asgi(segue.open(':memory:'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "MissingExtra: The service needs an extra: pip install 'segue[serve]'." in done.stderr

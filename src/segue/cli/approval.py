@@ -20,6 +20,7 @@ from rich.text import Text
 from ..core.approval import ApprovalTerms, PermissionRule, flow_of
 from ..core.calls import INTERRUPT, WAIT
 from ..core.provenance import DOUBTS
+from ..core.reviews import DECISIONS, RESPOND, list_decisions
 from ..core.spend import SPEND
 from ..prompts.catalogue import sentence, word
 from .verdicts import Answer, Call, Verdict, arguments_of
@@ -175,26 +176,32 @@ class Questioner:
 
     def _verdict(self, call: Call, *, last: bool) -> Verdict | None:
         """What is decided on a call; None approves it and all the rest."""
-        question = self._choices(call, last=last)
+        question, possible = self._choices(call, last=last), list_decisions(call)
         while True:
             match self._read(question).strip():
-                case "A" | "ALL" | "all":
+                case "A" | "ALL" | "all" if "approve" in possible:
                     return None
-                case "a" | "approve":
+                case "a" | "approve" if "approve" in possible:
                     return {"verdict": "approve"}
-                case "r" | "R" | "reject":
+                case "r" | "R" | "reject" if "reject" in possible:
                     return {"verdict": "reject", "reason": self._read(f"{sentence('why', self._language)} ").strip()}
-                case "e" | "E" | "edit":
+                case "e" | "E" | "edit" if "edit" in possible:
                     if (arguments := self._edited(call)) is not None:
                         return {"verdict": "edit", "arguments": arguments}
+                case "w" | "W" | "respond" if RESPOND in possible:
+                    if result := self._read(f"{sentence('result_given', self._language)} ").strip():
+                        return {"verdict": RESPOND, "reason": result}
                 case key if allowed := _allowed_always(key, call):
                     return allowed
                 case other if other:
                     self._say("no_choice", given=other)
 
     def _choices(self, call: Call, *, last: bool) -> str:
-        choices = [sentence("choose" if last else "choose_all", self._language)]
-        if not ApprovalTerms.of(call).each_call:
+        keys = [*list_decisions(call)]
+        if not last and "approve" in keys:
+            keys.insert(keys.index("approve") + 1, "all")
+        choices = [" · ".join(sentence(f"choose_{key}", self._language) for key in keys)]
+        if _may_be_allowed(call):
             choices.append(sentence("choose_always", self._language))
             choices += [flow_line(call, self._language)] if _has_flow(call) else []
         return "\n".join([*choices, sentence("your_choice", self._language)]) + " "
@@ -230,7 +237,7 @@ class Questioner:
 
 def _allowed_always(key: str, call: Call) -> Verdict | None:
     """What a letter allows always, if it does."""
-    if ApprovalTerms.of(call).each_call:
+    if not _may_be_allowed(call):
         return None
     match key:
         case "t" | "task" | "s" | "session":
@@ -240,6 +247,11 @@ def _allowed_always(key: str, call: Call) -> Verdict | None:
         case "f" | "flow" if _has_flow(call):
             return {**_always("session"), "flow": True}
     return None
+
+
+def _may_be_allowed(call: Call) -> bool:
+    """Whether a person may allow a tool always: not where each call needs approvals of its own, or a graph asks."""
+    return DECISIONS not in call and not ApprovalTerms.of(call).each_call
 
 
 def _has_flow(call: Call) -> bool:

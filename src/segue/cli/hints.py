@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.approval import ApprovalTerms
 from ..core.calls import WAIT
 from ..core.errors import TaskUnfinished, ThreadBusy
+from ..core.reviews import DECISIONS, RESPOND, list_decisions
 from ..core.spend import SPEND
 from ..core.task import ACTIVE
 from .exits import sentence_of
@@ -61,13 +62,23 @@ def _verdict_hints(settings: Settings, task_id: str, calls: Sequence[Call]) -> l
     edited = f"{first}={json.dumps(calls[0]['arguments'], ensure_ascii=False)}"
     shown = edited if len(edited) <= MOST and edited.isprintable() else f"{first}={{}}"
     always = task_command(settings, "answer", task_id, "--always", "session")
+    options = {
+        "approve": ("--approve", "all"),
+        "edit": ("--edit", shown),
+        "reject": ("--reject", "REASON"),
+        RESPOND: ("--respond", "RESULT"),
+    }
+    commands = {
+        decision: f"  {task_command(settings, 'answer', task_id, *option)}"
+        for decision, option in options.items()
+        if all(decision in list_decisions(call) for call in calls)
+    }
+    if "approve" in commands and not any(DECISIONS in call or ApprovalTerms.of(call).each_call for call in calls):
+        commands["approve"] += f"\n  {always}"
     return [
         *_choice(settings.say("decide_here"), task_command(settings, "answer", task_id)),
-        *_choice(settings.say("decide_by_options")),
-        f"  {task_command(settings, 'answer', task_id, '--approve', 'all')}",
-        *([] if any(ApprovalTerms.of(call).each_call for call in calls) else [f"  {always}"]),
-        f"  {task_command(settings, 'answer', task_id, '--edit', shown)}",
-        f"  {task_command(settings, 'answer', task_id, '--reject', 'REASON')}",
+        *(_choice(settings.say("decide_by_options")) if commands else ()),
+        *"\n".join(commands.values()).splitlines(),
     ]
 
 

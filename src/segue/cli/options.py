@@ -125,6 +125,14 @@ Reject = Annotated[
         help="Reject a call with a reason: '1=too expensive', or 'too expensive' for all.",
     ),
 ]
+Respond = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--respond",
+        metavar="[CALL=]RESULT",
+        help="Give the result in place of the tool, where the graph that asks allows it.",
+    ),
+]
 Always = Annotated[
     Literal["task", "session"] | None,
     typer.Option(

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.errors import InvalidAnswer
 from ..core.json import DEEPEST, is_too_deep
+from ..core.reviews import RESPOND
 from .views.console import one_line
 
 Call = Mapping[str, Any]
@@ -36,11 +37,14 @@ def with_bare_approvals(arguments: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Decisions:
-    """What the options say: the texts of --approve, --edit and --reject, and where approved tools stay allowed."""
+    """What the options say: the texts of --approve, --edit, --reject and --respond, and where approved tools stay
+    allowed.
+    """
 
     approve: Sequence[str] = ()
     edit: Sequence[str] = ()
     reject: Sequence[str] = ()
+    respond: Sequence[str] = ()
     always: str = ""
     only: Sequence[str] = ()
     """NAME=VALUE, or NAME=PREFIX*: the arguments for which they stay allowed."""
@@ -48,7 +52,7 @@ class Decisions:
     """They stay allowed where the same sources go into the same arguments."""
 
     def __bool__(self) -> bool:
-        return any((self.approve, self.edit, self.reject, self.always, self.only, self.flow))
+        return any((self.approve, self.edit, self.reject, self.respond, self.always, self.only, self.flow))
 
 
 def answer_of(calls: Sequence[Call], decisions: Decisions) -> Answer:
@@ -61,7 +65,9 @@ def answer_of(calls: Sequence[Call], decisions: Decisions) -> Answer:
     for text in decisions.edit:
         given.edit(text)
     for text in decisions.reject:
-        given.reject(text)
+        given.decide(text, "reject")
+    for text in decisions.respond:
+        given.decide(text, RESPOND)
     approved: Verdict = {"verdict": "approve", **({"always": decisions.always} if decisions.always else {})}
     if decisions.only:
         approved["only"] = dict(map(_pattern, decisions.only))
@@ -142,14 +148,15 @@ class _Given:
             ) from error
         self.put(target, {"verdict": "edit", "arguments": arguments})
 
-    def reject(self, text: str) -> None:
+    def decide(self, text: str, verdict: str) -> None:
+        """Decide so about the call that a text names, or about all, with the rest of it as the reason."""
         if numbered := _NUMBERED.fullmatch(text):
             target, reason = numbered.groups()
         elif text == ALL or (text.isdecimal() and int(text) in self._names):
             target, reason = text, ""
         else:
             target, reason = ALL, text
-        self.put(target, {"verdict": "reject", "reason": reason})
+        self.put(target, {"verdict": verdict, "reason": reason})
 
     def put(self, target: str, verdict: Verdict) -> None:
         if target == ALL:

@@ -12,7 +12,7 @@ from pydantic.json_schema import SkipJsonSchema
 from .actor import SEGUE, Actor, person
 from .decision import check_storable
 from .errors import Clause, ConfigurationError, InvalidAnswer, NotAnApprover, together
-from .reviews import DECISIONS, OF_APPROVALS, read_decisions
+from .reviews import DECISIONS, RESPOND, list_decisions, read_decisions
 
 MOST_BYTES: Final = 2_000
 """Of a rule as a text; it is part of a key in the database."""
@@ -284,10 +284,10 @@ def _problems(calls: Sequence[Mapping[str, Any]], verdicts: Sequence[Verdict]) -
 
 def _misfit(verdict: Verdict, call: Mapping[str, Any]) -> Clause | None:
     """What is wrong with one verdict, if anything is."""
-    allowed = call.get(DECISIONS, OF_APPROVALS)
+    allowed = list_decisions(call)
     if verdict.verdict not in allowed:
         return Clause("{verdict} is not possible: use {allowed}", verdict=verdict.verdict, allowed=", ".join(allowed))
-    if verdict.verdict == "respond" and not verdict.reason.strip():
+    if verdict.verdict == RESPOND and not verdict.reason.strip():
         return Clause("a response needs its text as the reason")
     changed = verdict.arguments is not None and verdict.arguments != call["arguments"]
     if verdict.verdict == "edit" and verdict.arguments is None:

@@ -191,6 +191,9 @@ async def _no_permissions(agent_id: str) -> Sequence[Grant]:
     return ()
 
 
+async def _not_recorded(source: str, events: Sequence[dict[str, Any]]) -> None: ...
+
+
 def _unchanged(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [dict(event) for event in events]
 
@@ -226,6 +229,8 @@ class Services:
     """Whether the task is being cancelled."""
     announced: Callable[[Iterable[Mapping[str, Any]]], list[dict[str, Any]]] = _unchanged
     """A node's durable events as they are stored: a part of a task says which one it is."""
+    record: Callable[[str, Sequence[dict[str, Any]]], Awaitable[None]] = _not_recorded
+    """Stores durable events of a node that still runs, those of one source once; without the app they are left out."""
     client_tools: Mapping[str, Tool] = field(default_factory=dict)
     """Those that the task's client carries out."""
     reply_options: ReplyOptions = field(default_factory=ReplyOptions)

@@ -6,8 +6,16 @@ from typing import Any
 DECISIONS = "decisions"
 """In a call of a question: what its graph lets a person decide; any other call can be approved, edited and rejected."""
 OF_APPROVALS = ("approve", "edit", "reject")
+RESPOND = "respond"
+"""The decision to give the result in place of the tool."""
 _ONE = "tool_approval"
-_ANY = (*OF_APPROVALS, "respond")
+_ANY = (*OF_APPROVALS, RESPOND)
+
+
+def list_decisions(call: Mapping[str, Any]) -> Sequence[str]:
+    """What a person may decide about a call of a question."""
+    decisions: Sequence[str] = call.get(DECISIONS, OF_APPROVALS)
+    return decisions
 
 
 def read_review(value: Any) -> dict[str, Any] | None:

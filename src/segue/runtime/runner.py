@@ -739,6 +739,7 @@ class Runner:
             notes=notes,
             clock=self.clock,
             permissions=permissions,
+            record=partial(self.saver.record, row.session_id),
             pausing=lambda: bool(run.reason),
             cancelled=lambda: run.cancelled,
             files=self._storage.files.get,

@@ -1,7 +1,13 @@
 """The HTTP service: `create_app()` makes it, `serve()` runs it."""
 
-from .app import create_app
-from .run import configure_logs, serve
-from .settings import ServerSettings, check_address, check_port, from_environment
+from ..core.environment import need_extra
+
+need_extra(
+    "The service", "serve", "ag_ui", "fastapi", "uvicorn", "structlog", "markdown_it", "nh3", "prometheus_client"
+)
+
+from .app import create_app  # noqa: E402 - without the extra, that is the error
+from .run import configure_logs, serve  # noqa: E402
+from .settings import ServerSettings, check_address, check_port, from_environment  # noqa: E402
 
 __all__ = ["ServerSettings", "check_address", "check_port", "configure_logs", "create_app", "from_environment", "serve"]

@@ -58,6 +58,7 @@ from ..core.errors import InvalidAnswer, InvalidMessage, MemoryUnavailable
 from ..core.events import BranchEnd, BranchStart, Event, ToolCall, ToolResult
 from ..core.message import AnswerFormat, ReplyOptions
 from ..core.records import Json, RequestKey, Task
+from ..core.reviews import RESPOND, list_decisions
 from ..core.task import ENDED, OPEN, TaskStatus
 from ..prompts.catalogue import Language
 from ..prompts.protocols import answer_schema, client_result, declined, question_text, stop_notice
@@ -188,7 +189,8 @@ class ResumeEntry(BaseModel):
     interrupt_id: str
     status: Literal["resolved", "cancelled"]
     payload: Any = Field(
-        default=None, description="to an approval {approved, editedArgs, reason}, to a question {answer} or a text"
+        default=None,
+        description="to an approval {approved, editedArgs, reason} or {response}, to a question {answer} or a text",
     )
 
 
@@ -476,6 +478,8 @@ def _verdict(entry: ResumeEntry, call: Mapping[str, Any], language: Language) ->
         InvalidAnswer: a resolved entry says neither.
     """
     payload = entry.payload if isinstance(entry.payload, dict) else {"approved": entry.payload}
+    if entry.status == "resolved" and isinstance(response := payload.get("response"), str):
+        return {"index": call["index"], "verdict": RESPOND, "reason": response}
     if entry.status == "resolved" and not isinstance(payload.get("approved"), bool):
         raise InvalidAnswer('The payload of an approval must be {{"approved": true}} or {{"approved": false}}.')
     verdict: dict[str, Any] = {"index": call["index"], "verdict": "approve"}
@@ -574,16 +578,19 @@ def _turn(task: Task) -> list[Json]:
 
 TURNS = 50
 """How many earlier turns a client is given that has none of them."""
-APPROVAL = {
-    "type": "object",
-    "properties": {
+
+
+def describe_approval(call: Mapping[str, Any]) -> Json:
+    """The schema of what a person decides about a call."""
+    properties = {
         "approved": {"type": "boolean"},
         "editedArgs": {"type": "object", "description": "other arguments, all of them"},
         "reason": {"type": "string", "description": "why not"},
-    },
-    "required": ["approved"],
-}
-"""The schema of what a person decides about a call."""
+    }
+    if RESPOND not in list_decisions(call):
+        return {"type": "object", "properties": properties, "required": ["approved"]}
+    response = {"type": "string", "description": "the result, given in place of the tool; nothing else counts then"}
+    return {"type": "object", "properties": {**properties, "response": response}}
 
 
 class Translation:
@@ -736,7 +743,7 @@ class Translation:
             reason="tool_call",
             tool_call_id=self._place_of(call),
             message=question_text({"kind": "approval", "calls": [call]}, self._language),
-            response_schema=APPROVAL,
+            response_schema=describe_approval(call),
             metadata={"call": call},
         )
 

@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
@@ -69,12 +69,14 @@ def build(settings: ServerSettings, lifespan: Callable[[FastAPI], AbstractAsyncC
         title="Segue",
         description=_ABOUT,
         version="1",
+        openapi_url=None,  # FastAPI's does not know the path below which the service is
         docs_url=None,  # FastAPI's load their scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
     )
     application.router.routes.extend(ROUTES)
+    application.add_route("/openapi.json", _describe, include_in_schema=False)
     add_page(application)
     for kind, answer in (
         (Problem, answer_problem),
@@ -85,6 +87,12 @@ def build(settings: ServerSettings, lifespan: Callable[[FastAPI], AbstractAsyncC
         application.add_exception_handler(kind, answer)
     _add_layers(application, settings)
     return application
+
+
+async def _describe(request: Request) -> Response:
+    """The API as OpenAPI; its paths are below the one that the service is at, if there is one."""
+    schema, path = request.app.openapi(), request.scope["app_root_path"]
+    return JSONResponse({**schema, "servers": [{"url": path}]} if path else schema)
 
 
 def _add_layers(application: FastAPI, settings: ServerSettings) -> None:
@@ -101,7 +109,7 @@ def _add_layers(application: FastAPI, settings: ServerSettings) -> None:
             "/api/attachments": file,
             "/v1/chat/completions": message,
             "/ag-ui": message,
-            "/a2a": replace(message, values=min(settings.body_values, A2A_VALUES)),
+            "/a2a": replace(message, values=min(settings.body_values, A2A_VALUES), whole_text=True),
             "/v1/files": file,
             "/v1/responses": message,
             "/api/sessions/import": document,

@@ -1,6 +1,7 @@
 """ASGI middleware of the service, and the body of a request."""
 
 import asyncio
+import json
 import math
 import re
 import time
@@ -154,10 +155,15 @@ class Limit:
     """Values of its JSON; 0 if it is not JSON."""
     setting: str = ""
     """The environment variable that sets it, if there is one."""
+    whole_text: bool = False
+    """Whether half a character in its JSON is refused here, since what decodes it does not."""
 
 
 class BodyLimit:
-    """Refuses a body that is too long, is nested too deeply, has too many values, or takes too long to arrive."""
+    """Refuses a body that is too long, is nested too deeply, has too many values, or takes too long to arrive.
+
+    On some paths also one whose texts cannot be encoded.
+    """
 
     def __init__(self, app: ASGIApp, usual: Limit, own: Mapping[str, Limit]) -> None:
         self._app = app
@@ -180,7 +186,7 @@ class BodyLimit:
             if limit.setting:
                 long = Problem(413, "FileTooLong", most=limit.most, setting=limit.setting)
             return await refusal(long, scope)(scope, receive, send)
-        if limit.values and (refused := await _refused(messages, limit.values)):
+        if limit.values and (refused := await _refused(messages, limit)):
             return await refusal(refused, scope)(scope, receive, send)
         again = iter(messages)
 
@@ -212,13 +218,32 @@ async def _read(scope: Scope, receive: Receive, most: int) -> list[Message] | No
             return messages
 
 
-async def _refused(messages: list[Message], most: int) -> Problem | None:
-    """Why the JSON of a body is refused, before anything of it is decoded."""
+async def _refused(messages: list[Message], limit: Limit) -> Problem | None:
+    """Why the JSON of a body is refused, before a route decodes it."""
     body = b"".join(message.get("body", b"") for message in messages)
-    outline = Outline.of(body, most) if len(body) <= _SHORT else await asyncio.to_thread(Outline.of, body, most)
+    if len(body) <= _SHORT:
+        return _find_problem(body, limit)
+    return await asyncio.to_thread(_find_problem, body, limit)
+
+
+def _find_problem(body: bytes, limit: Limit) -> Problem | None:
+    outline = Outline.of(body, limit.values)
     if outline.depth > DEEPEST:
         return Problem(400, "BodyTooDeep", most=DEEPEST)
-    return Problem(413, "TooManyValues", most=most) if outline.values > most else None
+    if outline.values > limit.values:
+        return Problem(413, "TooManyValues", most=limit.values)
+    return Problem(422, "HalfCharacter") if limit.whole_text and _has_half_character(body) else None
+
+
+def _has_half_character(body: bytes) -> bool:
+    """Whether a name or a text of the JSON has a lone surrogate, which cannot be encoded."""
+    try:
+        json.dumps(json.loads(body), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except ValueError:  # the route says what is wrong
+        return False
+    return False
 
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::\d{1,5})?", re.ASCII)

@@ -38,7 +38,6 @@ SUPERVISOR = "SEGUE_SUPERVISOR"
 POLL_SECONDS = 1.0
 WATCHABLE = "150"
 """Characters a second of the offline planner, so that people can watch, pause and steer it."""
-NEEDED = ("ag_ui", "fastapi", "uvicorn", "structlog", "markdown_it", "nh3", "prometheus_client")
 
 
 Host = Annotated[str, typer.Option("--host", envvar="SEGUE_HOST", help="The address to listen on.")]
@@ -153,7 +152,6 @@ def serve_http(
         ConfigurationError: an address, a key, a model or an agents file cannot be used.
         StorageError: the database cannot be used.
     """
-    need_extra("segue serve", "serve", *NEEDED)
     from ...models.build import OFFLINE_PACE
     from ...server import check_address, check_port, configure_logs, from_environment
     from ...server import serve as run

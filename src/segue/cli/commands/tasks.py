@@ -68,6 +68,7 @@ def answer(
     approve: options.Approve = None,
     edit: options.Edit = None,
     reject: options.Reject = None,
+    respond: options.Respond = None,
     always: options.Always = None,
     only: options.Only = None,
     flow: options.Flow = False,
@@ -86,7 +87,7 @@ def answer(
         task_id, text = None, task_id
     name = named(task_id, last)
     answer_to: dict[str, Any] | None = {"manual_finish": True} if finish else None if text is None else {"answer": text}
-    if (text is not None) + finish + any((approve, edit, reject, always, only, flow)) > 1:
+    if (text is not None) + finish + any((approve, edit, reject, respond, always, only, flow)) > 1:
         raise typer.BadParameter("give a text, --finish, or decisions on the calls", param_hint="ANSWER")
     if (only or flow) and not always:
         hint = "--only" if only else "--flow"
@@ -95,7 +96,7 @@ def answer(
     with report_errors(settings):
         from ..dialog import answered
 
-        decisions = Decisions(approve or (), edit or (), reject or (), always or "", only or (), flow)
+        decisions = Decisions(approve or (), edit or (), reject or (), respond or (), always or "", only or (), flow)
         raise typer.Exit(answered(settings, name, decisions, answer_to, question, as_json=as_json))
 
 

@@ -235,6 +235,10 @@ def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Sym
             edited = f"{signs.ok} {word('edited', language)} "
             instead = sentence("instead_of", language, arguments=arguments_line(original))
             return Text.assemble((edited, "green"), _call(name, verdict.get("arguments", {})), (instead, "dim"))
+        case "respond":
+            responded = f"{signs.ok} {word('responded', language)} "
+            result = f"  {one_line(verdict['reason'], 160)}"
+            return Text.assemble((responded, "green"), _call(name, original), (result, "green"))
         case _:
             rejected = f"{signs.failed} {word('rejected', language)} "
             why = f"  {one_line(verdict['reason'], 160)}" if verdict.get("reason") else ""

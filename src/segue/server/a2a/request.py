@@ -24,6 +24,8 @@ from ..requests import File, refuse_files
 from ..service import Begun, Service
 from ..tenants import Tenant
 
+_MOST_EXACT = 2**53
+"""Up to here floats have every whole number."""
 _KEYS = "a2a:"
 """What the idempotency keys of messages begin with."""
 
@@ -158,9 +160,21 @@ def _data(message: Message) -> list[Any]:
         InvalidParamsError: one has a number that JSON has not.
     """
     try:
-        return get_data_parts(message.parts)
+        return [_with_whole_numbers(data) for data in get_data_parts(message.parts)]
     except ValueError:
         raise InvalidParamsError("A data part has NaN or Infinity, which JSON has not: leave it out.") from None
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    """The value as the client wrote it: the protocol's package gives each number as a float."""
+    match value:
+        case dict():
+            return {name: _with_whole_numbers(each) for name, each in value.items()}
+        case list():
+            return [_with_whole_numbers(each) for each in value]
+        case float() if value.is_integer() and abs(value) <= _MOST_EXACT:
+            return int(value)
+    return value
 
 
 def _files(message: Message) -> list[File]:

@@ -5,7 +5,7 @@ import { offerComposer } from "../state/focus.js";
 import { answer } from "../state/task-actions.js";
 import { loadMoreTexts, t } from "../texts/index.js";
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
-import { CallChoice } from "./call-choice.js";
+import { CallChoice, decisionsOf, KEYS } from "./call-choice.js";
 import { Icon } from "./icon.js";
 
 await loadMoreTexts();
@@ -41,11 +41,10 @@ export function ApprovalCard({ turn, question }) {
   };
   const isSending = state === "sending";
   const current = opened.index < 0 && !isSending ? undecided[0] : undefined;
-  const onKeyDown = useKeys(current ? {
-    a: () => decide([current], { verdict: "approve" }),
-    e: () => open({ index: current.index, what: "edit" }),
-    r: () => open({ index: current.index, what: "reject" }),
-  } : {});
+  const onKeyDown = useKeys(current ? Object.fromEntries(decisionsOf(current).map((kind) => [
+    KEYS[kind].toLowerCase(),
+    () => (kind === "approve" ? decide([current], { verdict: kind }) : open({ index: current.index, what: kind })),
+  ])) : {});
   const title = calls.length === 1 ? t("approval.title") : t("approval.titleMany", { n: calls.length });
   return html`<section class="ask" ref=${card} tabindex="0" aria-label=${title} onKeyDown=${onKeyDown}>
     <h3 role="status"><${Icon} name="tool" />${title}</h3>
@@ -62,36 +61,39 @@ export function ApprovalCard({ turn, question }) {
       undecide=${() => undecide(call)}
     />`)}
     ${state === "failed" && html`<p class="problem" role="alert">${t("approval.notSent")}</p>`}
-    <${Footer} n=${own.length} left=${undecided.length} state=${state} send=${() => send(own, decisions)}
+    <${Footer} n=${own.length} left=${undecided} state=${state} send=${() => send(own, decisions)}
       decide=${(/** @type {Decision} */ decision) => decide(undecided, decision)} />
   </section>`;
 }
 
 /** @typedef {"" | "sending" | "failed"} State of the decisions */
 
-/** @param {{ n: number, left: number, state: State, send: () => void, decide: Decide }} props */
+/** @param {{ n: number, left: AskedCall[], state: State, send: () => void, decide: Decide }} props */
 function Footer({ n, left, state, send, decide }) {
-  if (!n || (n === 1 && (left || state !== "failed"))) return null;
+  if (!n || (n === 1 && (left.length || state !== "failed"))) return null;
   const isSending = state === "sending";
   return html`<footer class="decisions">
-    ${left
-      ? html`<${All} hasSome=${left < n} isSending=${isSending} decide=${decide} />`
+    ${left.length
+      ? html`<${All} left=${left} hasSome=${left.length < n} isSending=${isSending} decide=${decide} />`
       : html`<button type="button" class="primary" disabled=${isSending} onClick=${send}>
           ${n === 1 ? t("approval.sendOne") : t("approval.send", { n })}
         </button>`}
   </footer>`;
 }
 
-/** @param {{ hasSome: boolean, isSending: boolean, decide: Decide }} props */
-function All({ hasSome, isSending, decide }) {
-  return html`<button
+/** @param {{ left: AskedCall[], hasSome: boolean, isSending: boolean, decide: Decide }} props */
+function All({ left, hasSome, isSending, decide }) {
+  const may = (/** @type {Decision["verdict"]} */ kind) => left.every((call) => decisionsOf(call).includes(kind));
+  return html`${may("approve") &&
+    html`<button
       type="button" class="primary" disabled=${isSending} onClick=${() => decide({ verdict: "approve" })}
     >
       ${t(hasSome ? "approval.approveRest" : "approval.approveAll")}
-    </button>
-    <button type="button" disabled=${isSending} onClick=${() => decide({ verdict: "reject" })}>
+    </button>`}
+    ${may("reject") &&
+    html`<button type="button" disabled=${isSending} onClick=${() => decide({ verdict: "reject" })}>
       ${t(hasSome ? "approval.rejectRest" : "approval.rejectAll")}
-    </button>`;
+    </button>`}`;
 }
 
 /**

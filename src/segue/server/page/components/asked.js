@@ -50,7 +50,7 @@ function Answered({ exchange: { question, verdicts, answer } }) {
   </ul>`;
 }
 
-const ICONS = { approve: "check", edit: "edit", reject: "close" };
+const ICONS = { approve: "check", edit: "edit", reject: "close", respond: "edit" };
 
 /** @param {{ verdict: Verdict, call?: AskedCall }} props */
 function Decided({ verdict: decision, call }) {

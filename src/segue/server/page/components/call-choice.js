@@ -25,19 +25,36 @@ export function CallChoice({ call, decision, opened, hasKeys, isSending, open, d
     ${opened === "edit"
       ? html`<${Edit} call=${call} close=${close} decide=${decide} />`
       : html`<${Proposed} call=${call} edited=${decision?.arguments} />`}
-    ${opened === "reject" && html`<${Reject} close=${close} decide=${decide} />`}
+    ${["reject", "respond"].includes(opened) && html`<${Words} kind=${opened} close=${close} decide=${decide} />`}
     ${decision && html`<${Chosen} decision=${decision} isSending=${isSending} undecide=${undecide} />`}
     ${call.refused && html`<p class="problem">${call.refused}</p>`}
     ${!decision &&
     !opened &&
     !call.refused &&
-    html`<div class="decisions">
-      <${Choice} kind="approve" hasKey=${hasKeys} disabled=${isSending} act=${() => decide({ verdict: "approve" })} />
-      <${Choice} kind="edit" hasKey=${hasKeys} disabled=${isSending} act=${() => open("edit")} />
-      <${Choice} kind="reject" hasKey=${hasKeys} disabled=${isSending} act=${() => open("reject")} />
-      <${Always} call=${call} disabled=${isSending} decide=${decide} />
-    </div>`}
+    html`<${Choices} call=${call} hasKeys=${hasKeys} isSending=${isSending} open=${open} decide=${decide} />`}
   </div>`;
+}
+
+/**
+ * @param {{ call: AskedCall, hasKeys: boolean, isSending: boolean, decide: Decide,
+ *   open: (what: string) => void }} props
+ */
+function Choices({ call, hasKeys, isSending, open, decide }) {
+  return html`<div class="decisions">
+    ${decisionsOf(call).map((kind) => html`<${Choice}
+      key=${kind} kind=${kind} hasKey=${hasKeys} disabled=${isSending}
+      act=${() => (kind === "approve" ? decide({ verdict: kind }) : open(kind))} />`)}
+    <${Always} call=${call} disabled=${isSending} decide=${decide} />
+  </div>`;
+}
+
+/** The keys of decisions. @type {Record<Verdict["verdict"], string>} */
+export const KEYS = { approve: "A", edit: "E", reject: "R", respond: "W" };
+const USUAL = ["approve", "edit", "reject"];
+
+/** What may be decided about a call. @param {AskedCall} call */
+export function decisionsOf({ decisions = USUAL }) {
+  return /** @type {Verdict["verdict"][]} */ (Object.keys(KEYS)).filter((kind) => decisions.includes(kind));
 }
 
 /** What would run, with its sources until it is edited. @param {{ call: AskedCall, edited?: Json }} props */
@@ -64,9 +81,9 @@ function Chosen({ decision, isSending, undecide }) {
   </p>`;
 }
 
-/** @param {{ kind: "approve" | "edit" | "reject", hasKey: boolean, disabled: boolean, act: () => void }} props */
+/** @param {{ kind: Verdict["verdict"], hasKey: boolean, disabled: boolean, act: () => void }} props */
 function Choice({ kind, hasKey, disabled, act }) {
-  const letter = { approve: "A", edit: "E", reject: "R" }[kind];
+  const letter = KEYS[kind];
   return html`<button
     type="button"
     class=${kind === "approve" && hasKey ? "primary" : ""}
@@ -84,7 +101,7 @@ function Choice({ kind, hasKey, disabled, act }) {
  * @param {{ call: AskedCall, disabled: boolean, decide: Decide }} props
  */
 function Always({ call, disabled, decide }) {
-  if ((call.approvals ?? 1) > 1 || call.not_by_asker) return null;
+  if ((call.approvals ?? 1) > 1 || call.not_by_asker || call.decisions) return null;
   return html`<${Menu}
     up
     label=${t("approval.alwaysOf", { name: call.name })}
@@ -111,17 +128,23 @@ function allowances({ arguments: only, sources = {}, doubted = [] }, decide) {
   }));
 }
 
-/** @param {{ close: () => void, decide: Decide }} props */
-function Reject({ close, decide }) {
+/**
+ * A rejection with its reason, or the result.
+ *
+ * @param {{ kind: "reject" | "respond", close: () => void, decide: Decide }} props
+ */
+function Words({ kind, close, decide }) {
   const [reason, setReason] = useState("");
+  const isResult = kind === "respond";
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
   useEffect(() => field.current?.focus(), []);
-  return html`<form onSubmit=${submitting(() => decide({ verdict: "reject", reason: reason.trim() }))}>
-    <label class="argument"><span>${t("approval.reason")}</span>
-      <input ref=${field} value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.target.value)} />
+  return html`<form onSubmit=${submitting(() => decide({ verdict: kind, reason: reason.trim() }))}>
+    <label class="argument"><span>${t(isResult ? "approval.result" : "approval.reason")}</span>
+      <input ref=${field} required=${isResult} pattern=${isResult ? ".*\\S.*" : null} value=${reason}
+        onInput=${(/** @type {any} */ event) => setReason(event.target.value)} />
     </label>
     <div class="decisions">
-      <button type="submit" class="primary danger">${t("approval.reject")}</button>
+      <button type="submit" class=${isResult ? "primary" : "primary danger"}>${t(`approval.${kind}`)}</button>
       <button type="button" onClick=${close}>${t("dialog.cancel")}</button>
     </div>
   </form>`;

@@ -28,10 +28,11 @@
  *
  * @typedef {{ kind: string, name: string, call: number, trusted: boolean }} Source what a value came from
  * @typedef {{ index: number, name: string, arguments: Json, sources?: Record<string, Source[]>,
- *   doubted?: string[], reason?: string, refused?: string, approvals?: number, not_by_asker?: boolean }} AskedCall
+ *   doubted?: string[], decisions?: string[], reason?: string,
+ *   refused?: string, approvals?: number, not_by_asker?: boolean }} AskedCall
  * @typedef {{ kind: string, interrupt_id: string, question?: string, choices?: string[], calls?: AskedCall[],
  *   problem?: string, until?: number | null, event?: string }} Question
- * @typedef {{ index: number, verdict: "approve" | "edit" | "reject", arguments?: Json, original?: Json,
+ * @typedef {{ index: number, verdict: "approve" | "edit" | "reject" | "respond", arguments?: Json, original?: Json,
  *   reason?: string, always?: string, only?: Json, flow?: unknown,
  *   by?: { by: string, at: number, verdict: string }[] }} Verdict
  * @typedef {{ note: string, asked: string, calls: number, thinking: number }} Entry

@@ -125,6 +125,7 @@ export default {
   "approvalDone.edit": "Approved with changes",
   "approvalDone.by": "by {who}",
   "approvalDone.reject": "Rejected",
+  "approvalDone.respond": "Result written",
   "wait.title": "Waiting",
   "wait.until": "Waiting until {moment}",
   "wait.event": "Waiting for the event {event}",

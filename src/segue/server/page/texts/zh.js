@@ -125,6 +125,7 @@ export default {
   "approvalDone.edit": "修改后批准",
   "approvalDone.by": "由 {who}",
   "approvalDone.reject": "已拒绝",
+  "approvalDone.respond": "已代写结果",
   "wait.title": "等待",
   "wait.until": "等到 {moment}",
   "wait.event": "等待事件 {event}",
