@@ -29,7 +29,7 @@ from .spend import Spend
 from .tasks import RequestKeys, Tasks, conversation_of
 
 if TYPE_CHECKING:
-    from .sqlite.backup import Backup
+    from .sqlite.backup import Backup as Backup
 
 
 @dataclass(frozen=True)
