@@ -311,11 +311,12 @@ def flow_context(runtime: NodeRuntime, config: FlowConfig) -> NodeContext:
     return replace(work, agent=work.services.agent(name)) if name else work
 
 
-def branch_context(state: FlowState, work: NodeContext, agent_id: str) -> AppContext:
-    """The context of a branch's graph: its events name the round that it belongs to."""
+def branch_context(state: FlowState, work: NodeContext, name: str, agent_id: str) -> AppContext:
+    """The context of a branch's graph, which works on the task: its events name the round that it belongs to."""
     agent = work.services.agent(agent_id or work.agent.agent_id)
     read = [state["memory"]] if state.get("memory") else []
-    services = nested_services(work.services, work.services.ledger, parent_id=state["trace_id"], read=read)
+    branch, about = f"{state['branch']}.{name}", {"parent_id": state["trace_id"], "read": read}
+    services = nested_services(work.services, work.services.ledger, state, branch=branch, **about)
     own = {"agent": agent.agent_id, "model": "" if agent_id and agent.model is not None else work.context.model}
     return AppContext.carrying(services, **{**work.context.model_dump(), **own})
 

@@ -13,6 +13,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import interrupt
 
 from segue.core.calls import CallResult, CallStatus, PendingCall, read_answer
+from segue.core.context import AppContext, surrounding
 from segue.core.errors import InvalidAnswer, InvalidMessage, ModelUnreachable, StorageError, listed
 from segue.core.events import BranchEnd, FlowEnd, QuestionAnswered, Token
 from segue.core.flows import BranchConfig, FlowConfig, early_exit
@@ -101,7 +102,7 @@ def init(config: FlowConfig) -> FlowNode:
         goal = state.get("goal") or config.subflows_config.controller.goal
         if not goal.strip():
             raise InvalidMessage('The flow has no goal: invoke the graph with {"goal": "…"}, or configure one.')
-        given = state.get("assignment") or {}
+        given = state.get("assignment") or work.services.part_of
         task_id = given.get("task_id") or work.services.ids.task()
         session = str(get_config().get("configurable", {}).get("thread_id", "")) or task_id
         branch = given.get("branch") or config.name
@@ -242,8 +243,9 @@ def subgraph(name: str, branch: BranchConfig, graph: BranchGraph, config: FlowCo
         out: Mapping[str, Any] = {}
         try:
             given = _graph_input(takes, arguments, state, name)
-            context = branch_context(state, work, branch.agent)
-            out = await _invoke(graph, given, context, state["language"])
+            context = branch_context(state, work, name, branch.agent)
+            shown = [name for name in graph.stream_channels_list if name in _SHOWN] if "assignment" in takes else None
+            out = await _invoke(graph, given, context, state["language"], shown)
             result = _result(out)
         except Failed as why:
             result = {"error": str(why)}
@@ -269,32 +271,27 @@ def subgraph(name: str, branch: BranchConfig, graph: BranchGraph, config: FlowCo
 
 
 def _graph_input(takes: Collection[str], arguments: Mapping[str, Any], state: FlowState, name: str) -> dict[str, Any]:
-    """The graph's input: the arguments, or their goal as a message; a graph of Segue's also gets the task's id."""
+    """The graph's input: the arguments, or their goal as a message."""
     given = {**arguments}
     if "messages" in takes and "messages" not in given:
         if not str(goal := given.pop("goal", "")).strip():
             raise Failed(phrase("branch_needs", state["language"], branch=name, argument="goal"))
         given["messages"] = [HumanMessage(str(goal))]
-    if "assignment" in takes:
-        given["assignment"] = {
-            "task_id": state["task_id"],
-            "language": state["language"],
-            "started_at": state["started_at"],
-            "branch": f"{state['branch']}.{name}",
-        }
     return given
 
 
-async def _invoke(graph: BranchGraph, given: dict[str, Any], context: Any, language: str) -> dict[str, Any]:
-    """What the graph returns.
+async def _invoke(
+    graph: BranchGraph, given: dict[str, Any], context: AppContext, language: str, shown: list[str] | None
+) -> dict[str, Any]:
+    """What the graph returns; streams have what is `shown` of its nodes, None: all.
 
     Raises:
         Failed: it raised something.
         ModelUnreachable, StorageError: other branches would fail as well; the run stops here and can be resumed.
     """
-    shown = [name for name in graph.stream_channels_list if name in _SHOWN] if "assignment" in given else None
     try:
-        out: dict[str, Any] = await graph.ainvoke(given, context=context, output_keys=shown)
+        with surrounding(context):
+            out: dict[str, Any] = await graph.ainvoke(given, context=context, output_keys=shown)
         return out
     except (GraphBubbleUp, ModelUnreachable, StorageError):
         raise

@@ -1,6 +1,7 @@
 """The node of a mode that is a graph of one's own: its tokens, calls, store and limit of steps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, ToolMessage
@@ -8,13 +9,15 @@ from langgraph.errors import GraphRecursionError
 from langgraph.graph.state import CompiledStateGraph
 
 from segue.core.calls import CallResult
+from segue.core.context import AppContext, surrounding
 from segue.core.errors import ConfigurationError
 from segue.core.events import Answer, AttemptRestarted, Durable, Phase, RestartReason, Token, ToolCall, ToolResult
+from segue.core.models import add_usages
 from segue.prompts.catalogue import phrase
 
-from .context import NodeContext, NodeRuntime, announce
+from .context import NodeContext, NodeRuntime, announce, ref_of
 from .model_call import CALL_MARK, LiveCalls, LiveReply
-from .task import TaskState, compose_result
+from .task import TaskState, compose_result, nested_services
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 _RUNTIME = "__pregel_runtime"
@@ -24,8 +27,9 @@ _RUNTIME = "__pregel_runtime"
 class _Live:
     """Streams what the models of a graph write: the last reply is the answer."""
 
-    def __init__(self, work: NodeContext, task_id: str, language: str) -> None:
+    def __init__(self, work: NodeContext, task_id: str, language: str, own_nodes: Collection[str]) -> None:
         self._work = work
+        self._own_nodes = own_nodes
         self._task_id = task_id
         self._language = language
         self._message_id: str | None = None
@@ -33,8 +37,9 @@ class _Live:
         self._listener = LiveCalls(self._reply)
 
     def read(self, message: Any, metadata: Mapping[str, Any]) -> None:
-        """A piece of a reply, a whole one, or the result of a call."""
-        if metadata.get(CALL_MARK):
+        """A piece of a reply, a whole one, or the result of a call; Segue's graphs stream their own."""
+        places = accumulate(str(metadata.get("langgraph_checkpoint_ns", "")).split("|"), "{}|{}".format)
+        if metadata.get(CALL_MARK) or any(place in self._own_nodes for place in places):
             return
         if isinstance(message, ToolMessage):
             name = "call_failed" if message.status == "error" else "call_done"
@@ -79,35 +84,41 @@ async def run_graph(
     state: TaskState,
     runtime: NodeRuntime,
     work: NodeContext,
-    known: Sequence[AnyMessage],
 ) -> TaskState:
     """Run a graph of one's own, stream what it writes, and return what it added to the history.
+
+    Segue's graphs in it work on the task: their events are those of parts of it.
 
     Raises:
         ConfigurationError: it reached its limit of steps.
     """
-    live = _Live(work, state["task_id"], state["language"])
+    services = nested_services(work.services, work.services.ledger, state)
+    live = _Live(work, state["task_id"], state["language"], services.own_nodes)
+    counted, before = len(services.used), await services.used_before()
+    before = max(state["usage"], before, key=lambda usage: usage.get("calls", 0))
+    context = AppContext.carrying(services, **{**work.context.model_dump(), "mode": ""})
     places = {_RUNTIME: runtime.override(store=graph.store)} if graph.store else {}
     own: Any = None
     out: Any = {}
     try:
-        async for inside, kind, data in graph.astream(
-            given,
-            {"configurable": places},
-            context=runtime.context,
-            stream_mode=["values", "messages"],
-            subgraphs=True,
-        ):
-            own = inside if own is None else own
-            if kind == "messages":
-                live.read(*data)
-            elif inside == own:
-                out = data
+        with surrounding(context):
+            async for inside, kind, data in graph.astream(
+                given,
+                {"configurable": places},
+                context=context,
+                stream_mode=["values", "messages"],
+                subgraphs=True,
+            ):
+                own = inside if own is None else own
+                if kind == "messages":
+                    live.read(*data)
+                elif inside == own:
+                    out = data
     except GraphRecursionError as error:
         raise _endless(name, graph) from error
     finally:
         live.end()
-    fresh = _added(out["messages"], given["messages"], known)
+    fresh = _added(out["messages"], given["messages"], state["messages"])
     answers = [m.text for m in fresh if m.type == "ai" and m.text]
     answer = answers[-1] if answers else ""
     live.finish(answer)
@@ -117,9 +128,12 @@ async def run_graph(
         for step, call in enumerate(calls, start=1)
     ]
     why = "" if answer else phrase("no_answer", state["language"], mode=name)
-    result = compose_result(name, answer, history=history, error=why)
+    usage = add_usages([before, *services.used[counted:]])
+    result = compose_result(name, answer, history=history, usage=usage, error=why)
     events: list[Durable] = []
-    for index, call in enumerate(calls):  # the tools are the graph's own: their calls have no place in the ledger
+    for index, call in enumerate(calls):
+        if call["told"]:
+            continue  # by the graph of Segue that made it; those of other tools have no place in the ledger
         about = {"task_id": state["task_id"], "index": index, "name": call["name"], "arguments": call["arguments"]}
         events += [ToolCall(**about), ToolResult(result=call["result"], **about)]
     answered = Answer(task_id=state["task_id"], answer=answer)
@@ -135,7 +149,8 @@ def _calls_in(messages: Sequence[AnyMessage]) -> list[dict[str, Any]]:
         message = results[call["id"] or ""]
         failed = message.status == "error"
         result = CallResult.failed(message.text) if failed else CallResult.done(message.text)
-        found.append({"name": call["name"], "arguments": call["args"], "result": result.json()})
+        about = {"name": call["name"], "arguments": call["args"], "told": bool(ref_of(message))}
+        found.append({**about, "result": result.json()})
     return found
 
 

@@ -19,6 +19,7 @@ from collections.abc import (
 )
 from contextlib import suppress
 from copy import copy
+from dataclasses import replace
 from functools import cache, lru_cache, wraps
 from inspect import signature
 from typing import Any, Self, TypeVar, cast
@@ -33,10 +34,20 @@ from langgraph.typing import InputT, OutputT, StateT
 
 from .core.agents import Agent
 from .core.calls import Executor, Tool
-from .core.context import AppContext, GivenAgent, Ids, Memory, PromptText, RunContext, Services, descriptions_of
+from .core.context import (
+    SURROUNDING,
+    AppContext,
+    GivenAgent,
+    Ids,
+    Memory,
+    PromptText,
+    RunContext,
+    Services,
+    descriptions_of,
+)
 from .core.conversation import REGISTERED
 from .core.digests import agent_digest
-from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLanguage
+from .core.errors import BlockingCall, ConfigurationError, SegueError, UnknownAgent, UnknownLanguage
 from .core.events import Event
 from .core.flows import FlowConfig
 from .core.json import plain_specs
@@ -535,6 +546,8 @@ class AgentGraph(StateGraph[StateT, RunContext, InputT, OutputT]):
 
     registry: Registry | None = None
     """The agents of its runs without the app; None: the examples."""
+    own_agents: tuple[GivenAgent, ...] = ()
+    """The agents that it was given, the default one first; within a task they join those of the app."""
 
     def add_node(self, node: str, action: Callable[..., Any], **options: Any) -> Self:  # type: ignore[override]
         """Add an asynchronous node by its name; `options` as in LangGraph."""
@@ -565,6 +578,9 @@ class AgentGraph(StateGraph[StateT, RunContext, InputT, OutputT]):
         @wraps(node)
         async def served(state: Any, runtime: Runtime[RunContext]) -> Any:
             runtime = await self._with_services(runtime)
+            services = cast(AppContext, runtime.context).services
+            if services and services.part_of and runtime.execution_info:
+                services.own_nodes.add(runtime.execution_info.checkpoint_ns)
             return _announced(await node(state, runtime), runtime.context)
 
         return cast(Node, served)
@@ -572,14 +588,43 @@ class AgentGraph(StateGraph[StateT, RunContext, InputT, OutputT]):
     async def _with_services(self, runtime: Runtime[RunContext]) -> Runtime[RunContext]:
         given: Any = runtime.context  # None where none is passed, whatever LangGraph's type says, or a parent's own
         if isinstance(given, AppContext) and given.services:
-            return runtime
+            return runtime.override(context=await _within(given, self.own_agents)) if self.own_agents else runtime
         context = given if isinstance(given, RunContext) else _read_context(given)
+        if surrounding := SURROUNDING.get():
+            own = (context.given_agent,) if context.given_agent else self.own_agents
+            return runtime.override(context=await _within(surrounding.context, own, context))
         registry = _registry_of(context.given_agent) if context.given_agent else self.registry or _bare_registry()
         await registry.open(registry.agent(context.agent), context.model)
         write = runtime.stream_writer
         services = services_of(registry, lambda event: write(event.json()))
-        fields = context.model_dump(include=set(RunContext.model_fields))
-        return runtime.override(context=AppContext.carrying(services, **fields))
+        return runtime.override(context=AppContext.carrying(services, **_fields_of(context)))
+
+
+async def _within(outer: AppContext, own: tuple[GivenAgent, ...], asked: RunContext | None = None) -> AppContext:
+    """The context of a graph within a task: what is `asked` for takes the place of the task's, an agent of its own too.
+
+    Such an agent answers with its own model, where it names one.
+    """
+    services, fields = cast(Services, outer.services), {**_fields_of(outer), **_fields_of(asked, exclude_defaults=True)}
+    if own:
+        registry = _with_agents(cast(Registry, services.agents), own)
+        ids = [each.agent.agent_id for each in own]
+        agent = registry[fields["agent"] if fields["agent"] in ids else ids[0]]
+        fields["agent"] = agent.agent_id
+        if agent.model is not None and not (asked and asked.model):
+            fields["model"] = ""
+        services = replace(services, agents=registry)
+        await registry.open(agent, fields["model"])
+    return AppContext.carrying(services, **fields)
+
+
+def _fields_of(context: RunContext | None, **options: Any) -> dict[str, Any]:
+    return context.model_dump(include=set(RunContext.model_fields), **options) if context else {}
+
+
+@lru_cache(maxsize=64)
+def _with_agents(registry: Registry, own: tuple[GivenAgent, ...]) -> Registry:
+    return registry.changed(each.agent for each in own)
 
 
 def _read_context(given: Any) -> RunContext:
@@ -614,9 +659,17 @@ if hasattr(os, "register_at_fork"):
 
 
 def run_node(node: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a node's coroutine to its end, from a thread of LangGraph's; a nested graph awaits the same saver."""
-    with set_config_context(_awaitable(get_config())) as context:
-        running = context.run(lambda: asyncio.run_coroutine_threadsafe(node(), sync_loop()))
+    """Run a node's coroutine to its end, from a thread of LangGraph's; a nested graph awaits the same saver.
+
+    Raises:
+        BlockingCall: the loop that would carry it waits for it.
+    """
+    surrounding = SURROUNDING.get()
+    loop, config = (surrounding.loop, get_config()) if surrounding else (sync_loop(), _awaitable(get_config()))
+    if asyncio._get_running_loop() is loop:
+        raise BlockingCall
+    with set_config_context(config) as context:
+        running = context.run(lambda: asyncio.run_coroutine_threadsafe(node(), loop))
     try:
         return running.result()
     except BaseException:

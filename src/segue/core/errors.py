@@ -181,6 +181,16 @@ class InsideEventLoop(ConfigurationError):
         )
 
 
+class BlockingCall(ConfigurationError):
+    """A graph was called synchronously on the event loop that would have to run it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "An asynchronous node or tool called `invoke` or `stream` of a graph, which would wait for itself: await "
+            "`ainvoke`, or read `astream`."
+        )
+
+
 class UnknownLanguage(ConfigurationError):
     """Segue has no texts in that language."""
 
