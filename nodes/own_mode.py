@@ -15,7 +15,7 @@ from segue.core.events import Answer, AttemptRestarted, Durable, Phase, RestartR
 from segue.core.models import add_usages
 from segue.prompts.catalogue import phrase
 
-from .context import NodeContext, NodeRuntime, announce, ref_of
+from .context import NodeContext, NodeRuntime, announce, is_steering, ref_of
 from .model_call import CALL_MARK, LiveCalls, LiveReply
 from .task import TaskState, compose_result, nested_services
 
@@ -170,9 +170,11 @@ def _added(
 ) -> list[AnyMessage]:
     """What a graph added behind the messages that it was given, whichever of them it replaced or removed.
 
-    An id that the history has already is another message's there: a graph may count its messages in each task.
+    An id that the history has already is another message's there: a graph may count its messages in each task. What it
+    asks its own models as a person is not the person's.
     """
     ids, taken = {message.id for message in given}, {message.id for message in known}
     left = [place for place, message in enumerate(messages) if message.id in ids]
-    added = messages[left[-1] + 1 :] if left else [message for message in messages if message.type != "human"]
+    behind = messages[left[-1] + 1 :] if left else messages
+    added = [message for message in behind if message.type != "human" or is_steering(message)]
     return [message.model_copy(update={"id": None}) if message.id in taken else message for message in added]
