@@ -134,6 +134,8 @@ class FlowState(FlowInput, total=False):
     """The flow's name, or the branches that lead to it, joined by dots. INIT."""
     files: dict[str, str]
     """The memory files. INIT."""
+    needed: list[str]
+    """Those that the caller names and the flow does not write: they have to be there. INIT."""
     before: str
     """The caller's logs. INIT."""
     steps: list[dict[str, Any]]
@@ -840,10 +842,13 @@ async def _read_memory(config: FlowConfig, state: FlowState, work: NodeContext) 
     reading = config.subflows_config.memory_reading
     names = state["files"] if reading.files is None else reading.files
     most = reading.tokens or work.agent.budget.prompt_tokens // 4
+    memory, paths, needed = work.services.memory, [state["files"][name] for name in names], state.get("needed", ())
     try:
-        return await work.services.memory.read([state["files"][name] for name in names], state["objective"], most), ""
+        missing = await memory.missing(needed) if needed else ()
+        text = await memory.read(paths, state["objective"], most)
     except MemoryUnavailable as error:
         return "", error_text(error, state["language"])
+    return text, phrase("memory_missing", state["language"], names=listed(missing)) if missing else ""
 
 
 # MEMORY_WRITING: the round's summary goes into the logs and into the memory file.

@@ -128,7 +128,7 @@ def controller_executor(graph: FlowGraph, mode: str) -> Node[ControllerState, Co
         plan = state["plan"]
         logs = "\n\n".join(filter(None, [_logs(state, work), state.get("logs", "")]))
         given = {"goal": state["objective"], "plan": plan, "logs": logs, "assignment": inherited}
-        given["memory_files"] = state.get("memory_files") or {}
+        given["memory_files"] = state.get("memory_files") or work.services.reply_options.memory_files
         out = await graph.ainvoke(given, context=runtime.context, output_keys=[*SHOWN])
         answer = _answer(out)
         if rest := answer.removeprefix(_streamed(out)):

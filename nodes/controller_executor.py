@@ -17,6 +17,7 @@ from segue.core.context import AppContext, surrounding
 from segue.core.errors import InvalidAnswer, InvalidMessage, ModelUnreachable, StorageError, listed
 from segue.core.events import BranchEnd, FlowEnd, QuestionAnswered, Token
 from segue.core.flows import BranchConfig, FlowConfig, early_exit
+from segue.core.message import check_memory_files
 from segue.core.models import add_usages
 from segue.core.plan import Step
 from segue.prompts.catalogue import error_text, language_of, phrase, sentence_of
@@ -92,7 +93,7 @@ def init(config: FlowConfig) -> FlowNode:
         """Mint the task's id, unless a caller has, and reset everything that belongs to a task.
 
         Raises:
-            InvalidMessage: there is no goal, or the plan cannot be read.
+            InvalidMessage: there is no goal, the plan cannot be read, or a memory file is none that the flow reads.
             ConfigurationError: a tool of the agent has the name of another branch.
         """
         work = flow_context(runtime, config)
@@ -106,6 +107,7 @@ def init(config: FlowConfig) -> FlowNode:
         task_id = given.get("task_id") or work.services.ids.task()
         session = str(get_config().get("configurable", {}).get("thread_id", "")) or task_id
         branch = given.get("branch") or config.name
+        memory_files = check_memory_files(state.get("memory_files"))
         return {
             "assignment": None,
             "task_id": task_id,
@@ -115,7 +117,8 @@ def init(config: FlowConfig) -> FlowNode:
             "attachments": list(given.get("attachments", ())),
             "steps": given_steps(state.get("plan")),
             "branch": branch,
-            "files": _files(config, state.get("memory_files") or {}, session, branch),
+            "files": _files(config, memory_files, session, branch),
+            "needed": _needed(config, memory_files),
             "before": state.get("logs") or "",
             **_UNUSED,
             "records": replaced([]),
@@ -154,6 +157,26 @@ def _files(config: FlowConfig, given: Mapping[str, str], session: str, branch: s
     own = _with_suffix(writing.file) if writing.file else f"{branch if len(branch) <= 60 else _plain(branch)}.logs.md"
     named = {name: _with_suffix(name) for name in reading.files or ()}
     return {**named, writing.name: f"{_plain(session)}/{own}" if writing.in_session else own, **given}
+
+
+def _needed(config: FlowConfig, given: Mapping[str, str]) -> list[str]:
+    """The paths of the caller's files that the flow reads and does not write.
+
+    Raises:
+        InvalidMessage: it does neither with one of them.
+    """
+    subflows = config.subflows_config
+    written = {subflows.memory_writing.name} if config.writes_memory else set()
+    listed = subflows.memory_reading.files
+    read = set() if not config.reads_memory else {*given} if listed is None else {*listed}
+    if unused := [name for name in given if name not in read | written]:
+        raise InvalidMessage(
+            "The flow {flow} does not read the memory file {name}: leave it out of memory_files, or name it in the "
+            "flow's MemoryReading.files.",
+            flow=config.name,
+            name=unused[0],
+        )
+    return [path for name, path in given.items() if name not in written]
 
 
 def _with_suffix(name: str) -> str:

@@ -22,6 +22,7 @@ from copy import copy
 from dataclasses import replace
 from functools import cache, lru_cache, wraps
 from inspect import signature
+from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -56,7 +57,7 @@ from .core.plan import NO_TOOL
 from .core.records import OnUpgrade, Task
 from .core.schedules import ApprovalSettings
 from .core.spend import SpendLimits
-from .memory.files import TransientMemory
+from .memory.folder import LocalMemory
 from .models.build import accepted_kinds, build_model, chosen_model, kind_of
 from .models.habits import Habits
 from .prompts.catalogue import Language, bilingual, language_named
@@ -165,7 +166,8 @@ class Registry(Mapping[str, Agent]):
         self.participants = REGISTERED.extended()
         self.habits = Habits()
         """What is known of the endpoints of models."""
-        self.memory: Memory = TransientMemory()
+        self.memory: Memory = LocalMemory(Path(self._environ.get("SEGUE_MEMORY") or "memory"))
+        """The memory files of graphs that run without the app."""
         self.ids = Ids()
 
     def __getitem__(self, agent_id: str) -> Agent:

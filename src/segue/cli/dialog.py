@@ -185,6 +185,7 @@ class Conversation:
             "steer": steer,
             "files": files,
             "language": self.settings.language,
+            "memory_files": self.settings.memory_files,
             "origin": "terminal",
         }
 

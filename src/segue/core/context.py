@@ -79,6 +79,14 @@ class Memory(Protocol):
         """
         ...
 
+    async def missing(self, names: Sequence[str]) -> Sequence[str]:
+        """Those of the files that do not exist.
+
+        Raises:
+            MemoryUnavailable.
+        """
+        ...
+
 
 ThreadId = NewType("ThreadId", str)
 TaskId = NewType("TaskId", str)
