@@ -317,8 +317,8 @@ def branch_context(state: FlowState, work: NodeContext, name: str, agent_id: str
     """The context of a branch's graph, which works on the task: its events name the round that it belongs to."""
     agent = work.services.agent(agent_id or work.agent.agent_id)
     read = [state["memory"]] if state.get("memory") else []
-    branch, about = f"{state['branch']}.{name}", {"parent_id": state["trace_id"], "read": read}
-    services = nested_services(work.services, work.services.ledger, state, branch=branch, **about)
+    branch, ledger = f"{state['branch']}.{name}", work.services.ledger
+    services = nested_services(work.services, ledger, state, branch=branch, parent_id=state["trace_id"], read=read)
     own = {"agent": agent.agent_id, "model": "" if agent_id and agent.model is not None else work.context.model}
     return AppContext.carrying(services, **{**work.context.model_dump(), **own})
 

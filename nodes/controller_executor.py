@@ -13,7 +13,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import interrupt
 
 from segue.core.calls import CallResult, CallStatus, PendingCall, read_answer
-from segue.core.context import AppContext, surrounding
+from segue.core.context import AppContext, Services, surrounding
 from segue.core.errors import InvalidAnswer, InvalidMessage, ModelUnreachable, StorageError, listed
 from segue.core.events import BranchEnd, FlowEnd, QuestionAnswered, Token
 from segue.core.flows import BranchConfig, FlowConfig, early_exit
@@ -268,7 +268,7 @@ def subgraph(name: str, branch: BranchConfig, graph: BranchGraph, config: FlowCo
             given = _graph_input(takes, arguments, state, name)
             context = branch_context(state, work, name, branch.agent)
             shown = [name for name in graph.stream_channels_list if name in _SHOWN] if "assignment" in takes else None
-            out = await _invoke(graph, given, context, state["language"], shown)
+            out = await _invoke(graph, given, context, work.services, state["language"], shown)
             result = _result(out)
         except Failed as why:
             result = {"error": str(why)}
@@ -304,7 +304,12 @@ def _graph_input(takes: Collection[str], arguments: Mapping[str, Any], state: Fl
 
 
 async def _invoke(
-    graph: BranchGraph, given: dict[str, Any], context: AppContext, language: str, shown: list[str] | None
+    graph: BranchGraph,
+    given: dict[str, Any],
+    context: AppContext,
+    outer: Services,
+    language: str,
+    shown: list[str] | None,
 ) -> dict[str, Any]:
     """What the graph returns; streams have what is `shown` of its nodes, None: all.
 
@@ -313,7 +318,7 @@ async def _invoke(
         ModelUnreachable, StorageError: other branches would fail as well; the run stops here and can be resumed.
     """
     try:
-        with surrounding(context):
+        with surrounding(context, outer):
             out: dict[str, Any] = await graph.ainvoke(given, context=context, output_keys=shown)
         return out
     except (GraphBubbleUp, ModelUnreachable, StorageError):

@@ -101,7 +101,7 @@ async def run_graph(
     own: Any = None
     out: Any = {}
     try:
-        with surrounding(context):
+        with surrounding(context, work.services):
             async for inside, kind, data in graph.astream(
                 given,
                 {"configurable": places},

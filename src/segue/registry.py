@@ -589,10 +589,13 @@ class AgentGraph(StateGraph[StateT, RunContext, InputT, OutputT]):
 
     async def _with_services(self, runtime: Runtime[RunContext]) -> Runtime[RunContext]:
         given: Any = runtime.context  # None where none is passed, whatever LangGraph's type says, or a parent's own
+        surrounding = SURROUNDING.get()
+        if surrounding and isinstance(given, AppContext) and given.services is surrounding.outer:
+            return runtime.override(context=await _within(surrounding.context, self.own_agents))
         if isinstance(given, AppContext) and given.services:
             return runtime.override(context=await _within(given, self.own_agents)) if self.own_agents else runtime
         context = given if isinstance(given, RunContext) else _read_context(given)
-        if surrounding := SURROUNDING.get():
+        if surrounding:
             own = (context.given_agent,) if context.given_agent else self.own_agents
             return runtime.override(context=await _within(surrounding.context, own, context))
         registry = _registry_of(context.given_agent) if context.given_agent else self.registry or _bare_registry()

@@ -209,6 +209,36 @@ async def test_a_graph_of_anybody_is_called_by_a_synchronous_node_and_refused_on
                 await app.ask("hello", mode="both")
 
 
+@pytest.mark.parametrize("way", ["awaited", "called"])
+@pytest.mark.parametrize("whose", ["graph", "app"])
+async def test_a_graph_that_a_tool_runs_is_a_part_of_the_task(way: str, whose: str) -> None:
+    def graph() -> Any:
+        return app.get_graph("inner") if whose == "app" else segue.graph("react", agents=[inner])
+
+    async def awaited(order_id: int) -> str:
+        """Find out where an order is."""
+        return str((await graph().ainvoke({"messages": [("user", QUESTION)]}))["messages"][-1].text)
+
+    def called(order_id: int) -> str:
+        """Find out where an order is."""
+        return str(graph().invoke({"messages": [("user", QUESTION)]})["messages"][-1].text)
+
+    found = ScriptedChatModel([call_tool(("look_up", {"order_id": 18})), answer("It left.")])
+    inner = clerk(found).model_copy(update={"agent_id": "inner", "mode": "react"})
+    tool = awaited if way == "awaited" else called
+    model = ScriptedChatModel([call_tool((tool.__name__, {"order_id": 18})), answer(FOUND)])
+    async with segue.open(":memory:", agents=[clerk(model, tools=[tool]), inner]) as app:
+        events = [event async for event in app.chat(QUESTION, agent="a", mode="react")]
+        trace = await app.trace(events[0].task_id)
+    assert [(call.name, call.outcome) for call in trace.calls if call.name == tool.__name__] == [
+        (tool.__name__, {"success": "It left."})
+    ]
+    assert {call.name for call in trace.calls} == {tool.__name__, "look_up"}
+    assert {event.task_id for event in events if event.task_id} == {trace.task.task_id}
+    assert "".join(event.content for event in events if event.type == "token") == FOUND
+    assert [event.answer for event in events if event.type == "answer"] == [FOUND]
+
+
 # Stopped and continued.
 
 

@@ -280,20 +280,22 @@ class Services:
 
 @dataclass(frozen=True)
 class Surrounding:
-    """The graph of somebody else that is running: the context of Segue's graphs in it, and the loop that carries it."""
+    """What is none of Segue's nodes and runs: the context of Segue's graphs in it, and the loop that carries it."""
 
     context: AppContext
+    outer: "Services"
+    """Those of the node that runs it."""
     loop: AbstractEventLoop
 
 
 SURROUNDING: ContextVar[Surrounding | None] = ContextVar("segue_surrounding", default=None)
-"""That of what runs now; None outside of such graphs."""
+"""That of what runs now; None outside."""
 
 
 @contextmanager
-def surrounding(context: AppContext) -> Iterator[None]:
-    """Run a graph of somebody else: Segue's graphs in it have the context, on this loop."""
-    before = SURROUNDING.set(Surrounding(context, get_running_loop()))
+def surrounding(context: AppContext, outer: "Services") -> Iterator[None]:
+    """Run a tool or a graph of somebody else: Segue's graphs in it have the context, on this loop."""
+    before = SURROUNDING.set(Surrounding(context, outer, get_running_loop()))
     try:
         yield
     finally:

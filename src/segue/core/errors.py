@@ -6,7 +6,7 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 ├── ConfigurationError      something is missing or misspelt: set it
 │   ├── UnknownAgent · UnknownMode · UnknownTool · UnknownLanguage · UnknownOption · UnknownModel · UnknownField
 │   ├── UnknownWorkflow · UnknownScenario · InvalidWorkflow
-│   ├── MissingKey · MissingExtra · InsideEventLoop
+│   ├── MissingKey · MissingExtra · InsideEventLoop · BlockingCall
 │   └── ToolServerUnavailable   an MCP server does not start or answer
 │       └── LoginRequired       it asks for a login
 ├── ModelError              the model did not answer: check the endpoint, then resume

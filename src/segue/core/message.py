@@ -341,7 +341,7 @@ class ModelSettings(BaseModel):
         return self.model_dump(exclude_none=True)
 
 
-MOST_MEMORY_FILES = 50
+_MOST_MEMORY_FILES = 50
 """Memory files that a caller may name."""
 
 
@@ -353,10 +353,10 @@ def check_memory_files(given: Any) -> dict[str, str]:
     """
     files = {} if given is None else given
     texts = [*files, *files.values()] if isinstance(files, Mapping) else [None]
-    if not all(isinstance(text, str) and text for text in texts) or len(files) > MOST_MEMORY_FILES:
+    if not all(isinstance(text, str) and text for text in texts) or len(files) > _MOST_MEMORY_FILES:
         raise InvalidMessage(
             "The memory_files cannot be read: give the paths of at most {most} files by their names, such as {form}.",
-            most=MOST_MEMORY_FILES,
+            most=_MOST_MEMORY_FILES,
             form='{"rules": "rules.md"}',
         )
     return dict(files)

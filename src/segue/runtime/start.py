@@ -142,8 +142,8 @@ class Request:
             whole = "\0".join([message, *map(fingerprint, given.get("files") or ())])
             key = RequestKey.named(key, sha256(whole.encode(errors="surrogatepass")).hexdigest()) if key else None
         if files := check_memory_files(given.pop("memory_files", None)):
-            options = given.get("reply_options") or ReplyOptions()
-            given["reply_options"] = options.model_copy(update={"memory_files": files})
+            asked: ReplyOptions = given.get("reply_options") or ReplyOptions()
+            given["reply_options"] = asked.model_copy(update={"memory_files": files})
         return cls(message, key=key, **{name: value for name, value in given.items() if value is not None})
 
 
