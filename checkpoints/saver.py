@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -26,7 +26,7 @@ from langgraph.runtime import get_runtime
 
 from segue.core.actor import OPERATOR
 from segue.core.audit import Act
-from segue.core.errors import ConfigurationError, DamagedCheckpoint, DatabaseUnavailable
+from segue.core.errors import BlockingCall, ConfigurationError, DamagedCheckpoint, DatabaseUnavailable, StaleOwner
 from segue.core.events import CallPermitted, Event, PermissionGranted, from_dict
 from segue.core.task import TaskStatus
 
@@ -113,12 +113,13 @@ class _Hold:
     """A thread as this process writes it: under a fence, and only until a write fails; unfenced where it is 0.
 
     `deferred` has the steps that wait for the checkpoint after them, `running` the row of the thread's newest task, as
-    it was when a checkpoint was saved last, and `calls` the model calls that are settled, by the graph's task that made
-    them and has not ended.
+    it was when a checkpoint was saved last, `loop` the one that runs it, and `calls` the model calls that are settled,
+    by the graph's task that made them and has not ended.
     """
 
     thread_id: str
     fence: int = 0
+    loop: asyncio.AbstractEventLoop | None = None
     deferred: "dict[asyncio.Future[list[EventForm]], _Step]" = field(default_factory=dict)
     running: Row | None = None
     calls: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -181,7 +182,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
 
     def hold(self, thread_id: str, fence: int) -> None:
         """From now on write to the thread only while `fence` is the lease's, and only until a write fails."""
-        self._holds[thread_id] = _Hold(thread_id, fence)
+        self._holds[thread_id] = _Hold(thread_id, fence, loop=asyncio.get_running_loop())
         self._kept_reads.pop(thread_id, None)
 
     def fence(self, thread_id: str) -> int:
@@ -473,6 +474,48 @@ class FencedSaver(BaseCheckpointSaver[str]):
 
         history = await self._read(config, tuple(channels), read)
         return {channel: unshared(each) for channel, each in history.items()}
+
+    # For graphs that a synchronous node calls, in a thread of its own.
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """As `aget_tuple`; BlockingCall on the loop that runs the thread."""
+        return self._wait(config, self.aget_tuple(config))
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """As `aput`."""
+        return self._wait(config, self.aput(config, checkpoint, metadata, new_versions))
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """As `aput_writes`."""
+        self._wait(config, self.aput_writes(config, writes, task_id, task_path))
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """As `aget_delta_channel_history`."""
+        return self._wait(config, self.aget_delta_channel_history(config=config, channels=channels))
+
+    def _wait(self, config: RunnableConfig, work: Coroutine[Any, Any, T]) -> T:
+        """Have the loop that runs the thread carry the work out.
+
+        Raises:
+            BlockingCall: that loop waits here.
+            StaleOwner: it does not run any more.
+        """
+        hold = self._holds.get(_thread_of(config))
+        running = asyncio._get_running_loop()
+        if hold is None or hold.loop is None or running is hold.loop:
+            work.close()
+            raise BlockingCall if running else StaleOwner(_thread_of(config))
+        return asyncio.run_coroutine_threadsafe(work, hold.loop).result()
 
     async def _read(self, config: RunnableConfig, what: object, work: Callable[[Connection], T]) -> T:
         kept = self._kept_reads.get(_thread_of(config))

@@ -38,7 +38,7 @@ def build_chat(modes: Mapping[str, ModeGraph] = MODES) -> AgentGraph[ChatState, 
     """The graph over these modes, to be compiled with a checkpointer or without; `react` must be among them."""
     graph = AgentGraph(ChatState, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
     graph.add_node("INIT", init)
-    graph.add_node("SELECT_MODE", select_mode(modes))
+    graph.add_node("SELECT_MODE", select_mode(modes, modes.keys() - MODES.keys()))
     graph.add_node("FINISH", finish)
 
     graph.add_edge(START, "INIT")

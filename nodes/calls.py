@@ -40,6 +40,7 @@ from segue.core.calls import (
     has_effect,
     move_call,
 )
+from segue.core.context import AppContext, surrounding
 from segue.core.decision import StepStatusUpdate
 from segue.core.errors import IllegalTransition, listed
 from segue.core.events import CallPermitted, Durable, Phase, StepUpdate, ToolCall, ToolResult
@@ -80,6 +81,7 @@ from .permission import (
     summarized,
     with_values,
 )
+from .task import nested_services
 
 # Calls that the task's client carries out: which ones wait together, and the results that it sends.
 
@@ -578,7 +580,8 @@ class CallRunner:
         executor = (services.graph_executor or TOOLS) if call.name in self.own else self._executor
         if state.arrived is not None:
             executor = Arrived(state.arrived)
-        result, seconds = await run_once(executor, services.ledger, execution)
+        with surrounding(self._context_inside, services):
+            result, seconds = await run_once(executor, services.ledger, execution)
         return FinishedCall(call, result, True, seconds, permission or reason_not_asked(call, tool))
 
     def _unasked(self, refused: CallResult) -> CallResult:
@@ -598,6 +601,14 @@ class CallRunner:
         return replace(
             done, seen=seen_result(result, ref, self.language, summary.text if summary else ""), summary=summary
         )
+
+    @cached_property
+    def _context_inside(self) -> AppContext:
+        """The context of Segue's graphs that a tool runs, which are parts of the task."""
+        services = self.work.services
+        task = {"task_id": self.task_id, "language": self.language, "started_at": services.began}
+        inside = nested_services(services, services.ledger, task)
+        return AppContext.carrying(inside, **{**self.work.context.model_dump(), "mode": ""})
 
     @property
     def _executor(self) -> Executor:

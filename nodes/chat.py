@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langgraph.graph.state import CompiledStateGraph
 
+from segue.core.context import AppContext
 from segue.core.conversation import MODE
-from segue.core.errors import ModelError, UnknownMode
+from segue.core.errors import ConfigurationError, ModelError, UnknownMode
 from segue.core.events import Answer, Fallback, ModelCalled, ModeReason, ModeSelected, TaskStarted
 from segue.core.message import AnswerFormat
 from segue.core.models import ModelReply, ModelRequest
@@ -64,7 +66,7 @@ async def init(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
         model=work.model.name,
         effects=sorted(name for name, tool in {**work.tools, **tools}.items() if not tool.read_only),
     )
-    fresh["nested"] = False  # the app hands down the id of a task that this graph ends
+    fresh["nested"] = bool(work.services.part_of)  # the app hands down the id of a task that this graph ends
     return {**cast(ChatUpdate, fresh), "mode": "", "gave_up": "", "events": announce(started)}
 
 
@@ -181,14 +183,15 @@ _NEXT_STEP = re.compile(
 _NUMBERED = re.compile(r"(?:^|\s)[1-9][.)、] ?(?=\D)")
 
 
-def select_mode(modes: Collection[str]) -> ChatNode:
-    """The node over these modes."""
+def select_mode(modes: Collection[str], own: Collection[str] = ()) -> ChatNode:
+    """The node over these modes; those of `own` are none of Segue's."""
 
     async def select(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
         """Choose who carries the task.
 
         Raises:
             UnknownMode: listing the modes there are.
+            ConfigurationError: the run is in this mode already.
         """
         work = node_context(runtime)
         asked = work.context.mode or work.agent.mode
@@ -196,6 +199,12 @@ def select_mode(modes: Collection[str]) -> ChatNode:
             return await _pick(state, work)
         if asked not in modes:
             raise UnknownMode(asked, [*modes, AUTO])
+        if asked in own and asked in work.services.within:
+            raise ConfigurationError(
+                "The mode {mode} would enter itself: choose another one for the graph in it, such as "
+                'context=segue.RunContext(mode="react").',
+                mode=asked,
+            )
         selected = ModeSelected(task_id=state["task_id"], mode=asked, reason=ModeReason.ASKED_FOR.value)
         return {"mode": asked, "events": announce(selected)}
 
@@ -289,10 +298,12 @@ def run_mode(name: str, graph: ModeGraph, *, own: bool = False) -> ChatNode:
             "done": calls_in(since),
         }
         given = {"messages": [*window_of_past, *since], "assignment": inherited}
+        inside = replace(work.services, within=(*work.services.within, name))
+        context = AppContext.carrying(inside, **work.context.model_dump())
         if own:
-            update = await run_graph(name, graph, given, state, runtime, work, state["messages"])
+            update = await run_graph(name, graph, given, state, runtime, replace(work, services=inside))
             return {**cast(ChatUpdate, update), "gave_up": ""}
-        out = await graph.ainvoke(given, context=runtime.context)
+        out = await graph.ainvoke(given, context=context)
         fresh = out["messages"][len(window_of_past) + len(since) :]
         if out.get("gave_up") and name in FALLBACKS:
             return _fall_back(state, name, out, fresh)

@@ -134,6 +134,8 @@ class FlowState(FlowInput, total=False):
     """The flow's name, or the branches that lead to it, joined by dots. INIT."""
     files: dict[str, str]
     """The memory files. INIT."""
+    needed: list[str]
+    """Those that the caller names and the flow does not write: they have to be there. INIT."""
     before: str
     """The caller's logs. INIT."""
     steps: list[dict[str, Any]]
@@ -311,11 +313,12 @@ def flow_context(runtime: NodeRuntime, config: FlowConfig) -> NodeContext:
     return replace(work, agent=work.services.agent(name)) if name else work
 
 
-def branch_context(state: FlowState, work: NodeContext, agent_id: str) -> AppContext:
-    """The context of a branch's graph: its events name the round that it belongs to."""
+def branch_context(state: FlowState, work: NodeContext, name: str, agent_id: str) -> AppContext:
+    """The context of a branch's graph, which works on the task: its events name the round that it belongs to."""
     agent = work.services.agent(agent_id or work.agent.agent_id)
     read = [state["memory"]] if state.get("memory") else []
-    services = nested_services(work.services, work.services.ledger, parent_id=state["trace_id"], read=read)
+    branch, ledger = f"{state['branch']}.{name}", work.services.ledger
+    services = nested_services(work.services, ledger, state, branch=branch, parent_id=state["trace_id"], read=read)
     own = {"agent": agent.agent_id, "model": "" if agent_id and agent.model is not None else work.context.model}
     return AppContext.carrying(services, **{**work.context.model_dump(), **own})
 
@@ -839,10 +842,13 @@ async def _read_memory(config: FlowConfig, state: FlowState, work: NodeContext) 
     reading = config.subflows_config.memory_reading
     names = state["files"] if reading.files is None else reading.files
     most = reading.tokens or work.agent.budget.prompt_tokens // 4
+    memory, paths, needed = work.services.memory, [state["files"][name] for name in names], state.get("needed", ())
     try:
-        return await work.services.memory.read([state["files"][name] for name in names], state["objective"], most), ""
+        missing = await memory.missing(needed) if needed else ()
+        text = await memory.read(paths, state["objective"], most)
     except MemoryUnavailable as error:
         return "", error_text(error, state["language"])
+    return text, phrase("memory_missing", state["language"], names=listed(missing)) if missing else ""
 
 
 # MEMORY_WRITING: the round's summary goes into the logs and into the memory file.

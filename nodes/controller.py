@@ -79,7 +79,8 @@ def init(begin_plan: Node[Any, Any]) -> Node[ControllerState, ControllerState]:
 
     async def node(state: ControllerState, runtime: NodeRuntime) -> ControllerState:
         """Take the inputs in; a goal becomes the task's message."""
-        messages, assignment = list(state.get("messages") or ()), state.get("assignment") or {}
+        messages = list(state.get("messages") or ())
+        assignment = state.get("assignment") or node_context(runtime).services.part_of
         goal = str(state.get("goal") or "").strip()
         added = [HumanMessage(goal)] if goal and not _is_asked(messages) else []
         fresh = await begin_plan({**state, "messages": [*messages, *added]}, runtime)
@@ -127,7 +128,7 @@ def controller_executor(graph: FlowGraph, mode: str) -> Node[ControllerState, Co
         plan = state["plan"]
         logs = "\n\n".join(filter(None, [_logs(state, work), state.get("logs", "")]))
         given = {"goal": state["objective"], "plan": plan, "logs": logs, "assignment": inherited}
-        given["memory_files"] = state.get("memory_files") or {}
+        given["memory_files"] = state.get("memory_files") or work.services.reply_options.memory_files
         out = await graph.ainvoke(given, context=runtime.context, output_keys=[*SHOWN])
         answer = _answer(out)
         if rest := answer.removeprefix(_streamed(out)):

@@ -13,9 +13,11 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import interrupt
 
 from segue.core.calls import CallResult, CallStatus, PendingCall, read_answer
+from segue.core.context import AppContext, Services, surrounding
 from segue.core.errors import InvalidAnswer, InvalidMessage, ModelUnreachable, StorageError, listed
 from segue.core.events import BranchEnd, FlowEnd, QuestionAnswered, Token
 from segue.core.flows import BranchConfig, FlowConfig, early_exit
+from segue.core.message import check_memory_files
 from segue.core.models import add_usages
 from segue.core.plan import Step
 from segue.prompts.catalogue import error_text, language_of, phrase, sentence_of
@@ -91,7 +93,7 @@ def init(config: FlowConfig) -> FlowNode:
         """Mint the task's id, unless a caller has, and reset everything that belongs to a task.
 
         Raises:
-            InvalidMessage: there is no goal, or the plan cannot be read.
+            InvalidMessage: there is no goal, the plan cannot be read, or a memory file is none that the flow reads.
             ConfigurationError: a tool of the agent has the name of another branch.
         """
         work = flow_context(runtime, config)
@@ -101,10 +103,11 @@ def init(config: FlowConfig) -> FlowNode:
         goal = state.get("goal") or config.subflows_config.controller.goal
         if not goal.strip():
             raise InvalidMessage('The flow has no goal: invoke the graph with {"goal": "…"}, or configure one.')
-        given = state.get("assignment") or {}
+        given = state.get("assignment") or work.services.part_of
         task_id = given.get("task_id") or work.services.ids.task()
         session = str(get_config().get("configurable", {}).get("thread_id", "")) or task_id
         branch = given.get("branch") or config.name
+        memory_files = check_memory_files(state.get("memory_files"))
         return {
             "assignment": None,
             "task_id": task_id,
@@ -114,7 +117,8 @@ def init(config: FlowConfig) -> FlowNode:
             "attachments": list(given.get("attachments", ())),
             "steps": given_steps(state.get("plan")),
             "branch": branch,
-            "files": _files(config, state.get("memory_files") or {}, session, branch),
+            "files": _files(config, memory_files, session, branch),
+            "needed": _needed(config, memory_files),
             "before": state.get("logs") or "",
             **_UNUSED,
             "records": replaced([]),
@@ -153,6 +157,26 @@ def _files(config: FlowConfig, given: Mapping[str, str], session: str, branch: s
     own = _with_suffix(writing.file) if writing.file else f"{branch if len(branch) <= 60 else _plain(branch)}.logs.md"
     named = {name: _with_suffix(name) for name in reading.files or ()}
     return {**named, writing.name: f"{_plain(session)}/{own}" if writing.in_session else own, **given}
+
+
+def _needed(config: FlowConfig, given: Mapping[str, str]) -> list[str]:
+    """The paths of the caller's files that the flow reads and does not write.
+
+    Raises:
+        InvalidMessage: it does neither with one of them.
+    """
+    subflows = config.subflows_config
+    written = {subflows.memory_writing.name} if config.writes_memory else set()
+    listed = subflows.memory_reading.files
+    read = set() if not config.reads_memory else {*given} if listed is None else {*listed}
+    if unused := [name for name in given if name not in read | written]:
+        raise InvalidMessage(
+            "The flow {flow} does not read the memory file {name}: leave it out of memory_files, or name it in the "
+            "flow's MemoryReading.files.",
+            flow=config.name,
+            name=unused[0],
+        )
+    return [path for name, path in given.items() if name not in written]
 
 
 def _with_suffix(name: str) -> str:
@@ -242,8 +266,9 @@ def subgraph(name: str, branch: BranchConfig, graph: BranchGraph, config: FlowCo
         out: Mapping[str, Any] = {}
         try:
             given = _graph_input(takes, arguments, state, name)
-            context = branch_context(state, work, branch.agent)
-            out = await _invoke(graph, given, context, state["language"])
+            context = branch_context(state, work, name, branch.agent)
+            shown = [name for name in graph.stream_channels_list if name in _SHOWN] if "assignment" in takes else None
+            out = await _invoke(graph, given, context, work.services, state["language"], shown)
             result = _result(out)
         except Failed as why:
             result = {"error": str(why)}
@@ -269,32 +294,32 @@ def subgraph(name: str, branch: BranchConfig, graph: BranchGraph, config: FlowCo
 
 
 def _graph_input(takes: Collection[str], arguments: Mapping[str, Any], state: FlowState, name: str) -> dict[str, Any]:
-    """The graph's input: the arguments, or their goal as a message; a graph of Segue's also gets the task's id."""
+    """The graph's input: the arguments, or their goal as a message."""
     given = {**arguments}
     if "messages" in takes and "messages" not in given:
         if not str(goal := given.pop("goal", "")).strip():
             raise Failed(phrase("branch_needs", state["language"], branch=name, argument="goal"))
         given["messages"] = [HumanMessage(str(goal))]
-    if "assignment" in takes:
-        given["assignment"] = {
-            "task_id": state["task_id"],
-            "language": state["language"],
-            "started_at": state["started_at"],
-            "branch": f"{state['branch']}.{name}",
-        }
     return given
 
 
-async def _invoke(graph: BranchGraph, given: dict[str, Any], context: Any, language: str) -> dict[str, Any]:
-    """What the graph returns.
+async def _invoke(
+    graph: BranchGraph,
+    given: dict[str, Any],
+    context: AppContext,
+    outer: Services,
+    language: str,
+    shown: list[str] | None,
+) -> dict[str, Any]:
+    """What the graph returns; streams have what is `shown` of its nodes, None: all.
 
     Raises:
         Failed: it raised something.
         ModelUnreachable, StorageError: other branches would fail as well; the run stops here and can be resumed.
     """
-    shown = [name for name in graph.stream_channels_list if name in _SHOWN] if "assignment" in given else None
     try:
-        out: dict[str, Any] = await graph.ainvoke(given, context=context, output_keys=shown)
+        with surrounding(context, outer):
+            out: dict[str, Any] = await graph.ainvoke(given, context=context, output_keys=shown)
         return out
     except (GraphBubbleUp, ModelUnreachable, StorageError):
         raise

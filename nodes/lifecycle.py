@@ -388,7 +388,7 @@ def _reset(restored: Restored) -> LifecycleState:
 
 
 def _refuse_message(state: LifecycleState, work: NodeContext, error: InvalidMessage) -> LifecycleState:
-    given = (state.get("assignment") or {}).get("task_id")
+    given = (state.get("assignment") or work.services.part_of).get("task_id")
     task_id, language = given or work.services.ids.task(), work.agent.language or work.context.language or "en"
     return {
         **_reset({}),
@@ -755,7 +755,7 @@ async def _in_time(graph: ReactGraph, state: SubTaskWork, task: SubTask, work: N
     """
     ledger = NestedLedger(work.services.ledger) if work.services.ledger else None
     knowledge = state["context"].get("knowledge", ())
-    services = nested_services(work.services, ledger, step_id=task.step_id, read=knowledge)
+    services = nested_services(work.services, ledger, state, step_id=task.step_id, read=knowledge)
     context = AppContext.carrying(services, **work.context.model_dump())
     try:
         async with asyncio.timeout(task.timeout) as limit:

@@ -752,6 +752,7 @@ def _counted(
     seconds: float,
 ) -> CompletedCall:
     used = usage_of(reply, work.agent.prices, work.model)
+    work.services.used.append(used)
     called = _called(work, request, live.ids, _stored(reply, thoughts, live.streamed))
     event = replace(called, input=used["input"], output=used["output"], seconds=round(seconds, 3), cost=used["cost"])
     return CompletedCall(reply, live.streamed, add_usages([usage, used]), event, live.message)

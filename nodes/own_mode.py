@@ -1,7 +1,8 @@
 """The node of a mode that is a graph of one's own: its tokens, calls, store, cache and limit of steps."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, ToolMessage
@@ -9,13 +10,15 @@ from langgraph.errors import GraphRecursionError
 from langgraph.graph.state import CompiledStateGraph
 
 from segue.core.calls import CallResult
+from segue.core.context import AppContext, surrounding
 from segue.core.errors import ConfigurationError
 from segue.core.events import Answer, AttemptRestarted, Durable, Phase, RestartReason, Token, ToolCall, ToolResult
+from segue.core.models import add_usages
 from segue.prompts.catalogue import phrase
 
-from .context import NodeContext, NodeRuntime, announce
+from .context import NodeContext, NodeRuntime, announce, is_steering, ref_of
 from .model_call import CALL_MARK, LiveCalls, LiveReply
-from .task import TaskState, compose_result
+from .task import TaskState, compose_result, nested_services
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 _RUNTIME, _CACHE = "__pregel_runtime", "__pregel_cache"
@@ -25,8 +28,9 @@ _RUNTIME, _CACHE = "__pregel_runtime", "__pregel_cache"
 class _Live:
     """Streams what the models of a graph write: the last reply is the answer."""
 
-    def __init__(self, work: NodeContext, task_id: str, language: str) -> None:
+    def __init__(self, work: NodeContext, task_id: str, language: str, own_nodes: Collection[str]) -> None:
         self._work = work
+        self._own_nodes = own_nodes
         self._task_id = task_id
         self._language = language
         self._message_id: str | None = None
@@ -34,8 +38,9 @@ class _Live:
         self._listener = LiveCalls(self._reply)
 
     def read(self, message: Any, metadata: Mapping[str, Any]) -> None:
-        """A piece of a reply, a whole one, or the result of a call."""
-        if metadata.get(CALL_MARK):
+        """A piece of a reply, a whole one, or the result of a call; Segue's graphs stream their own."""
+        places = accumulate(str(metadata.get("langgraph_checkpoint_ns", "")).split("|"), "{}|{}".format)
+        if metadata.get(CALL_MARK) or any(place in self._own_nodes for place in places):
             return
         if isinstance(message, ToolMessage):
             name = "call_failed" if message.status == "error" else "call_done"
@@ -80,40 +85,46 @@ async def run_graph(
     state: TaskState,
     runtime: NodeRuntime,
     work: NodeContext,
-    known: Sequence[AnyMessage],
 ) -> TaskState:
     """Run a graph of one's own, stream what it writes, and return what it added to the history.
+
+    Segue's graphs in it work on the task: their events are those of parts of it.
 
     Raises:
         ConfigurationError: it reached its limit of steps.
     """
-    live = _Live(work, state["task_id"], state["language"])
+    services = nested_services(work.services, work.services.ledger, state)
+    live = _Live(work, state["task_id"], state["language"], services.own_nodes)
     checkpoint = runtime.execution_info.checkpoint_id if runtime.execution_info else ""
     recorded = _Recorded(work, state["task_id"], checkpoint)
+    counted, before = len(services.used), await services.used_before()
+    before = max(state["usage"], before, key=lambda usage: usage.get("calls", 0))
+    context = AppContext.carrying(services, **{**work.context.model_dump(), "mode": ""})
     places: dict[str, Any] = {_RUNTIME: runtime.override(store=graph.store)} if graph.store else {}
     if graph.cache:
         places[_CACHE] = graph.cache
     own: Any = None
     out: Any = {}
     try:
-        async for inside, kind, data in graph.astream(
-            given,
-            {"configurable": places},
-            context=runtime.context,
-            stream_mode=["values", "messages"],
-            subgraphs=True,
-        ):
-            own = inside if own is None else own
-            if kind == "messages":
-                live.read(*data)
-            elif inside == own:
-                out = data
-                await recorded.read(_added(out["messages"], given["messages"], known))
+        with surrounding(context, work.services):
+            async for inside, kind, data in graph.astream(
+                given,
+                {"configurable": places},
+                context=context,
+                stream_mode=["values", "messages"],
+                subgraphs=True,
+            ):
+                own = inside if own is None else own
+                if kind == "messages":
+                    live.read(*data)
+                elif inside == own:
+                    out = data
+                    await recorded.read(_added(out["messages"], given["messages"], state["messages"]))
     except GraphRecursionError as error:
         raise _endless(name, graph) from error
     finally:
         live.end()
-    fresh = _added(out["messages"], given["messages"], known)
+    fresh = _added(out["messages"], given["messages"], state["messages"])
     answers = [m.text for m in fresh if m.type == "ai" and m.text]
     answer = answers[-1] if answers else ""
     live.finish(answer)
@@ -123,7 +134,8 @@ async def run_graph(
         for step, call in enumerate(calls, start=1)
     ]
     why = "" if answer else phrase("no_answer", state["language"], mode=name)
-    result = compose_result(name, answer, history=history, error=why)
+    usage = add_usages([before, *services.used[counted:]])
+    result = compose_result(name, answer, history=history, usage=usage, error=why)
     return {
         "messages": fresh,
         "result": result,
@@ -132,19 +144,23 @@ async def run_graph(
 
 
 def _calls_in(messages: Sequence[AnyMessage]) -> list[dict[str, Any]]:
-    """The calls with their results where there are any, which may be in another order than the calls."""
+    """The calls with their results where there are any, which may be in another order than the calls.
+
+    A graph of Segue has told those that it made.
+    """
     results, counts, found = defaultdict[str, list[ToolMessage]](list), Counter[str](), []
     for message in messages:
         if isinstance(message, ToolMessage):
             results[message.tool_call_id].append(message)
     for call in (call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls):
-        given, result = call["id"] or "", None
+        given, result, told = call["id"] or "", None, False
         if results[given]:  # models may use an id again
             answer = results[given].pop(0)
-            failed = answer.status == "error"
+            failed, told = answer.status == "error", bool(ref_of(answer))
             result = (CallResult.failed(answer.text) if failed else CallResult.done(answer.text)).json()
         key, counts[given] = f"{given}/{counts[given]}", counts[given] + 1
-        found.append({"key": key, "name": call["name"], "arguments": call["args"], "result": result})
+        about = {"key": key, "name": call["name"], "arguments": call["args"]}
+        found.append({**about, "result": result, "told": told})
     return found
 
 
@@ -164,6 +180,8 @@ class _Recorded:
     async def read(self, messages: Sequence[AnyMessage]) -> None:
         """Store what is new of the calls in these messages."""
         for call in _calls_in(messages):
+            if call["told"]:
+                continue
             name = call["key"]
             index = self._places.get(name, len(self._places))
             about = {"task_id": self._task_id, "index": index, "name": call["name"], "arguments": call["arguments"]}
@@ -195,9 +213,11 @@ def _added(
 ) -> list[AnyMessage]:
     """What a graph added behind the messages that it was given, whichever of them it replaced or removed.
 
-    An id that the history has already is another message's there: a graph may count its messages in each task.
+    An id that the history has already is another message's there: a graph may count its messages in each task. What it
+    asks its own models as a person is not the person's.
     """
     ids, taken = {message.id for message in given}, {message.id for message in known}
     left = [place for place, message in enumerate(messages) if message.id in ids]
-    added = messages[left[-1] + 1 :] if left else [message for message in messages if message.type != "human"]
+    behind = messages[left[-1] + 1 :] if left else messages
+    added = [message for message in behind if message.type != "human" or is_steering(message)]
     return [message.model_copy(update={"id": None}) if message.id in taken else message for message in added]

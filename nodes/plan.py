@@ -106,6 +106,8 @@ class PlanState(TaskState, total=False):
 
     origin: str
     """What the idempotency keys of the calls are made of; a fork keeps it. INIT."""
+    part: str
+    """What tells its calls in the ledger from those of other plans of the task; empty for a plan of the mode. INIT."""
     notes_taken: int
     """How many additions the objective holds. INIT, MAKE_PLAN, SCHEDULE, ANSWER."""
     draft: dict[str, Any] | None
@@ -157,7 +159,7 @@ _PHASES = ("planning", "execution", "generation")
 def call_of(step: Step, state: PlanState) -> PlannedCall:
     """The call of a step, its references not resolved yet."""
     attempt = 1 + sum(outcome["step_id"] == step.step_id for outcome in state["outcomes"])
-    scope = f"{step.step_id}#{attempt}"
+    scope = f"{step.step_id}#{state.get('part', '')}{attempt}"
     return PlannedCall(
         index=0,
         name=step.action,
@@ -327,10 +329,11 @@ def after_schedule(state: PlanState) -> list[Send] | Literal["MAKE_PLAN", "ANSWE
 
 async def init(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     """Mint the task's id and reset everything that belongs to a task."""
-    assignment = state.get("assignment")
+    assignment, services = state.get("assignment"), node_context(runtime).services
     return {
         **cast(PlanUpdate, begin(state["messages"], assignment, runtime)),
-        "origin": node_context(runtime).services.ids.origin(),
+        "origin": (origin := services.ids.origin()),
+        "part": "" if assignment or not services.part_of else f"{origin[:8]}.",
         "notes_taken": len(additions(state["messages"])),
         "draft": None,
         "asked": 0,

@@ -151,22 +151,30 @@ Events = Annotated[list[dict[str, Any]], EventsChannel(list, guard=False)]
 
 # Services and ledger of a nested part of a task, a subtask or a branch, whose answer is not the task's.
 
-OF_THE_WHOLE = frozenset({"answer", "plan_update", "step_update"})
+OF_THE_WHOLE = frozenset({"answer", "plan_update", "step_update", "task_started", "mode_selected", "fallback"})
 """Events that a part does not tell: they would be taken for the whole task's."""
 
 
 def nested_services(
-    whole: Services, ledger: Ledger | None, *, step_id: str = "", parent_id: str = "", read: Sequence[str] = ()
+    whole: Services,
+    ledger: Ledger | None,
+    state: Mapping[str, Any],
+    *,
+    branch: str = "",
+    step_id: str = "",
+    parent_id: str = "",
+    read: Sequence[str] = (),
 ) -> Services:
     """The services of the whole for one part: its streamed answer is sent as a thought.
 
-    Its events name the subtask (`step_id`) or the round (`parent_id`) that the part belongs to: an error ends the part
-    and not the task. What is added to the task reaches a branch through its controller. What the part is to do may come
-    from the texts that were `read`, which anybody may have written.
+    A graph that is given them alone works on the task of the `state`, below `branch` where it is one. Its events name
+    the subtask (`step_id`) or the round (`parent_id`) that the part belongs to: an error ends the part and not the
+    task. What is added to the task reaches a branch through its controller. What the part is to do may come from the
+    texts that were `read`, which anybody may have written.
     """
     named = {"step_id": step_id, "parent_id": parent_id}
     ids: dict[str, Any] = {name: value for name, value in named.items() if value}
-
+    part_of = {name: state[name] for name in ("task_id", "language", "started_at")}
     line = Line()
 
     def end_line(task_id: str) -> None:
@@ -199,6 +207,8 @@ def nested_services(
         announced=announced,
         prompts=SentPrompts(),
         reply_options=whole.reply_options.for_part,
+        own_nodes=set(),
+        part_of={**part_of, "branch": branch} if branch else part_of,
     )
 
 
@@ -364,7 +374,8 @@ def begin(messages: list[AnyMessage], assignment: Mapping[str, Any] | None, runt
     Raises:
         InvalidMessage: there is no user message, or it is empty.
     """
-    work, handed = node_context(runtime), assignment or {}
+    work = node_context(runtime)
+    handed = assignment or work.services.part_of
     asked = objective_of(messages)
     given = handed.get("task_id")
     return {

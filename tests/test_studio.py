@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -49,6 +50,9 @@ OWN_AGENTS = """
 agent_id = "own"
 model = "offline"
 tools = ["own_tools:send"]
+
+[modes]
+draft_and_check = "draft_modes:graph"
 """
 
 Json = dict[str, Any]
@@ -60,6 +64,7 @@ def serve_from(folder: Path) -> list[str]:
     setup = {**SETUP, "dependencies": [str(ROOT)], "graphs": graphs}
     (folder / "langgraph.json").write_text(json.dumps(setup), encoding="utf-8")
     (folder / "own_tools.py").write_text(OWN_TOOLS, encoding="utf-8")
+    shutil.copy(ROOT / "examples/draft_and_check/draft_modes.py", folder)
     (folder / "agents.toml").write_text(OWN_AGENTS, encoding="utf-8")
     options = ["--host", "127.0.0.1", "--port", str(free_port()), "--no-browser", "--no-reload"]
     return [sys.executable, "-m", "langgraph_cli", "dev", *options]
@@ -171,7 +176,7 @@ async def test_the_chat_graph_shows_its_modes_and_what_is_inside(client: Any) ->
     chat = await assistant(client, "chat")
     drawing = await client.assistants.get_graph(chat)
     modes = {edge["target"] for edge in drawing["edges"] if edge["source"] == "SELECT_MODE"}
-    assert modes == set(TALKS) - {"chat"}
+    assert modes == {*TALKS, "draft_and_check"} - {"chat"}
     unfolded = await client.assistants.get_graph(chat, xray=True)
     assert {"direct:ANSWER", "react:CALL_LLM", "plan:EXECUTE_STEP"} <= {node["id"] for node in unfolded["nodes"]}
 
@@ -194,6 +199,17 @@ async def test_a_mode_runs_by_itself(client: Any, graph: str) -> None:
     output = await client.runs.wait(None, graph, input=said(BEIJING), context=TRAVEL)
     assert output["result"]["success"]
     assert BEIJING_TOTAL in output["result"]["answer"]
+
+
+async def test_a_mode_of_two_modes_runs_is_interrupted_and_resumed(client: Any) -> None:
+    thread = (await client.threads.create())["thread_id"]
+    context = {"agent": "own", "mode": "draft_and_check"}
+    await client.runs.wait(thread, "chat", input=said("send a text"), context=context)
+    state = await client.threads.get_state(thread, subgraphs=True)
+    assert state["tasks"][0]["interrupts"][0]["value"]["calls"][0]["name"] == "send"
+    output = await client.runs.wait(thread, "chat", command={"resume": "approve"}, context=context)
+    assert output["result"]["success"] and output["result"]["mode"] == "draft_and_check"
+    assert "sent" in output["messages"][-1]["content"]
 
 
 async def test_a_conversation_runs_by_itself_with_the_dummies(client: Any) -> None:

@@ -19,8 +19,10 @@ from collections.abc import (
 )
 from contextlib import suppress
 from copy import copy
+from dataclasses import replace
 from functools import cache, lru_cache, wraps
 from inspect import signature
+from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -33,10 +35,20 @@ from langgraph.typing import InputT, OutputT, StateT
 
 from .core.agents import Agent
 from .core.calls import Executor, Tool
-from .core.context import AppContext, GivenAgent, Ids, Memory, PromptText, RunContext, Services, descriptions_of
+from .core.context import (
+    SURROUNDING,
+    AppContext,
+    GivenAgent,
+    Ids,
+    Memory,
+    PromptText,
+    RunContext,
+    Services,
+    descriptions_of,
+)
 from .core.conversation import REGISTERED
 from .core.digests import agent_digest
-from .core.errors import ConfigurationError, InsideEventLoop, SegueError, UnknownAgent, UnknownLanguage
+from .core.errors import BlockingCall, ConfigurationError, InsideEventLoop, SegueError, UnknownAgent, UnknownLanguage
 from .core.events import Event
 from .core.flows import FlowConfig
 from .core.json import plain_specs
@@ -45,7 +57,7 @@ from .core.plan import NO_TOOL
 from .core.records import OnUpgrade, Task
 from .core.schedules import ApprovalSettings
 from .core.spend import SpendLimits
-from .memory.files import TransientMemory
+from .memory.folder import LocalMemory
 from .models.build import accepted_kinds, build_model, chosen_model, kind_of
 from .models.habits import Habits
 from .prompts.catalogue import Language, bilingual, language_named
@@ -154,7 +166,8 @@ class Registry(Mapping[str, Agent]):
         self.participants = REGISTERED.extended()
         self.habits = Habits()
         """What is known of the endpoints of models."""
-        self.memory: Memory = TransientMemory()
+        self.memory: Memory = LocalMemory(Path(self._environ.get("SEGUE_MEMORY") or "memory"))
+        """The memory files of graphs that run without the app."""
         self.ids = Ids()
 
     def __getitem__(self, agent_id: str) -> Agent:
@@ -535,6 +548,8 @@ class AgentGraph(StateGraph[StateT, RunContext, InputT, OutputT]):
 
     registry: Registry | None = None
     """The agents of its runs without the app; None: the examples."""
+    own_agents: tuple[GivenAgent, ...] = ()
+    """The agents that it was given, the default one first; within a task they join those of the app."""
 
     def add_node(self, node: str, action: Callable[..., Any], **options: Any) -> Self:  # type: ignore[override]
         """Add an asynchronous node by its name; `options` as in LangGraph."""
@@ -544,7 +559,7 @@ class AgentGraph(StateGraph[StateT, RunContext, InputT, OutputT]):
 
         @wraps(action)
         def synchronous(*given: Any, **named: Any) -> Any:
-            return run_node(served(*given, **named))
+            return run_node(lambda: served(*given, **named))
 
         runnable.func = synchronous
         return self
@@ -565,21 +580,56 @@ class AgentGraph(StateGraph[StateT, RunContext, InputT, OutputT]):
         @wraps(node)
         async def served(state: Any, runtime: Runtime[RunContext]) -> Any:
             runtime = await self._with_services(runtime)
+            services = cast(AppContext, runtime.context).services
+            if services and services.part_of and runtime.execution_info:
+                services.own_nodes.add(runtime.execution_info.checkpoint_ns)
             return _announced(await node(state, runtime), runtime.context)
 
         return cast(Node, served)
 
     async def _with_services(self, runtime: Runtime[RunContext]) -> Runtime[RunContext]:
         given: Any = runtime.context  # None where none is passed, whatever LangGraph's type says, or a parent's own
+        surrounding = SURROUNDING.get()
+        if surrounding and isinstance(given, AppContext) and given.services is surrounding.outer:
+            return runtime.override(context=await _within(surrounding.context, self.own_agents))
         if isinstance(given, AppContext) and given.services:
-            return runtime
+            return runtime.override(context=await _within(given, self.own_agents)) if self.own_agents else runtime
         context = given if isinstance(given, RunContext) else _read_context(given)
+        if surrounding:
+            own = (context.given_agent,) if context.given_agent else self.own_agents
+            return runtime.override(context=await _within(surrounding.context, own, context))
         registry = _registry_of(context.given_agent) if context.given_agent else self.registry or _bare_registry()
         await registry.open(registry.agent(context.agent), context.model)
         write = runtime.stream_writer
         services = services_of(registry, lambda event: write(event.json()))
-        fields = context.model_dump(include=set(RunContext.model_fields))
-        return runtime.override(context=AppContext.carrying(services, **fields))
+        return runtime.override(context=AppContext.carrying(services, **_fields_of(context)))
+
+
+async def _within(outer: AppContext, own: tuple[GivenAgent, ...], asked: RunContext | None = None) -> AppContext:
+    """The context of a graph within a task: what is `asked` for takes the place of the task's, an agent of its own too.
+
+    Such an agent answers with its own model, where it names one.
+    """
+    services, fields = cast(Services, outer.services), {**_fields_of(outer), **_fields_of(asked, exclude_defaults=True)}
+    if own:
+        registry = _with_agents(cast(Registry, services.agents), own)
+        ids = [each.agent.agent_id for each in own]
+        agent = registry[fields["agent"] if fields["agent"] in ids else ids[0]]
+        fields["agent"] = agent.agent_id
+        if agent.model is not None and not (asked and asked.model):
+            fields["model"] = ""
+        services = replace(services, agents=registry)
+        await registry.open(agent, fields["model"])
+    return AppContext.carrying(services, **fields)
+
+
+def _fields_of(context: RunContext | None, **options: Any) -> dict[str, Any]:
+    return context.model_dump(include=set(RunContext.model_fields), **options) if context else {}
+
+
+@lru_cache(maxsize=64)
+def _with_agents(registry: Registry, own: tuple[GivenAgent, ...]) -> Registry:
+    return registry.changed(each.agent for each in own)
 
 
 def _read_context(given: Any) -> RunContext:
@@ -617,13 +667,13 @@ STOP_SECONDS = 10.0
 """How long a call that was interrupted may take to stop what it began."""
 
 
-def run_sync(work: Awaitable[T]) -> T:
-    """Wait for work on the event loop of synchronous callers, which has a thread of its own; from any other thread.
+def run_sync(work: Awaitable[T], loop: asyncio.AbstractEventLoop | None = None) -> T:
+    """Wait for work on the event loop of another thread, by default that of synchronous callers.
 
     Raises:
         InsideEventLoop: called on that event loop, which would wait for itself.
     """
-    loop, ended = sync_loop(), threading.Event()
+    loop, ended = loop or sync_loop(), threading.Event()
 
     async def whole() -> T:
         try:
@@ -644,10 +694,18 @@ def run_sync(work: Awaitable[T]) -> T:
         raise
 
 
-def run_node(node: Awaitable[T]) -> T:
-    """Run a node to its end, from a thread of LangGraph's; a nested graph awaits the same saver."""
-    with set_config_context(_awaitable(get_config())) as context:
-        return context.run(run_sync, node)
+def run_node(node: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a node's coroutine to its end, from a thread of LangGraph's; a nested graph awaits the same saver.
+
+    Raises:
+        BlockingCall: the loop that would carry it waits for it.
+    """
+    surrounding = SURROUNDING.get()
+    loop, config = (surrounding.loop, get_config()) if surrounding else (sync_loop(), _awaitable(get_config()))
+    if asyncio._get_running_loop() is loop:
+        raise BlockingCall
+    with set_config_context(config) as context:
+        return context.run(lambda: run_sync(node(), loop))
 
 
 def _awaitable(config: RunnableConfig) -> RunnableConfig:

@@ -54,3 +54,20 @@ def report(folder: Path) -> str:
     doctor(console, Settings(str(folder / "s.db")))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
+
+
+def test_a_message_names_memory_files_for_a_flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "memory" / "default").mkdir(parents=True)
+    (tmp_path / "memory" / "default" / "rules.md").write_text("Write in verse.", encoding="utf-8")
+    monkeypatch.setenv("SEGUE_MEMORY", "memory")
+    files = ["--memory-file", "rules=rules.md", "--memory-file", "other=gone=1.md"]
+    done = CliRunner().invoke(app, ["chat", "What is 2 + 2?", "--mode", "controller", "--json", *files])
+    assert done.exit_code == 0
+    assert (
+        "There is no memory file gone=1.md: create it" in done.stdout and "no memory file rules.md" not in done.stdout
+    )
+    refused = CliRunner().invoke(app, ["chat", "What is 2 + 2?", "--mode", "react", *files])
+    assert refused.exit_code == 2 and "The mode react reads no memory files" in refused.stderr
+    unnamed = CliRunner().invoke(app, ["chat", "What is 2 + 2?", "--memory-file", "rules.md"])
+    assert unnamed.exit_code == 2 and "'rules.md' is not NAME=PATH" in unnamed.stderr

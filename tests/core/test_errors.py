@@ -17,6 +17,7 @@ MADE = [
     errors.AppClosed(),
     errors.OtherProcess("segue.db"),
     errors.InsideEventLoop(),
+    errors.BlockingCall(),
     errors.UnknownOption("x", ["mode", "model"]),
     errors.UnknownAgent("x", ["travel", "support"]),
     errors.UnknownWorkflow("x", ["travel_change"]),

@@ -20,6 +20,7 @@ REHEARSED = {
     "inbox": ["read_inbox", "send_mail"],
     "nightly_report": ["day_sales", "write_report"],
     "data_analyst": ["top_n", "save_finding"],
+    "draft_and_check": ["find_order"],
 }
 """The calls of a rehearsal in their order; that of the coding agent needs a language model."""
 

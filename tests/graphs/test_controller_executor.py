@@ -439,7 +439,7 @@ async def test_a_pause_behind_any_node_repeats_nothing(bed: Make, node: str) -> 
     while not out.get("status"):
         out = await made.resume()
     assert (out["status"], ran) == ("finished", [1, 2])
-    assert (await made.services.memory.read(["logs.md"], "", 2_000)).count("## Round") == 4
+    assert (await made.services.memory.read(["logs.md"], "", 2_000)).count("· round ") == 4
 
 
 @cases(

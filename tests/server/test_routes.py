@@ -341,3 +341,16 @@ def test_no_work_is_lost_when_the_service_stops_and_starts_again(tmp_path: Path,
 def test_every_damage_of_a_session_is_a_conflict() -> None:
     damages = (DamagedCheckpoint("s", "odd"), DamagedRow("s", "odd", "task 't'"), UnreadableState("s", "odd"))
     assert [status_of(error) for error in damages] == [409] * 3
+
+
+def test_a_message_and_a_schedule_name_memory_files_for_a_flow(client: httpx.Client) -> None:
+    asked = {"message": "What is 2 + 2?", "mode": "controller", "memory_files": {"rules": "gone.md"}}
+    events = chat(client, **asked)
+    assert "There is no memory file gone.md: create it" in next(e for e in events if e["type"] == "error")["message"]
+    made = client.post("/api/schedules", json={**asked, "at": "2027-12-01T18:00+01:00"})
+    assert made.status_code == 201
+    for wrong in ({"mode": "react"}, {"memory_files": {"rules": "../gone.md"}}, {"memory_files": {"rules": ""}}):
+        for path, more in (("/api/chat", {}), ("/api/schedules", {"at": "2027-12-01T18:00+01:00"})):
+            refused = client.post(path, json={**asked, **wrong, **more})
+            assert refused.status_code == 422 and "memory" in refused.json()["error"]["message"], refused.text
+    assert client.post("/api/chat", json={**asked, "mode": "conversation"}).status_code == 422

@@ -187,6 +187,7 @@ class Conversation:
             "steer": steer,
             "files": files,
             "language": self.settings.language,
+            "memory_files": self.settings.memory_files,
             "origin": "terminal",
         }
 

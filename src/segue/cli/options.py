@@ -1,7 +1,7 @@
 """The options that several commands share."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -72,6 +72,14 @@ MessageFiles = Annotated[
         "--file",
         metavar="FILE",
         help="A text, image or PDF to send with the message; may be repeated.",
+    ),
+]
+MemoryFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--memory-file",
+        metavar="NAME=PATH",
+        help="A memory file for a flow to read, such as rules=rules.md; may be repeated.",
     ),
 ]
 TASK_ID: Any = typer.Argument(
@@ -154,6 +162,18 @@ Flow = Annotated[
     bool,
     typer.Option("--flow", help="With --always: only for calls whose untrusted values come from the same sources."),
 ]
+
+
+def by_name(given: Iterable[str]) -> dict[str, str]:
+    """The paths of memory files by their names.
+
+    Raises:
+        typer.BadParameter: one has no name or no path.
+    """
+    pairs = [each.partition("=") for each in given]
+    if wrong := next(("".join(pair) for pair in pairs if not (pair[0] and pair[2])), ""):
+        raise typer.BadParameter(f"'{wrong}' is not NAME=PATH, such as rules=rules.md", param_hint="--memory-file")
+    return {name: path for name, _, path in pairs}
 
 
 @dataclass(frozen=True)

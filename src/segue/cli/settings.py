@@ -2,9 +2,9 @@
 
 import os
 import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,8 @@ class Settings:
     """The command that sends messages."""
     files: tuple[str, ...] = ()
     """The files that come with the message."""
+    memory_files: Mapping[str, str] = field(default_factory=dict)
+    """The paths of memory files by their names."""
     message: str = ""
     """The message as it was given, where the files' names were added to it."""
     latest: bool = False
@@ -249,6 +251,7 @@ def send_command(settings: Settings, message: str, *options: str) -> str:
     message = settings.message or message
     mode = ["--mode", settings.mode] if settings.mode and settings.verb == "chat" else []
     files = [word for file in settings.files for word in ("--file", file)]
+    files += [word for name, path in settings.memory_files.items() for word in ("--memory-file", f"{name}={path}")]
     words = ["segue", settings.verb, *options, *places(settings), *_chosen(settings), *mode, *files]
     fits = message.isprintable() and 0 < len(message) <= MOST and not message.startswith("-")
     return f"{shlex.join(words)} {shlex.quote(message)}" if fits else f'{shlex.join(words)} "…"'

@@ -2,7 +2,10 @@
 
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from asyncio import AbstractEventLoop, get_running_loop
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Literal, NewType, NoReturn, Protocol
@@ -16,7 +19,7 @@ from .conversation import Participants
 from .errors import AppClosed, ConfigurationError, FileUnavailable, listed
 from .events import Event
 from .message import Attachment, ReplyOptions
-from .models import Model, Renderings, SentPrompts
+from .models import Model, Renderings, SentPrompts, Usage
 from .provenance import SourcedText, SourceKind
 from .spend import Spending
 
@@ -70,6 +73,14 @@ class Memory(Protocol):
         """The newest entries and those relevant to the goal, as Markdown of at most so many tokens.
 
         A file that does not exist is empty.
+
+        Raises:
+            MemoryUnavailable.
+        """
+        ...
+
+    async def missing(self, names: Sequence[str]) -> Sequence[str]:
+        """Those of the files that do not exist.
 
         Raises:
             MemoryUnavailable.
@@ -183,6 +194,10 @@ async def _nothing_known() -> Sequence[PromptText] | None:
     return None
 
 
+async def _nothing_used() -> Usage:
+    return {}
+
+
 async def _no_files(digest: str) -> bytes:
     raise FileUnavailable("missing", digest)
 
@@ -243,6 +258,16 @@ class Services:
     """Texts and sizes of what the state holds."""
     entered: dict[object, SourcedText] = field(default_factory=dict)
     """What entered the session, as it was read in this run."""
+    part_of: Mapping[str, Any] = field(default_factory=dict)
+    """The task that a graph works on which no graph of Segue gives one: its `Assignment`; empty: it begins one."""
+    used: list[Usage] = field(default_factory=list)
+    """What each model call of this run used."""
+    used_before: Callable[[], Awaitable[Usage]] = _nothing_used
+    """What the task used in all, as far as it is stored."""
+    own_nodes: set[str] = field(default_factory=set)
+    """The checkpoint namespaces of Segue's nodes within a part: their events say what they do, not their messages."""
+    within: tuple[str, ...] = ()
+    """The modes that the run is in, the outermost first."""
 
     def __post_init__(self) -> None:
         self.began = self.began or self.clock()
@@ -256,6 +281,30 @@ class Services:
     def tools_for(self, agent: Agent) -> Mapping[str, Tool]:
         own = self.agents.tools_for(agent)
         return {**own, **self.client_tools} if self.client_tools else own
+
+
+@dataclass(frozen=True)
+class Surrounding:
+    """What is none of Segue's nodes and runs: the context of Segue's graphs in it, and the loop that carries it."""
+
+    context: AppContext
+    outer: "Services"
+    """Those of the node that runs it."""
+    loop: AbstractEventLoop
+
+
+SURROUNDING: ContextVar[Surrounding | None] = ContextVar("segue_surrounding", default=None)
+"""That of what runs now; None outside."""
+
+
+@contextmanager
+def surrounding(context: AppContext, outer: "Services") -> Iterator[None]:
+    """Run a tool or a graph of somebody else: Segue's graphs in it have the context, on this loop."""
+    before = SURROUNDING.set(Surrounding(context, outer, get_running_loop()))
+    try:
+        yield
+    finally:
+        SURROUNDING.reset(before)
 
 
 class Closed:

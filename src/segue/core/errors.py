@@ -6,7 +6,7 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 ├── ConfigurationError      something is missing or misspelt: set it
 │   ├── UnknownAgent · UnknownMode · UnknownTool · UnknownLanguage · UnknownOption · UnknownModel · UnknownField
 │   ├── UnknownWorkflow · UnknownScenario · InvalidWorkflow
-│   ├── MissingKey · MissingExtra · InsideEventLoop
+│   ├── MissingKey · MissingExtra · InsideEventLoop · BlockingCall
 │   └── ToolServerUnavailable   an MCP server does not start or answer
 │       └── LoginRequired       it asks for a login
 ├── ModelError              the model did not answer: check the endpoint, then resume
@@ -178,6 +178,16 @@ class InsideEventLoop(ConfigurationError):
             "A call of {called} cannot run inside an event loop: use `async with segue.open() as app` and "
             "`await app.ask(…)`.",
             called=called,
+        )
+
+
+class BlockingCall(ConfigurationError):
+    """A graph was called synchronously on the event loop that would have to run it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "An asynchronous node or tool called `invoke` or `stream` of a graph, which would wait for itself: await "
+            "`ainvoke`, or read `astream`."
         )
 
 

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, with_config
 
 from .decision import check_storable, read_object
-from .errors import InvalidReplyOption, UnreadableReply
+from .errors import InvalidMessage, InvalidReplyOption, UnreadableReply
 from .json import Outline, inlined
 
 if TYPE_CHECKING:
@@ -341,6 +341,27 @@ class ModelSettings(BaseModel):
         return self.model_dump(exclude_none=True)
 
 
+_MOST_MEMORY_FILES = 50
+"""Memory files that a caller may name."""
+
+
+def check_memory_files(given: Any) -> dict[str, str]:
+    """The paths of memory files by their names, as a caller gives them.
+
+    Raises:
+        InvalidMessage: they are something else.
+    """
+    files = {} if given is None else given
+    texts = [*files, *files.values()] if isinstance(files, Mapping) else [None]
+    if not all(isinstance(text, str) and text for text in texts) or len(files) > _MOST_MEMORY_FILES:
+        raise InvalidMessage(
+            "The memory_files cannot be read: give the paths of at most {most} files by their names, such as {form}.",
+            most=_MOST_MEMORY_FILES,
+            form='{"rules": "rules.md"}',
+        )
+    return dict(files)
+
+
 class ReplyOptions(BaseModel):
     """What a message asks of its reply, for every model call of its task.
 
@@ -355,6 +376,8 @@ class ReplyOptions(BaseModel):
     answer_format: AnswerFormat | None = None
     tool_choice: str = ""
     settings: ModelSettings = ModelSettings()
+    memory_files: dict[str, str] = {}
+    """The paths of memory files by their names, for the flow that carries the task."""
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Self:
@@ -372,7 +395,7 @@ class ReplyOptions(BaseModel):
     @property
     def for_part(self) -> Self:
         """What holds for a part of the task, whose answer is not the task's."""
-        return self.model_copy(update={"answer_format": None, "tool_choice": ""})
+        return self.model_copy(update={"answer_format": None, "tool_choice": "", "memory_files": {}})
 
     def check(self, agent_id: str, protocol: str, mode: str, client_tools: Collection[str]) -> None:
         """Refuse what cannot be done by an agent with this protocol in a mode.
@@ -404,4 +427,5 @@ class ReplyOptions(BaseModel):
 
     def after(self, earlier: Self) -> Self:
         """The options of a request that continues a task: its instructions stay unless there are new ones."""
-        return self if self.instructions else self.model_copy(update={"instructions": earlier.instructions})
+        kept = {"instructions": self.instructions or earlier.instructions, "memory_files": earlier.memory_files}
+        return self.model_copy(update=kept)

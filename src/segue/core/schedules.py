@@ -310,6 +310,8 @@ class FileSchedule(BaseModel):
     """Whose tasks the runs are."""
     language: str = ""
     """The language of the runs: en or zh; by default that of the message."""
+    memory_files: dict[str, str] = {}
+    """The paths of memory files by their names, for a flow to read."""
     overlap: Overlap = "skip"
     """What happens to a run while the last one is unfinished: `skip` or `queue`."""
     missed: Missed = "once"

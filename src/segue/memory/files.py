@@ -168,7 +168,7 @@ def _parse_time(text: str) -> float | None:
 
 
 class TransientMemory:
-    """A `Memory` for graphs that run without the app: nothing reaches the disk."""
+    """A `Memory` of a run that reads and leaves nothing on the disk: no file is missing."""
 
     def __init__(self) -> None:
         self._files: dict[str, dict[str, MemoryEntry]] = {}
@@ -186,6 +186,9 @@ class TransientMemory:
                 break
             kept = text
         return kept
+
+    async def missing(self, names: Sequence[str]) -> Sequence[str]:
+        return ()
 
 
 _LOCK = ".lock"

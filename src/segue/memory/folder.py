@@ -5,7 +5,7 @@ import logging
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from math import sqrt
@@ -19,7 +19,7 @@ from ..core.errors import InvalidMemory, UnknownMemory
 from ..core.models import tokens
 from ..core.records import Json
 from ..passages import Passage, PassageIndex
-from .files import Block, MemoryFiles, blocks_of, folder_of, heading
+from .files import Block, MemoryFiles, as_markdown, blocks_of, folder_of, heading
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -252,14 +252,53 @@ class UserMemory:
         await asyncio.to_thread(self._folder.files_of(self._user_id).append, name, entry)
 
     async def read(self, names: Sequence[str], goal: str, tokens: int) -> str:
-        pieces = await asyncio.to_thread(self._pieces, names, tokens)
-        if (markdown := whole(pieces, tokens)) is not None:
-            return markdown
-        return chosen(pieces, await self._folder.relevance.ranked(pieces, goal), tokens)
+        return await _excerpt(self._folder.files_of(self._user_id), names, {}, goal, tokens, self._folder.relevance)
 
-    def _pieces(self, names: Sequence[str], tokens: int) -> list[Piece]:
-        files = self._folder.files_of(self._user_id)
-        return pieces_of([(name, files.read(name) or "") for name in dict.fromkeys(names)], tokens)
+    async def missing(self, names: Sequence[str]) -> Sequence[str]:
+        return await asyncio.to_thread(_missing, self._folder.files_of(self._user_id), names)
+
+
+class LocalMemory:
+    """The memory of graphs that run without the app: a `Memory` over the files that a person made below one folder.
+
+    What is written to another file is kept in this process.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._files = MemoryFiles(root)
+        self._kept: dict[str, dict[str, MemoryEntry]] = defaultdict(dict)
+        self._relevance = Relevance()
+
+    async def append(self, name: str, entry: MemoryEntry) -> None:
+        if await self.missing([name]):
+            self._kept[name].setdefault(entry.key, entry)
+        else:
+            await asyncio.to_thread(self._files.append, name, entry)
+
+    async def read(self, names: Sequence[str], goal: str, tokens: int) -> str:
+        kept = {name: "\n".join(map(as_markdown, self._kept[name].values())) for name in names if name in self._kept}
+        return await _excerpt(self._files, names, kept, goal, tokens, self._relevance)
+
+    async def missing(self, names: Sequence[str]) -> Sequence[str]:
+        return await asyncio.to_thread(_missing, self._files, names)
+
+
+def _missing(files: MemoryFiles, names: Sequence[str]) -> list[str]:
+    return [name for name in names if files.read(name) is None]
+
+
+async def _excerpt(
+    files: MemoryFiles, names: Sequence[str], kept: Mapping[str, str], goal: str, tokens: int, relevance: Relevance
+) -> str:
+    """What is new and relevant in the files; `kept` are those that are not on the disk."""
+
+    def read() -> list[Piece]:
+        return pieces_of([(name, files.read(name) or kept.get(name, "")) for name in dict.fromkeys(names)], tokens)
+
+    pieces = await asyncio.to_thread(read)
+    if (markdown := whole(pieces, tokens)) is not None:
+        return markdown
+    return chosen(pieces, await relevance.ranked(pieces, goal), tokens)
 
 
 class MemoryFolder:

@@ -65,6 +65,7 @@ _FIXED = frozenset(
         "trace_id",
         "nested",
         "origin",
+        "part",
         "events",
         "assignment",
         "result",
@@ -79,7 +80,7 @@ _EDITABLE = ("name", "arguments", "description")
 """What can be changed of a call: the rest is its place in the ledger, and what a person decided about it."""
 _APART = frozenset(
     {"messages", "plan", "records", "outcomes", "events", "assignment", "result", "draft", "decision", "calls", "wave"}
-    | {"task_id", "trace_id", "origin", "nested", "started_at", "notes_taken", "vetted"}
+    | {"task_id", "trace_id", "origin", "part", "nested", "started_at", "notes_taken", "vetted"}
 )
 """Channels that are compared by themselves, that only repeat what others say, and ids."""
 

@@ -13,10 +13,9 @@ from typing import Any, Protocol
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.config import get_stream_writer
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.runtime import RunControl, Runtime
+from langgraph.runtime import RunControl
 from langgraph.types import Checkpointer, Command, Interrupt, StateSnapshot
 from pydantic import Field, create_model
 
@@ -35,7 +34,7 @@ from ..core.calls import (
     read_question,
     read_results,
 )
-from ..core.context import AppContext, PromptText, RunContext
+from ..core.context import AppContext, GivenAgent, PromptText, RunContext
 from ..core.errors import (
     ConfigurationError,
     DamagedCheckpoint,
@@ -71,11 +70,11 @@ from ..graphs.plan_react import build_plan_react
 from ..graphs.react import build_react
 from ..nodes.calls import written_arguments
 from ..nodes.chat import AUTO, ModeGraph
-from ..nodes.context import STEER, Settled, exchange, truncate_result
+from ..nodes.context import STEER, NodeRuntime, Settled, exchange, node_context, truncate_result
 from ..nodes.permission import VERSIONS, check_answer, seen_outcome, versions_of
 from ..nodes.task import GraphInput, TaskOutput, additions, compose_result
 from ..prompts.catalogue import phrase
-from ..registry import EXAMPLES, AgentGraph, Registry, services_of
+from ..registry import EXAMPLES, AgentGraph, Registry
 from .reply import Projection, ReplyText
 
 # Modes of one's own beside the built-in ones, and graphs with agents of one's own.
@@ -135,17 +134,14 @@ def chat_graph(modes: Mapping[str, ModeGraph]) -> ModeGraph:
 def wired_graph(
     registry: Registry, agent_id: str, modes: Mapping[str, ModeGraph]
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """A chat graph that carries its services with it."""
+    """A chat graph that carries its services with it; within a task, those of the task."""
     chat = chat_graph(modes)
 
-    async def segue(state: GraphInput, runtime: Runtime[RunContext]) -> TaskOutput:
-        write = get_stream_writer()
-        services = services_of(registry, lambda event: write(event.json()))
+    async def segue(state: GraphInput, runtime: NodeRuntime) -> TaskOutput:
+        work, given = node_context(runtime), list(state["messages"])
         await registry.prepare(registry.agent(agent_id))
-        given = list(state["messages"])
-        asked: RunContext | None = runtime.context
-        fields = {**(asked or RunContext()).model_dump(), "agent": agent_id}
-        out = await chat.ainvoke({"messages": given}, context=AppContext.carrying(services, **fields))
+        context = AppContext.carrying(work.services, **{**work.context.model_dump(), "agent": agent_id})
+        out = await chat.ainvoke({"messages": given}, context=context)
         return {"messages": out["messages"][len(given) :], "result": out["result"]}
 
     graph = AgentGraph(TaskOutput, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
@@ -174,16 +170,16 @@ def graph(
     """
     if name not in (*_BUILT, "chat"):
         raise UnknownMode(name, ["chat", *_BUILT])
-    own = {**MODES, **mode_graphs(modes or {})}
-    built = build_chat(own) if name == "chat" else _BUILT[name]()
-    built.registry = _registry(agents)
+    all_modes = {**MODES, **mode_graphs(modes or {})}
+    built = build_chat(all_modes) if name == "chat" else _BUILT[name]()
+    own = list(agents)
+    built.registry, built.own_agents = _registry(own), tuple(map(GivenAgent, own))
     built.context_schema = _context_of(built.registry)
     compiled = built.compile(checkpointer=checkpointer, name=name)
     return compiled.with_config(recursion_limit=MOST_NODES) if name in _LONG else compiled
 
 
-def _registry(agents: Iterable[Agent]) -> Registry:
-    own = list(agents)
+def _registry(own: Sequence[Agent]) -> Registry:
     names = {agent.agent_id for agent in own}
     registry = Registry([*own, *(agent for agent in EXAMPLES if agent.agent_id not in names)])
     for agent in own:
@@ -595,16 +591,19 @@ def _settled(call: Call, call_id: str, key: CallKey, language: str) -> Settled:
     return Settled(call_id, call.name, arguments, seen_outcome(outcome, key, language), key)
 
 
+def usage_by_events(known: Projection, agent: Agent | None) -> Json:
+    """What a task used until now, in the form of its result; without its agent, costs are in US dollars."""
+    usage = known.usage.as_dict()
+    if usage["cost"]:
+        usage["currency"] = agent.prices.currency if agent and agent.prices else USD
+    return usage
+
+
 def cancelled_result(
     row: Task, partial: str, calls: Sequence[Call], unknown: Sequence[Json], known: Projection, agent: Agent | None
 ) -> Json:
-    """The result of a task that was cancelled: what it thought, called and used until then, from its log and ledger.
-
-    Without its agent, costs are in US dollars.
-    """
-    budget, usage = agent.budget if agent else Budget(), known.usage.as_dict()
-    if usage["cost"]:
-        usage["currency"] = agent.prices.currency if agent and agent.prices else USD
+    """The result of a task that was cancelled: what it thought, called and used until then, from its log and ledger."""
+    budget, usage = agent.budget if agent else Budget(), usage_by_events(known, agent)
     history = [
         {
             "step": step,

@@ -75,6 +75,7 @@ from .run import (
     state_at,
     stopped,
     thread_config,
+    usage_by_events,
     wait_of,
 )
 from .spend import SpendControl
@@ -730,9 +731,13 @@ class Runner:
         async def permissions(agent_id: str) -> Sequence[Grant]:
             return await self._storage.permissions.in_task(row.session_id, agent_id, row.task_id)
 
+        async def used_before() -> Json:
+            return usage_by_events(project(await self.log.read(row.task_id)), registry.get(row.agent_id))
+
         services = services_of(
             registry,
             partial(self._emit, run),
+            used_before=used_before,
             said=SaidSoFar(self.tasks, row, notes, registry),
             ledger=self._storage.ledger(row.session_id, run.fence),
             executor=registry.executor_of(row.agent_id),

@@ -29,13 +29,14 @@ from ..core.errors import (
     UnknownOption,
 )
 from ..core.events import Steered
-from ..core.message import ReplyOptions
+from ..core.message import ReplyOptions, check_memory_files
 from ..core.models import Model, ModelReply, ModelRequest, Usage, add_usages, usage_of
 from ..core.records import Json, NewTask, RequestKey, Result, Session, Task
 from ..core.schedules import ScheduledRun
 from ..core.spend import Owner, Quotas, Reached, Reservation
 from ..core.task import ACTIVE, OPEN, MessageOrigin, TaskStatus, check_session
 from ..core.timeline import Branch
+from ..memory.files import parts_of
 from ..models.transcript import whole_reply
 from ..nodes.conversation import read_config
 from ..nodes.model_call import extract
@@ -82,6 +83,8 @@ class MessageOptions(TypedDict, total=False):
     answer is the result."""
     origin: MessageOrigin
     """What sends the message: sessions are listed apart by it."""
+    memory_files: Mapping[str, str]
+    """The paths of memory files by their names, for a flow to read: {"rules": "rules.md"}."""
     reply_options: ReplyOptions
     """What is asked of the reply: instructions, the form of the answer, a required call, a model's settings."""
 
@@ -138,6 +141,9 @@ class Request:
         if isinstance(key := given.pop("idempotency_key", None), str):
             whole = "\0".join([message, *map(fingerprint, given.get("files") or ())])
             key = RequestKey.named(key, sha256(whole.encode(errors="surrogatepass")).hexdigest()) if key else None
+        if files := check_memory_files(given.pop("memory_files", None)):
+            asked: ReplyOptions = given.get("reply_options") or ReplyOptions()
+            given["reply_options"] = asked.model_copy(update={"memory_files": files})
         return cls(message, key=key, **{name: value for name, value in given.items() if value is not None})
 
 
@@ -235,6 +241,7 @@ class Starter:
         mode = self._mode(request, agent, beginning)
         self._registry.language(request.language)
         await self._check(request, agent, session_id or self._ids.thread())
+        self._check_memory_files(request, mode)
         request.reply_options.check(agent.agent_id, agent.protocol, mode, ())
         return agent
 
@@ -270,6 +277,7 @@ class Starter:
             await asyncio.to_thread(client_tool_specs, request.client_tools, taken) if request.client_tools else []
         )
         names = [spec["function"]["name"] for spec in offered]
+        self._check_memory_files(request, mode)
         request.reply_options.check(agent.agent_id, agent.protocol, mode, names)
         if request.steer and (steered := await self._steered(thread_id, request, go_on)):
             return steered
@@ -300,6 +308,21 @@ class Starter:
             )
             row = await self._created(asyncio.create_task(self._store(new, request, leaves, uploads)), leaves)
             return self.control.submit_to_worker(row) if leaves else (row, begin(row))
+
+    def _check_memory_files(self, request: Request, mode: str) -> None:
+        """Refuse memory files that cannot have their path, or that nothing would read.
+
+        Raises:
+            InvalidMemory, InvalidMessage.
+        """
+        files = request.reply_options.memory_files
+        for path in files.values():
+            parts_of(path)
+        if files and not self._registry.reads_memory(mode):
+            raise InvalidMessage(
+                "The mode {mode} reads no memory files: leave out memory_files, or use the mode controller or a flow.",
+                mode=mode,
+            )
 
     async def _promised(self, thread_id: str) -> bool:
         """Whether a worker will continue a session's task, so that nobody else begins one."""

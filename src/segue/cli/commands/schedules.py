@@ -114,6 +114,7 @@ def schedule_message(settings: Settings, message: str, times: dict[str, Any], *,
         "language": settings.language,
         "origin": "terminal",
         "files": settings.files,
+        "memory_files": settings.memory_files,
         "wait": settings.wait,
     }
 

@@ -184,6 +184,7 @@ def chat(
         ),
     ] = False,
     files: options.MessageFiles = None,
+    memory_files: options.MemoryFiles = None,
     at: At = "",
     every: Every = "",
     timezone: Timezone = "",
@@ -196,7 +197,7 @@ def chat(
 
     With --at or --every the message is sent later: see `segue schedules`.
     """
-    settings = continued(shared.settings(mode))
+    settings = replace(continued(shared.settings(mode)), memory_files=options.by_name(memory_files or ()))
     given = {"at": at, "every": every, "timezone": timezone, "overlap": overlap, "missed": missed}
     times = {name: value for name, value in given.items() if value}
     with report_errors(settings):

@@ -72,6 +72,8 @@ class ChatRequest(RequestBody):
     """The language of the answer, and of an error; without it that of the message, and Accept-Language."""
     attachments: Items[str] = Field(default=[], max_length=100)
     """The `upload_id` of files that go along: see `POST /api/attachments`."""
+    memory_files: dict[str, str] = Field(default={}, max_length=50)
+    """The paths of memory files by their names, for a flow to read: {"rules": "rules.md"}."""
     steer: bool = False
     """Add the message to the session's unfinished task, if there is one."""
     origin: Literal["api", "page"] = "api"
@@ -122,6 +124,7 @@ async def _start(body: ChatRequest, service: Service, tenant: Tenant, key: Reque
         steer=body.steer,
         files=[Uploaded(upload_id, tenant.prefix) for upload_id in body.attachments],
         language=body.language or "",
+        memory_files=body.memory_files,
         origin=body.origin,
     )
 
@@ -130,10 +133,12 @@ async def _converse(body: ChatRequest, service: Service, tenant: Tenant, key: Re
     """Start a conversation, or answer the one that waits.
 
     Raises:
-        InvalidMessage: files go along.
+        InvalidMessage: files go along, or memory files are named.
     """
     if body.attachments:
         raise InvalidMessage("A conversation accepts no files: leave out attachments.")
+    if body.memory_files:
+        raise InvalidMessage("A conversation reads no memory files: leave out memory_files.")
     thread_id = tenant.stored(body.session_id or Ids().thread())
     if answered := await answer_waiting(service, tenant, thread_id, body.message, key):
         return answered

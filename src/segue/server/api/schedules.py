@@ -107,6 +107,8 @@ class ScheduleRequest(RequestBody):
     user_id: str = Field(default="default", pattern=NAME, max_length=LONGEST)
     model: str = Field(default="", pattern=f"^({MODEL})?$", max_length=LONGEST_MODEL)
     language: Literal["", "zh", "en"] = ""
+    memory_files: dict[str, str] = Field(default={}, max_length=50)
+    """The paths of memory files by their names, for a flow to read."""
     origin: Literal["api", "page"] = "api"
     """`page` where a person writes it."""
 
