@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .catalogue import Language, Texts
+from .verdicts import own_words, read_verdict
 
 _text = Texts("protocols")
 
@@ -45,10 +46,6 @@ def no_answer(language: Language) -> str:
     return _text("no_answer", language)
 
 
-_APPROVING = frozenset({"approve", "approved", "yes", "y", "ok", "okay", "批准", "同意", "可以", "好", "好的", "是"})
-_MARKS = " \t\r\n.!。！,，"
-
-
 def question_text(question: Mapping[str, Any], language: Language) -> str:
     """The question, or the calls to approve with their arguments, after what is to be known of them."""
     if question["kind"] == "approval":
@@ -77,12 +74,18 @@ def stop_notice(status: str, language: Language, *, resumed: bool = False) -> st
 
 
 def answer_of(question: Mapping[str, Any], reply: str) -> Any:
-    """The answer that a reply to `reply_notice` is, as `App.answer` takes it."""
+    """The answer that a reply to `reply_notice` is, as `App.answer` takes it.
+
+    None if it neither approves nor rejects what waits for approval: then the question is to be sent again.
+    """
     if question["kind"] != "approval":
         return {"answer": reply}
-    if reply.strip(_MARKS).casefold() in _APPROVING:
-        return "approve"
-    return _rejection(question, reply)
+    match read_verdict(reply):
+        case "approve":
+            return "approve"
+        case "reject":
+            return _rejection(question, own_words(reply))
+    return None
 
 
 def answer_schema(question: Mapping[str, Any]) -> dict[str, Any]:

@@ -159,7 +159,11 @@ def test_what_was_said_elsewhere_comes_with_the_first_message(client: openai.Ope
 
 @pytest.mark.parametrize(
     ("said", "decided", "ran"),
-    [("批准", ("approve", ""), 1), ("too expensive", ("reject", "too expensive"), 0)],
+    [
+        ("批准", ("approve", ""), 1),
+        ("Yes, please do it", ("approve", ""), 1),
+        ("No, too expensive", ("reject", "No, too expensive"), 0),
+    ],
 )
 def test_a_reply_to_an_approval_decides(
     client: openai.OpenAI, served: Served, said: str, decided: tuple[str, str], ran: int
@@ -167,6 +171,7 @@ def test_a_reply_to_an_approval_decides(
     messages: Messages = []
     notice = say(client, messages, "please refund")
     assert notice.startswith("Approve refund(amount=5)?") and '"approve"' in notice
+    assert say(client, messages, "Which order is it?") == notice
     assert say(client, messages, said) == "Settled, 好的."
     (session,) = sessions(served)
     with served.client() as http:

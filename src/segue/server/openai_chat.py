@@ -447,7 +447,8 @@ class CompletionTasks:
             return task, await self._app.tasks.ask_again(task, key, after)
         if (before := await self._app.tasks.before_unseen_question(task, question, key, after)) is not None:
             return task, before
-        answer = answer_of(question, message)
+        if (answer := answer_of(question, message)) is None:
+            return task, await self._app.tasks.ask_again(task, key, after)
         return await self._service.answer(self._tenant, task, question, answer, key, self._reply_options)
 
     @property

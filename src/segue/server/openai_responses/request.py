@@ -440,7 +440,8 @@ class ResponseTasks:
                 return await submit_results(self.service, self.tenant, latest, {}, said.message, key, asked)
             if question["kind"] not in TEXTUAL and not self._names(latest, question):
                 return latest, await self.service.app.tasks.ask_again(latest, key)
-            answer = answer_of(question, said.message)
+            if (answer := answer_of(question, said.message)) is None:
+                return latest, await self.service.app.tasks.ask_again(latest, key)
             return await self.service.answer(self.tenant, latest, question, answer, key, asked)
         options = {"session_id": thread_id, "steer": latest is not None, "files": files, **self.options}
         options |= {"reply_options": asked, "origin": "responses"}
