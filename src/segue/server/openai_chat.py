@@ -19,7 +19,9 @@ from ..core.records import Json, RequestKey, Task
 from ..core.task import ACTIVE, ENDED, TaskStatus
 from ..prompts.protocols import answer_of, reply_notice, stop_notice
 from ..runtime.reply import Added, CallOpened, Kind, Part, ReplyStream, TextDropped
+from . import background
 from .api.files import BINARY, FILE, FormDep, file_response
+from .background import is_in_background
 from .continuation import Attempts, Conversation, Messages, fork_after, is_awaited, rejoin, unused_session
 from .dependencies import (
     CONFLICT,
@@ -500,7 +502,7 @@ class CompletionTasks:
     async def _start(
         self, message: str, files: Sequence[File], thread_id: str, key: RequestKey | None, steer: bool = False
     ) -> Begun:
-        about = {"session_id": thread_id, "steer": steer, "files": files, "origin": "chat_completions"}
+        about = {"session_id": thread_id, "steer": steer, "files": files}
         return await self._service.start(self._tenant, message, key, **about, **self._options)
 
 
@@ -557,8 +559,10 @@ def item_list(items: list[Json]) -> Json:
 
 @router.get("/v1/models", response_model=ModelList)
 async def agent_models(service: ServiceDep, _: TenantDep) -> JsonResponse:
-    """The agents, each also with every mode: `travel`, `travel:plan`."""
-    names = [name for agent in service.agents for name in (agent, *(f"{agent}:{m}" for m in service.app.modes))]
+    """The agents; `SEGUE_MODELS=all` lists each also with every mode. `travel:plan` works in either case."""
+    names = [*service.agents]
+    if service.settings.models == "all":
+        names = [name for agent in names for name in (agent, *(f"{agent}:{mode}" for mode in service.app.modes))]
     return JsonResponse({"object": "list", "data": [_entry(name) for name in names]})
 
 
@@ -600,27 +604,37 @@ async def chat_completions(
 
     A client that disconnects stops nothing.
 
+    What a client asks for itself, such as a title, is answered without tools, and its session is deleted.
+
     The session is named by a header or `metadata.session_id`, else by how the conversation begins. Earlier
     messages of the same user, agent and mode are recognised: only the last one is new. Another one in its place is
     answered in a fork.
     """
     service.refuse_while_draining()
+    service.metrics.note_ignored("chat_completions", body.ignored)
     agent, mode = agent_and_mode(service, body.model)
     name = x_session_id or x_openwebui_chat_id or (body.metadata or {}).get("session_id") or ""
     user = x_openwebui_user_id or body.user or "default"
     parties = (tenant.person, user, agent, mode)
-    conversation = Conversation.of(await with_contents(service, tenant, body.messages), name, parties)
-    options: Json = {"agent": agent, "mode": mode, "user_id": tenant.stored(user)}
-    options |= {"client_tools": body.client_tools, "reply_options": body.reply_options(conversation.instructions)}
-    tasks = CompletionTasks(service, tenant, options)
+    options: Json = {"agent": agent, "mode": mode, "user_id": tenant.stored(user), "origin": "chat_completions"}
+    is_own = service.settings.background and is_in_background(body.messages, has_tools=bool(body.tools))
     service.open_stream(tenant)
+    row: Task | None = None
     try:
-        row, after = await tasks.begin(conversation, x_stainless_retry_count, key)
+        if is_own:
+            row, after = await background.begin(service, tenant, body.messages, body, options), 0
+        else:
+            conversation = Conversation.of(await with_contents(service, tenant, body.messages), name, parties)
+            options["reply_options"] = body.reply_options(conversation.instructions)
+            tasks = CompletionTasks(service, tenant, {**options, "client_tools": body.client_tools})
+            row, after = await tasks.begin(conversation, x_stainless_retry_count, key)
         before = await service.app.tasks.events(row.task_id, limit=after) if after else []
         completion = Completion(row, body.model, before)
         if body.stream:
             usage = body.stream_options is not None and body.stream_options.include_usage
             frames = chunks(service, tenant, completion, after, usage)
+            if is_own:
+                frames = background.ending(service, row, frames)
             return EventStream(service, tenant, frames, task_headers(tenant, row))
     except BaseException:
         service.close_stream(tenant)
@@ -628,6 +642,8 @@ async def chat_completions(
     try:
         return await _whole(service, tenant, completion, after)
     finally:
+        if is_own:
+            await background.end(service, row)
         service.close_stream(tenant)
 
 
