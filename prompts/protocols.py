@@ -60,6 +60,16 @@ def reply_notice(question: Mapping[str, Any], language: Language) -> str:
     return f"{text} {_text('reply', language)}" if question["kind"] == "approval" else text
 
 
+def go_on_request(language: Language) -> str:
+    """The message of a client that wants its last answer to go on."""
+    return _text("go_on", language)
+
+
+def left_out_notice(name: str, language: Language) -> str:
+    """The note that a file of an earlier message does not go along."""
+    return _text("left_out", language, name=name)
+
+
 def ask_again(question: Mapping[str, Any], session_id: str, language: Language) -> str:
     """The question, and how another call answers it."""
     named = {"session_id": session_id, "interrupt_id": question["interrupt_id"]}

@@ -396,7 +396,7 @@ def test_a_task_that_ends_with_an_error_is_not_tried_again(tmp_path: Path) -> No
         ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": 1}}}}, "schema"),
         ({"temperature": 3}, "temperature"),
         ({"stop": "x"}, "are JSON"),
-        ({"messages": [{"role": "assistant", "content": "hi"}]}, "must come from the user"),
+        ({"messages": [{"role": "system", "content": "hi"}]}, "must come from the user"),
         ({"messages": []}, "messages"),
     ],
 )

@@ -38,7 +38,7 @@ _MERGES = re.compile(r"\b(?:synthesi[sz]\w*|merge|combine)\b[^.!?\n]{0,60}\bresp
 _ONLY = re.compile(
     r"\b(?:json|only|solely|exclusively|nothing else|concise(?:ly)?|brief(?:ly)?|single[- ]line|one[- ]line|at most"
     r"|no more than|your (?:only )?task is|no (?:extra|additional|other|surrounding|explanation|quotes|punctuation)"
-    r"|without (?:quotes|explanation|punctuation|any))\b|### ?output|\d+-? ?words?\b"
+    r"|without (?:quotes|explanation|punctuation|any))\b|### ?output|\d{1,3}-? ?words?\b"
     r"|只|仅|不要(?:解释|其他|引号|标点)|一行|简短|简洁|不超过|字以内",
     re.IGNORECASE,
 )
