@@ -14,7 +14,8 @@ from ..core.events import ApprovalRequested, QuestionAsked, Resumed
 from ..core.message import kind_of, media_type_of
 from ..core.records import KnownRequest, RequestKey, Task
 from ..core.task import ENDED, TaskStatus
-from ..prompts.protocols import reply_notice
+from ..prompts.catalogue import language_of
+from ..prompts.protocols import go_on_request, left_out_notice, reply_notice
 from ..prompts.verdicts import own_words
 from .requests import ChatMessage, File, refuse_files
 from .service import Begun, Service
@@ -55,6 +56,8 @@ class Conversation:
     """The texts of its system messages."""
     files: Mapping[str, File] = field(default_factory=dict)
     """By digest."""
+    note: str = ""
+    """What the agent is told before the new message."""
 
     @classmethod
     def of(cls, messages: Sequence[ChatMessage], name: str = "", parties: Sequence[str] = ()) -> Self:
@@ -74,8 +77,10 @@ class Conversation:
 
     @property
     def message(self) -> str:
-        """What is new: the user's messages after the last answer."""
-        return "\n\n".join(said.text for said in self._new if said.role == "user")
+        """What is new: the user's messages after the last answer, or that it is to go on."""
+        if self.is_continued:
+            return go_on_request(language_of(self.said[-1].text))
+        return self.note + "\n\n".join(said.text for said in self._new if said.role == "user")
 
     @property
     def is_continued(self) -> bool:
@@ -97,19 +102,22 @@ class Conversation:
         digests = [digest for said in self._new if said.role == "user" for digest in said.references]
         return [self.files[digest] for digest in digests]
 
-    def without_earlier_files(self, accepted: Collection[str]) -> tuple[Self, list[str]]:
-        """The conversation without what a model does not read of the files before its last message; their names."""
+    def readable(self, accepted: Collection[str]) -> Self:
+        """The conversation without the files of earlier messages that a model does not read: a note names them."""
         kept = {digest for digest in self.said[-1].references if self.said[-1].role == "user"}
         left_out = {digest: file for digest, file in self.files.items() if digest not in kept}
         left_out = {digest: file for digest, file in left_out.items() if _kind_of(file) not in ("text", *accepted)}
         if not left_out:
-            return self, []
+            return self
         said = tuple(
-            each._replace(references=tuple(r for r in each.references if r not in left_out)) for each in self.said
+            each._replace(references=tuple(known for known in each.references if known not in left_out))
+            for each in self.said
         )
         files = {digest: file for digest, file in self.files.items() if digest not in left_out}
         names = [file[0] if isinstance(file, tuple) else file.url for file in left_out.values()]
-        return replace(self, said=said, files=files), names
+        language = language_of(self.said[-1].text)
+        note = "".join(f"{left_out_notice(name, language)}\n\n" for name in names)
+        return replace(self, said=said, files=files, note=note)
 
     @property
     def earlier(self) -> Messages:
@@ -343,18 +351,21 @@ async def asks(service: Service, task: Task, conversation: Conversation) -> bool
 
 
 _POLL_SECONDS = 0.05
+_UNFINISHED_TRIES = 20
+"""After these, a task that stays unfinished is no other request's, which the next try sees."""
 
 
 async def in_turn(begin: Callable[[], Awaitable[Begun]]) -> Begun:
     """Begin what another request of the same chat may be in the way of: it is waited for, as long as a client waits."""
-    deadline = time.monotonic() + CLIENT_SECONDS
+    deadline, tries = time.monotonic() + CLIENT_SECONDS, 0
     while True:
+        tries += 1
         try:
             return await begin()
-        except (ThreadBusy, TaskUnfinished, ThreadExists):
-            if time.monotonic() > deadline:
+        except (ThreadBusy, TaskUnfinished, ThreadExists) as error:
+            if time.monotonic() > deadline or (tries > _UNFINISHED_TRIES and isinstance(error, TaskUnfinished)):
                 raise
-            await asyncio.sleep(_POLL_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 TRY_SECONDS = CLIENT_SECONDS + 10

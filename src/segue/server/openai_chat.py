@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,8 +19,7 @@ from ..core.events import Event, ToolCall
 from ..core.message import UPLOAD_SECONDS, AnswerFormat, ReplyOptions, Upload
 from ..core.records import Json, RequestKey, Task
 from ..core.task import ACTIVE, ENDED, TaskStatus
-from ..prompts.catalogue import language_of
-from ..prompts.protocols import answer_of, go_on_request, left_out_notice, reply_notice, stop_notice
+from ..prompts.protocols import answer_of, reply_notice, stop_notice
 from ..runtime.reply import Added, CallOpened, Kind, Part, ReplyStream, TextDropped
 from . import background
 from .api.files import BINARY, FILE, FormDep, file_response
@@ -473,9 +472,8 @@ class CompletionTasks:
         if found is None:
             await self._leave("")
             thread_id = await unused_session(self._service, self._tenant, conversation.session_id)
-            conversation, notes = self._readable(conversation)
-            files = [*conversation.files.values()]
-            return await self._start(f"{notes}{conversation.first_message}", files, thread_id, key)
+            readable = conversation.readable(self._accepted)
+            return await self._start(readable.first_message, [*readable.files.values()], thread_id, key)
         return await self._after(found, conversation, key)
 
     async def _after(self, found: Found, conversation: Conversation, key: RequestKey) -> Begun:
@@ -490,9 +488,8 @@ class CompletionTasks:
                 self.shown = conversation.last_answer
                 return await rejoin(self._service, self._tenant, before), after
         latest, *_ = await self._app.tasks.list(session_id=before.session_id, limit=1)
-        readable, notes = self._readable(conversation)
-        message = notes + (readable.message if is_next else readable.after(place).first_message)
-        message = message or go_on_request(language_of(conversation.last_answer))
+        readable = conversation.readable(self._accepted)
+        message = readable.message if is_next else readable.after(place).first_message
         files = readable.new_files
         if latest.task_id != before.task_id:
             thread_id = await fork_after(self._service, self._tenant, before, key)
@@ -503,12 +500,10 @@ class CompletionTasks:
             return await self._answer(conversation.until(place), before, after, key)
         return await self._start(message, files, before.session_id, key, steer=True)
 
-    def _readable(self, conversation: Conversation) -> tuple[Conversation, str]:
-        """The conversation without earlier files that the agent's model does not read, and a note of each."""
-        accepted = self._app.agents.accepted(self._app.agents.agent(self._options["agent"]))
-        readable, names = conversation.without_earlier_files(accepted)
-        language = language_of(conversation.message)
-        return readable, "".join(f"{left_out_notice(name, language)}\n\n" for name in names)
+    @property
+    def _accepted(self) -> Collection[str]:
+        """The kinds of files that the agent's model reads beside text."""
+        return self._app.agents.accepted(self._app.agents.agent(self._options["agent"]))
 
     async def _leave(self, latest_id: str) -> None:
         """Cancel what waits for a person in the place of which another message was written.

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any, Literal
 
@@ -50,6 +51,7 @@ from ...runtime.reply import (
     call_id,
 )
 from .. import background
+from ..continuation import in_turn
 from ..dependencies import (
     CONFLICT,
     MODEL_DOWN,
@@ -583,14 +585,14 @@ async def create_response(
     tasks = ResponseTasks(service, tenant, body, options)
     is_own = service.settings.background and not body.background and body.is_in_background
     if body.background and not body.stream:
-        return await _view(service, tenant, *await tasks.begin(*sent))
+        return await _view(service, tenant, *await in_turn(partial(tasks.begin, *sent)))
     service.open_stream(tenant)
     try:
         if is_own:
             about_reply = {**options, "client_tools": [], "origin": "responses"}
             row, start = await background.begin(service, tenant, body.messages, body, about_reply), 0
         else:
-            row, start = await tasks.begin(*sent)
+            row, start = await in_turn(partial(tasks.begin, *sent))
         segment = await segment_of(service, row, start)
         if body.stream:
             sending = frames(service, tenant, segment)

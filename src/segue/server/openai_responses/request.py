@@ -424,7 +424,8 @@ class ResponseTasks:
         """What is new."""
         messages = [item.message for item in items if item.type == "message"]
         messages = await with_contents(self.service, self.tenant, messages)
-        return Conversation.of(messages or [ChatMessage(role="assistant")])
+        agents = self.service.app.agents
+        return Conversation.of(messages).readable(agents.accepted(agents.agent(self.options["agent"])))
 
     async def _session(self) -> str:
         """The stored name of the conversation; a new one where none is named."""
