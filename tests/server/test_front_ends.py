@@ -165,8 +165,10 @@ def test_a_refusal_in_the_background_runs_no_tool_either(held: Held, database: P
 def test_requests_in_the_background_are_messages_where_that_is_set(held: Held, database: Path) -> None:
     settings = ServerSettings(background=False)
     with Served(database, settings, agents=agents_of(held)) as served, served.client() as client:
-        complete(client, [user(TITLE)], "chat-1")
-        assert len(sessions(client)) == 1
+        question = complete(client, [user("please refund")], "chat-1")
+        complete(client, [user(f"Write a title. ASSISTANT: {question}")], "chat-1")
+        complete(client, [user(TITLE)], "chat-2")
+        assert len(sessions(client)) == 3 and sessions(client)["chat-1"] == "waiting"
 
 
 @pytest.mark.parametrize("chat", ["chat-1", ""])

@@ -19,7 +19,7 @@ from ..core.events import Event, ToolCall
 from ..core.message import UPLOAD_SECONDS, AnswerFormat, ReplyOptions, Upload
 from ..core.records import Json, RequestKey, Task
 from ..core.task import ACTIVE, ENDED, TaskStatus
-from ..prompts.protocols import answer_of, reply_notice, stop_notice
+from ..prompts.protocols import answer_of, question_text, reply_notice, stop_notice
 from ..runtime.reply import Added, CallOpened, Kind, Part, ReplyStream, TextDropped
 from . import background
 from .api.files import BINARY, FILE, FormDep, file_response
@@ -509,10 +509,16 @@ class CompletionTasks:
         """Cancel what waits for a person in the place of which another message was written.
 
         That is the latest task of the session, and in a chat that the client names what waits in its forks.
+        A message that quotes what a task asks is about the conversation, and leaves the task.
         """
         left = [task.task_id for task in await self.answers.tasks_of_chat()]
+        message = plain(self._conversation.message)
         for task_id in dict.fromkeys([*filter(None, [latest_id]), *left]):
-            if (await self._app.tasks.get(task_id)).status == TaskStatus.WAITING:
+            task = await self._app.tasks.get(task_id)
+            if task.status != TaskStatus.WAITING:
+                continue
+            asked = question_text(await self._app.question(task_id), task.reply_language)
+            if plain(asked) not in message:
                 with suppress(TaskError):  # it was answered meanwhile
                     await self._app.cancel(task_id)
 
