@@ -30,8 +30,9 @@ MODES: Mapping[str, ModeGraph] = {
     "controller": controller.graph,
 }
 
-UNLISTED: Mapping[str, ModeGraph] = {"conversation": conversation.nested_graph}
-"""Modes of the app that no message may ask for: the message of a conversation is its configuration."""
+UNLISTED: Mapping[str, ModeGraph] = {"conversation": conversation.nested_graph, "direct_only": direct.graph}
+"""Modes of the app that no message may ask for: the message of a conversation is its configuration, and what a chat
+client asks for itself is answered without tools, whatever fails."""
 
 
 def build_chat(modes: Mapping[str, ModeGraph] = MODES) -> AgentGraph[ChatState, GraphInput, TaskOutput]:

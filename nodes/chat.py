@@ -19,7 +19,7 @@ from segue.prompts.catalogue import phrase, render, without_quotations
 from .context import Node, NodeContext, NodeRuntime, announce, as_json, calls_in, node_context, window
 from .model_call import Listener, ask_model, extract, refused_call
 from .own_mode import run_graph
-from .task import Assignment, TaskState, before_objective, begin, end_task
+from .task import Assignment, TaskState, before_objective, begin, compose_result, end_task
 
 # State of the chat graph.
 
@@ -307,6 +307,9 @@ def run_mode(name: str, graph: ModeGraph, *, own: bool = False) -> ChatNode:
         fresh = out["messages"][len(window_of_past) + len(since) :]
         if out.get("gave_up") and name in FALLBACKS:
             return _fall_back(state, name, out, fresh)
+        if out.get("gave_up"):
+            failed = compose_result(name, "", usage=out.get("usage"), error=out["gave_up"])
+            return {"messages": fresh, "result": failed, "gave_up": ""}
         return {"messages": fresh, "result": out["result"], "gave_up": ""}
 
     return run

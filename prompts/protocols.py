@@ -7,6 +7,7 @@ from typing import Any
 from segue.core.reviews import RESPOND, list_decisions
 
 from .catalogue import Language, Texts
+from .verdicts import own_words, read_verdict
 
 _text = Texts("protocols")
 
@@ -47,10 +48,6 @@ def no_answer(language: Language) -> str:
     return _text("no_answer", language)
 
 
-_APPROVING = frozenset({"approve", "approved", "yes", "y", "ok", "okay", "批准", "同意", "可以", "好", "好的", "是"})
-_MARKS = " \t\r\n.!。！,，"
-
-
 def question_text(question: Mapping[str, Any], language: Language) -> str:
     """The question, or the calls to approve with their arguments, after what is to be known of them."""
     if question["kind"] == "approval":
@@ -71,6 +68,16 @@ def reply_notice(question: Mapping[str, Any], language: Language) -> str:
     return f"{text} {_text(how, language)}"
 
 
+def go_on_request(language: Language) -> str:
+    """The message of a client that wants its last answer to go on."""
+    return _text("go_on", language)
+
+
+def left_out_notice(name: str, language: Language) -> str:
+    """The note that a file of an earlier message does not go along."""
+    return _text("left_out", language, name=name)
+
+
 def ask_again(question: Mapping[str, Any], session_id: str, language: Language) -> str:
     """The question, and how another call answers it."""
     named = {"session_id": session_id, "interrupt_id": question["interrupt_id"]}
@@ -85,14 +92,19 @@ def stop_notice(status: str, language: Language, *, resumed: bool = False) -> st
 
 
 def answer_of(question: Mapping[str, Any], reply: str) -> Any:
-    """The answer that a reply to `reply_notice` is, as `App.answer` takes it."""
+    """The answer that a reply to `reply_notice` is, as `App.answer` takes it.
+
+    None if it neither approves nor rejects what waits for approval: then the question is to be sent again.
+    """
     if question["kind"] != "approval":
         return {"answer": reply}
-    approving = reply.strip(_MARKS).casefold() in _APPROVING
-    if approving and _may_all(question, "approve"):
+    said, words = read_verdict(reply), own_words(reply)
+    if said == "approve" and _may_all(question, "approve"):
         return "approve"
-    verdicts = [(call, _verdict_of_text(call, approving=approving)) for call in question["calls"]]
-    return {"verdicts": [_with_reason(call, verdict, reply) for call, verdict in verdicts]}
+    verdicts = [(call, _verdict_of_text(call, approving=said == "approve")) for call in question["calls"]]
+    if not said and not all(verdict == RESPOND for _, verdict in verdicts):
+        return None
+    return {"verdicts": [_with_reason(call, verdict, words) for call, verdict in verdicts]}
 
 
 def _verdict_of_text(call: Mapping[str, Any], *, approving: bool) -> str:

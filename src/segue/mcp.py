@@ -287,7 +287,9 @@ class AgentServer:
             question = await self._app.question(latest.task_id)
             if call.interrupt_id != question["interrupt_id"]:
                 return latest, await self._app.tasks.ask_again(latest, key)
-            return await self._resume(ctx, latest, question, answer_of(question, call.message), key)
+            if (answer := answer_of(question, call.message)) is None:
+                return latest, await self._app.tasks.ask_again(latest, key)
+            return await self._resume(ctx, latest, question, answer, key)
         with self._admit(ctx, thread_id):
             request = Request(
                 call.message,

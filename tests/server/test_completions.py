@@ -77,7 +77,7 @@ def test_agents_and_their_modes_are_models(client: openai.OpenAI) -> None:
     assert client.models.retrieve("a:plan").id == "a:plan"
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("none")
-    assert {"a", "a:plan", "travel:direct"} <= set(names)
+    assert names == ["travel", "data", "a"]
     with pytest.raises(openai.NotFoundError, match="There is no model 'a:none'") as caught:
         client.chat.completions.create(model="a:none", messages=[{"role": "user", "content": "hi"}])
     assert (caught.value.code, caught.value.type) == ("model_not_found", "invalid_request_error")
@@ -159,7 +159,11 @@ def test_what_was_said_elsewhere_comes_with_the_first_message(client: openai.Ope
 
 @pytest.mark.parametrize(
     ("said", "decided", "ran"),
-    [("批准", ("approve", ""), 1), ("too expensive", ("reject", "too expensive"), 0)],
+    [
+        ("批准", ("approve", ""), 1),
+        ("Yes, please do it", ("approve", ""), 1),
+        ("No, too expensive", ("reject", "No, too expensive"), 0),
+    ],
 )
 def test_a_reply_to_an_approval_decides(
     client: openai.OpenAI, served: Served, said: str, decided: tuple[str, str], ran: int
@@ -167,6 +171,7 @@ def test_a_reply_to_an_approval_decides(
     messages: Messages = []
     notice = say(client, messages, "please refund")
     assert notice.startswith("Approve refund(amount=5)?") and '"approve"' in notice
+    assert say(client, messages, "Which order is it?") == notice
     assert say(client, messages, said) == "Settled, 好的."
     (session,) = sessions(served)
     with served.client() as http:
@@ -391,7 +396,7 @@ def test_a_task_that_ends_with_an_error_is_not_tried_again(tmp_path: Path) -> No
         ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": 1}}}}, "schema"),
         ({"temperature": 3}, "temperature"),
         ({"stop": "x"}, "are JSON"),
-        ({"messages": [{"role": "assistant", "content": "hi"}]}, "must come from the user"),
+        ({"messages": [{"role": "system", "content": "hi"}]}, "must come from the user"),
         ({"messages": []}, "messages"),
     ],
 )

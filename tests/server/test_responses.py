@@ -361,13 +361,11 @@ def test_a_conversation_is_a_session(client: openai.OpenAI, served: Served) -> N
     [
         ({"temperature": 2.2}, "temperature"),
         ({"max_tool_calls": 20}, "max_tool_calls"),
-        ({"tools": [{"type": "web_search"}]}, "tools"),
         ({"tools": [{"type": "mcp", "server_label": "elsewhere", "server_url": "https://elsewhere"}]}, ""),
         ({"store": False, "background": True}, ""),
         ({"text": {"format": {"type": "xml"}}}, "text.format"),
         ({"reasoning": {"effort": "fierce"}}, "reasoning.effort"),
         ({"input": ""}, "input"),
-        ({"extra_body": {"colour": "red"}}, "colour"),
         ({"metadata": {"a": "b" * 600}}, "metadata.a"),
     ],
 )

@@ -330,6 +330,15 @@ class Sessions:
         await self._delete_leased(session_id, keep_memory=True)
         await self._storage.compact()
 
+    async def drop(self, session_id: str, wait: float) -> None:
+        """Delete a session of one request, within `wait` seconds of its task's end; its room in the file is left free.
+
+        Raises:
+            UnknownThread, ThreadBusy, DatabaseUnavailable.
+        """
+        async with self._runner.leased(session_id, wait):
+            await self._delete_leased(session_id, keep_memory=True)
+
     async def delete_unstored(self, seconds: float, open_seconds: float = 86_400.0) -> int:
         """Delete the sessions that nobody asked to store, `seconds` after their last task ended; returns how many.
 

@@ -259,8 +259,12 @@ class Tasks:
 
     async def note_delivered(self, task: Task, question: Json, client: str) -> None:
         """Note that the question that a task waits with was delivered to a client, by the prefix of its requests."""
+        await self.note(task, _delivery(question, client))
+
+    async def note(self, task: Task, key: RequestKey) -> None:
+        """Note a name by which a later request finds a task; one that is noted already stays."""
         with suppress(KeyUsed):
-            await self._storage.requests.add(_delivery(question, client), task.session_id, task.task_id, NO_EVENT)
+            await self._storage.requests.add(key, task.session_id, task.task_id, NO_EVENT)
 
     async def ask_again(self, task: Task, key: RequestKey, continued: int = 0) -> int:
         """Let a request have the question that a task waits with, as `before_question`, and store it with `key`."""

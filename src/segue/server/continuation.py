@@ -1,18 +1,24 @@
 """How a request is recognised: the conversation that it continues, its earlier attempts, and forks."""
 
+import asyncio
 import hashlib
 import json
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
-from ..core.errors import InvalidMessage, TaskError
+from ..core.errors import InvalidMessage, TaskError, TaskUnfinished, ThreadBusy, ThreadExists
 from ..core.events import ApprovalRequested, QuestionAsked, Resumed
+from ..core.message import kind_of, media_type_of
 from ..core.records import KnownRequest, RequestKey, Task
 from ..core.task import ENDED, TaskStatus
+from ..prompts.catalogue import language_of
+from ..prompts.protocols import go_on_request, left_out_notice, reply_notice
+from ..prompts.verdicts import own_words
 from .requests import ChatMessage, File, refuse_files
-from .service import Service
+from .service import Begun, Service
 from .settings import CLIENT_SECONDS
 from .tenants import Tenant
 
@@ -50,17 +56,19 @@ class Conversation:
     """The texts of its system messages."""
     files: Mapping[str, File] = field(default_factory=dict)
     """By digest."""
+    note: str = ""
+    """What the agent is told before the new message."""
 
     @classmethod
     def of(cls, messages: Sequence[ChatMessage], name: str = "", parties: Sequence[str] = ()) -> Self:
         """The conversation of a request's messages.
 
         Raises:
-            InvalidMessage: the last one is neither the user's nor a tool's.
+            InvalidMessage: nobody says anything.
         """
-        if messages[-1].role not in _NEW:
-            raise InvalidMessage("The last message must come from the user or from a tool.")
         spoken = [(each, _by_digest(each.files)) for each in messages if each.role in (*_NEW, "assistant")]
+        if not spoken:
+            raise InvalidMessage("The last message must come from the user or from a tool.")
         refuse_files([file for each, files in spoken if each.role == "tool" for file in files.values()])
         said = tuple(ClientMessage(each.role, each.text, (*_calls_of(each), *files)) for each, files in spoken)
         system = [each.text for each in messages if each.role in ("system", "developer")]
@@ -69,8 +77,15 @@ class Conversation:
 
     @property
     def message(self) -> str:
-        """What is new: the user's messages after the last answer."""
-        return "\n\n".join(said.text for said in self._new if said.role == "user")
+        """What is new: the user's messages after the last answer, or that it is to go on."""
+        if self.is_continued:
+            return go_on_request(language_of(self.said[-1].text))
+        return self.note + "\n\n".join(said.text for said in self._new if said.role == "user")
+
+    @property
+    def is_continued(self) -> bool:
+        """Whether the last message is the answer, which its client wants to go on."""
+        return self.said[-1].role == "assistant"
 
     @property
     def results(self) -> dict[str, str]:
@@ -86,6 +101,23 @@ class Conversation:
         """The files of the new message."""
         digests = [digest for said in self._new if said.role == "user" for digest in said.references]
         return [self.files[digest] for digest in digests]
+
+    def readable(self, accepted: Collection[str]) -> Self:
+        """The conversation without the files of earlier messages that a model does not read: a note names them."""
+        kept = {digest for digest in self.said[-1].references if self.said[-1].role == "user"}
+        left_out = {digest: file for digest, file in self.files.items() if digest not in kept}
+        left_out = {digest: file for digest, file in left_out.items() if _kind_of(file) not in ("text", *accepted)}
+        if not left_out:
+            return self
+        said = tuple(
+            each._replace(references=tuple(known for known in each.references if known not in left_out))
+            for each in self.said
+        )
+        files = {digest: file for digest, file in self.files.items() if digest not in left_out}
+        names = [file[0] if isinstance(file, tuple) else file.url for file in left_out.values()]
+        language = language_of(self.said[-1].text)
+        note = "".join(f"{left_out_notice(name, language)}\n\n" for name in names)
+        return replace(self, said=said, files=files, note=note)
 
     @property
     def earlier(self) -> Messages:
@@ -104,7 +136,34 @@ class Conversation:
 
     def shows(self, question: str) -> bool:
         """Whether the answer before the new message ends with a question as it was sent, whatever its white space."""
-        return " ".join(self.last_answer.split()).endswith(" ".join(question.split()))
+        return plain(self.last_answer).endswith(plain(question))
+
+    def lacks_rest(self, answer: str) -> bool:
+        """Whether the answer before the new message is only the beginning of this one."""
+        shown, whole = plain(self.last_answer), plain(answer)
+        return len(shown) < len(whole) and whole.startswith(shown)
+
+    def until(self, place: int) -> Self:
+        """The conversation as if the answer at that place were the last one before the new message."""
+        return replace(self, said=(*self.said[: place + 1], *self._new))
+
+    def after(self, place: int) -> Self:
+        """What was said after that place."""
+        return replace(self, said=self.said[place + 1 :])
+
+    def answers(self, place: int) -> tuple[str, ...]:
+        """The texts of the answers before that place."""
+        texts = (plain(said.text) for said in self.said[:place] if said.role == "assistant")
+        return tuple(text for text in texts if text)
+
+    def key_of_answer(self, text: str) -> str:
+        """What the keys begin with under which the tasks are found that gave an answer."""
+        return f"answer:{self._digest(plain(text))}#"
+
+    @property
+    def key_of_chat(self) -> str:
+        """What the keys begin with under which its tasks are found by its name."""
+        return f"chat:{self._digest(self.name)}#"
 
     def key(self, said: Messages) -> str:
         """What the idempotency keys of requests with these messages begin with."""
@@ -115,7 +174,7 @@ class Conversation:
         """What its session is called: as the client says, else by how it begins."""
         return self.name or f"chat-{self._digest(self.said)[:16]}"
 
-    def _digest(self, said: Messages) -> str:
+    def _digest(self, said: Messages | str) -> str:
         form = json.dumps([self.name, self.parties, said], ensure_ascii=True)
         return hashlib.sha256(form.encode()).hexdigest()
 
@@ -129,8 +188,27 @@ class Conversation:
         return context + self.message
 
 
+_THOUGHT = re.compile(r"<(think|details)\b[^>]{0,200}>", re.IGNORECASE)
+
+
+def plain(text: str) -> str:
+    """An answer whatever its white space, without the thoughts that a client keeps in front of it."""
+    while opened := _THOUGHT.match(text.lstrip()):
+        _, closing, rest = text.partition(f"</{opened[1]}>")
+        if not closing:
+            break
+        text = rest
+    return " ".join(text.split())
+
+
 def _by_digest(files: Sequence[File]) -> dict[str, File]:
     return {hashlib.sha256(_content_of(file)).hexdigest(): file for file in files}
+
+
+def _kind_of(file: File) -> str:
+    if not isinstance(file, tuple):
+        return "image"
+    return kind_of(media_type_of(file[1]) or "text/plain")
 
 
 def _content_of(file: File) -> bytes:
@@ -150,6 +228,144 @@ def _without_last(said: Messages, *roles: str) -> Messages:
     while end and said[end - 1].role in roles:
         end -= 1
     return said[:end]
+
+
+# The task whose answer comes before the new message: found by what a client cannot change.
+
+_KNOWN = 20
+"""Tasks that are looked at of those that gave the same answer."""
+_DISTINCT = 60
+"""Characters of an answer that two conversations hardly share."""
+
+
+class Found(NamedTuple):
+    """The task that gave an answer, the event after which its request continued it, and the place of the answer."""
+
+    task: Task
+    after: int
+    place: int
+    is_only: bool = True
+    """Whether no other conversation had the same answer to the same messages."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers that clients were sent, by which their next requests are recognised, whatever else they rewrite."""
+
+    service: Service
+    tenant: Tenant
+    conversation: Conversation
+
+    async def note(self, text: str, task: Task, after: int) -> None:
+        """Note that the conversation's client is sent this answer of a task, whose request continued it after an event.
+
+        An answer that goes on is one with what was there.
+        """
+        said = self.conversation
+        if said.is_continued:
+            said, text = replace(said, said=said.asked_before), said.last_answer + text
+        if not plain(text):
+            return
+        attempts = Attempts(self.service, self.tenant.stored(said.key_of_answer(text)))
+        last = await attempts.last()
+        if last and last.task_id == task.task_id:
+            return
+        about = {"after": after, "chain": _chain(said.answers(len(said.said)))}
+        await self.service.app.tasks.note(task, RequestKey(attempts.key(attempts.number(last) + 1), "", about))
+
+    async def find(self) -> Found | None:
+        """The task of the last answer that is known.
+
+        An answer that the client made itself is passed over. A task that its session has not gone on from comes first.
+        """
+        said = self.conversation.said
+        for place in reversed(range(len(said))):
+            if said[place].role == "assistant" and plain(said[place].text) and (found := await self._at(place)):
+                return found
+        return None
+
+    async def newest(self) -> Found | None:
+        """The newest task of the chat that the client names; None without a name."""
+        task = next(iter(await self.tasks_of_chat()), None)
+        return Found(task, 0, len(self.conversation.earlier) - 1) if task else None
+
+    async def tasks_of_chat(self) -> list[Task]:
+        """The last tasks of the sessions of the chat that the client names, its forks among them, the newest first."""
+        if not self.conversation.name:
+            return []
+        attempts = Attempts(self.service, self._key_of_chat)
+        sessions = dict.fromkeys(known.session_id for known in await attempts.newest())
+        newest = [await self.service.app.tasks.newest(session_id) for session_id in sessions]
+        return [task for task in newest if task]
+
+    def named(self, key: RequestKey | None) -> RequestKey | None:
+        """The key of a request that begins a task, which is found by the name of its chat, too."""
+        if key is None or not self.conversation.name:
+            return key
+        return replace(key, also=RequestKey(f"{self._key_of_chat}{time.time_ns()}", "", key.about, key.also))
+
+    @property
+    def _key_of_chat(self) -> str:
+        return self.tenant.stored(self.conversation.key_of_chat)
+
+    async def _at(self, place: int) -> Found | None:
+        """The task of the answer at a place.
+
+        Of several it is the one of the same conversation: what was answered before it is the same, or what was asked.
+        """
+        said = self.conversation.said
+        attempts = Attempts(self.service, self.tenant.stored(self.conversation.key_of_answer(said[place].text)))
+        chain = _chain(self.conversation.answers(place))
+        asked = next((each.text for each in reversed(said[:place]) if each.role == "user"), "")
+        best: tuple[int, Found] | None = None
+        for known in await attempts.newest(_KNOWN):
+            task = await self.service.app.tasks.get(known.task_id)
+            is_same = known.about.get("chain") == chain
+            is_related = _is_related(task.message, asked)
+            is_known = bool(self.conversation.name) or is_related or (is_same and chain)
+            if not is_known and len(plain(said[place].text)) < _DISTINCT:
+                continue  # such as "Done.", of any conversation
+            newest = await self.service.app.tasks.newest(task.session_id)
+            is_last = newest is not None and newest.task_id == task.task_id
+            rank = 4 * is_related + 2 * is_same + is_last
+            if best is None or rank > best[0]:
+                best = rank, Found(task, int(known.about.get("after", 0)), place)
+        return best[1] if best else None
+
+
+def _chain(answers: Sequence[str]) -> str:
+    return hashlib.sha256(json.dumps(answers).encode()).hexdigest() if answers else ""
+
+
+def _is_related(stored: str, sent: str) -> bool:
+    """Whether a message and what a client now says that it was have the same words of the person."""
+    words, other = plain(own_words(stored)), plain(own_words(sent))
+    return bool(words and other) and (words in other or other in words)
+
+
+async def asks(service: Service, task: Task, conversation: Conversation) -> bool:
+    """Whether a task waits with the question that a conversation ends with."""
+    if task.status != TaskStatus.WAITING:
+        return False
+    return conversation.shows(reply_notice(await service.app.question(task.task_id), task.reply_language))
+
+
+_POLL_SECONDS = 0.05
+_UNFINISHED_TRIES = 20
+"""After these, a task that stays unfinished is no other request's, which the next try sees."""
+
+
+async def in_turn(begin: Callable[[], Awaitable[Begun]]) -> Begun:
+    """Begin what another request of the same chat may be in the way of: it is waited for, as long as a client waits."""
+    deadline, tries = time.monotonic() + CLIENT_SECONDS, 0
+    while True:
+        tries += 1
+        try:
+            return await begin()
+        except (ThreadBusy, TaskUnfinished, ThreadExists) as error:
+            if time.monotonic() > deadline or (tries > _UNFINISHED_TRIES and isinstance(error, TaskUnfinished)):
+                raise
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 TRY_SECONDS = CLIENT_SECONDS + 10

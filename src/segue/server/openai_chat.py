@@ -3,9 +3,10 @@
 import hashlib
 import json
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import Header, Path, Query, Request, Response
@@ -13,14 +14,30 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..core.calls import CLIENT_CALLS
+from ..core.errors import TaskError
 from ..core.events import Event, ToolCall
 from ..core.message import UPLOAD_SECONDS, AnswerFormat, ReplyOptions, Upload
 from ..core.records import Json, RequestKey, Task
 from ..core.task import ACTIVE, ENDED, TaskStatus
-from ..prompts.protocols import answer_of, reply_notice, stop_notice
+from ..prompts.protocols import answer_of, question_text, reply_notice, stop_notice
 from ..runtime.reply import Added, CallOpened, Kind, Part, ReplyStream, TextDropped
+from . import background
 from .api.files import BINARY, FILE, FormDep, file_response
-from .continuation import Attempts, Conversation, Messages, fork_after, is_awaited, rejoin, unused_session
+from .background import is_in_background
+from .continuation import (
+    Answers,
+    Attempts,
+    Conversation,
+    Found,
+    Messages,
+    asks,
+    fork_after,
+    in_turn,
+    is_awaited,
+    plain,
+    rejoin,
+    unused_session,
+)
 from .dependencies import (
     CONFLICT,
     MODEL_DOWN,
@@ -132,6 +149,10 @@ class CompletionView(BaseModel):
     segue: TaskOfCompletion
 
 
+async def note_nothing(text: str) -> None:
+    """Note nothing of an answer that no later request continues."""
+
+
 @dataclass
 class Completion:
     """What a client has been sent of a task's answer."""
@@ -144,8 +165,14 @@ class Completion:
     reasoning: str = ""
     resumed: bool = False
     """Whether the service, which stops, resumes the task when it starts again."""
+    shown: str = ""
+    """What the client has of the answer already, which is not sent again."""
+    note: Callable[[str], Awaitable[None]] = note_nothing
+    """Notes what the client has been sent, before the end of that."""
+    sent: str = ""
 
     def __post_init__(self) -> None:
+        self._left = self.shown
         self._reply = ReplyStream({spec["function"]["name"] for spec in self.row.client_tools})
         self._reply.recall(self.before)
         self._as_json = "answer_format" in self.row.reply_options
@@ -161,13 +188,27 @@ class Completion:
             case Added(Kind.TEXT) | TextDropped() if self._as_json:
                 pass
             case Added(Kind.TEXT, text):
-                yield {"content": text}
+                if new := self._unseen(text):
+                    yield {"content": new}
             case Added(Kind.THOUGHT, text):
                 yield self._thought(text)
             case CallOpened(ToolCall() as call):
                 yield self._thought(f"\n{call.name} {readable(call.arguments)}\n")
             case TextDropped():
-                yield {"content": RESTARTED}
+                yield {"content": self._unseen(RESTARTED)}
+
+    def _unseen(self, text: str) -> str:
+        """What of a text the client does not have; what it has is compared as long as it is the same."""
+        if self._left.startswith(text):
+            self._left = self._left[len(text) :]
+            return ""
+        if text.startswith(self._left):
+            text = text[len(self._left) :]
+        else:  # another answer
+            text = self.shown[: len(self.shown) - len(self._left)] + text
+        self._left = ""
+        self.sent += text
+        return text
 
     def _thought(self, text: str) -> Json:
         self.reasoning += text
@@ -176,7 +217,7 @@ class Completion:
     def rest(self, result: Json) -> str:
         """What of the text that the task ends with was not sent yet."""
         if self._as_json:
-            return self.text(result)
+            return self._unseen(self.text(result))
         parts = self._reply.end(self.text(result))
         return "".join(delta["content"] for part in parts for delta in self._delta(part))
 
@@ -223,7 +264,7 @@ class Completion:
     def whole(self, result: Json) -> Json:
         """The completion of a request that does not stream."""
         reasoning = {"reasoning_content": self.reasoning} if self.reasoning else {}
-        text, refused = self.text(result), bool(result.get("refused"))
+        text, refused = self.text(result).removeprefix(self.shown), bool(result.get("refused"))
         content: Json = {"content": None if refused else text, "refusal": text if refused else None, "annotations": []}
         message: Json = {"role": "assistant", **content, **reasoning}
         if calls := self.calls(result):
@@ -262,6 +303,7 @@ async def _chunks(
         yield _frame({"error": error_of(result)})
         return
     rest = completion.rest(result)
+    await completion.note(completion.sent)
     if result.get("refused"):
         yield _frame(completion.chunk({"refusal": completion.text(result)}))
     elif rest:
@@ -390,13 +432,17 @@ class CompletionRequest(ReplyFields):
 class CompletionTasks:
     """Finds or starts the task of a request, by the conversation that the client sends."""
 
-    def __init__(self, service: Service, tenant: Tenant, options: Json) -> None:
+    def __init__(self, service: Service, tenant: Tenant, conversation: Conversation, options: Json) -> None:
         self._service = service
         self._app = service.app
         self._tenant = tenant
+        self._conversation = conversation
         self._options = options
+        self.answers = Answers(service, tenant, conversation)
+        self.shown = ""
+        """What the client has of the answer already, which goes on."""
 
-    async def begin(self, conversation: Conversation, retries: int, asked: RequestKey | None) -> Begun:
+    async def begin(self, retries: int, asked: RequestKey | None) -> Begun:
         """The task that answers the conversation's new message.
 
         The same request again joins its task while the client may not have its answer; otherwise the message is
@@ -409,6 +455,7 @@ class CompletionTasks:
         """
         if known := await self._service.known(asked):
             return known
+        conversation = self._conversation
         attempts = self._attempts(conversation, conversation.said)
         last = await attempts.last()
         key = RequestKey(attempts.key(attempts.number(last) + 1), self._digest_of_options())
@@ -421,19 +468,59 @@ class CompletionTasks:
             if not over or await is_awaited(self._service, task, task.task_id, retries, over=over):
                 with self._service.delivering(task.task_id):
                     return await rejoin(self._service, self._tenant, task), 0
-        begun = await self._before(conversation)
-        if begun is None:
+        found = await self._before(conversation)
+        if found is None:
+            await self._leave("")
             thread_id = await unused_session(self._service, self._tenant, conversation.session_id)
-            return await self._start(conversation.first_message, [*conversation.files.values()], thread_id, key)
-        before, after = begun
+            readable = conversation.readable(self._accepted)
+            return await self._start(readable.first_message, [*readable.files.values()], thread_id, key)
+        return await self._after(found, conversation, key)
+
+    async def _after(self, found: Found, conversation: Conversation, key: RequestKey) -> Begun:
+        """Answer the message after the answer of a task: in its session, or in a fork where that has gone on."""
+        before, after, place, is_only = found
+        is_next = place == len(conversation.earlier) - 1
+        if conversation.is_continued and is_next:
+            if before.status == TaskStatus.WAITING:
+                return before, await self._app.tasks.ask_again(before, key, after)
+            answer = str((before.result or {}).get("answer") or "")
+            if before.status != TaskStatus.DONE or conversation.lacks_rest(answer):
+                self.shown = conversation.last_answer
+                return await rejoin(self._service, self._tenant, before), after
         latest, *_ = await self._app.tasks.list(session_id=before.session_id, limit=1)
-        message, files = conversation.message, conversation.new_files
+        readable = conversation.readable(self._accepted)
+        message = readable.message if is_next else readable.after(place).first_message
+        files = readable.new_files
         if latest.task_id != before.task_id:
-            return await self._start(message, files, await fork_after(self._service, self._tenant, before, key), key)
+            thread_id = await fork_after(self._service, self._tenant, before, key)
+            await self._leave(latest.task_id if is_only else "")
+            return await self._start(message, files, thread_id, key)
         if before.status == TaskStatus.WAITING:
             refuse_files(files)
-            return await self._answer(conversation, before, after, key)
+            return await self._answer(conversation.until(place), before, after, key)
         return await self._start(message, files, before.session_id, key, steer=True)
+
+    @property
+    def _accepted(self) -> Collection[str]:
+        """The kinds of files that the agent's model reads beside text."""
+        return self._app.agents.accepted(self._app.agents.agent(self._options["agent"]))
+
+    async def _leave(self, latest_id: str) -> None:
+        """Cancel what waits for a person in the place of which another message was written.
+
+        That is the latest task of the session, and in a chat that the client names what waits in its forks.
+        A message that quotes what a task asks is about the conversation, and leaves the task.
+        """
+        left = [task.task_id for task in await self.answers.tasks_of_chat()]
+        message = plain(self._conversation.message)
+        for task_id in dict.fromkeys([*filter(None, [latest_id]), *left]):
+            task = await self._app.tasks.get(task_id)
+            if task.status != TaskStatus.WAITING:
+                continue
+            asked = question_text(await self._app.question(task_id), task.reply_language)
+            if plain(asked) not in message:
+                with suppress(TaskError):  # it was answered meanwhile
+                    await self._app.cancel(task_id)
 
     async def _answer(self, conversation: Conversation, task: Task, after: int, key: RequestKey) -> Begun:
         """Answer the question of a task that the request before continued after its event `after`.
@@ -447,7 +534,8 @@ class CompletionTasks:
             return task, await self._app.tasks.ask_again(task, key, after)
         if (before := await self._app.tasks.before_unseen_question(task, question, key, after)) is not None:
             return task, before
-        answer = answer_of(question, message)
+        if (answer := answer_of(question, message)) is None:
+            return task, await self._app.tasks.ask_again(task, key, after)
         return await self._service.answer(self._tenant, task, question, answer, key, self._reply_options)
 
     @property
@@ -477,30 +565,37 @@ class CompletionTasks:
         """The requests with these messages."""
         return Attempts(self._service, self._tenant.stored(conversation.key(said)))
 
-    async def _before(self, conversation: Conversation) -> Begun | None:
-        """The task that gave the last answer; of several attempts the one whose answer the client shows."""
+    async def _before(self, conversation: Conversation) -> Found | None:
+        """The task that gave the last answer; of several attempts the one whose answer the client shows.
+
+        A client that rewrites what was said before is recognised by the answers that it was sent, then by its chat.
+        """
         if not conversation.asked_before:
             return None
-        attempts, shown = self._attempts(conversation, conversation.asked_before), conversation.last_answer.strip()
-        newest = None
+        place = len(conversation.earlier) - 1
+        attempts, shown = self._attempts(conversation, conversation.asked_before), plain(conversation.last_answer)
+        newest, matching = None, []
         for attempt in await attempts.newest():
             task = await self._app.tasks.get(attempt.task_id)
-            newest = newest or (task, attempt.seq)
-            if ((task.result or {}).get("answer") or "").strip() == shown or await self._asks(task, conversation):
-                return task, attempt.seq
-        return newest
-
-    async def _asks(self, task: Task, conversation: Conversation) -> bool:
-        """Whether a task waits with the question that a conversation ends with."""
-        if task.status != TaskStatus.WAITING:
-            return False
-        return conversation.shows(reply_notice(await self._app.question(task.task_id), task.reply_language))
+            found = Found(task, attempt.seq, place)
+            newest = newest or found
+            if plain(str((task.result or {}).get("answer") or "")) == shown or await asks(
+                self._service, task, conversation
+            ):
+                matching.append(found)
+        for found in matching:
+            latest = await self._app.tasks.newest(found.task.session_id)
+            if latest and latest.task_id == found.task.task_id:
+                return found
+        if matching:
+            return matching[0]._replace(is_only=len(matching) == 1)
+        return await self.answers.find() or newest or await self.answers.newest()
 
     async def _start(
         self, message: str, files: Sequence[File], thread_id: str, key: RequestKey | None, steer: bool = False
     ) -> Begun:
-        about = {"session_id": thread_id, "steer": steer, "files": files, "origin": "chat_completions"}
-        return await self._service.start(self._tenant, message, key, **about, **self._options)
+        about = {"session_id": thread_id, "steer": steer, "files": files}
+        return await self._service.start(self._tenant, message, self.answers.named(key), **about, **self._options)
 
 
 # Routes of OpenAI's API: agents as models, chat completions and files.
@@ -556,8 +651,10 @@ def item_list(items: list[Json]) -> Json:
 
 @router.get("/v1/models", response_model=ModelList)
 async def agent_models(service: ServiceDep, _: TenantDep) -> JsonResponse:
-    """The agents, each also with every mode: `travel`, `travel:plan`."""
-    names = [name for agent in service.agents for name in (agent, *(f"{agent}:{m}" for m in service.app.modes))]
+    """The agents; `SEGUE_MODELS=all` lists each also with every mode. `travel:plan` works in either case."""
+    names = [*service.agents]
+    if service.settings.models == "all":
+        names = [name for agent in names for name in (agent, *(f"{agent}:{mode}" for mode in service.app.modes))]
     return JsonResponse({"object": "list", "data": [_entry(name) for name in names]})
 
 
@@ -599,27 +696,38 @@ async def chat_completions(
 
     A client that disconnects stops nothing.
 
+    What a client asks for itself, such as a title, is answered without tools, and its session is deleted.
+
     The session is named by a header or `metadata.session_id`, else by how the conversation begins. Earlier
     messages of the same user, agent and mode are recognised: only the last one is new. Another one in its place is
     answered in a fork.
     """
     service.refuse_while_draining()
+    service.metrics.note_ignored("chat_completions", body.ignored)
     agent, mode = agent_and_mode(service, body.model)
     name = x_session_id or x_openwebui_chat_id or (body.metadata or {}).get("session_id") or ""
     user = x_openwebui_user_id or body.user or "default"
     parties = (tenant.person, user, agent, mode)
-    conversation = Conversation.of(await with_contents(service, tenant, body.messages), name, parties)
-    options: Json = {"agent": agent, "mode": mode, "user_id": tenant.stored(user)}
-    options |= {"client_tools": body.client_tools, "reply_options": body.reply_options(conversation.instructions)}
-    tasks = CompletionTasks(service, tenant, options)
+    options: Json = {"agent": agent, "mode": mode, "user_id": tenant.stored(user), "origin": "chat_completions"}
+    is_own = service.settings.background and is_in_background(body.messages, has_tools=bool(body.tools))
     service.open_stream(tenant)
+    note, shown = note_nothing, ""
     try:
-        row, after = await tasks.begin(conversation, x_stainless_retry_count, key)
+        if is_own:
+            row, after = await background.begin(service, tenant, body.messages, body, options), 0
+        else:
+            conversation = Conversation.of(await with_contents(service, tenant, body.messages), name, parties)
+            options["reply_options"] = body.reply_options(conversation.instructions)
+            tasks = CompletionTasks(service, tenant, conversation, {**options, "client_tools": body.client_tools})
+            row, after = await in_turn(partial(tasks.begin, x_stainless_retry_count, key))
+            note, shown = partial(tasks.answers.note, task=row, after=after), tasks.shown
         before = await service.app.tasks.events(row.task_id, limit=after) if after else []
-        completion = Completion(row, body.model, before)
+        completion = Completion(row, body.model, before, shown=shown, note=note)
         if body.stream:
             usage = body.stream_options is not None and body.stream_options.include_usage
             frames = chunks(service, tenant, completion, after, usage)
+            if is_own:
+                frames = background.ending(service, row, frames)
             return EventStream(service, tenant, frames, task_headers(tenant, row))
     except BaseException:
         service.close_stream(tenant)
@@ -627,6 +735,8 @@ async def chat_completions(
     try:
         return await _whole(service, tenant, completion, after)
     finally:
+        if is_own:
+            await background.end(service, row)
         service.close_stream(tenant)
 
 
@@ -645,7 +755,9 @@ async def _whole(service: Service, tenant: Tenant, completion: Completion, after
     if result["status"] == "error":
         is_over = (await service.app.tasks.get(task_id)).is_over
         return JsonResponse({"error": error_of(result)}, 500 if is_over else 502, {**headers, **_SHOULD_RETRY[is_over]})
-    return JsonResponse(completion.whole(result), 200, headers)
+    whole = completion.whole(result)
+    await completion.note(whole["choices"][0]["message"]["content"] or "")
+    return JsonResponse(whole, 200, headers)
 
 
 def agent_and_mode(service: Service, model: str) -> tuple[str, str]:

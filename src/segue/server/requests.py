@@ -5,15 +5,24 @@ import json
 import re
 from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import sha256
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import UUID
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
 
 from ..app import App
 from ..core.calls import CLIENT_CALLS, TEXTUAL
@@ -27,7 +36,7 @@ from ..prompts.protocols import answer_of, client_result, with_message
 from ..runtime.message_files import ImageUrl
 from ..testing.rehearsal.simulate import start_conversation
 from .errors import Problem, not_found
-from .middleware import LONGEST, NAME, Items, RequestBody
+from .middleware import LONGEST, MOST_FIELDS, NAME, Items, RequestBody
 from .service import Begun, Service
 from .settings import UPLOAD
 from .stream import stopped
@@ -369,6 +378,11 @@ class ChatMessage(BaseModel):
         return self.content or ""
 
     @property
+    def has_files(self) -> bool:
+        """Whether something goes along that is no text."""
+        return isinstance(self.content, list) and any(part.type != "text" for part in self.content)
+
+    @property
     def files(self) -> list[File]:
         """The files of the message.
 
@@ -528,7 +542,15 @@ class JsonSchema(BaseModel):
 
 
 class ReplyFields(BaseModel):
-    """The fields of both surfaces."""
+    """The fields of both surfaces.
+
+    What a newer client sends beside them is left out, and named in `ignored`: fields, and tools, choices of tools and
+    items of other types.
+    """
+
+    _TYPES: ClassVar[Mapping[str, Collection[str]]] = {"tools": ("function",)}
+    """The types of the objects in its lists; an object without a type is read as it is."""
+    _ignored: list[str] = PrivateAttr(default_factory=list)
 
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, ge=0, le=1)
@@ -541,6 +563,29 @@ class ReplyFields(BaseModel):
     safety_identifier: Ignored = None
     prompt_cache_key: Ignored = None
     prompt_cache_retention: Ignored = None
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _leave_out_unknown(cls, given: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
+        if not isinstance(given, dict) or len(given) > MOST_FIELDS:
+            return read(given)
+        known = {field.alias or name for name, field in cls.model_fields.items()}
+        form = {name: value for name, value in given.items() if name in known}
+        ignored = [name for name in given if name not in known]
+        for name, types in cls._TYPES.items():
+            if isinstance(form.get(name), list):
+                form[name] = _of_types(form[name], types, name, ignored)
+        choice = form.get("tool_choice")
+        if isinstance(choice, dict):
+            [form["tool_choice"]] = _of_types([choice], ("function", "allowed_tools"), "tool_choice", ignored) or [None]
+        made = read(form)
+        made._ignored = ignored
+        return made
+
+    @property
+    def ignored(self) -> Sequence[str]:
+        """What the request has that is left out: `field`, or `field.type` of an object in it."""
+        return self._ignored
 
     def _functions(self) -> Sequence[FunctionSpec]:
         """The functions that the client carries out."""
@@ -589,6 +634,18 @@ class ReplyFields(BaseModel):
         if choice.type == "function":
             return choice.function.name if choice.function else choice.name
         return "required" if choice.allowed.mode == "required" else ""
+
+
+def _of_types(given: Sequence[Any], types: Collection[str], name: str, ignored: list[str]) -> list[Any]:
+    """The objects of these types; those of other types are named in `ignored`."""
+    left = []
+    for each in given:
+        kind = each.get("type") if isinstance(each, dict) else None
+        if isinstance(kind, str) and kind not in types:
+            ignored.append(f"{name}.{kind}")
+        else:
+            left.append(each)
+    return left
 
 
 # The part of a task that is one response: from a message, or an answer of a person, to the next.

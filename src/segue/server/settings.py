@@ -9,7 +9,7 @@ from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ..core.environment import whole_number
 from ..core.errors import ConfigurationError
@@ -28,6 +28,7 @@ ORIGINS = "SEGUE_CORS_ORIGINS"
 UPLOAD = "SEGUE_UPLOAD_MB"
 IMPORT = "SEGUE_IMPORT_MB"
 PATH = "SEGUE_URL_PATH"
+MODELS = "SEGUE_MODELS"
 _PATH = re.compile(r"(/[\w.~-]+)+", re.ASCII)
 _OWN = ("a2a", "ag-ui", "api", "docs", "healthz", "mcp", "metrics", "page", "readyz", "shared", "v1", ".well-known")
 """How the service's own paths begin."""
@@ -98,6 +99,10 @@ class ServerSettings:
     """The hosts, as `host` or `host:port`, that push notifications may go to though their address is not public."""
     one_process: bool = True
     """No other process answers requests at the same address."""
+    models: Literal["agents", "all"] = "agents"
+    """What `/v1/models` lists: the agents, or each also with every mode."""
+    background: bool = True
+    """Answer requests that a chat client makes for itself, such as for a title, without tools and without a session."""
     retention: Retention | None = None
     """Which snapshots are kept; without one all are."""
     path: str = ""
@@ -148,6 +153,8 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
         api_hosts=_listed(environ, API_HOSTS),
         push_hosts=_listed(environ, PUSH_HOSTS),
         one_process="SEGUE_SUPERVISOR" not in environ,
+        models=_listed_models(environ),
+        background=whole_number(environ, "SEGUE_BACKGROUND", 1, least=0) != 0,
         retention=Retention.of(given) if (given := environ.get(RETENTION, "").strip()) else None,
         path=environ.get(PATH, "").strip(),
     )
@@ -156,6 +163,21 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
 def _listed(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
     """The comma-separated parts of a variable."""
     return tuple(part.strip() for part in environ.get(name, "").split(",") if part.strip())
+
+
+def _listed_models(environ: Mapping[str, str]) -> Literal["agents", "all"]:
+    """What `/v1/models` lists.
+
+    Raises:
+        ConfigurationError: the variable has another value.
+    """
+    match environ.get(MODELS, "").strip() or "agents":
+        case "agents":
+            return "agents"
+        case "all":
+            return "all"
+        case given:
+            raise ConfigurationError("{name} must be agents or all, not '{given}'.", name=MODELS, given=given[:40])
 
 
 def hide_keys(environ: MutableMapping[str, str]) -> None:

@@ -25,6 +25,8 @@ FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 OTHER = "other"
 MOST_VALUES = 200
 """Values of a label; a model or a tool that is named beyond them counts as `other`."""
+LONGEST_FIELD = 64
+"""Characters of a field's name in a label."""
 DATABASE_SECONDS = 5.0
 """How long a scrape waits for the database."""
 _TOOL_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -64,6 +66,12 @@ class Metrics(Observer):
         self.open_streams = Gauge(
             "segue_open_streams", "Streams that clients have open.", multiprocess_mode="livesum", registry=own
         )
+        self._ignored = Counter(
+            "segue_ignored_fields",
+            "Fields, and tools and items of other types, that requests of OpenAI's clients had and that were left out.",
+            ("api", "field"),
+            registry=own,
+        )
         self._values: dict[str, set[str]] = {}
         self._registry = CollectorRegistry()
         self._registry.register(_Processes(folder) if folder else _Own(own))
@@ -90,6 +98,11 @@ class Metrics(Observer):
     def left_open(self, task: Task, call: Call) -> None:
         if CallResult.of(call.outcome or {}).unknown:
             self._unknown.labels(self._bounded("agent", task.agent_id), self._bounded("tool", call.name)).inc()
+
+    def note_ignored(self, api: str, names: Iterable[str]) -> None:
+        """Count what a request had that is left out: a field, or as `field.type` an object in it."""
+        for name in names:
+            self._ignored.labels(api, self._bounded("field", name[:LONGEST_FIELD])).inc()
 
     def _bounded(self, label: str, value: str) -> str:
         """The value, while the label has few: a client may name any model, and a model any tool."""

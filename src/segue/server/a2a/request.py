@@ -117,7 +117,9 @@ async def _continue(service: Service, tenant: Tenant, row: Task, message: Messag
         named = str(dict(message.metadata).get("interrupt_id", ""))
         if (before := await service.app.tasks.before_unseen_question(row, question, key, keys, named)) is not None:
             return row, before
-        return await service.answer(tenant, row, question, _answer(question, message, row), key)
+        if (answer := _answer(question, message, row)) is None:
+            return row, await service.app.tasks.ask_again(row, key)
+        return await service.answer(tenant, row, question, answer, key)
     return await service.start(
         tenant,
         _text(message),

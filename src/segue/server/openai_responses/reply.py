@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any, Literal
 
@@ -49,6 +50,8 @@ from ...runtime.reply import (
     TextDropped,
     call_id,
 )
+from .. import background
+from ..continuation import in_turn
 from ..dependencies import (
     CONFLICT,
     MODEL_DOWN,
@@ -571,6 +574,7 @@ async def create_response(
     service.refuse_while_draining()
     if body.conversation and body.previous_response_id:
         raise Problem(422, "ConversationAndResponse")
+    service.metrics.note_ignored("responses", body.ignored)
     agent, mode = agent_and_mode(service, body.model)
     about = body.model_dump(mode="json", exclude=_NOT_REPEATED, exclude_none=True, by_alias=True)
     user = x_openwebui_user_id or body.user or "default"
@@ -579,14 +583,21 @@ async def create_response(
     options: Json = {"agent": agent, "mode": mode, "user_id": tenant.stored(user)}
     options["client_tools"] = body.client_tools
     tasks = ResponseTasks(service, tenant, body, options)
+    is_own = service.settings.background and not body.background and body.is_in_background
     if body.background and not body.stream:
-        return await _view(service, tenant, *await tasks.begin(*sent))
+        return await _view(service, tenant, *await in_turn(partial(tasks.begin, *sent)))
     service.open_stream(tenant)
     try:
-        row, start = await tasks.begin(*sent)
+        if is_own:
+            about_reply = {**options, "client_tools": [], "origin": "responses"}
+            row, start = await background.begin(service, tenant, body.messages, body, about_reply), 0
+        else:
+            row, start = await in_turn(partial(tasks.begin, *sent))
         segment = await segment_of(service, row, start)
         if body.stream:
-            return EventStream(service, tenant, frames(service, tenant, segment), task_headers(tenant, row))
+            sending = frames(service, tenant, segment)
+            sending = background.ending(service, row, sending) if is_own else sending
+            return EventStream(service, tenant, sending, task_headers(tenant, row))
     except BaseException:
         service.close_stream(tenant)
         raise
@@ -596,6 +607,8 @@ async def create_response(
                 pass
         return await _view(service, tenant, await service.app.tasks.get(segment.task_id), start)
     finally:
+        if is_own:
+            await background.end(service, row)
         service.close_stream(tenant)
 
 

@@ -4,9 +4,9 @@ Source: OpenAI's API reference, "Responses" and "Conversations".
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -17,6 +17,7 @@ from ...core.message import AnswerFormat, ReplyOptions
 from ...core.records import Json, RequestKey, Task
 from ...core.task import ENDED, OPEN
 from ...prompts.protocols import answer_of
+from ..background import is_in_background
 from ..continuation import Attempts, Conversation, fork_after, is_awaited, rejoin
 from ..errors import Problem, not_found
 from ..middleware import LONGEST, NAME, Items, RequestBody, refuse_many_fields
@@ -90,20 +91,23 @@ class Part(BaseModel):
         return ContentPart(type="text", text=self.text)
 
 
+ItemType = Literal[
+    "message",
+    "mcp_approval_response",
+    "mcp_approval_request",
+    "mcp_call",
+    "mcp_list_tools",
+    "reasoning",
+    "function_call",
+    "function_call_output",
+    "item_reference",
+]
+
+
 class InputItem(BaseModel):
     """A message, a person's decision, a result, or an item of an earlier response, which is known by its id."""
 
-    type: Literal[
-        "message",
-        "mcp_approval_response",
-        "mcp_approval_request",
-        "mcp_call",
-        "mcp_list_tools",
-        "reasoning",
-        "function_call",
-        "function_call_output",
-        "item_reference",
-    ] = "message"
+    type: ItemType = "message"
     id: str | None = None
     role: Literal["user", "assistant", "system", "developer"] = "user"
     content: str | Items[Part] | None = None
@@ -177,22 +181,11 @@ class AgentTools(BaseModel):
     server_label: str = Field(description="the agent, as in `model`")
 
 
-Included = Literal[
-    "code_interpreter_call.outputs",
-    "computer_call_output.output.image_url",
-    "file_search_call.results",
-    "message.input_image.image_url",
-    "reasoning.encrypted_content",
-    "web_search_call.action.sources",
-    "web_search_call.results",
-]
-"""What there is of these is part of a response in any case."""
-
-
 class ResponseRequest(RequestBody, ReplyFields):
     """What is asked of an agent: a message, a person's decisions on the calls that wait, or results of its tools."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"model": "travel", "input": "你好"}]})
+    model_config = ConfigDict(extra="ignore", json_schema_extra={"examples": [{"model": "travel", "input": "你好"}]})
+    _TYPES: ClassVar[Mapping[str, Collection[str]]] = {"tools": ("function", "mcp"), "input": get_args(ItemType)}
 
     model: str = Field(min_length=1, max_length=130)
     input: str | Items[InputItem] = Field(min_length=1)
@@ -212,7 +205,9 @@ class ResponseRequest(RequestBody, ReplyFields):
     prompt: OfAgent = None
     context_management: OfAgent = None
     moderation: OfAgent = None
-    include: Items[Included] | None = None
+    include: Items[str] | None = Field(
+        default=None, description="accepted: what there is of these is part of a response in any case"
+    )
     truncation: Literal["auto", "disabled"] | None = Field(
         default=None, description="the service truncates a long conversation in either case"
     )
@@ -249,6 +244,21 @@ class ResponseRequest(RequestBody, ReplyFields):
             "reasoning_effort": self.reasoning and self.reasoning.effort,
             "verbosity": self.text and self.text.verbosity,
         }
+
+    @property
+    def messages(self) -> list[ChatMessage]:
+        """Its instructions and messages, as chat completions have them."""
+        system = [ChatMessage(role="system", content=self.instructions)] if self.instructions else []
+        items = [InputItem(content=self.input)] if isinstance(self.input, str) else self.input
+        return [*system, *(item.message for item in items if item.type == "message")]
+
+    @property
+    def is_in_background(self) -> bool:
+        """Whether a client asks for itself: no item but messages, and no conversation goes before them."""
+        is_new = isinstance(self.input, str) or all(item.type == "message" for item in self.input)
+        if not is_new or self.previous_response_id:
+            return False
+        return is_in_background(self.messages, has_tools=bool(self.tools))
 
     @property
     def session_id(self) -> str | None:
@@ -414,7 +424,8 @@ class ResponseTasks:
         """What is new."""
         messages = [item.message for item in items if item.type == "message"]
         messages = await with_contents(self.service, self.tenant, messages)
-        return Conversation.of(messages or [ChatMessage(role="assistant")])
+        agents = self.service.app.agents
+        return Conversation.of(messages).readable(agents.accepted(agents.agent(self.options["agent"])))
 
     async def _session(self) -> str:
         """The stored name of the conversation; a new one where none is named."""
@@ -440,7 +451,8 @@ class ResponseTasks:
                 return await submit_results(self.service, self.tenant, latest, {}, said.message, key, asked)
             if question["kind"] not in TEXTUAL and not self._names(latest, question):
                 return latest, await self.service.app.tasks.ask_again(latest, key)
-            answer = answer_of(question, said.message)
+            if (answer := answer_of(question, said.message)) is None:
+                return latest, await self.service.app.tasks.ask_again(latest, key)
             return await self.service.answer(self.tenant, latest, question, answer, key, asked)
         options = {"session_id": thread_id, "steer": latest is not None, "files": files, **self.options}
         options |= {"reply_options": asked, "origin": "responses"}

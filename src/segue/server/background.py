@@ -1,0 +1,144 @@
+"""Requests that a chat client makes for itself, such as for the title of a chat: recognised by form, and answered."""
+
+import asyncio
+import re
+import uuid
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Literal
+
+from ..core.errors import StorageError, TaskError
+from ..core.records import Json, RequestKey, Task
+from ..runtime.start import Request
+from .requests import ChatMessage, ReplyFields
+from .run import logger
+from .service import Service
+from .tenants import Tenant
+
+_MAKING = (
+    r"generat\w*|writ(?:e|es|ing)|creat\w*|suggest\w*|provid\w*|return\w*|output\w*|produc\w*|giv(?:e|es|ing)|propos\w*"
+    r"|summari[sz]\w*|determin\w*|categori[sz]\w*|assign\w*|name|continu\w*|complet\w*|choos\w*|select\w*|reflect\w*"
+    r"|synthesi[sz]\w*|merge|combine|rewrit\w*|rephras\w*|extract\w*"
+)
+_MADE = (
+    r"titles?|tags?|follow[- ]?ups?|quer(?:y|ies)|search terms?|keywords?|emojis?|summar(?:y|ies)|topics?"
+    r"|image generation|auto-?complet\w*|completion(?: type)?|commit messages?|tools?|tool\(s\)"
+)
+_MAKING_ZH = "生成|写|创建|拟|起|取|建议|提供|给出|返回|输出|总结|概括|归纳|提取|改写|续写|补全|选择"
+_MADE_ZH = "标题|题目|名称|标签|追问|后续问题|搜索词|查询|关键词|关键字|摘要|总结|表情|提交信息|工具|续写|补全"
+_ASKS = re.compile(
+    rf"\b(?:{_MAKING})\b[^.!?\n]{{0,100}}\b(?:{_MADE})\b|\b(?:titles?|tags?) generator\b"
+    r"|\bsummari[sz]\w* (?:this|the)\b[^.!?\n]{0,40}\b(?:conversation|chat)\b"
+    rf"|(?:{_MAKING_ZH})[^。！？\n]{{0,40}}(?:{_MADE_ZH})",
+    re.IGNORECASE,
+)
+"""Asks for something about a conversation, not for an answer."""
+_MERGES = re.compile(r"\b(?:synthesi[sz]\w*|merge|combine)\b[^.!?\n]{0,60}\bresponses\b", re.IGNORECASE)
+"""Asks to make one answer of several."""
+_ONLY = re.compile(
+    r"\b(?:json|only|solely|exclusively|nothing else|concise(?:ly)?|brief(?:ly)?|single[- ]line|one[- ]line|at most"
+    r"|no more than|your (?:only )?task is|no (?:extra|additional|other|surrounding|explanation|quotes|punctuation)"
+    r"|without (?:quotes|explanation|punctuation|any))\b|### ?output|\d{1,3}-? ?words?\b"
+    r"|只|仅|不要(?:解释|其他|引号|标点)|一行|简短|简洁|不超过|字以内",
+    re.IGNORECASE,
+)
+"""Says what form the output must have."""
+_TALK = re.compile(
+    r"\b(?:conversation|chat|thread|session|dialogue?|discussion|commit)s?\b|对话|聊天|会话|提交", re.IGNORECASE
+)
+_TAG = re.compile(
+    r"<(chat_history|conversation_history|chat|conversation|history|messages|transcript|dialogue)>", re.IGNORECASE
+)
+_USER_SAYS = re.compile(r"^[#*\s]{0,8}(?:user|human|用户)(?:\*\*)?\s{0,2}(?::|：|$)", re.IGNORECASE | re.MULTILINE)
+_OTHER_SAYS = re.compile(r"^[#*\s]{0,8}(?:assistant|ai|助手)(?:\*\*)?\s{0,2}(?::|：|$)", re.IGNORECASE | re.MULTILINE)
+_QUOTED_ALONE = re.compile(
+    r'"""|^[#*\s]{0,8}(?:(?:user(?:\'s)? )?(?:prompt|message|request|query|input)|用户(?:消息|问题|输入))'
+    r"(?:\*\*)?\s{0,2}[:：]",
+    re.IGNORECASE | re.MULTILINE,
+)
+_SHORT = re.compile(r"title|emoji|tag|tool|commit message|标题|题目|表情|标签|工具|提交信息", re.IGNORECASE)
+"""What is made of one message alone; other requests about one message may be a person's."""
+_INSTRUCTIONS = 20_000
+"""Characters of instructions that are looked at."""
+_BEGINNING = 400
+"""Characters of a system message whose purpose is a title: in a longer one it is a rule among others."""
+
+
+def is_in_background(messages: Sequence[ChatMessage], *, has_tools: bool = False) -> bool:
+    """Whether a chat client asks for itself: for a title, tags, follow-ups, queries, a summary, and the like.
+
+    Such a request has no conversation before it. It quotes one, or a message, below instructions that say what form the
+    output must have; or its system message is for that only, and it has no tools.
+    """
+    said = [each.text for each in messages if each.role == "user"]
+    is_new = all(each.role in ("system", "developer", "user") and not each.has_files for each in messages)
+    if not (said and is_new):
+        return False
+    system = "\n".join(each.text for each in messages if each.role != "user")[:_INSTRUCTIONS]
+    own, quoted = _split(said[-1])
+    if quoted == "conversation":
+        own = f"{system}\n{own}"
+        return bool(_ASKS.search(own) and _ONLY.search(own))
+    asked = _ASKS.search(own)
+    if quoted == "message" and (_MERGES.search(own) or (asked and _SHORT.search(asked[0]) and _ONLY.search(own))):
+        return True
+    asked = None if has_tools else _ASKS.search(system[:_BEGINNING])
+    return bool(asked and _SHORT.search(asked[0]) and _TALK.search(system) and _ONLY.search(system))
+
+
+def _split(text: str) -> tuple[str, Literal["conversation", "message", ""]]:
+    """The instructions of a text, and what they are about: what it quotes."""
+    if opened := _TAG.search(text):
+        closing = text.rfind(f"</{opened[1]}>")
+        if closing > opened.start():
+            return f"{text[: opened.start()]}\n{text[closing:]}"[:_INSTRUCTIONS], "conversation"
+    user, other = _USER_SAYS.search(text), _OTHER_SAYS.search(text)
+    if user and other:
+        return text[: min(user.start(), other.start())][:_INSTRUCTIONS], "conversation"
+    alone = _QUOTED_ALONE.search(text)
+    return (text[: alone.start()][:_INSTRUCTIONS], "message") if alone else (text[:_INSTRUCTIONS], "")
+
+
+_WAIT = 5.0
+"""Seconds that the end of a task may take until its session can be deleted."""
+
+
+async def begin(
+    service: Service, tenant: Tenant, messages: Sequence[ChatMessage], asked: ReplyFields, options: Json
+) -> Task:
+    """Start the task of such a request, which has no tools and a session of its own; `end` when it is answered.
+
+    A session that is left, as by a service that was killed, is deleted with the responses that are not stored.
+    """
+    session_id = tenant.stored(service.app.sessions.new_id())
+    key = RequestKey(tenant.stored(f"background:{uuid.uuid4()}"), "", {"store": False})
+    instructions = [each.text for each in messages if each.role != "user"]
+    reply_options = asked.model_copy(update={"tool_choice": None}).reply_options(instructions)
+    given = {**options, "session_id": session_id, "idempotency_key": key, "mode": "", "reply_options": reply_options}
+    message = "\n\n".join(each.text for each in messages if each.role == "user")
+    with service.starting_task(tenant, session_id):
+        row, _ = await service.app.tasks.start(Request.of(message, given), unlisted="direct_only")
+    return row
+
+
+async def ending(service: Service, task: Task, frames: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """The frames of such a request's stream, and its end, also where its client leaves before."""
+    try:
+        async with aclosing(frames):
+            async for frame in frames:
+                yield frame
+    finally:
+        ended = asyncio.create_task(end(service, task), name="end a request in the background")
+        service.streams.add(ended)
+        ended.add_done_callback(service.streams.discard)
+        await asyncio.shield(ended)
+
+
+async def end(service: Service, task: Task) -> None:
+    """Delete the session of such a request; what its client does not wait for any more is cancelled."""
+    try:
+        if not (await service.app.tasks.get(task.task_id)).is_over:
+            await service.app.cancel(task.task_id)
+        await service.app.sessions.drop(task.session_id, _WAIT)
+    except (TaskError, StorageError) as error:
+        logger.info("a request in the background is deleted later: %s", error)

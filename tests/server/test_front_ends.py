@@ -1,0 +1,302 @@
+"""Requests as chat clients send them: templates, requests in the background, pairs at once, edits, unknown fields."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from segue import Agent
+from segue.server.background import is_in_background
+from segue.server.requests import ChatMessage
+from tests.cases import cases
+from tests.fakes import answer, call_tool
+
+from .serving import Held, Served, ServerSettings
+from .shop import refund, reply
+
+Json = dict[str, Any]
+ROOM = ServerSettings(chats_a_minute=10_000, requests_a_minute=100_000)
+
+
+@pytest.fixture
+def held() -> Held:
+    return Held()
+
+
+def agents_of(held: Held) -> list[Agent]:
+    return [held.agent("a", reply, tools=(refund,)), held.agent("b", reply, tools=(refund,))]
+
+
+@pytest.fixture
+def served(held: Held, database: Path) -> Iterator[Served]:
+    with Served(database, ROOM, agents=agents_of(held)) as served:
+        yield served
+        held.go.set()
+
+
+@pytest.fixture
+def client(served: Served) -> Iterator[httpx.Client]:
+    with served.client() as client:
+        yield client
+
+
+def user(text: str) -> Json:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str) -> Json:
+    return {"role": "assistant", "content": text}
+
+
+def complete(client: httpx.Client, messages: Sequence[Json], chat: str = "", **fields: Any) -> str:
+    """The text of a completion, in a chat that the client names in a header."""
+    headers = {"X-OpenWebUI-Chat-Id": chat} if chat else {}
+    response = client.post("/v1/chat/completions", json={"model": "a", "messages": messages, **fields}, headers=headers)
+    assert response.status_code == 200, response.text
+    content = response.json()["choices"][0]["message"]["content"]
+    assert isinstance(content, str)
+    return content
+
+
+def sessions(client: httpx.Client) -> dict[str, str]:
+    """The status of each session."""
+    return {each["session_id"]: each["status"] for each in client.get("/api/sessions").json()["items"]}
+
+
+HISTORY = "<chat_history>\nUSER: please refund\nASSISTANT: Approve refund(amount=5)?\n</chat_history>"
+
+
+def meta(task: str, output: str) -> str:
+    """A request that a chat page makes for itself."""
+    return f"### Task:\n{task}\n\n### Output:\n{output}\n\n### Chat History:\n{HISTORY}"
+
+
+TITLE = meta("Write a title of three to five words for the chat.", 'JSON: {"title": "…"}')
+TAGS = meta("Suggest up to three tags for the themes of the chat.", 'JSON: {"tags": []}')
+FOLLOW_UPS = meta("Suggest three follow-up questions of the user.", 'JSON: {"follow_ups": []}, no other text')
+QUERIES = meta("Determine whether search queries are needed, and write up to three.", 'JSON: {"queries": []}')
+TEMPLATE = """### Task:
+Answer with the sources below, and cite <source id="1"> as [1].
+
+<context>
+<source id="1" name="terms.md">
+Refunds take five days. approve
+</source>
+</context>
+
+"""
+"""What a page puts before a message when it retrieves something for it."""
+
+
+def conversation(system: str, *said: str) -> list[ChatMessage]:
+    return [ChatMessage(role="system", content=system), *(ChatMessage(role="user", content=text) for text in said)]
+
+
+@cases(
+    "messages, has_tools",
+    [
+        *((conversation("", text), False) for text in (TITLE, TAGS, FOLLOW_UPS, QUERIES)),
+        (conversation("", "Give a concise title for the talk below.\n\nUser: hello\nAI: hi"), False),
+        (conversation("", "根据下面的对话生成一个简短的标题，只输出标题。\n用户：退款\n助手：好的"), False),
+        (conversation("", 'Your task is to choose a fitting emoji.\n\nMessage: """hello"""'), False),
+        (conversation("", 'Merge these responses into one.\n\n"""It is 4."""\n\n"""Four."""'), False),
+        (
+            conversation("You write titles, and nothing else. A title names a thread.", "Title it:", "please refund"),
+            False,
+        ),
+        (
+            conversation(
+                "Tools: []. Choose the right tools, as JSON.", "History:\nUSER: hi\nASSISTANT: hello\nQuery: hi"
+            ),
+            True,
+        ),
+        (conversation("You write concise commit messages for a diff.", "diff --git a/x b/x"), False),
+    ],
+)
+def test_requests_in_the_background_are_recognised(messages: list[ChatMessage], has_tools: bool) -> None:
+    assert is_in_background(messages, has_tools=has_tools)
+
+
+@cases(
+    "messages, has_tools",
+    [
+        (conversation("", "please refund"), False),
+        (conversation("", TEMPLATE + "please refund"), False),
+        (conversation("", "Write a title for my post about pears, only the title."), False),
+        (conversation("", "What does the user mean?\nUser: hello\nAssistant: hi"), False),
+        (conversation("Be brief. " * 50 + "Write a title for a session, only once.", "hello"), False),
+        (conversation("You write titles of threads, and nothing else.", "hello"), True),
+        ([*conversation("", "hi"), ChatMessage(role="assistant", content="hello"), *conversation("", TITLE)], False),
+    ],
+)
+def test_messages_of_a_person_are_not_in_the_background(messages: list[ChatMessage], has_tools: bool) -> None:
+    assert not is_in_background(messages, has_tools=has_tools)
+
+
+def test_requests_in_the_background_run_no_tool_and_leave_no_session(client: httpx.Client) -> None:
+    question = complete(client, [user("please refund")], "chat-1")
+    for text in (TITLE, TAGS, FOLLOW_UPS, QUERIES):
+        assert complete(client, [user(text)], "chat-1")
+        with client.stream(
+            "POST", "/v1/chat/completions", json={"model": "a", "messages": [user(text)], "stream": True}
+        ) as response:
+            assert "[DONE]" in response.read().decode()
+        response = client.post("/v1/responses", json={"model": "a", "input": text, "stream": False})
+        assert response.json()["status"] == "completed"
+    assert sessions(client) == {"chat-1": "waiting"}
+    assert complete(client, [user("please refund"), assistant(question), user("approve")], "chat-1").startswith(
+        "Settled"
+    )
+
+
+def test_a_refusal_in_the_background_runs_no_tool_either(held: Held, database: Path) -> None:
+    def refuses(messages: Any) -> Any:
+        return "" if "### Task" in str(messages[-1].content) else call_tool(("note", {}), thought="")
+
+    with Served(database, ROOM, agents=[held.agent("a", refuses)]) as served, served.client() as client:
+        body = {"model": "a", "messages": [user(TITLE)]}
+        assert client.post("/v1/chat/completions", json=body).status_code == 500
+        assert sessions(client) == {} and held.effects == []
+
+
+def test_requests_in_the_background_are_messages_where_that_is_set(held: Held, database: Path) -> None:
+    settings = ServerSettings(background=False)
+    with Served(database, settings, agents=agents_of(held)) as served, served.client() as client:
+        question = complete(client, [user("please refund")], "chat-1")
+        complete(client, [user(f"Write a title. ASSISTANT: {question}")], "chat-1")
+        complete(client, [user(TITLE)], "chat-2")
+        assert len(sessions(client)) == 3 and sessions(client)["chat-1"] == "waiting"
+
+
+@pytest.mark.parametrize("chat", ["chat-1", ""])
+def test_a_message_that_its_client_rewrites_stays_the_same_message(client: httpx.Client, chat: str) -> None:
+    question = complete(client, [user(TEMPLATE + "please refund")], chat)
+    answered = complete(client, [user("please refund"), assistant(question), user(TEMPLATE + "approve")], chat)
+    assert answered == "Settled, 好的."
+    said = [user("please refund"), assistant(question), user("approve"), assistant(answered), user("apples")]
+    assert complete(client, said, chat).startswith("Settled")
+    assert len(sessions(client)) == 1
+
+
+def test_a_chat_is_recognised_by_its_id_where_its_answers_were_edited(client: httpx.Client) -> None:
+    complete(client, [user("apples")], "chat-1")
+    said = [user("apples"), assistant("(shortened)"), user("pears")]
+    assert complete(client, said, "chat-1") == "Heard apples, pears."
+    assert [*sessions(client)] == ["chat-1"]
+
+
+def test_an_answer_is_recognised_behind_those_that_a_client_makes_up(client: httpx.Client) -> None:
+    first = complete(client, [user("the files"), assistant("Ok."), user("please refund")])
+    said = [user("please refund"), assistant(first), user("other files"), assistant("Ok."), user("yes")]
+    assert complete(client, said) == "Settled, 好的."
+
+
+def test_two_chats_that_begin_with_the_same_words_are_two_sessions(client: httpx.Client) -> None:
+    questions = [complete(client, [user("please refund")], chat) for chat in ("chat-1", "chat-2")]
+    said = [user("please refund"), assistant(questions[0]), user("approve")]
+    assert complete(client, said, "chat-2").startswith("Settled")
+    assert sessions(client) == {"chat-1": "waiting", "chat-2": "done"}
+
+
+def test_two_requests_at_once_for_one_chat_are_both_answered(client: httpx.Client, held: Held) -> None:
+    for number in range(12):
+        texts: dict[str, str] = {}
+        chat, second = f"chat-{number}", ("b", "pears") if number % 2 else ("a", TITLE)
+
+        def send(model: str, text: str, chat: str = chat, texts: dict[str, str] = texts) -> None:
+            texts[text] = complete(client, [user(text)], chat, model=model)
+
+        threads = [threading.Thread(target=send, args=each) for each in (("a", "apples"), second)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert texts["apples"] == "Heard apples." and len(texts) == 2
+
+
+@pytest.mark.parametrize("before", [[], [user("apples"), assistant("Heard apples.")]])
+def test_an_edited_message_leaves_nothing_waiting(client: httpx.Client, before: list[Json]) -> None:
+    if before:
+        complete(client, before[:1], "chat-1")
+    complete(client, [*before, user("please refund")], "chat-1")
+    complete(client, [*before, user("now please refund")], "chat-1")
+    complete(client, [*before, user("once more: please refund")], "chat-1")
+    assert sorted(sessions(client).values()).count("waiting") == 1
+    complete(client, [*before, user("pears")], "chat-1")
+    assert "waiting" not in sessions(client).values()
+
+
+def test_an_answer_goes_on_where_the_last_message_is_the_assistants(held: Held, database: Path) -> None:
+    said = iter(["one two", ", three four", "one two"])
+    agent = held.agent("a", lambda _: answer(next(said)))
+    with Served(database, ROOM, agents=[agent]) as served, served.client() as client:
+        assert complete(client, [user("count")], "chat-1") == "one two"
+        assert complete(client, [user("count"), assistant("one")], "chat-1") == " two"
+        assert complete(client, [user("count"), assistant("one two")], "chat-1") == ", three four"
+        whole = [user("count"), assistant("one two, three four"), user("count again")]
+        assert complete(client, whole, "chat-1") == "one two"
+        assert [*sessions(client)] == ["chat-1"]
+
+
+def test_a_question_is_asked_again_where_it_is_to_go_on(client: httpx.Client) -> None:
+    question = complete(client, [user("please refund")])
+    assert complete(client, [user("please refund"), assistant(question)]) == question
+    assert [*sessions(client).values()] == ["waiting"]
+
+
+IMAGE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+def test_an_image_of_an_earlier_message_does_not_block_a_chat(held: Held, database: Path) -> None:
+    seen: list[str] = []
+
+    def sees(messages: Any) -> str:
+        seen.append(str(messages[-1].content))
+        return answer("Heard it.")
+
+    agent = held.agent("a", sees, accepts=())
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{IMAGE}"}}
+    shown = {"role": "user", "content": [{"type": "text", "text": "look"}, picture]}
+    with Served(database, ROOM, agents=[agent]) as served, served.client() as client:
+        refused = client.post("/v1/chat/completions", json={"model": "a", "messages": [shown]})
+        assert refused.status_code == 422 and "does not accept images" in refused.text
+        assert complete(client, [shown, user("go on without it")]) == "Heard it."
+        assert complete(client, [shown, assistant("A cat."), user("what else?")]) == "Heard it."
+    assert all("image.png of an earlier message is left out" in text for text in seen)
+
+
+def test_what_a_newer_client_sends_is_left_out_and_counted(client: httpx.Client, served: Served) -> None:
+    function = {"type": "function", "name": "show", "parameters": {"type": "object", "properties": {}}}
+    tools = [function, {"type": "namespace", "name": "n", "tools": [function]}, {"type": "custom", "name": "patch"}]
+    items = [
+        {"type": "new_kind", "content": 5},
+        {"role": "user", "content": [{"type": "input_text", "text": "apples"}]},
+    ]
+    body = {"model": "a", "input": items, "tools": tools, "client_metadata": {"a": 1}, "include": ["new.thing"]}
+    body |= {"tool_choice": {"type": "custom", "name": "patch"}, "store": False}
+    made = client.post("/v1/responses", json=body)
+    assert made.status_code == 200 and made.json()["output"][-1]["content"][0]["text"] == "Heard apples."
+    chat = [{"type": "function", "function": {"name": "show"}}, {"type": "new_tool"}]
+    assert complete(client, [user("apples")], tools=chat, new_field=[1], tool_choice={"type": "new_tool"})
+    counted = client.get("/metrics").text
+    for api, field in (
+        *(("responses", name) for name in ("client_metadata", "tools.namespace", "tools.custom", "input.new_kind")),
+        *(
+            ("responses", "tool_choice.custom"),
+            ("chat_completions", "new_field"),
+            ("chat_completions", "tools.new_tool"),
+        ),
+    ):
+        assert f'segue_ignored_fields_total{{api="{api}",field="{field}"}} 1.0' in counted
+
+
+def test_models_are_agents_and_their_modes_where_that_is_set(client: httpx.Client, held: Held) -> None:
+    def names(client: httpx.Client) -> list[str]:
+        return [model["id"] for model in client.get("/v1/models").json()["data"]]
+
+    assert {"a", "b"} <= {*names(client)} and not [name for name in names(client) if ":" in name]
+    with Served(settings=ServerSettings(models="all"), agents=agents_of(held)) as served, served.client() as other:
+        assert {"a", "a:plan", "b:direct"} <= {*names(other)}
