@@ -28,7 +28,7 @@ from ..core.records import (
     check_event,
 )
 from ..core.spend import Period, UsageReport, UsageTotal, limit_of
-from ..core.task import TaskStatus
+from ..core.task import ACTIVE, TaskStatus
 from .control import Followed, Started, Waits, known_request
 from .relay import Observer
 from .reply import Projection
@@ -275,6 +275,13 @@ class Tasks:
         return asked[-1] - 1 if asked else continued
 
     # Events.
+
+    async def stop(self, task_id: str) -> None:
+        """Pause a task at its next boundary, since its client left without the answer; nothing if it does not run."""
+        row = await self.get(task_id)
+        if row.status in ACTIVE and row.requested is None:
+            with suppress(TaskError):  # it has just stopped
+                await self._control.pause(task_id, "stop")
 
     async def send_event(self, task_id: str, name: str, data: Any = None, key: RequestKey | None = None) -> None:
         """Send an event to a task: one that waits for it continues, else it is kept. With `key` it is sent once.

@@ -4,6 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
@@ -208,6 +209,14 @@ async def rejoin(service: Service, tenant: Tenant, task: Task) -> Task:
             return (await service.app.tasks.resume(task.task_id))[0]
     except TaskError:  # it runs or was resumed meanwhile, or its session has gone on without it
         return await service.app.tasks.get(task.task_id)
+
+
+async def end_stopped(service: Service, task: Task) -> None:
+    """End a task whose client left: the history has what it did, and no call that it had decided runs any more."""
+    if task.requested == "stop":
+        await service.until_stopped(task.task_id)
+        with suppress(TaskError):  # it has its answer
+            await service.app.cancel(task.task_id)
 
 
 async def fork_after(service: Service, tenant: Tenant, task: Task, key: RequestKey) -> str:

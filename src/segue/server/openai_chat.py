@@ -20,7 +20,16 @@ from ..core.task import ACTIVE, ENDED, TaskStatus
 from ..prompts.protocols import answer_of, reply_notice, stop_notice
 from ..runtime.reply import Added, CallOpened, Kind, Part, ReplyStream, TextDropped
 from .api.files import BINARY, FILE, FormDep, file_response
-from .continuation import Attempts, Conversation, Messages, fork_after, is_awaited, rejoin, unused_session
+from .continuation import (
+    Attempts,
+    Conversation,
+    Messages,
+    end_stopped,
+    fork_after,
+    is_awaited,
+    rejoin,
+    unused_session,
+)
 from .dependencies import (
     CONFLICT,
     MODEL_DOWN,
@@ -58,7 +67,7 @@ from .requests import (
     with_contents,
 )
 from .service import Begun, Service
-from .stream import EventStream, events_of, task_headers, with_error_frames
+from .stream import EventStream, events_of, task_headers, while_connected, with_error_frames
 from .tenants import Tenant
 from .views import outcome
 
@@ -418,7 +427,9 @@ class CompletionTasks:
         if last and last.digest == self._digest_of_options():
             task = await self._app.tasks.get(last.task_id)
             over = task.is_over
-            if not over or await is_awaited(self._service, task, task.task_id, retries, over=over):
+            if task.requested == "stop" and not retries:
+                await end_stopped(self._service, task)
+            elif not over or await is_awaited(self._service, task, task.task_id, retries, over=over):
                 with self._service.delivering(task.task_id):
                     return await rejoin(self._service, self._tenant, task), 0
         begun = await self._before(conversation)
@@ -597,7 +608,7 @@ async def chat_completions(
 ) -> Response:
     """Answer a conversation's last message, or continue with results of its tools.
 
-    A client that disconnects stops nothing.
+    A client that disconnects stops its task at the next boundary, unless the service is set to continue.
 
     The session is named by a header or `metadata.session_id`, else by how the conversation begins. Earlier
     messages of the same user, agent and mode are recognised: only the last one is new. Another one in its place is
@@ -617,15 +628,16 @@ async def chat_completions(
         row, after = await tasks.begin(conversation, x_stainless_retry_count, key)
         before = await service.app.tasks.events(row.task_id, limit=after) if after else []
         completion = Completion(row, body.model, before)
+        stops = service.stops("chat_completions", row.task_id)
         if body.stream:
             usage = body.stream_options is not None and body.stream_options.include_usage
             frames = chunks(service, tenant, completion, after, usage)
-            return EventStream(service, tenant, frames, task_headers(tenant, row))
+            return EventStream(service, tenant, frames, task_headers(tenant, row), stops)
     except BaseException:
         service.close_stream(tenant)
         raise
     try:
-        return await _whole(service, tenant, completion, after)
+        return await while_connected(service, request, stops, _whole(service, tenant, completion, after))
     finally:
         service.close_stream(tenant)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ..core.environment import whole_number
 from ..core.errors import ConfigurationError
@@ -28,11 +28,16 @@ ORIGINS = "SEGUE_CORS_ORIGINS"
 UPLOAD = "SEGUE_UPLOAD_MB"
 IMPORT = "SEGUE_IMPORT_MB"
 PATH = "SEGUE_URL_PATH"
+DISCONNECT = "SEGUE_ON_DISCONNECT"
 _PATH = re.compile(r"(/[\w.~-]+)+", re.ASCII)
 _OWN = ("a2a", "ag-ui", "api", "docs", "healthz", "mcp", "metrics", "page", "readyz", "shared", "v1", ".well-known")
 """How the service's own paths begin."""
 BYTES_A_VALUE = 32
 """Of an exported session, which has about 40, on average at least."""
+
+Surface = Literal["chat_completions", "responses", "ag_ui"]
+"""Where clients read the answer of a task in the response to their message."""
+ON_DISCONNECT: Mapping[str, str] = {"chat_completions": "stop", "responses": "continue", "ag_ui": "stop"}
 
 CLIENT_SECONDS = 600.0
 """How long the `openai` package waits for an answer before it tries again."""
@@ -100,6 +105,11 @@ class ServerSettings:
     """No other process answers requests at the same address."""
     retention: Retention | None = None
     """Which snapshots are kept; without one all are."""
+    on_disconnect: Mapping[str, str] = field(default_factory=dict)
+    """Whether a task goes on when its client disconnects, `stop` or `continue`, by surface.
+
+    It is `stop` for `chat_completions` and `ag_ui`, `continue` for `responses`. Those in the background continue.
+    """
     path: str = ""
     """The path that it is served below, such as `/agents`; a proxy may strip it."""
 
@@ -115,10 +125,25 @@ class ServerSettings:
                 "begins like none of the service's own.",
                 path=self.path,
             )
+        for surface, choice in self.on_disconnect.items():
+            if surface not in ON_DISCONNECT or choice not in ("stop", "continue"):
+                raise ConfigurationError(
+                    "{setting} cannot be {given}: write stop or continue for {surfaces}, as in {example}.",
+                    setting=DISCONNECT,
+                    given=f"{surface}={choice}",
+                    surfaces=", ".join(ON_DISCONNECT),
+                    example="ag_ui=continue,responses=stop",
+                )
         if "*" in self.origins and not self.keys:
             raise ConfigurationError(
                 "{origins}=* allows every web page: set {keys}, or name the origins.", origins=ORIGINS, keys=KEYS
             )
+
+
+def _choices(environ: Mapping[str, str], name: str) -> dict[str, str]:
+    """The choices of a variable, as `name=choice`, separated by commas."""
+    named = (part.partition("=") for part in _listed(environ, name))
+    return {name.strip(): choice.strip() for name, _, choice in named}
 
 
 def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_agent: str = "") -> ServerSettings:
@@ -149,6 +174,7 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
         push_hosts=_listed(environ, PUSH_HOSTS),
         one_process="SEGUE_SUPERVISOR" not in environ,
         retention=Retention.of(given) if (given := environ.get(RETENTION, "").strip()) else None,
+        on_disconnect=_choices(environ, DISCONNECT),
         path=environ.get(PATH, "").strip(),
     )
 
