@@ -3,6 +3,7 @@
 import hashlib
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -20,6 +21,7 @@ from segue.prompts.protocols import stop_notice
 from segue.server.lifespan import drain
 from segue.server.tenants import hash_keys, parse_keys
 from tests.fakes import ScriptedChatModel, call_tool
+from tests.loopback import Gate, LoopbackServer, Text
 from tests.modes import native_call
 from tests.polling import wait_until
 
@@ -421,6 +423,41 @@ def test_a_stream_that_ends_as_the_service_stops_says_how_the_task_goes_on(
         again = client.chat.completions.create(model="a", messages=messages)
     assert (again.id, again.choices[0].message.content) == (f"chatcmpl-{task_id}", "Settled, 好的.")
     assert held.effects == ["one"]
+
+
+@pytest.mark.parametrize(("resume", "stream"), [(True, True), (False, True), (True, False)])
+def test_continue_yields_the_rest_of_an_answer_that_the_stop_of_the_service_cut(
+    database: Path, resume: bool, stream: bool
+) -> None:
+    first, rest, go = "The first half. ", "The second half.", threading.Event()
+    settings = ServerSettings(drain_seconds=0.1, resume=resume)
+    messages = said("tell me")
+    with LoopbackServer([Gate(first, rest, go), Gate(first, rest, go), Text("You are welcome.")]) as server:
+        fields: Any = {"mode": "react", "protocol": "native", "tools": (refund,)}
+        agents = [Agent(agent_id="a", model="openai:x", base_url=server.base_url, api_key="k", **fields)]
+        with Served(database, settings, agents=agents) as served, stock(served) as client:
+            with client.chat.completions.create(model="a", messages=messages, stream=True) as chunks:
+                text = ""
+                for chunk in chunks:
+                    text += chunk.choices[0].delta.content or ""
+                    if text == first:
+                        stopping = served.begin(drain(served.service))
+            stopping.result(60)
+        assert text == f"{first}\n\n{stop_notice('paused', 'en', resumed=resume)}"
+        messages += [{"role": "assistant", "content": text}, *said("Continue.")]
+        go.set()
+        with Served(database, settings, agents=agents) as served, stock(served) as client:
+            if stream:
+                deltas = client.chat.completions.create(model="a", messages=messages, stream=True)
+                text = "".join(chunk.choices[0].delta.content or "" for chunk in deltas)
+            else:
+                text = client.chat.completions.create(model="a", messages=messages).choices[0].message.content or ""
+            assert text == rest
+            messages.append({"role": "assistant", "content": text})
+            assert say(client, messages, "thank you") == "You are welcome."
+            assert len(sessions(served)) == 1
+            history = served.do(served.service.app.history(sessions(served)[0]))
+        assert [each["content"] for each in history] == ["tell me", first + rest, "thank you", "You are welcome."]
 
 
 def test_a_task_that_fails_is_an_error_and_is_tried_again(client: openai.OpenAI, served: Served) -> None:

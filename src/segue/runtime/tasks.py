@@ -265,9 +265,13 @@ class Tasks:
     async def ask_again(self, task: Task, key: RequestKey, continued: int = 0) -> int:
         """Let a request have the question that a task waits with, as `before_question`, and store it with `key`."""
         before = await self.before_question(task, continued)
-        with suppress(KeyUsed):  # the same message came twice at once
-            await self._storage.requests.add(key, task.session_id, task.task_id, before)
+        await self.join(task, key, before)
         return before
+
+    async def join(self, task: Task, key: RequestKey, after: int) -> None:
+        """Store with `key` that a request is answered with what a task did after its event of that number."""
+        with suppress(KeyUsed):  # the same message came twice at once
+            await self._storage.requests.add(key, task.session_id, task.task_id, after)
 
     async def before_question(self, task: Task, continued: int = 0) -> int:
         """The number of the event before the question that a task waits with; `continued` is that of an earlier one."""

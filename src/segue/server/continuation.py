@@ -12,6 +12,7 @@ from ..core.errors import InvalidMessage, TaskError
 from ..core.events import ApprovalRequested, QuestionAsked, Resumed
 from ..core.records import KnownRequest, RequestKey, Task
 from ..core.task import ENDED, TaskStatus
+from ..prompts.protocols import asks_to_continue
 from .requests import ChatMessage, File, refuse_files
 from .service import Service
 from .settings import CLIENT_SECONDS
@@ -106,6 +107,12 @@ class Conversation:
     def shows(self, question: str) -> bool:
         """Whether the answer before the new message ends with a question as it was sent, whatever its white space."""
         return " ".join(self.last_answer.split()).endswith(" ".join(question.split()))
+
+    def text_before(self, notice: str) -> str | None:
+        """The beginning of the answer that ends with a notice, where the new message asks for its rest; else None."""
+        if self.new_files or not (self.shows(notice) and asks_to_continue(self.message)):
+            return None
+        return self.last_answer.rpartition(notice)[0].removesuffix("\n\n")
 
     def key(self, said: Messages) -> str:
         """What the idempotency keys of requests with these messages begin with."""

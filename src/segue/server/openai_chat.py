@@ -153,10 +153,14 @@ class Completion:
     reasoning: str = ""
     resumed: bool = False
     """Whether the service, which stops, resumes the task when it starts again."""
+    shown: str = ""
+    """What the client has of the answer, whose rest it asks for."""
 
     def __post_init__(self) -> None:
         self._reply = ReplyStream({spec["function"]["name"] for spec in self.row.client_tools})
         self._reply.recall(self.before)
+        self._shown, self._unsent = self.shown, ""
+        """The text so far, while the client may have it."""
         self._as_json = "answer_format" in self.row.reply_options
         """Whether the answer is JSON, which is sent once it is known to fit."""
 
@@ -170,13 +174,26 @@ class Completion:
             case Added(Kind.TEXT) | TextDropped() if self._as_json:
                 pass
             case Added(Kind.TEXT, text):
-                yield {"content": text}
+                if text := self._rest(text):
+                    yield {"content": text}
             case Added(Kind.THOUGHT, text):
                 yield self._thought(text)
             case CallOpened(ToolCall() as call):
                 yield self._thought(f"\n{call.name} {readable(call.arguments)}\n")
+            case TextDropped() if self._unsent:
+                self._unsent = ""
             case TextDropped():
                 yield {"content": RESTARTED}
+
+    def _rest(self, text: str) -> str:
+        """What a piece of the text adds to what the client has; all of it where that is another text."""
+        text = self._unsent + text
+        if self.shown.startswith(text):
+            self._unsent = text
+            return ""
+        rest = text.removeprefix(self.shown)
+        self._unsent = self.shown = ""
+        return rest
 
     def _thought(self, text: str) -> Json:
         self.reasoning += text
@@ -214,7 +231,7 @@ class Completion:
         if result["status"] == "done":
             return self._reply.own(str(result["answer"]))
         if result["status"] != "waiting":
-            answer = self._reply.own(str(result["answer"]))
+            answer = self._reply.own(str(result["answer"])) or ("" if self._as_json else self._reply.text)
             return "\n\n".join(filter(None, (answer, stop_notice(result["status"], language, resumed=self.resumed))))
         if waiting_calls(result):
             return self._reply.text
@@ -232,7 +249,7 @@ class Completion:
     def whole(self, result: Json) -> Json:
         """The completion of a request that does not stream."""
         reasoning = {"reasoning_content": self.reasoning} if self.reasoning else {}
-        text, refused = self.text(result), bool(result.get("refused"))
+        text, refused = self.text(result).removeprefix(self._shown), bool(result.get("refused"))
         content: Json = {"content": None if refused else text, "refusal": text if refused else None, "annotations": []}
         message: Json = {"role": "assistant", **content, **reasoning}
         if calls := self.calls(result):
@@ -404,6 +421,8 @@ class CompletionTasks:
         self._app = service.app
         self._tenant = tenant
         self._options = options
+        self.shown = ""
+        """What the client has of the answer, where it asks for the rest."""
 
     async def begin(self, conversation: Conversation, retries: int, asked: RequestKey | None) -> Begun:
         """The task that answers the conversation's new message.
@@ -437,6 +456,12 @@ class CompletionTasks:
             thread_id = await unused_session(self._service, self._tenant, conversation.session_id)
             return await self._start(conversation.first_message, [*conversation.files.values()], thread_id, key)
         before, after = begun
+        for resumed in (True, False):
+            shown = conversation.text_before(stop_notice("paused", before.reply_language, resumed=resumed))
+            if shown is not None:
+                self.shown = shown
+                await self._app.tasks.join(before, key, after)
+                return await rejoin(self._service, self._tenant, before), after
         latest, *_ = await self._app.tasks.list(session_id=before.session_id, limit=1)
         message, files = conversation.message, conversation.new_files
         if latest.task_id != before.task_id:
@@ -627,7 +652,7 @@ async def chat_completions(
     try:
         row, after = await tasks.begin(conversation, x_stainless_retry_count, key)
         before = await service.app.tasks.events(row.task_id, limit=after) if after else []
-        completion = Completion(row, body.model, before)
+        completion = Completion(row, body.model, before, shown=tasks.shown)
         stops = service.stops("chat_completions", row.task_id)
         if body.stream:
             usage = body.stream_options is not None and body.stream_options.include_usage
