@@ -280,13 +280,6 @@ class Tasks:
 
     # Events.
 
-    async def stop(self, task_id: str) -> None:
-        """Pause a task at its next boundary, since its client left without the answer; nothing if it does not run."""
-        row = await self.get(task_id)
-        if row.status in ACTIVE and row.requested is None:
-            with suppress(TaskError):  # it has just stopped
-                await self._control.pause(task_id, "stop")
-
     async def send_event(self, task_id: str, name: str, data: Any = None, key: RequestKey | None = None) -> None:
         """Send an event to a task: one that waits for it continues, else it is kept. With `key` it is sent once.
 
@@ -418,6 +411,13 @@ class Tasks:
             return task_id, seen
 
         return self._control.begin_and_follow(begin)
+
+    async def stop(self, task_id: str) -> None:
+        """Pause a task at its next boundary, since its client left without the answer; nothing if it does not run."""
+        row = await self.get(task_id)
+        if row.status in ACTIVE and row.requested is None:
+            with suppress(TaskError):  # it has just stopped
+                await self._control.pause(task_id, "stop")
 
     async def result(self, task: Task, run: "asyncio.Task[Json] | None") -> Result:
         """Wait for a run, here or elsewhere; returns its result with `task_id`, `session_id` and `status`."""

@@ -18,7 +18,7 @@ from ..core.message import UPLOAD_SECONDS, AnswerFormat, ReplyOptions, Upload
 from ..core.records import Json, RequestKey, Task
 from ..core.task import ACTIVE, ENDED, TaskStatus
 from ..prompts.protocols import answer_of, reply_notice, stop_notice
-from ..runtime.reply import Added, CallOpened, Kind, Part, ReplyStream, TextDropped
+from ..runtime.reply import BREAK, Added, CallOpened, Kind, Part, ReplyStream, TextDropped
 from .api.files import BINARY, FILE, FormDep, file_response
 from .continuation import (
     Attempts,
@@ -182,8 +182,8 @@ class Completion:
                 yield self._thought(f"\n{call.name} {readable(call.arguments)}\n")
             case TextDropped() if self._unsent:
                 self._unsent = ""
-            case TextDropped():
-                yield {"content": RESTARTED}
+            case TextDropped(went_on):
+                yield {"content": BREAK if went_on else RESTARTED}
 
     def _rest(self, text: str) -> str:
         """What a piece of the text adds to what the client has; all of it where that is another text."""
