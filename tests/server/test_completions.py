@@ -13,7 +13,8 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
+from langgraph.store.memory import InMemoryStore
 from openai.types.chat import ChatCompletionMessageParam
 
 from segue import Agent
@@ -24,6 +25,7 @@ from tests.fakes import ScriptedChatModel, call_tool
 from tests.loopback import Gate, LoopbackServer, Text
 from tests.modes import native_call
 from tests.polling import wait_until
+from tests.runtime.test_reviews import calling
 
 from .schemas import CheckedTransport
 from .serving import KEY, KEYS, Held, Served, ServerSettings, chat
@@ -321,6 +323,15 @@ def test_a_service_may_let_the_tasks_of_clients_that_disconnect_go_on(held: Held
         )
         assert retried.id == again.id
         assert (held.effects, len(sessions(served))) == (["one"], 1)
+
+
+def test_a_text_before_calls_of_a_graph_of_ones_own_is_a_paragraph_of_the_stream(database: Path) -> None:
+    work = native_call(("1", "remember", {"what": "x"})).model_copy(update={"content": "I look."})
+    graph = calling(ScriptedChatModel([work, AIMessage("It is blue.")])).compile(store=InMemoryStore())
+    with Served(database, OPEN, modes={"own": graph}) as served, stock(served) as client:
+        deltas = client.chat.completions.create(model="travel:own", messages=said("go"), stream=True)
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in deltas)
+    assert text == "I look.\n\nIt is blue."
 
 
 def said(text: str) -> Messages:
