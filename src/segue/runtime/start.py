@@ -143,7 +143,7 @@ class Request:
 
 T = TypeVar("T", bound=BaseModel)
 
-GIVEN_UP = ("cancel", "stop")
+_GIVEN_UP = ("cancel", "stop")
 """Requests for a task after which the next message begins another, which knows what it did: no decided call runs."""
 
 
@@ -405,7 +405,7 @@ class Starter:
         state = await state_at(self._runner.graph, thread_config(thread_id))
         last = await self._runner.tasks.latest_of(thread_id)
         if last and last.status in OPEN:
-            if last.requested not in GIVEN_UP:
+            if last.requested not in _GIVEN_UP:
                 raise TaskUnfinished(thread_id, last.task_id, last.status)
             await self._runner.end_cancelled(last)  # its process died before it could, or its client left
         if last and last.status == TaskStatus.ERROR and not last.result:
@@ -428,7 +428,7 @@ class Starter:
         while row and row.requested == "stop" and row.status in ACTIVE and await self._runs(row):
             await asyncio.sleep(POLL_SECONDS)
             row = await self._runner.tasks.get(row.task_id)
-        if not row or row.status not in OPEN or row.requested in GIVEN_UP:
+        if not row or row.status not in OPEN or row.requested in _GIVEN_UP:
             return None
         if request.files:
             raise InvalidMessage(

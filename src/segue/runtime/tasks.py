@@ -414,9 +414,9 @@ class Tasks:
 
     async def stop(self, task_id: str) -> None:
         """Pause a task at its next boundary, since its client left without the answer; nothing if it does not run."""
-        row = await self.get(task_id)
-        if row.status in ACTIVE and row.requested is None:
-            with suppress(TaskError):  # it has just stopped
+        with suppress(TaskError, StorageError):  # it has just ended, or the database is away
+            row = await self.get(task_id)
+            if row.status in ACTIVE and row.requested is None:
                 await self._control.pause(task_id, "stop")
 
     async def result(self, task: Task, run: "asyncio.Task[Json] | None") -> Result:

@@ -191,7 +191,12 @@ class Service:
             has_left = False
 
         try:
-            await self._continue_stopped(task_id)
+            if stopping := self._stops.get(task_id):
+                await asyncio.wait([stopping])
+            if (await self.app.tasks.get(task_id)).requested == "stop":
+                await self.until_stopped(task_id)
+                with suppress(TaskError):  # it waits for a person, or has ended
+                    await self.app.tasks.resume(task_id)
             yield has_all
         finally:
             self._readers[task_id] -= 1
@@ -201,15 +206,6 @@ class Service:
                     stopping = asyncio.create_task(self.app.tasks.stop(task_id), name=f"stop {task_id}")
                     self._stops[task_id] = stopping
                     stopping.add_done_callback(lambda _: self._stops.pop(task_id, None))
-
-    async def _continue_stopped(self, task_id: str) -> None:
-        """Let a task go on that was stopped as its client had left, once it is at its boundary."""
-        if stopping := self._stops.get(task_id):
-            await asyncio.wait([stopping])
-        if (await self.app.tasks.get(task_id)).requested == "stop":
-            await self.until_stopped(task_id)
-            with suppress(TaskError):  # it waits for a person, or has ended
-                await self.app.tasks.resume(task_id)
 
     async def until_stopped(self, task_id: str) -> None:
         """Wait until a task ended, waits for a person, or is paused; what is to be resumed is resumed first."""

@@ -28,7 +28,6 @@ ORIGINS = "SEGUE_CORS_ORIGINS"
 UPLOAD = "SEGUE_UPLOAD_MB"
 IMPORT = "SEGUE_IMPORT_MB"
 PATH = "SEGUE_URL_PATH"
-DISCONNECT = "SEGUE_ON_DISCONNECT"
 _PATH = re.compile(r"(/[\w.~-]+)+", re.ASCII)
 _OWN = ("a2a", "ag-ui", "api", "docs", "healthz", "mcp", "metrics", "page", "readyz", "shared", "v1", ".well-known")
 """How the service's own paths begin."""
@@ -128,8 +127,7 @@ class ServerSettings:
         for surface, choice in self.on_disconnect.items():
             if surface not in ON_DISCONNECT or choice not in ("stop", "continue"):
                 raise ConfigurationError(
-                    "{setting} cannot be {given}: write stop or continue for {surfaces}, as in {example}.",
-                    setting=DISCONNECT,
+                    "SEGUE_ON_DISCONNECT cannot be {given}: write stop or continue for {surfaces}, as in {example}.",
                     given=f"{surface}={choice}",
                     surfaces=", ".join(ON_DISCONNECT),
                     example="ag_ui=continue,responses=stop",
@@ -140,12 +138,6 @@ class ServerSettings:
             )
 
 
-def _choices(environ: Mapping[str, str], name: str) -> dict[str, str]:
-    """The choices of a variable, as `name=choice`, separated by commas."""
-    named = (part.partition("=") for part in _listed(environ, name))
-    return {name.strip(): choice.strip() for name, _, choice in named}
-
-
 def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_agent: str = "") -> ServerSettings:
     """The settings of SEGUE_… variables.
 
@@ -153,6 +145,7 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
         ConfigurationError: naming the variable that cannot be read.
     """
     hide_keys(environ)
+    choices = (part.partition("=") for part in _listed(environ, "SEGUE_ON_DISCONNECT"))
     return ServerSettings(
         keys=parse_keys(environ.get(HASHES, "")),
         origins=tuple(origin.rstrip("/") for origin in _listed(environ, ORIGINS)),
@@ -174,7 +167,7 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
         push_hosts=_listed(environ, PUSH_HOSTS),
         one_process="SEGUE_SUPERVISOR" not in environ,
         retention=Retention.of(given) if (given := environ.get(RETENTION, "").strip()) else None,
-        on_disconnect=_choices(environ, DISCONNECT),
+        on_disconnect={surface.strip(): choice.strip() for surface, _, choice in choices},
         path=environ.get(PATH, "").strip(),
     )
 
