@@ -263,7 +263,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         }
         row = await asyncio.shield(self._database.submit(save, brief=True, failed=hold.note, joined=joined))
         hold.running = row
-        if row and row["requested"] == "pause" and row["status"] in _PAUSABLE and self._on_pause is not None:
+        if row and row["requested"] in ("pause", "stop") and row["status"] in _PAUSABLE and self._on_pause is not None:
             self._on_pause(row["task_id"])
         return saved
 

@@ -219,7 +219,7 @@ _TABLES = (
         expires_at DOUBLE PRECISION NOT NULL
     )""",
     "CREATE INDEX lease_queue_of_thread ON lease_queue (thread_id, position)",
-    # `requested` is pause or cancel where a person asked for it, `notes` a list of texts that steer the task, `answer`
+    # `requested` is pause, stop or cancel where a person asked, `notes` a list of texts that steer the task, `answer`
     # what a person said to the question that it waited with: {"interrupt_id", "value"}. `copy_of` is the ended task
     # that this one repeats, in a thread that was forked or imported: it did not run here. `agents_file` is the absolute
     # path of the agents file that the task was started with, `attachments` a list of the files of its message, whose

@@ -85,6 +85,7 @@ from .model_call import (
     Listener,
     LiveReply,
     ask_model,
+    cut_answer,
     refuse_quotation,
     refuse_unreadable,
     size_of,
@@ -164,8 +165,8 @@ class FlowState(FlowInput, total=False):
     tool_calls: int
     """How many tools ran. EXECUTOR."""
     early_exit: dict[str, Any] | None
-    """{EARLY_EXIT, result, summary, status, by_user} once the flow has to end, with what was `streamed` of its result.
-    Any node; looked at after every node."""
+    """{EARLY_EXIT, result, summary, status, by_user} once the flow has to end, with what was `streamed` of its result,
+    and whether that was `truncated`. Any node; looked at after every node."""
     usage: dict[str, Any]
     """CONTROLLER, the branches."""
     result: Any
@@ -435,8 +436,12 @@ def controller(config: FlowConfig) -> FlowNode:
             state["language"],
         )
         update: FlowUpdate = {"usage": asked.usage}
+        cut = cut_answer(work, asked, state["language"])
         try:
-            decision = _read_decision(asked.reply, state, work)
+            if cut:
+                decision = ControllerDecision("final_answer", {"answer": cut})
+            else:
+                decision = _read_decision(asked.reply, state, work)
         except UnreadableReply as error:
             if asked.streamed:
                 work.emit(AttemptRestarted(attempt=1, reason=RestartReason.UNREADABLE.value, **ids_of(state)))
@@ -519,7 +524,7 @@ def _chosen(
         events.append(Thought(text=decision.thought, **ids))
     if isinstance(chosen, EarlyExit):
         start = BranchStart(branch=decision.command, kind="built_in", arguments={**decision.command_args}, **ids)
-        end = exit_of(chosen) | {"streamed": asked.streamed}
+        end = exit_of(chosen) | {"streamed": asked.streamed, "truncated": asked.reply.finish_reason == "length"}
         return {"early_exit": end, "events": announce(*events, start)}
     branch = branches.get(chosen.branch)
     built_in = branch is not None and branch.kind == "built_in"

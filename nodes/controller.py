@@ -211,5 +211,6 @@ def _result_of(out: Mapping[str, Any], mode: str, answer: str, error: str, chars
         plan=out["steps"],
         usage=out["usage"],
         error=error,
+        truncated=bool((out["early_exit"] or {}).get("truncated")),
     )
     return {**result, "flow_status": out["status"]}

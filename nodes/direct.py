@@ -12,7 +12,7 @@ from segue.prompts import catalogue
 from segue.prompts.catalogue import agent_prompt, phrase, render
 
 from .context import NodeContext, NodeRuntime, announce, node_context, window
-from .model_call import LiveText, ask_model, is_truncated, refused_call, whole_answer
+from .model_call import LiveText, ask_model, refused_call, whole_answer
 from .task import TaskState, additions, amended, begin, compose_result, end_task, joined, read_added_messages
 
 # State of the direct graph.
@@ -59,7 +59,7 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     except UnreadableReply as error:
         given_up: DirectUpdate = {**_failed(error, asked.event, state), "usage": asked.usage}
         return joined(added, given_up)
-    truncated, reasoning = is_truncated(work, asked.reply), phrase("direct_reasoning", state["language"])
+    truncated, reasoning = asked.reply.finish_reason == "length", phrase("direct_reasoning", state["language"])
     result = compose_result("direct", text, reasoning=reasoning, usage=asked.usage, truncated=truncated)
     update: DirectUpdate = {
         "messages": [*added.get("messages", ()), AIMessage(text, id=await asked.message.end(text))],

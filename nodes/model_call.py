@@ -370,10 +370,6 @@ def streamed_message() -> Iterator[MessageStream]:
 
 # The stream of events of a call, and what listens to its reply.
 
-HELD_CHARS = 160
-HELD_SECONDS = 0.7
-"""How much of a text, and for how long, is held back until it shows whether calls follow."""
-
 
 class LiveReply:
     """The stream of one model call in a task's language; `streamed` is what this attempt streamed of the answer.
@@ -459,50 +455,26 @@ class LiveText(Listener):
 
 
 class LiveCalls(Listener):
-    """Streams a reply's text as the answer; a short one that calls follow at once is a thought instead."""
+    """Streams a reply's text as the answer, also where calls follow; a text that comes after them is a thought."""
 
     def __init__(self, live: LiveReply) -> None:
         super().__init__(live)
-        self._timer: asyncio.TimerHandle | None = None
-        self._held = ""
-        self._decided = False
-        self._thought = False
-
-    def text(self, piece: str) -> None:
-        if self._decided:
-            return self._show(piece)
-        self._held += piece
-        if len(self._held) > HELD_CHARS:
-            self._decide()
-        elif self._timer is None and self._held.strip():
-            self._timer = asyncio.get_running_loop().call_later(HELD_SECONDS, self._decide)
-
-    def call(self) -> None:
-        if not self._decided:
-            self._thought = True
-            self._decide()
+        self.restart()
 
     def restart(self) -> None:
-        self._stop()
-        self._held, self._decided, self._thought = "", False, False
+        self._blank = ""
+        self._show: Callable[[str], None] | None = None
 
-    def end(self) -> None:
-        self._stop()
-        if not self._decided and self._held.strip():
-            self._decide()
+    def text(self, piece: str) -> None:
+        if self._show is None:
+            self._blank += piece
+            if not self._blank.strip():
+                return
+            self._show, piece = self._live.token, self._blank
+        self._show(piece)
 
-    def _decide(self) -> None:
-        self._stop()
-        self._decided = True
-        self._show(self._held)
-
-    def _show(self, piece: str) -> None:
-        (self._live.thinking if self._thought else self._live.token)(piece)
-
-    def _stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def call(self) -> None:
+        self._show = self._show or self._live.thinking
 
 
 _THOUGHT = ("thought",)
@@ -663,6 +635,9 @@ async def _ask(
     return _counted(work, request, reply, "".join(received.thoughts), live, usage, time.monotonic() - started)
 
 
+TRUNCATED_CALL = "The reply was truncated at its length limit and nothing was run: write a shorter one."
+
+
 @dataclass
 class _Received:
     """What has arrived of a reply: its text and reasoning, and the number of all characters."""
@@ -671,6 +646,8 @@ class _Received:
     chars: int = 0
     thoughts: list[str] = field(default_factory=list)
     reasoning: int = 0
+    calls: bool = False
+    """Whether a function call began."""
 
     def count(self, piece: ModelPiece) -> None:
         match piece:
@@ -682,10 +659,12 @@ class _Received:
                 self.reasoning += len(piece.text)
             case Hidden():
                 self.chars += piece.chars
+            case CallDelta():
+                self.calls = True
             case Withdrawn():
                 self.text, self.chars = [], 0
             case Retry():
-                self.text, self.chars, self.thoughts, self.reasoning = [], 0, [], 0
+                self.text, self.chars, self.thoughts, self.reasoning, self.calls = [], 0, [], 0, False
 
     def exceeds(self, budget: Budget) -> bool:
         return self.chars > budget.reply_chars or self.reasoning > budget.reasoning_chars
@@ -695,7 +674,8 @@ class _Received:
         return not (self.chars or self.reasoning)
 
     def truncated(self) -> ModelReply:
-        return ModelReply(text="".join(self.text), finish_reason="length")
+        unreadable = UnreadableReply(TRUNCATED_CALL) if self.calls else None
+        return ModelReply(text="".join(self.text), finish_reason="length", unreadable=unreadable)
 
 
 async def _reply(
@@ -842,6 +822,17 @@ def refuse_unreadable(reply: ModelReply) -> None:
     """
     if reply.unreadable is not None:
         raise reply.unreadable
+
+
+def cut_answer(work: NodeContext, asked: CompletedCall, language: str) -> str | None:
+    """The answer that a reply had begun when it ended at a length limit, with a note as `whole_answer`; else None.
+
+    A reply that ended in its calls has none: nothing of it can be run.
+    """
+    reply = asked.reply
+    if reply.finish_reason != "length" or reply.tool_calls or reply.unreadable or not asked.streamed.strip():
+        return None
+    return asked.streamed + ("" if is_truncated(work, reply) else phrase("truncated", language))
 
 
 def whole_answer(work: NodeContext, reply: ModelReply, language: str) -> str:

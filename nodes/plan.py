@@ -717,8 +717,8 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     work.emit(Phase(task_id=task_id, content=phrase("plan_4", language)))
     calls = await _ask_until_answered(state, work)
     asked = calls[-1]
-    truncated = is_truncated(work, asked.reply)
-    if asked.reply.text.strip() or truncated:
+    truncated = asked.reply.finish_reason == "length"
+    if asked.reply.text.strip() or is_truncated(work, asked.reply):
         written = whole_answer(work, asked.reply, language)
     else:
         empty = phrase("answer_empty", language)

@@ -39,7 +39,7 @@ from .calls import (
     step_events,
 )
 from .context import NodeContext, NodeRuntime, Settled, announce, exchange, node_context
-from .model_call import CompletedCall, Listener, LiveReply, ask_model, is_truncated
+from .model_call import CompletedCall, Listener, LiveReply, ask_model, cut_answer, is_truncated
 from .permission import vetted_steps
 from .react_prompt import (
     MOST_UNREADABLE,
@@ -175,7 +175,7 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     protocol, ids, current = protocol_of(work), ids_of(state), state
 
     def listen(live: LiveReply) -> Listener:
-        live.heading = phrase("react_answer", current["language"])
+        live.heading = _heading(current)
         return protocol.listen(live)
 
     asked = await ask_model(
@@ -216,15 +216,18 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
 
 
 def _decision(asked: CompletedCall, state: ReactState, work: NodeContext) -> Decision:
-    """The decision of a reply; what was shown of one that ended at the client's limit of tokens is the answer.
+    """The decision of a reply; what was shown of one that ended at a length limit is the answer.
 
     Raises:
         UnreadableReply: it cannot be read, or it does not call what the client requires, or calls what it forbids.
     """
     if is_truncated(work, asked.reply):
         return Decision(action_type=ActionType.ANSWER, answer=asked.streamed, truncated=True)
+    options = work.services.reply_options
+    if not options.required_tool and (cut := cut_answer(work, asked, state["language"])):
+        return Decision(action_type=ActionType.ANSWER, answer=cut, truncated=True)
     decision = protocol_of(work).read(asked.reply, state, work)
-    options, called = work.services.reply_options, {call.name for call in decision.tool_calls}
+    called = {call.name for call in decision.tool_calls}
     if options.tool_choice == "none" and called & work.services.client_tools.keys():
         raise UnreadableReply("The tools of the client are not available now: nothing was run. Answer without them.")
     if not options.required_tool or asked.reply.finish_reason == REFUSAL:
@@ -251,14 +254,19 @@ def _streamed(decision: Decision, streamed: str, state: ReactState, work: NodeCo
     ids = ids_of(state)
     if decision.action_type is ActionType.ANSWER:
         rest = decision.answer.removeprefix(streamed)
-        if not streamed:
-            work.emit(Phase(content=phrase("react_answer", state["language"]), **ids))
+        if not streamed and (heading := _heading(state)):
+            work.emit(Phase(content=heading, **ids))
     else:
         decision = decision.model_copy(update={"said": streamed})
         rest = "\n\n" if streamed else ""
     if rest:
         work.emit(Token(content=rest, **ids))
     return decision
+
+
+def _heading(state: ReactState) -> str:
+    """The banner of the answer; empty where an earlier round has begun it."""
+    return "" if any(record.get("said") for record in state["records"]) else phrase("react_answer", state["language"])
 
 
 def _events(

@@ -59,6 +59,7 @@ from .context import (
     window,
 )
 from .model_call import (
+    TRUNCATED_CALL,
     Listener,
     LiveCalls,
     LiveEnvelope,
@@ -623,7 +624,7 @@ def read_native(reply: ModelReply, state: ReactState, work: NodeContext) -> Deci
     """
     refuse_unreadable(reply)
     if reply.finish_reason == "length":
-        raise UnreadableReply("The reply was truncated at its length limit and nothing was run: write a shorter one.")
+        raise UnreadableReply(TRUNCATED_CALL)
     calls = [replace(call, name=call_name(call.name)) for call in reply.tool_calls]
     if not calls:
         if not reply.text.strip():

@@ -91,6 +91,14 @@ def stop_notice(status: str, language: Language, *, resumed: bool = False) -> st
     return _text("stopped" if resumed else "paused", language)
 
 
+_CONTINUING = frozenset({"continue", "please continue", "go on", "resume", "继续", "请继续", "继续吧", "接着说"})
+
+
+def asks_to_continue(message: str) -> bool:
+    """Whether a reply to `stop_notice` asks for the rest of the answer, and for nothing else."""
+    return message.strip(" \t\r\n.!。！,，").casefold() in _CONTINUING
+
+
 def answer_of(question: Mapping[str, Any], reply: str) -> Any:
     """The answer that a reply to `reply_notice` is, as `App.answer` takes it.
 

@@ -53,12 +53,12 @@ async def test_reasoning_is_streamed_as_thinking_and_never_as_the_answer(chat: C
     assert "\nhm, so\n" in talk.text("thinking")
 
 
-async def test_a_thought_beside_calls_is_a_line_of_its_own_after_what_the_model_reasons(chat: Chat) -> None:
+async def test_what_a_model_reasons_before_it_says_something_and_calls_is_a_line_of_its_own(chat: Chat) -> None:
     function = {"index": 0, "id": "c", "function": {"name": "double", "arguments": '{"number": 2}'}}
     called = [{"reasoning_content": "so I call it."}, {"content": "I call a tool."}, {"tool_calls": [function]}]
     talk = await chat([Deltas(called), Text("four")], mode="react", protocol="native", tools=(double,))
-    assert talk.result["answer"] == "four"
-    assert talk.text("thinking").count("so I call it.\nI call a tool.\n") == 1
+    assert talk.text("token") == talk.result["answer"] == "I call a tool.\n\nfour"
+    assert talk.text("thinking").count("so I call it.\n") == 1
 
 
 async def test_a_lone_closing_tag_ends_a_thought_from_the_second_reply_on_without_a_restart(app: App) -> None:
@@ -122,29 +122,20 @@ async def test_a_decision_may_follow_a_thought_that_looks_like_one(chat: Chat) -
     assert talk.of_type("error") == []
 
 
-async def test_a_short_text_before_native_calls_is_thinking(chat: Chat) -> None:
-    script = [ToolCalls([CALL], content="I double it."), Text("It is 4.")]
+@cases("said", ["I double it.", "I double it. " * 20])
+async def test_a_text_before_native_calls_is_part_of_the_answer(chat: Chat, said: str) -> None:
+    script = [ToolCalls([CALL], content=said), Text("It is 4.")]
     talk = await chat(script, mode="react", protocol="native", tools=(double,))
-    assert "\nI double it.\n" in talk.text("thinking")
-    assert talk.text("token") == talk.result["answer"] == "It is 4."
-    assert talk.of_type("thought") == [{"text": "I double it."}]
+    assert talk.text("token") == talk.result["answer"] == f"{said}\n\nIt is 4."
+    assert said not in talk.text("thinking") and talk.of_type("thought") == []
     assert talk.of_type("attempt_restarted") == []
 
 
-async def test_a_long_text_before_native_calls_is_part_of_the_answer(chat: Chat) -> None:
-    long = "I double it. " * 20
-    script = [ToolCalls([CALL], content=long), Text("It is 4.")]
-    talk = await chat(script, mode="react", protocol="native", tools=(double,))
-    assert talk.text("token") == talk.result["answer"] == f"{long}\n\nIt is 4."
-    assert long not in talk.text("thinking")
-    assert talk.of_type("attempt_restarted") == []
-
-
-async def test_a_text_that_nothing_follows_for_a_while_is_shown(app: App) -> None:
-    shown = threading.Event()
+async def test_every_piece_of_a_text_is_streamed_before_it_is_known_whether_calls_follow(app: App) -> None:
+    gates = [threading.Event(), threading.Event()]
     called = {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "double", "arguments": '{"number": 2}'}}]}
-    script = [Deltas([{"content": "I double it."}, shown, called], "tool_calls"), Text("It is 4.")]
-    async with LoopbackServer(script) as server, asyncio.timeout(60):
+    deltas = [{"content": "I "}, gates[0], {"content": "double it."}, gates[1], called]
+    async with LoopbackServer([Deltas(deltas, "tool_calls"), Text("It is 4.")]) as server, asyncio.timeout(60):
         app.register(
             Agent(
                 agent_id="a", model="openai:x", base_url=server.base_url, api_key="k",
@@ -155,7 +146,9 @@ async def test_a_text_that_nothing_follows_for_a_while_is_shown(app: App) -> Non
         async for event in app.chat("go", agent="a"):
             if event.type == "token":
                 tokens.append(event.data["content"])
-                shown.set()
+                for gate in gates[: len(tokens)]:
+                    gate.set()
+    assert tokens[:3] == ["I ", "double it.", "\n\n"]
     assert "".join(tokens) == "I double it.\n\nIt is 4."
 
 

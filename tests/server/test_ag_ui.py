@@ -19,7 +19,7 @@ from segue.core.agents import Agent
 from segue.core.flows import BranchConfig, FlowConfig
 from segue.tools.registry import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan_json
-from tests.modes import agent_that
+from tests.modes import agent_that, native_call
 from tests.polling import wait_until
 
 from .serving import ALPHA, BETA, KEYS, Held, Json, Served, ServerSettings
@@ -536,3 +536,26 @@ def test_a_graph_that_works_for_a_flow_is_an_activity(database: Path) -> None:
     content = apply_patch(begun["content"], ended["patch"])
     assert (begun["messageId"], content["branch"], content["kind"]) == (ended["messageId"], "lookup", "graph")
     assert "looked for tea" in str(content["result"])
+
+
+@pytest.mark.parametrize("then", ["message", "regenerate", "retry"])
+def test_a_client_that_disconnects_stops_its_run(held: Held, database: Path, then: str) -> None:
+    """No call that it had decided runs any more, unless the same run is sent again."""
+    work = native_call(("1", "hold", {}), ("2", "note", {"name": "two"}))
+    script = [work, work, "Answered."] if then == "regenerate" else [work, "Answered."]
+    agents = [held.agent("shop", script, protocol="native")]
+    with Served(database, OPEN, agents=agents) as served, served.client() as client:
+        with client.stream("POST", "/ag-ui/shop", json=body("please work", "r1")) as response:
+            task_id = response.headers["x-task-id"]
+            held.begun.wait(60)
+        wait_until(lambda: served.do(served.service.app.tasks.get(task_id)).requested == "stop")
+        held.go.set()
+        wait_until(lambda: client.get(f"/api/tasks/{task_id}").json()["task"]["status"] == "paused")
+        form = body("never mind", "r2") if then == "message" else body("please work", "r1")
+        again = run(client, {**form, "runId": "r1" if then == "retry" else "r2"})
+        assert text(again) == "Answered." and again[-1]["outcome"] == {"type": "success"}
+        status = client.get(f"/api/tasks/{task_id}").json()["task"]["status"]
+        assert (again[-1]["result"]["task_id"] == task_id, status) == (
+            (True, "done") if then == "retry" else (False, "cancelled")
+        )
+    assert held.effects == {"message": ["one"], "regenerate": ["one", "one", "two"], "retry": ["one", "two"]}[then]

@@ -2,13 +2,19 @@
 
 import hashlib
 import json
+import socket
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import openai
 import pytest
+from langchain_core.messages import AIMessage, BaseMessage
+from langgraph.store.memory import InMemoryStore
 from openai.types.chat import ChatCompletionMessageParam
 
 from segue import Agent
@@ -16,7 +22,10 @@ from segue.prompts.protocols import stop_notice
 from segue.server.lifespan import drain
 from segue.server.tenants import hash_keys, parse_keys
 from tests.fakes import ScriptedChatModel, call_tool
+from tests.loopback import Gate, LoopbackServer, Text
+from tests.modes import native_call
 from tests.polling import wait_until
+from tests.runtime.test_reviews import calling
 
 from .schemas import CheckedTransport
 from .serving import KEY, KEYS, Held, Served, ServerSettings, chat
@@ -258,20 +267,96 @@ def test_two_persons_of_a_tenant_have_tasks_of_their_own(held: Held, database: P
         assert say(ann, messages, "ok") == "Settled, 好的." and refunds(served) == [5]
 
 
-def test_a_client_that_leaves_stops_nothing_and_joins_again(client: openai.OpenAI, served: Served, held: Held) -> None:
-    messages: Messages = [{"role": "user", "content": "please hold"}]
-    with client.chat.completions.create(model="a", messages=messages, stream=True) as stream:
-        next(iter(stream))
-        held.begun.wait(60)
-    held.go.set()
-    again = client.chat.completions.create(model="a", messages=messages)
-    assert again.choices[0].message.content == "Settled, 好的."
-    assert (held.effects, len(sessions(served))) == (["one"], 1)
-    retried = client.chat.completions.create(
-        model="a", messages=messages, extra_headers={"x-stainless-retry-count": "1"}
-    )
-    assert retried.id == again.id
-    assert (held.effects, len(sessions(served))) == (["one"], 1)
+@pytest.mark.parametrize("then", ["message", "regenerate", "retry"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_disconnects_stops_its_task(held: Held, database: Path, then: str, stream: bool) -> None:
+    """No call that it had decided runs any more. A next message knows what it did, and a retry lets it go on."""
+    told: list[str] = []
+
+    def answer(messages: list[BaseMessage]) -> str:
+        told.extend(str(message.content) for message in messages)
+        return "Answered."
+
+    work, messages = native_call(("1", "hold", {}), ("2", "note", {"name": "two"})), said("please work")
+    script = [work, work, answer] if then == "regenerate" else [work, answer]
+    agents = [held.agent("a", script, protocol="native")]
+    with Served(database, OPEN, agents=agents) as served, stock(served) as client, served.client() as http:
+        task_id = leave(served, held, messages, stream=stream)
+        assert requested(served, task_id) == "stop" and held.effects == []
+        held.go.set()
+        wait_until(lambda: http.get(f"/api/tasks/{task_id}").json()["task"]["status"] == "paused")
+        assert held.effects == ["one"]
+        if then == "message":
+            messages = [*messages, {"role": "assistant", "content": "Partly"}, *said("what did you do?")]
+        options: Any = {"extra_headers": {"x-stainless-retry-count": "1"}} if then == "retry" else {}
+        again = client.chat.completions.create(model="a", messages=messages, **options)
+        status = http.get(f"/api/tasks/{task_id}").json()["task"]["status"]
+        assert again.choices[0].message.content == "Answered."
+        assert (again.id == f"chatcmpl-{task_id}", status) == (
+            (True, "done") if then == "retry" else (False, "cancelled")
+        )
+        assert len(sessions(served)) == (2 if then == "regenerate" else 1)
+    assert held.effects == {"message": ["one"], "regenerate": ["one", "one", "two"], "retry": ["one", "two"]}[then]
+    assert any("held one" in text for text in told)
+
+
+def test_a_client_that_is_back_before_its_task_stopped_gets_the_answer(held: Held, database: Path) -> None:
+    script = [native_call(("1", "hold", {}), ("2", "note", {"name": "two"})), "Answered."]
+    agents = [held.agent("a", script, protocol="native")]
+    with Served(database, OPEN, agents=agents) as served, stock(served) as client, ThreadPoolExecutor(1) as pool:
+        task_id = leave(served, held, said("please work"))
+        options: Any = {"extra_headers": {"x-stainless-retry-count": "1"}}
+        asked = pool.submit(client.chat.completions.create, model="a", messages=said("please work"), **options)
+        wait_until(lambda: served.service._readers[task_id] == 1)
+        held.go.set()
+        assert asked.result(60).choices[0].message.content == "Answered."
+    assert held.effects == ["one", "two"]
+
+
+def test_a_service_may_let_the_tasks_of_clients_that_disconnect_go_on(held: Held, database: Path) -> None:
+    settings = replace(OPEN, on_disconnect={"chat_completions": "continue"})
+    with Served(database, settings, agents=[held.agent("a", reply)]) as served, stock(served) as client:
+        messages = said("please hold")
+        with client.chat.completions.create(model="a", messages=messages, stream=True) as stream:
+            next(iter(stream))
+            held.begun.wait(60)
+        held.go.set()
+        again = client.chat.completions.create(model="a", messages=messages)
+        assert again.choices[0].message.content == "Settled, 好的."
+        retried = client.chat.completions.create(
+            model="a", messages=messages, extra_headers={"x-stainless-retry-count": "1"}
+        )
+        assert retried.id == again.id
+        assert (held.effects, len(sessions(served))) == (["one"], 1)
+
+
+def test_a_text_before_calls_of_a_graph_of_ones_own_is_a_paragraph_of_the_stream(database: Path) -> None:
+    work = native_call(("1", "remember", {"what": "x"})).model_copy(update={"content": "I look."})
+    graph = calling(ScriptedChatModel([work, AIMessage("It is blue.")])).compile(store=InMemoryStore())
+    with Served(database, OPEN, modes={"own": graph}) as served, stock(served) as client:
+        deltas = client.chat.completions.create(model="travel:own", messages=said("go"), stream=True)
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in deltas)
+    assert text == "I look.\n\nIt is blue."
+
+
+def said(text: str) -> Messages:
+    return [{"role": "user", "content": text}]
+
+
+def requested(served: Served, task_id: str) -> str | None:
+    return served.do(served.service.app.tasks.get(task_id)).requested
+
+
+def leave(served: Served, held: Held, messages: Messages, *, stream: bool = True) -> str:
+    """Send messages, leave during the call of a tool, and wait until the service knows; returns the task."""
+    body = json.dumps({"model": "a", "messages": messages, "stream": stream}).encode()
+    head = "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    with socket.create_connection(("127.0.0.1", served.port)) as connection:
+        connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        assert held.begun.wait(60)
+    task_id = served.do(served.service.app.tasks.list())[0].task_id
+    wait_until(lambda: requested(served, task_id) is not None)
+    return task_id
 
 
 def test_a_retry_gets_no_answer_that_was_there_before_its_first_try(
@@ -354,6 +439,41 @@ def test_a_stream_that_ends_as_the_service_stops_says_how_the_task_goes_on(
         again = client.chat.completions.create(model="a", messages=messages)
     assert (again.id, again.choices[0].message.content) == (f"chatcmpl-{task_id}", "Settled, 好的.")
     assert held.effects == ["one"]
+
+
+@pytest.mark.parametrize(("resume", "stream"), [(True, True), (False, True), (True, False)])
+def test_continue_yields_the_rest_of_an_answer_that_the_stop_of_the_service_cut(
+    database: Path, resume: bool, stream: bool
+) -> None:
+    first, rest, go = "The first half. ", "The second half.", threading.Event()
+    settings = ServerSettings(drain_seconds=0.1, resume=resume)
+    messages = said("tell me")
+    with LoopbackServer([Gate(first, rest, go), Gate(first, rest, go), Text("You are welcome.")]) as server:
+        fields: Any = {"mode": "react", "protocol": "native", "tools": (refund,)}
+        agents = [Agent(agent_id="a", model="openai:x", base_url=server.base_url, api_key="k", **fields)]
+        with Served(database, settings, agents=agents) as served, stock(served) as client:
+            with client.chat.completions.create(model="a", messages=messages, stream=True) as chunks:
+                text = ""
+                for chunk in chunks:
+                    text += chunk.choices[0].delta.content or ""
+                    if text == first:
+                        stopping = served.begin(drain(served.service))
+            stopping.result(60)
+        assert text == f"{first}\n\n{stop_notice('paused', 'en', resumed=resume)}"
+        messages += [{"role": "assistant", "content": text}, *said("Continue.")]
+        go.set()
+        with Served(database, settings, agents=agents) as served, stock(served) as client:
+            if stream:
+                deltas = client.chat.completions.create(model="a", messages=messages, stream=True)
+                text = "".join(chunk.choices[0].delta.content or "" for chunk in deltas)
+            else:
+                text = client.chat.completions.create(model="a", messages=messages).choices[0].message.content or ""
+            assert text == rest
+            messages.append({"role": "assistant", "content": text})
+            assert say(client, messages, "thank you") == "You are welcome."
+            assert len(sessions(served)) == 1
+            history = served.do(served.service.app.history(sessions(served)[0]))
+        assert [each["content"] for each in history] == ["tell me", first + rest, "thank you", "You are welcome."]
 
 
 def test_a_task_that_fails_is_an_error_and_is_tried_again(client: openai.OpenAI, served: Served) -> None:

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel
 
 from segue.core.agents import Agent
-from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
+from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan_json
 from tests.loopback import LoopbackServer, Text
 from tests.loopback_script import ToolCalls
 from tests.polling import wait_until
@@ -149,6 +149,37 @@ def test_a_limit_of_tokens_ends_the_answer(client: openai.OpenAI, world: World) 
     response = client.responses.create(model="native", input="A tale.", max_output_tokens=3)
     assert response.status == "incomplete" and response.output_text == "It was a"
     assert response.incomplete_details and response.incomplete_details.reason == "max_output_tokens"
+
+
+LONG = " ".join(map(str, range(9000)))
+NO_STEP = plan_json("g", [{"action": "none", "description": "think"}])
+LONG_REPLIES: dict[str, list[str]] = {
+    "native:direct": [LONG],
+    "native:react": [LONG],
+    "json:react": [answer(LONG)],
+    "native:plan": [NO_STEP, LONG],
+    "json:controller": [NO_STEP, choose("final_answer", answer=LONG)],
+}
+
+
+@pytest.mark.parametrize("model", LONG_REPLIES)
+def test_a_long_answer_is_one_answer_up_to_the_agents_limit(
+    client: openai.OpenAI, served: Served, world: World, model: str
+) -> None:
+    """It is what was streamed, the client's history has it, and the history of the session as well."""
+    script = iter(LONG_REPLIES[model])
+    world.reply = lambda *_: next(script)
+    asked: Any = {"model": model, "messages": [{"role": "user", "content": f"count in {model}"}]}
+    chunks = [*client.chat.completions.create(**asked, stream=True)]
+    text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
+    assert [choice.finish_reason for choice in chunks[-1].choices] == ["length"]
+    whole, _, note = text.partition("\n\n(The answer was truncated")
+    assert LONG.startswith(whole) and 31_000 < len(whole) < 34_000 and note
+    with served.client() as http:
+        task = http.get(f"/api/tasks/{chunks[-1].model_extra['segue']['task_id']}").json()["task"]
+        said = http.get(f"/api/sessions/{task['session_id']}/history").json()["items"]
+    assert task["result"]["answer"] == said[-1]["content"] == text
+    assert len(said) == 2 and next(script, None) is None
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage
 from openai.types.responses import Response, ResponseStreamEvent
 
 from segue.core.agents import Agent
-from tests.fakes import ScriptedChatModel
+from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.polling import wait_until
 
 from .serving import BETA, KEY, KEYS, OTHER_KEY, Held, Json, Served, ServerSettings, follow
@@ -322,6 +322,27 @@ def test_a_response_that_is_paused_is_incomplete_and_goes_on(holding: openai.Ope
     paused = stands(holding, response.id, "incomplete")
     assert paused.incomplete_details and paused.incomplete_details.to_dict() == {"reason": "paused"}
     assert holding.responses.create(model="a", input="go on", previous_response_id=response.id).status == "completed"
+
+
+@pytest.mark.parametrize("choice", ["stop", "continue"])
+@pytest.mark.parametrize("background", [False, True])
+def test_a_client_that_disconnects_stops_what_is_not_in_the_background_where_it_should(
+    held: Held, database: Path, choice: str, background: bool
+) -> None:
+    settings = ServerSettings(on_disconnect={"responses": choice})
+    agents = [held.agent("a", [call_tool(("hold", {})), answer("Done.")])]
+    with Served(database, settings, agents=agents) as served, stock(served) as client:
+        with client.responses.create(model="a", input="please hold", stream=True, background=background) as stream:
+            next(iter(stream))
+            assert held.begun.wait(60)
+        (task,) = served.do(served.service.app.tasks.list())
+        stops = choice == "stop" and not background
+        if stops:
+            wait_until(lambda: served.do(served.service.app.tasks.get(task.task_id)).requested == "stop")
+        held.go.set()
+        with served.client() as http:
+            status = "paused" if stops else "done"
+            wait_until(lambda: http.get(f"/api/tasks/{task.task_id}").json()["task"]["status"] == status)
 
 
 def test_a_response_is_deleted_with_its_conversation(client: openai.OpenAI) -> None:

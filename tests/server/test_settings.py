@@ -94,6 +94,17 @@ def test_limits_and_origins_are_read() -> None:
     assert settings.origins == ("https://a.example", "https://b.example")
 
 
+def test_what_a_disconnect_does_is_read_by_surface() -> None:
+    settings = from_environment({"SEGUE_ON_DISCONNECT": "ag_ui=continue, responses = stop"})
+    assert settings.on_disconnect == {"ag_ui": "continue", "responses": "stop"}
+
+
+@pytest.mark.parametrize("given", ["stop", "page=stop", "ag_ui=pause", "ag_ui="])
+def test_what_a_disconnect_cannot_do_is_refused(given: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"SEGUE_ON_DISCONNECT.*chat_completions, responses, ag_ui"):
+        from_environment({"SEGUE_ON_DISCONNECT": given})
+
+
 def test_every_web_page_only_gets_in_with_a_key() -> None:
     with pytest.raises(ConfigurationError, match="SEGUE_CORS_ORIGINS"):
         ServerSettings(origins=("*",))

@@ -263,10 +263,11 @@ OnUpgrade = Literal["continue", "pin", "ask"]
 class Task(NewTask):
     """What one message set going, and how far it got.
 
-    `requested` is what a person asked for, `notes` the texts that steer it, `answer` what a person said to its
-    question: {"interrupt_id", "value"}. `copy_of` is the ended task that this one repeats in a forked or imported
-    thread. `on_upgrade` is what was chosen for it in place of its agent's own, `offered_version` the version of its
-    agent that a person is asked about. One that waits for no person is `due` at a moment, or with the event `awaited`.
+    `requested` is what a person asked for, `stop` by leaving before the answer, `notes` the texts that steer it,
+    `answer` what a person said to its question: {"interrupt_id", "value"}. `copy_of` is the ended task that this one
+    repeats in a forked or imported thread. `on_upgrade` is what was chosen for it in place of its agent's own,
+    `offered_version` the version of its agent that a person is asked about. One that waits for no person is `due` at a
+    moment, or with the event `awaited`.
     `decisions` are what persons decided about the calls that wait, while others have to: {"interrupt_id", "given"}.
     """
 
@@ -277,7 +278,7 @@ class Task(NewTask):
     result: Annotated[Json | None, STORED_AS_JSON]
     created_at: Moment
     updated_at: Moment
-    requested: Literal["pause", "cancel"] | None
+    requested: Literal["pause", "stop", "cancel"] | None
     notes: Annotated[list[str], STORED_AS_JSON]
     answer: Annotated[Annotated[Json, AfterValidator(_answer)] | None, STORED_AS_JSON]
     rating: Literal[1, 2, 3, 4, 5] | None

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import aclosing, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from ..checkpoints.storage import Storage
 from ..checkpoints.tasks import RequestKeys
@@ -582,27 +582,27 @@ class Control:
 
     # Pause and cancel.
 
-    async def pause(self, task_id: str) -> None:
+    async def pause(self, task_id: str, requested: Literal["pause", "stop"] = "pause") -> None:
         """Stop a task, of this process or another, at its next boundary."""
         row = await self._runner.tasks.get(task_id)
         if run := self._runner.run_of(task_id):
-            return await self._runner.request_pause(run)
+            return await self._runner.request_pause(run, requested)
         if row.status not in ACTIVE:
             raise TaskError(
                 "Task {task_id} is {status}: only a running task can be paused.", task_id=task_id, status=row.status
             )
         if await self._runner.leases.held(row.session_id):
-            return await self._request_pause(row)
+            return await self._request_pause(row, requested)
         try:  # its process is gone, or no worker took it yet
             async with self._runner.leased(row.session_id):
-                await self._move_unless_ended(row, TaskStatus.PAUSED, requested="pause", act=Act("paused"))
+                await self._move_unless_ended(row, TaskStatus.PAUSED, requested=requested, act=Act("paused"))
         except ThreadBusy:  # one did meanwhile
-            await self._request_pause(row)
+            await self._request_pause(row, requested)
 
-    async def _request_pause(self, row: Task) -> None:
+    async def _request_pause(self, row: Task, requested: str) -> None:
         """Ask the process that runs a task to pause it."""
         status = None if row.status == TaskStatus.PENDING else TaskStatus.PAUSING
-        await self._move_unless_ended(row, status, requested="pause", act=Act("asked_to_pause"))
+        await self._move_unless_ended(row, status, requested=requested, act=Act("asked_to_pause"))
 
     async def _move_unless_ended(self, row: Task, status: TaskStatus | None, **changes: Any) -> None:
         now = await self._runner.tasks.get(row.task_id)

@@ -35,6 +35,7 @@ from ..core.events import (
     QuestionAsked,
     Recovered,
     RecursionStart,
+    RestartReason,
     Resumed,
     RoundStart,
     StateChanged,
@@ -537,7 +538,12 @@ class TextDone:
 
 @dataclass(frozen=True)
 class TextDropped:
-    """What was added of the text does not count any more: that of another attempt or mode takes its place."""
+    """What was added of the text does not count any more: that of another attempt or mode takes its place.
+
+    `went_on`: a graph of one's own wrote it before it went on to its answer.
+    """
+
+    went_on: bool = False
 
 
 @dataclass(frozen=True)
@@ -821,7 +827,7 @@ class ReplyStream:
         if self._open is Kind.TEXT and (discarded or not isinstance(event, Resumed)):
             yield from self._close()
         if discarded:
-            yield TextDropped()
+            yield TextDropped(isinstance(event, AttemptRestarted) and event.reason == RestartReason.CONTINUED)
         yield event
 
     @_of.register

@@ -756,13 +756,13 @@ class Runner:
         names = {"agent": row.agent_id, "mode": row.mode, "user_id": row.user_id, "model": row.model}
         return AppContext.carrying(registry.for_run(services), **names, language=row.language or "")
 
-    async def request_pause(self, run: Run) -> None:
+    async def request_pause(self, run: Run, requested: str) -> None:
         """Ask a task that runs here to stop at its next boundary; until then its status is pausing."""
         try:
             with suppress(IllegalTransition):  # it may just have ended
                 running = (await self.tasks.get(run.row.task_id)).status == TaskStatus.RUNNING
                 status = TaskStatus.PAUSING if running else None
-                await self.move(run.row, status, requested="pause", act=Act("asked_to_pause"))
+                await self.move(run.row, status, requested=requested, act=Act("asked_to_pause"))
         finally:
             run.pause(PauseReason.REQUESTED)
 

@@ -149,6 +149,9 @@ class Request:
 
 T = TypeVar("T", bound=BaseModel)
 
+_GIVEN_UP = ("cancel", "stop")
+"""Requests for a task after which the next message begins another, which knows what it did: no decided call runs."""
+
 
 Reserve = Callable[[ModelRequest], Awaitable[Reservation | None]]
 """Keeps room for a call where there are limits."""
@@ -425,9 +428,9 @@ class Starter:
         state = await state_at(self._runner.graph, thread_config(thread_id))
         last = await self._runner.tasks.latest_of(thread_id)
         if last and last.status in OPEN:
-            if last.requested != "cancel":
+            if last.requested not in _GIVEN_UP:
                 raise TaskUnfinished(thread_id, last.task_id, last.status)
-            await self._runner.end_cancelled(last)  # its process died before it could
+            await self._runner.end_cancelled(last)  # its process died before it could, or its client left
         if last and last.status == TaskStatus.ERROR and not last.result:
             await self._runner.settle_task(last)
         elif state.tasks:  # a recovered session: else what its last steps wrote would be thrown away
@@ -445,7 +448,10 @@ class Starter:
             KeyUsed: another request was stored with the idempotency key.
         """
         row = await self._runner.tasks.latest_of(thread_id)
-        if not row or row.status not in OPEN or row.requested == "cancel":
+        while row and row.requested == "stop" and row.status in ACTIVE and await self._runs(row):
+            await asyncio.sleep(POLL_SECONDS)
+            row = await self._runner.tasks.get(row.task_id)
+        if not row or row.status not in OPEN or row.requested in _GIVEN_UP:
             return None
         if request.files:
             raise InvalidMessage(

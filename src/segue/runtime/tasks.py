@@ -28,7 +28,7 @@ from ..core.records import (
     check_event,
 )
 from ..core.spend import Period, UsageReport, UsageTotal, limit_of
-from ..core.task import TaskStatus
+from ..core.task import ACTIVE, TaskStatus
 from .control import Followed, Started, Waits, known_request
 from .relay import Observer
 from .reply import Projection
@@ -269,9 +269,13 @@ class Tasks:
     async def ask_again(self, task: Task, key: RequestKey, continued: int = 0) -> int:
         """Let a request have the question that a task waits with, as `before_question`, and store it with `key`."""
         before = await self.before_question(task, continued)
-        with suppress(KeyUsed):  # the same message came twice at once
-            await self._storage.requests.add(key, task.session_id, task.task_id, before)
+        await self.join(task, key, before)
         return before
+
+    async def join(self, task: Task, key: RequestKey, after: int) -> None:
+        """Store with `key` that a request is answered with what a task did after its event of that number."""
+        with suppress(KeyUsed):  # the same message came twice at once
+            await self._storage.requests.add(key, task.session_id, task.task_id, after)
 
     async def before_question(self, task: Task, continued: int = 0) -> int:
         """The number of the event before the question that a task waits with; `continued` is that of an earlier one."""
@@ -411,6 +415,13 @@ class Tasks:
             return task_id, seen
 
         return self._control.begin_and_follow(begin)
+
+    async def stop(self, task_id: str) -> None:
+        """Pause a task at its next boundary, since its client left without the answer; nothing if it does not run."""
+        with suppress(TaskError, StorageError):  # it has just ended, or the database is away
+            row = await self.get(task_id)
+            if row.status in ACTIVE and row.requested is None:
+                await self._control.pause(task_id, "stop")
 
     async def result(self, task: Task, run: "asyncio.Task[Json] | None") -> Result:
         """Wait for a run, here or elsewhere; returns its result with `task_id`, `session_id` and `status`."""

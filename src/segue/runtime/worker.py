@@ -405,7 +405,7 @@ class Takeover:
             return None
         if row.requested == "cancel":
             await self._runner.end_cancelled(row)
-        elif row.requested == "pause":
+        elif row.requested in ("pause", "stop"):
             await self._pause(row, PauseReason.REQUESTED)
         elif owner and exceeds_takeovers(event.type for event in await self._runner.log.read(row.task_id)):
             await self._pause(row, f"it was taken over {MAX_TAKEOVERS} times without progress")

@@ -76,7 +76,7 @@ from ..runtime.reply import (
     TextPaused,
     call_id,
 )
-from .continuation import Attempts
+from .continuation import Attempts, end_stopped
 from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, ServiceDep, TenantDep, routes
 from .errors import Problem, not_found, readable
 from .middleware import LONGEST, NAME, Items
@@ -317,6 +317,9 @@ async def begin_run(service: Service, tenant: Tenant, agent: str, run: RunInput,
     if known := await service.known(asked) or await service.known(key):
         return known
     latest, last = await app.tasks.newest(thread_id), run.newest
+    if latest and not run.resume:
+        await end_stopped(service, latest)
+        latest = await app.tasks.get(latest.task_id)
     attempts = _attempts(service, tenant, agent, run)
     if last and last.id:
         key = replace(key, also=RequestKey(attempts.key(attempts.number(await attempts.last()) + 1), ""))
@@ -910,7 +913,7 @@ _STREAM = {"description": "Server-sent events of AG-UI 1.0.", "content": {"text/
 
 @router.post("/ag-ui/{agent_id}", response_class=StreamingResponse, responses={200: _STREAM, **CONFLICT, **MODEL_DOWN})
 async def run(agent_id: str, body: RunInput, service: ServiceDep, tenant: TenantDep, key: KeyDep) -> EventStream:
-    """Run an agent for an AG-UI client; a client that disconnects stops nothing.
+    """Run an agent for an AG-UI client; one that disconnects stops its task, unless the service is set to continue.
 
     `threadId` is the session. Only the last message is new. A task that waits for a person ends the run with an
     interrupt, which the next run answers in `resume`.
@@ -921,7 +924,8 @@ async def run(agent_id: str, body: RunInput, service: ServiceDep, tenant: Tenant
     service.open_stream(tenant)
     try:
         row, after = await begin_run(service, tenant, agent_id, body, key)
-        return EventStream(service, tenant, frames(service, tenant, body, row, after), task_headers(tenant, row))
+        stream, stops = frames(service, tenant, body, row, after), service.stops("ag_ui", row.task_id)
+        return EventStream(service, tenant, stream, task_headers(tenant, row), stops)
     except BaseException:
         service.close_stream(tenant)
         raise

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
@@ -15,7 +16,7 @@ from ..core.message import kind_of, media_type_of
 from ..core.records import KnownRequest, RequestKey, Task
 from ..core.task import ENDED, TaskStatus
 from ..prompts.catalogue import language_of
-from ..prompts.protocols import go_on_request, left_out_notice, reply_notice
+from ..prompts.protocols import asks_to_continue, go_on_request, left_out_notice, reply_notice
 from ..prompts.verdicts import own_words
 from .requests import ChatMessage, File, refuse_files
 from .service import Begun, Service
@@ -164,6 +165,12 @@ class Conversation:
     def key_of_chat(self) -> str:
         """What the keys begin with under which its tasks are found by its name."""
         return f"chat:{self._digest(self.name)}#"
+
+    def text_before(self, notice: str) -> str | None:
+        """The beginning of the answer that ends with a notice, where the new message asks for its rest; else None."""
+        if self.new_files or not (self.shows(notice) and asks_to_continue(self.message)):
+            return None
+        return self.last_answer.rpartition(notice)[0].removesuffix("\n\n")
 
     def key(self, said: Messages) -> str:
         """What the idempotency keys of requests with these messages begin with."""
@@ -424,6 +431,14 @@ async def rejoin(service: Service, tenant: Tenant, task: Task) -> Task:
             return (await service.app.tasks.resume(task.task_id))[0]
     except TaskError:  # it runs or was resumed meanwhile, or its session has gone on without it
         return await service.app.tasks.get(task.task_id)
+
+
+async def end_stopped(service: Service, task: Task) -> None:
+    """End a task whose client left: the history has what it did, and no call that it had decided runs any more."""
+    if task.requested == "stop":
+        await service.until_stopped(task.task_id)
+        with suppress(TaskError):  # it has its answer
+            await service.app.cancel(task.task_id)
 
 
 async def fork_after(service: Service, tenant: Tenant, task: Task, key: RequestKey) -> str:

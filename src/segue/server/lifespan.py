@@ -33,7 +33,6 @@ from .mcp import serving_mcp
 from .run import logger
 from .service import Service
 from .settings import ServerSettings
-from .stream import stopped
 
 AT_ONCE = 4
 SWEEP_SECONDS = 60.0
@@ -112,7 +111,7 @@ class AutoResume:
                 await app.tasks.resume(task_id)
                 logger.info("resumed", extra={"task_id": task_id})
                 self._service.mark_resumed(task_id)
-                await stopped(self._service, task_id)
+                await self._service.until_stopped(task_id)
             except SegueError as error:  # another worker was faster, or its agent or model is gone
                 logger.info("not resumed", extra={"task_id": task_id, "type": type(error).__name__})
             except Exception:  # noqa: BLE001  logged with its trace, and the others continue

@@ -20,7 +20,7 @@ from ..core.message import UPLOAD_SECONDS, AnswerFormat, ReplyOptions, Upload
 from ..core.records import Json, RequestKey, Task
 from ..core.task import ACTIVE, ENDED, TaskStatus
 from ..prompts.protocols import answer_of, question_text, reply_notice, stop_notice
-from ..runtime.reply import Added, CallOpened, Kind, Part, ReplyStream, TextDropped
+from ..runtime.reply import BREAK, Added, CallOpened, Kind, Part, ReplyStream, TextDropped
 from . import background
 from .api.files import BINARY, FILE, FormDep, file_response
 from .background import is_in_background
@@ -31,6 +31,7 @@ from .continuation import (
     Found,
     Messages,
     asks,
+    end_stopped,
     fork_after,
     in_turn,
     is_awaited,
@@ -75,7 +76,7 @@ from .requests import (
     with_contents,
 )
 from .service import Begun, Service
-from .stream import EventStream, events_of, task_headers, with_error_frames
+from .stream import EventStream, events_of, task_headers, while_connected, with_error_frames
 from .tenants import Tenant
 from .views import outcome
 
@@ -194,8 +195,10 @@ class Completion:
                 yield self._thought(text)
             case CallOpened(ToolCall() as call):
                 yield self._thought(f"\n{call.name} {readable(call.arguments)}\n")
-            case TextDropped():
-                yield {"content": self._unseen(RESTARTED)}
+            case TextDropped() if self._left and self._left != self.shown:
+                self._left = self.shown
+            case TextDropped(went_on):
+                yield {"content": self._unseen(BREAK if went_on else RESTARTED)}
 
     def _unseen(self, text: str) -> str:
         """What of a text the client does not have; what it has is compared as long as it is the same."""
@@ -246,7 +249,7 @@ class Completion:
         if result["status"] == "done":
             return self._reply.own(str(result["answer"]))
         if result["status"] != "waiting":
-            answer = self._reply.own(str(result["answer"]))
+            answer = self._reply.own(str(result["answer"])) or ("" if self._as_json else self._reply.text)
             return "\n\n".join(filter(None, (answer, stop_notice(result["status"], language, resumed=self.resumed))))
         if waiting_calls(result):
             return self._reply.text
@@ -465,7 +468,9 @@ class CompletionTasks:
         if last and last.digest == self._digest_of_options():
             task = await self._app.tasks.get(last.task_id)
             over = task.is_over
-            if not over or await is_awaited(self._service, task, task.task_id, retries, over=over):
+            if task.requested == "stop" and not retries:
+                await end_stopped(self._service, task)
+            elif not over or await is_awaited(self._service, task, task.task_id, retries, over=over):
                 with self._service.delivering(task.task_id):
                     return await rejoin(self._service, self._tenant, task), 0
         found = await self._before(conversation)
@@ -480,6 +485,12 @@ class CompletionTasks:
         """Answer the message after the answer of a task: in its session, or in a fork where that has gone on."""
         before, after, place, is_only = found
         is_next = place == len(conversation.earlier) - 1
+        for resumed in (True, False):
+            shown = conversation.text_before(stop_notice("paused", before.reply_language, resumed=resumed))
+            if is_next and shown is not None:
+                self.shown = shown
+                await self._app.tasks.join(before, key, after)
+                return await rejoin(self._service, self._tenant, before), after
         if conversation.is_continued and is_next:
             if before.status == TaskStatus.WAITING:
                 return before, await self._app.tasks.ask_again(before, key, after)
@@ -694,7 +705,7 @@ async def chat_completions(
 ) -> Response:
     """Answer a conversation's last message, or continue with results of its tools.
 
-    A client that disconnects stops nothing.
+    A client that disconnects stops its task at the next boundary, unless the service is set to continue.
 
     What a client asks for itself, such as a title, is answered without tools, and its session is deleted.
 
@@ -723,17 +734,18 @@ async def chat_completions(
             note, shown = partial(tasks.answers.note, task=row, after=after), tasks.shown
         before = await service.app.tasks.events(row.task_id, limit=after) if after else []
         completion = Completion(row, body.model, before, shown=shown, note=note)
+        stops = "" if is_own else service.stops("chat_completions", row.task_id)
         if body.stream:
             usage = body.stream_options is not None and body.stream_options.include_usage
             frames = chunks(service, tenant, completion, after, usage)
             if is_own:
                 frames = background.ending(service, row, frames)
-            return EventStream(service, tenant, frames, task_headers(tenant, row))
+            return EventStream(service, tenant, frames, task_headers(tenant, row), stops)
     except BaseException:
         service.close_stream(tenant)
         raise
     try:
-        return await _whole(service, tenant, completion, after)
+        return await while_connected(service, request, stops, _whole(service, tenant, completion, after))
     finally:
         if is_own:
             await background.end(service, row)

@@ -39,7 +39,6 @@ from .errors import Problem, not_found
 from .middleware import LONGEST, MOST_FIELDS, NAME, Items, RequestBody
 from .service import Begun, Service
 from .settings import UPLOAD
-from .stream import stopped
 from .tenants import Tenant
 
 # Tools that a client carries out: their calls and results.
@@ -145,7 +144,7 @@ async def task_of_results(service: Service, tenant: Tenant, results: Mapping[str
 async def finish(service: Service, tenant: Tenant, task: Task, results: Mapping[str, str]) -> Task:
     """Continue a task by results of its calls and wait until it stops: what is new is another message, with files."""
     row, _ = await resume_with_results(service, tenant, task, results, "", None, ReplyOptions())
-    await stopped(service, row.task_id)
+    await service.until_stopped(row.task_id)
     return await service.app.tasks.get(row.task_id)
 
 

@@ -3,8 +3,8 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -23,12 +23,15 @@ from .errors import Problem, not_found
 from .frames import FrameCache
 from .runs import FILE as BACKTEST
 from .runs import Runs
-from .settings import ServerSettings
+from .settings import ON_DISCONNECT, ServerSettings, Surface
 from .tenants import Tenant
 from .views import task_view
 
 DELIVERED_SECONDS = 3600.0
 """How long a process remembers which requests it answered: longer than anybody tries again."""
+
+_LIVE_ONLY = 2**62
+"""After this event there are none in the log."""
 
 Begun = tuple[Task, int]
 """A task, and the number of its last event before the request."""
@@ -64,6 +67,10 @@ class Service:
     _delivered: dict[str, float] = field(default_factory=dict)
     """When this process began to answer requests, by their names, the earliest first."""
     _open_streams: Counter[str] = field(default_factory=Counter)
+    _readers: Counter[str] = field(default_factory=Counter)
+    """How many clients read the answer of a task that their leaving stops."""
+    _stops: "dict[str, asyncio.Task[None]]" = field(default_factory=dict)
+    """What stops tasks whose clients have just left."""
     _starting: Counter[str] = field(default_factory=Counter)
     """Tasks that are being started, by tenant."""
     _writable: "asyncio.Task[Waiting] | None" = None
@@ -165,6 +172,48 @@ class Service:
     def close_stream(self, tenant: Tenant) -> None:
         self._open_streams[tenant.name] -= 1
         self.metrics.open_streams.dec()
+
+    def stops(self, surface: Surface, task_id: str) -> str:
+        """The task, if a client of the surface that disconnects stops it; else empty."""
+        return task_id if self.settings.on_disconnect.get(surface, ON_DISCONNECT[surface]) == "stop" else ""
+
+    @asynccontextmanager
+    async def reading(self, task_id: str) -> AsyncIterator[Callable[[], None]]:
+        """A client reads the answer of a task: one that was stopped goes on, as its client is back.
+
+        The task is stopped when its last client leaves, unless that one said before that it has all of the answer.
+        """
+        self._readers[task_id] += 1
+        has_left = True
+
+        def has_all() -> None:
+            nonlocal has_left
+            has_left = False
+
+        try:
+            if stopping := self._stops.get(task_id):
+                await asyncio.wait([stopping])
+            if (await self.app.tasks.get(task_id)).requested == "stop":
+                await self.until_stopped(task_id)
+                with suppress(TaskError):  # it waits for a person, or has ended
+                    await self.app.tasks.resume(task_id)
+            yield has_all
+        finally:
+            self._readers[task_id] -= 1
+            if not self._readers[task_id]:
+                del self._readers[task_id]
+                if has_left and not self.draining:
+                    stopping = asyncio.create_task(self.app.tasks.stop(task_id), name=f"stop {task_id}")
+                    self._stops[task_id] = stopping
+                    stopping.add_done_callback(lambda _: self._stops.pop(task_id, None))
+
+    async def until_stopped(self, task_id: str) -> None:
+        """Wait until a task ended, waits for a person, or is paused; what is to be resumed is resumed first."""
+        if resumed := self.resuming.get(task_id):
+            await resumed.wait()
+        async with aclosing(self.app.tasks.follow(task_id, _LIVE_ONLY)) as events:
+            async for _ in events:
+                pass
 
     async def own_task(self, tenant: Tenant, task_id: str) -> Task:
         """A task of the tenant's; a 404 for any other."""

@@ -35,6 +35,10 @@ _OWN = ("a2a", "ag-ui", "api", "docs", "healthz", "mcp", "metrics", "page", "rea
 BYTES_A_VALUE = 32
 """Of an exported session, which has about 40, on average at least."""
 
+Surface = Literal["chat_completions", "responses", "ag_ui"]
+"""Where clients read the answer of a task in the response to their message."""
+ON_DISCONNECT: Mapping[str, str] = {"chat_completions": "stop", "responses": "continue", "ag_ui": "stop"}
+
 CLIENT_SECONDS = 600.0
 """How long the `openai` package waits for an answer before it tries again."""
 
@@ -105,6 +109,11 @@ class ServerSettings:
     """Answer requests that a chat client makes for itself, such as for a title, without tools and without a session."""
     retention: Retention | None = None
     """Which snapshots are kept; without one all are."""
+    on_disconnect: Mapping[str, str] = field(default_factory=dict)
+    """Whether a task goes on when its client disconnects, `stop` or `continue`, by surface.
+
+    It is `stop` for `chat_completions` and `ag_ui`, `continue` for `responses`. Those in the background continue.
+    """
     path: str = ""
     """The path that it is served below, such as `/agents`; a proxy may strip it."""
 
@@ -120,6 +129,14 @@ class ServerSettings:
                 "begins like none of the service's own.",
                 path=self.path,
             )
+        for surface, choice in self.on_disconnect.items():
+            if surface not in ON_DISCONNECT or choice not in ("stop", "continue"):
+                raise ConfigurationError(
+                    "SEGUE_ON_DISCONNECT cannot be {given}: write stop or continue for {surfaces}, as in {example}.",
+                    given=f"{surface}={choice}",
+                    surfaces=", ".join(ON_DISCONNECT),
+                    example="ag_ui=continue,responses=stop",
+                )
         if "*" in self.origins and not self.keys:
             raise ConfigurationError(
                 "{origins}=* allows every web page: set {keys}, or name the origins.", origins=ORIGINS, keys=KEYS
@@ -133,6 +150,7 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
         ConfigurationError: naming the variable that cannot be read.
     """
     hide_keys(environ)
+    choices = (part.partition("=") for part in _listed(environ, "SEGUE_ON_DISCONNECT"))
     return ServerSettings(
         keys=parse_keys(environ.get(HASHES, "")),
         origins=tuple(origin.rstrip("/") for origin in _listed(environ, ORIGINS)),
@@ -156,6 +174,7 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
         models=_listed_models(environ),
         background=whole_number(environ, "SEGUE_BACKGROUND", 1, least=0) != 0,
         retention=Retention.of(given) if (given := environ.get(RETENTION, "").strip()) else None,
+        on_disconnect={surface.strip(): choice.strip() for surface, _, choice in choices},
         path=environ.get(PATH, "").strip(),
     )
 

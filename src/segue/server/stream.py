@@ -1,11 +1,12 @@
 """A task as a stream of frames: what happens, heartbeats where nothing does, and one `done`."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import cast
 from urllib.parse import quote
 
+from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
@@ -26,14 +27,23 @@ class EventStream(StreamingResponse):
     """One client's view of a task, which does not know of it; its place is free as soon as the client is gone."""
 
     def __init__(
-        self, service: Service, tenant: Tenant, frames: AsyncGenerator[bytes, None], headers: Mapping[str, str]
+        self,
+        service: Service,
+        tenant: Tenant,
+        frames: AsyncGenerator[bytes, None],
+        headers: Mapping[str, str],
+        stops: str = "",
     ) -> None:
+        """`stops` is the task that is stopped if the client leaves before the last frame."""
         self._frames = frames
+        self._stops = stops
         super().__init__(frames, media_type="text/event-stream", headers=headers)
         self._service = service
         self._tenant = tenant
         self._quiet = True
         self._is_padded = False
+        self._is_whole = False
+        """Whether all frames were sent."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._is_padded = Headers(scope=scope).get("user-agent", "").startswith("Mozilla/")
@@ -41,7 +51,12 @@ class EventStream(StreamingResponse):
         self._service.streams.add(responding)
         try:
             async with aclosing(self._frames):
-                await super().__call__(scope, receive, send)
+                if not self._stops:
+                    return await super().__call__(scope, receive, send)
+                async with self._service.reading(self._stops) as has_all:
+                    await super().__call__(scope, receive, send)
+                    if self._is_whole:
+                        has_all()
         finally:
             self._service.streams.discard(responding)
             self._service.close_stream(self._tenant)
@@ -56,6 +71,7 @@ class EventStream(StreamingResponse):
             async for frame in self._frames:
                 self._quiet = False
                 await send({"type": "http.response.body", "body": frame, "more_body": True})
+            self._is_whole = True
         finally:
             beating.cancel()
             await asyncio.gather(beating, return_exceptions=True)
@@ -67,6 +83,29 @@ class EventStream(StreamingResponse):
             await asyncio.sleep(self._service.settings.heartbeat_seconds)
             if self._quiet:
                 await send({"type": "http.response.body", "body": HEARTBEAT, "more_body": True})
+
+
+async def while_connected(service: Service, request: Request, stops: str, reading: Awaitable[Response]) -> Response:
+    """The response to a client that waits for it; `stops` is the task that is stopped if the client leaves before."""
+    if not stops:
+        return await reading
+
+    async def leave() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    async with service.reading(stops) as has_all:
+        read, left = asyncio.ensure_future(reading), asyncio.create_task(leave(), name="disconnect")
+        try:
+            await asyncio.wait([read, left], return_when=asyncio.FIRST_COMPLETED)
+            if not read.done():
+                return Response(status_code=499)
+            has_all()
+            return await read
+        finally:
+            for each in (read, left):
+                each.cancel()
+            await asyncio.gather(read, left, return_exceptions=True)
 
 
 def task_frames(
@@ -107,17 +146,6 @@ def events_of(service: Service, task_id: str, after: int, so_far: bool = False) 
         return task_id, after
 
     return service.app.tasks.begin_and_follow(begin, so_far)
-
-
-_LIVE_ONLY = 2**62
-"""After this event there are none in the log."""
-
-
-async def stopped(service: Service, task_id: str) -> None:
-    """Wait until the task stops: it ended, waits for a person, or is paused."""
-    async with aclosing(events_of(service, task_id, _LIVE_ONLY)) as events:
-        async for _ in events:
-            pass
 
 
 def _broken(tenant: Tenant, row: Task, error: Exception) -> Json:

@@ -71,7 +71,7 @@ from ..errors import Problem, language_of, new_error_id, status_of
 from ..run import logger
 from ..service import Begun, Service
 from ..settings import PUSH_HOSTS
-from ..stream import events_of, stopped
+from ..stream import events_of
 from ..tenants import Tenant
 from ..views import outcome
 from .endpoint import CARD, PATH
@@ -303,7 +303,7 @@ class Handler(RequestHandler):
         async with self._answering(context) as caller:
             row, _ = await self._begun(caller, params, context)
             if not params.configuration.return_immediately:
-                await stopped(self._service, row.task_id)
+                await self._service.until_stopped(row.task_id)
             return apply_history_length(await self._task(caller, row.task_id), params.configuration)
 
     @validate_request_params

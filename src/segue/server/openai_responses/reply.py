@@ -68,7 +68,7 @@ from ..errors import JsonResponse, Problem, encoded, not_found, readable
 from ..openai_chat import RESTARTED, Deleted, ItemList, agent_and_mode, item_list
 from ..requests import Segment, approval_id, own_segment, segment_of, tool_call_id
 from ..service import Service
-from ..stream import EventStream, events_of, task_headers, with_error_frames
+from ..stream import EventStream, events_of, task_headers, while_connected, with_error_frames
 from ..tenants import Tenant
 from .request import ConversationChange, ConversationName, ConversationRequest, ResponseRequest, ResponseTasks
 
@@ -566,10 +566,10 @@ async def create_response(
     x_openwebui_user_id: UserName = None,
     x_stainless_retry_count: Retries = 0,
 ) -> Response:
-    """Answer a message, or continue with a person's decisions; a client that disconnects stops nothing.
+    """Answer a message, or continue with a person's decisions; a task goes on if its client disconnects.
 
-    With `background` it returns at once. A response continues after a crash of the service; its stream can be read
-    again from any of its events.
+    With `background` it returns at once; the service can be set to stop a task of others. A response continues after a
+    crash of the service; its stream can be read again from any of its events.
     """
     service.refuse_while_draining()
     if body.conversation and body.previous_response_id:
@@ -594,22 +594,27 @@ async def create_response(
         else:
             row, start = await in_turn(partial(tasks.begin, *sent))
         segment = await segment_of(service, row, start)
+        stops = "" if body.background or is_own else service.stops("responses", row.task_id)
         if body.stream:
             sending = frames(service, tenant, segment)
             sending = background.ending(service, row, sending) if is_own else sending
-            return EventStream(service, tenant, sending, task_headers(tenant, row))
+            return EventStream(service, tenant, sending, task_headers(tenant, row), stops)
     except BaseException:
         service.close_stream(tenant)
         raise
     try:
-        async with aclosing(frames(service, tenant, segment)) as stream:
-            async for _ in stream:
-                pass
-        return await _view(service, tenant, await service.app.tasks.get(segment.task_id), start)
+        return await while_connected(service, request, stops, _whole(service, tenant, segment))
     finally:
         if is_own:
             await background.end(service, row)
         service.close_stream(tenant)
+
+
+async def _whole(service: Service, tenant: Tenant, segment: Segment) -> Response:
+    async with aclosing(frames(service, tenant, segment)) as stream:
+        async for _ in stream:
+            pass
+    return await _view(service, tenant, await service.app.tasks.get(segment.task_id), segment.start)
 
 
 async def _stored_segment(service: Service, tenant: Tenant, response_id: str) -> Segment:

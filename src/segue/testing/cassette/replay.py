@@ -21,7 +21,6 @@ from ...core.records import Json, Task
 from ...core.task import TaskStatus
 from ...entry import open_app
 from ...models.transcript import digest, request_text
-from ...nodes.model_call import HELD_CHARS, HELD_SECONDS
 from ...registry import Registry
 from ...runtime.start import Request
 from ...tools.bound_tool import Marked, Marks
@@ -220,8 +219,6 @@ async def _pieces(call: ModelCall) -> AsyncGenerator[ModelPiece, None]:
         yield CallDelta(made[0].name)
     if reply.text:
         yield TextDelta(reply.text)
-    if made and reply.streamed and len(reply.text) <= HELD_CHARS:
-        await asyncio.sleep(HELD_SECONDS * 1.1)
     used = {"input": call.input, "output": call.output}
     yield ModelReply(reply.text, reply.finish_reason, used, made)
 
