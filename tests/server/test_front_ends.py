@@ -1,5 +1,6 @@
 """Requests as chat clients send them: templates, requests in the background, pairs at once, edits, unknown fields."""
 
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from segue import Agent
 from segue.server.background import is_in_background
+from segue.server.continuation import plain, without_thoughts
 from segue.server.requests import ChatMessage
 from tests.cases import cases
 from tests.fakes import answer, call_tool
@@ -300,3 +302,66 @@ def test_models_are_agents_and_their_modes_where_that_is_set(client: httpx.Clien
     assert {"a", "b"} <= {*names(client)} and not [name for name in names(client) if ":" in name]
     with Served(settings=ServerSettings(models="all"), agents=agents_of(held)) as served, served.client() as other:
         assert {"a", "a:plan", "b:direct"} <= {*names(other)}
+
+
+GREETING = "Good morning! I am the assistant of the shop, and I am glad to help you with your orders."
+
+
+@pytest.fixture
+def seen(held: Held, database: Path) -> Iterator[tuple[httpx.Client, list[str]]]:
+    """A client of an agent that says what it is told to, and what its model was sent."""
+    prompts: list[str] = []
+
+    def says(messages: Any) -> str:
+        prompts.append("\n".join(str(message.content) for message in messages))
+        return answer(re.findall(r"say \[(.*?)\]", prompts[-1])[-1])
+
+    with Served(database, ROOM, agents=[held.agent("a", says)]) as served, served.client() as client:
+        yield client, prompts
+
+
+@cases(
+    "first, other, said",
+    [
+        ("I am Ann, my card is 4711", "Good morning", GREETING),
+        ("My card is 4711, please book a room, ok", "ok", "Done."),
+        ("My card is 4711, please book a room", "please book", GREETING),
+    ],
+)
+def test_the_same_answer_joins_no_other_conversation(
+    seen: tuple[httpx.Client, list[str]], first: str, other: str, said: str
+) -> None:
+    client, prompts = seen
+    assert complete(client, [user(f"{first}, say [{said}]")]) == said
+    complete(client, [user(other), assistant(said), user("What is my card? say [so]")])
+    assert "4711" not in prompts[-1] and other in prompts[-1]
+
+
+def test_an_answer_that_two_conversations_had_continues_neither(seen: tuple[httpx.Client, list[str]]) -> None:
+    client, prompts = seen
+    for name in ("Ann", "Bob"):
+        opening = [user(f"I am {name}, say [{GREETING}]"), assistant(GREETING)]
+        complete(client, opening[:1])
+        complete(client, [*opening, user("yes, say [Done.]")])
+    said = [
+        user("I am Cid"),
+        assistant(GREETING),
+        user("yes, say [Done.]"),
+        assistant("Done."),
+        user("Who am I? say [so]"),
+    ]
+    complete(client, said)
+    assert "Cid" in prompts[-1] and "Ann" not in prompts[-1] and "Bob" not in prompts[-1]
+
+
+def test_the_rest_of_an_answer_follows_what_a_client_shows_behind_thoughts(held: Held, database: Path) -> None:
+    agent = held.agent("a", lambda _: answer("Once upon a time there was a king."))
+    with Served(database, ROOM, agents=[agent]) as served, served.client() as client:
+        complete(client, [user("a tale")], "chat-1")
+        shown = '<details type="reasoning">\n> hm\n</details>\nOnce upon'
+        assert complete(client, [user("a tale"), assistant(shown)], "chat-1") == " a time there was a king."
+
+
+def test_thoughts_in_front_of_an_answer_are_read_in_one_pass() -> None:
+    text = "<think></think>" * 100_000
+    assert without_thoughts(f"{text}\nA tale  of") == "A tale  of" and plain(f"{text} A  tale") == "A tale"

@@ -38,6 +38,7 @@ from .continuation import (
     plain,
     rejoin,
     unused_session,
+    without_thoughts,
 )
 from .dependencies import (
     CONFLICT,
@@ -496,7 +497,7 @@ class CompletionTasks:
                 return before, await self._app.tasks.ask_again(before, key, after)
             answer = str((before.result or {}).get("answer") or "")
             if before.status != TaskStatus.DONE or conversation.lacks_rest(answer):
-                self.shown = conversation.last_answer
+                self.shown = without_thoughts(conversation.last_answer)
                 return await rejoin(self._service, self._tenant, before), after
         latest, *_ = await self._app.tasks.list(session_id=before.session_id, limit=1)
         readable = conversation.readable(self._accepted)
