@@ -93,6 +93,12 @@ Refunds take five days. approve
 """What a page puts before a message when it retrieves something for it."""
 
 
+SUPPORT = """You are a support agent. Return only short answers.
+Create a ticket title for each conversation with the tool open_ticket."""
+ORDERS = "Extract the order numbers and summarize briefly"
+TALK = "User: order 17 is late\nAssistant: I see"
+
+
 def conversation(system: str, *said: str) -> list[ChatMessage]:
     return [ChatMessage(role="system", content=system), *(ChatMessage(role="user", content=text) for text in said)]
 
@@ -131,6 +137,11 @@ def test_requests_in_the_background_are_recognised(messages: list[ChatMessage], 
         (conversation("", "What does the user mean?\nUser: hello\nAssistant: hi"), False),
         (conversation("Be brief. " * 50 + "Write a title for a session, only once.", "hello"), False),
         (conversation("You write titles of threads, and nothing else.", "hello"), True),
+        (conversation(SUPPORT, "open_ticket 17"), False),
+        (conversation("You create tickets with titles, only for this chat.", "it is broken"), False),
+        (conversation("", f"{ORDERS}, then write the summary to the CRM.\n{TALK}"), False),
+        (conversation("", f"{ORDERS}, then write it down with save_note:\n\nHistory:\n{TALK}"), False),
+        (conversation("", f"Create a title, only five words, with open_ticket.\n\n{HISTORY}"), False),
         ([*conversation("", "hi"), ChatMessage(role="assistant", content="hello"), *conversation("", TITLE)], False),
     ],
 )
@@ -219,10 +230,47 @@ def test_two_requests_at_once_for_one_chat_are_both_answered(client: httpx.Clien
         assert texts["apples"] == "Heard apples." and len(texts) == 2
 
 
-@pytest.mark.parametrize("before", [[], [user("apples"), assistant("Heard apples.")]])
-def test_an_edited_message_leaves_nothing_waiting(client: httpx.Client, before: list[Json]) -> None:
-    if before:
-        complete(client, before[:1], "chat-1")
+def test_a_request_in_the_background_says_so_and_keeps_its_key(client: httpx.Client) -> None:
+    for path, body in (("chat/completions", {"messages": [user(TITLE)]}), ("responses", {"input": TITLE})):
+        sent = {"json": {"model": "a", **body}, "headers": {"Idempotency-Key": path.replace("/", "-")}}
+        first, again = (client.post(f"/v1/{path}", **sent).json()["segue"] for _ in range(2))
+        assert first == again and first["background"] is True
+    plain_one = client.post("/v1/chat/completions", json={"model": "a", "messages": [user("apples")]}).json()
+    assert "background" not in plain_one["segue"]
+
+
+def test_a_response_that_is_stored_or_has_a_conversation_is_not_in_the_background(client: httpx.Client) -> None:
+    made = client.post("/v1/conversations", json={}).json()["id"]
+    for asked in ({"conversation": made}, {"store": True}):
+        response = client.post("/v1/responses", json={"model": "a", "input": TITLE, **asked}).json()
+        assert client.get(f"/v1/responses/{response['id']}").status_code == 200
+    assert client.get(f"/v1/conversations/{made}/items").json()["data"]
+
+
+def test_a_new_conversation_under_the_same_name_cancels_nothing(client: httpx.Client) -> None:
+    opening = [user("apples"), assistant("Heard apples.")]
+    complete(client, opening[:1], "win")
+    complete(client, [*opening, user("please refund")], "win")
+    complete(client, [user("pears")], "win")
+    complete(client, [user("pears"), assistant("Heard pears."), user("plums")], "win")
+    complete(client, [user("pears"), assistant("Heard pears."), user("kiwis")], "win")
+    assert sorted(sessions(client).values()).count("waiting") == 1
+
+
+def test_an_edit_leaves_the_functions_of_the_client(client: httpx.Client) -> None:
+    opening = [user("apples"), assistant("Heard apples.")]
+    complete(client, opening[:1], "chat-1")
+    show = {"type": "function", "function": {"name": "show", "parameters": {"type": "object", "properties": {}}}}
+    body = {"model": "a", "messages": [*opening, user("please show")], "tools": [show]}
+    asked = client.post("/v1/chat/completions", json=body, headers={"X-Session-Id": "chat-1"}).json()
+    assert asked["choices"][0]["message"]["tool_calls"]
+    complete(client, [*opening, user("pears")], "chat-1")
+    assert "waiting" in sessions(client).values()
+
+
+def test_an_edited_message_leaves_nothing_waiting(client: httpx.Client) -> None:
+    before = [user("apples"), assistant("Heard apples.")]
+    complete(client, before[:1], "chat-1")
     complete(client, [*before, user("please refund")], "chat-1")
     complete(client, [*before, user("now please refund")], "chat-1")
     complete(client, [*before, user("once more: please refund")], "chat-1")
