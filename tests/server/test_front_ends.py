@@ -99,6 +99,9 @@ ORDERS = "Extract the order numbers and summarize briefly"
 TALK = "User: order 17 is late\nAssistant: I see"
 
 
+TOOLS = '[{"name": "open_ticket", "description": "Do not confuse it with save_note."}]'
+
+
 def conversation(system: str, *said: str) -> list[ChatMessage]:
     return [ChatMessage(role="system", content=system), *(ChatMessage(role="user", content=text) for text in said)]
 
@@ -122,6 +125,7 @@ def conversation(system: str, *said: str) -> list[ChatMessage]:
             True,
         ),
         (conversation("You write concise commit messages for a diff.", "diff --git a/x b/x"), False),
+        (conversation(f"Tools: {TOOLS}. Choose the right tools, as JSON.", f"History:\n{TALK}\nQuery: hi"), False),
     ],
 )
 def test_requests_in_the_background_are_recognised(messages: list[ChatMessage], has_tools: bool) -> None:

@@ -63,8 +63,9 @@ _HEADING = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 """Stands above the lines of a conversation in a template."""
-_TOOL = re.compile(r"(?<![\w\"'`<{/\[(.-])[a-z][a-z0-9]{0,39}_[a-z0-9_]{1,60}(?![\w\"'`>}])", re.IGNORECASE)
+_TOOL = re.compile(r"(?<![\w\"'`<>{/\[(.-])[a-z][a-z0-9]{0,39}_[a-z0-9_]{1,60}(?![\w\"'`<>}])", re.IGNORECASE)
 """A name such as `open_ticket`, which is no field of an output: what names a tool wants it to run."""
+_JSON_TEXT = re.compile(r'"[^"\n]{0,1000}"')
 _SHORT = re.compile(r"title|emoji|tag|tool|commit message|标题|题目|表情|标签|工具|提交信息", re.IGNORECASE)
 """What is made of one message alone, or of lines without a heading; other requests about those may be a person's."""
 _SENTENCE_END = re.compile(r"[.!?\n。！？]")
@@ -88,14 +89,19 @@ def is_in_background(messages: Sequence[ChatMessage], *, has_tools: bool = False
     own, quoted = _split(said[-1])
     if quoted == "conversation":
         own = f"{system}\n{own}"
-        return bool(_ASKS.search(own) and _ONLY.search(own) and not _TOOL.search(own))
-    asked = None if _TOOL.search(own) else _ASKS.search(own)
+        return bool(_ASKS.search(own) and _ONLY.search(own) and not _names_tool(own))
+    asked = None if _names_tool(own) else _ASKS.search(own)
     if quoted == "message" and (_MERGES.search(own) or (asked and _SHORT.search(asked[0]) and _ONLY.search(own))):
         return True
     purpose = _SENTENCE_END.split(system.strip(), 1)[0]
-    asked = None if has_tools or _TOOL.search(system) else _ASKS.search(purpose)
+    asked = None if has_tools or _names_tool(system) else _ASKS.search(purpose)
     is_made = asked and _SHORT.search(asked[0]) and not _BESIDE.search(asked[0])
     return bool(is_made and _TALK.search(system) and _ONLY.search(system))
+
+
+def _names_tool(text: str) -> bool:
+    """Whether instructions name a tool outside of JSON, such as the descriptions of tools to choose from."""
+    return bool(_TOOL.search(_JSON_TEXT.sub("", text)))
 
 
 def _split(text: str) -> tuple[str, Literal["conversation", "message", ""]]:
