@@ -104,13 +104,13 @@ def _meaning(phrase: str) -> Literal["approve", "reject", "filler", ""]:
     if not phrase.isascii():
         return _meaning_zh(phrase.replace(" ", ""))
     words = phrase.split()
+    if _begins(words, _NOT_NO) or (words[0] in _FILLER and _begins(words[1:], _NOT_NO)):
+        return ""
     parts = _cut(words, _LONGEST, " ", _YES | _NO | _FILLER)
     kinds = {"approve" if part in _YES else "reject" if part in _NO else "filler" for part in parts or ()}
     if parts and not {"approve", "reject"} <= kinds:
         return "approve" if "approve" in kinds else "reject" if "reject" in kinds else "filler"
-    if _begins(words, _BEGIN_NO) and not _begins(words, _NOT_NO):
-        return "reject"
-    return ""
+    return "reject" if _begins(words, _BEGIN_NO) else ""
 
 
 def _begins(words: list[str], phrases: frozenset[str]) -> bool:

@@ -50,7 +50,19 @@ def test_words_that_refuse(text: str) -> None:
 @cases(
     "text",
     [
-        *("", "thanks", "too expensive", "ok?", "yes or no", "No, yes, do it", "don't worry", "no idea", "yes and no"),
+        *(
+            "",
+            "thanks",
+            "too expensive",
+            "ok?",
+            "yes or no",
+            "No, yes, do it",
+            "don't worry",
+            "don't stop",
+            "please don't stop",
+            "no idea",
+            "yes and no",
+        ),
         *(
             "Yes, but only 10",
             "approve the other one",

@@ -1,5 +1,6 @@
 """Requests as chat clients send them: templates, requests in the background, pairs at once, edits, unknown fields."""
 
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from segue import Agent
 from segue.server.background import is_in_background
+from segue.server.continuation import plain, without_thoughts
 from segue.server.requests import ChatMessage
 from tests.cases import cases
 from tests.fakes import answer, call_tool
@@ -91,6 +93,15 @@ Refunds take five days. approve
 """What a page puts before a message when it retrieves something for it."""
 
 
+SUPPORT = """You are a support agent. Return only short answers.
+Create a ticket title for each conversation with the tool open_ticket."""
+ORDERS = "Extract the order numbers and summarize briefly"
+TALK = "User: order 17 is late\nAssistant: I see"
+
+
+TOOLS = '[{"name": "open_ticket", "description": "Do not confuse it with save_note."}]'
+
+
 def conversation(system: str, *said: str) -> list[ChatMessage]:
     return [ChatMessage(role="system", content=system), *(ChatMessage(role="user", content=text) for text in said)]
 
@@ -114,6 +125,7 @@ def conversation(system: str, *said: str) -> list[ChatMessage]:
             True,
         ),
         (conversation("You write concise commit messages for a diff.", "diff --git a/x b/x"), False),
+        (conversation(f"Tools: {TOOLS}. Choose the right tools, as JSON.", f"History:\n{TALK}\nQuery: hi"), False),
     ],
 )
 def test_requests_in_the_background_are_recognised(messages: list[ChatMessage], has_tools: bool) -> None:
@@ -129,6 +141,11 @@ def test_requests_in_the_background_are_recognised(messages: list[ChatMessage], 
         (conversation("", "What does the user mean?\nUser: hello\nAssistant: hi"), False),
         (conversation("Be brief. " * 50 + "Write a title for a session, only once.", "hello"), False),
         (conversation("You write titles of threads, and nothing else.", "hello"), True),
+        (conversation(SUPPORT, "open_ticket 17"), False),
+        (conversation("You create tickets with titles, only for this chat.", "it is broken"), False),
+        (conversation("", f"{ORDERS}, then write the summary to the CRM.\n{TALK}"), False),
+        (conversation("", f"{ORDERS}, then write it down with save_note:\n\nHistory:\n{TALK}"), False),
+        (conversation("", f"Create a title, only five words, with open_ticket.\n\n{HISTORY}"), False),
         ([*conversation("", "hi"), ChatMessage(role="assistant", content="hello"), *conversation("", TITLE)], False),
     ],
 )
@@ -217,10 +234,47 @@ def test_two_requests_at_once_for_one_chat_are_both_answered(client: httpx.Clien
         assert texts["apples"] == "Heard apples." and len(texts) == 2
 
 
-@pytest.mark.parametrize("before", [[], [user("apples"), assistant("Heard apples.")]])
-def test_an_edited_message_leaves_nothing_waiting(client: httpx.Client, before: list[Json]) -> None:
-    if before:
-        complete(client, before[:1], "chat-1")
+def test_a_request_in_the_background_says_so_and_keeps_its_key(client: httpx.Client) -> None:
+    for path, body in (("chat/completions", {"messages": [user(TITLE)]}), ("responses", {"input": TITLE})):
+        sent = {"json": {"model": "a", **body}, "headers": {"Idempotency-Key": path.replace("/", "-")}}
+        first, again = (client.post(f"/v1/{path}", **sent).json()["segue"] for _ in range(2))
+        assert first == again and first["background"] is True
+    plain_one = client.post("/v1/chat/completions", json={"model": "a", "messages": [user("apples")]}).json()
+    assert "background" not in plain_one["segue"]
+
+
+def test_a_response_that_is_stored_or_has_a_conversation_is_not_in_the_background(client: httpx.Client) -> None:
+    made = client.post("/v1/conversations", json={}).json()["id"]
+    for asked in ({"conversation": made}, {"store": True}):
+        response = client.post("/v1/responses", json={"model": "a", "input": TITLE, **asked}).json()
+        assert client.get(f"/v1/responses/{response['id']}").status_code == 200
+    assert client.get(f"/v1/conversations/{made}/items").json()["data"]
+
+
+def test_a_new_conversation_under_the_same_name_cancels_nothing(client: httpx.Client) -> None:
+    opening = [user("apples"), assistant("Heard apples.")]
+    complete(client, opening[:1], "win")
+    complete(client, [*opening, user("please refund")], "win")
+    complete(client, [user("pears")], "win")
+    complete(client, [user("pears"), assistant("Heard pears."), user("plums")], "win")
+    complete(client, [user("pears"), assistant("Heard pears."), user("kiwis")], "win")
+    assert sorted(sessions(client).values()).count("waiting") == 1
+
+
+def test_an_edit_leaves_the_functions_of_the_client(client: httpx.Client) -> None:
+    opening = [user("apples"), assistant("Heard apples.")]
+    complete(client, opening[:1], "chat-1")
+    show = {"type": "function", "function": {"name": "show", "parameters": {"type": "object", "properties": {}}}}
+    body = {"model": "a", "messages": [*opening, user("please show")], "tools": [show]}
+    asked = client.post("/v1/chat/completions", json=body, headers={"X-Session-Id": "chat-1"}).json()
+    assert asked["choices"][0]["message"]["tool_calls"]
+    complete(client, [*opening, user("pears")], "chat-1")
+    assert "waiting" in sessions(client).values()
+
+
+def test_an_edited_message_leaves_nothing_waiting(client: httpx.Client) -> None:
+    before = [user("apples"), assistant("Heard apples.")]
+    complete(client, before[:1], "chat-1")
     complete(client, [*before, user("please refund")], "chat-1")
     complete(client, [*before, user("now please refund")], "chat-1")
     complete(client, [*before, user("once more: please refund")], "chat-1")
@@ -300,3 +354,66 @@ def test_models_are_agents_and_their_modes_where_that_is_set(client: httpx.Clien
     assert {"a", "b"} <= {*names(client)} and not [name for name in names(client) if ":" in name]
     with Served(settings=ServerSettings(models="all"), agents=agents_of(held)) as served, served.client() as other:
         assert {"a", "a:plan", "b:direct"} <= {*names(other)}
+
+
+GREETING = "Good morning! I am the assistant of the shop, and I am glad to help you with your orders."
+
+
+@pytest.fixture
+def seen(held: Held, database: Path) -> Iterator[tuple[httpx.Client, list[str]]]:
+    """A client of an agent that says what it is told to, and what its model was sent."""
+    prompts: list[str] = []
+
+    def says(messages: Any) -> str:
+        prompts.append("\n".join(str(message.content) for message in messages))
+        return answer(re.findall(r"say \[(.*?)\]", prompts[-1])[-1])
+
+    with Served(database, ROOM, agents=[held.agent("a", says)]) as served, served.client() as client:
+        yield client, prompts
+
+
+@cases(
+    "first, other, said",
+    [
+        ("I am Ann, my card is 4711", "Good morning", GREETING),
+        ("My card is 4711, please book a room, ok", "ok", "Done."),
+        ("My card is 4711, please book a room", "please book", GREETING),
+    ],
+)
+def test_the_same_answer_joins_no_other_conversation(
+    seen: tuple[httpx.Client, list[str]], first: str, other: str, said: str
+) -> None:
+    client, prompts = seen
+    assert complete(client, [user(f"{first}, say [{said}]")]) == said
+    complete(client, [user(other), assistant(said), user("What is my card? say [so]")])
+    assert "4711" not in prompts[-1] and other in prompts[-1]
+
+
+def test_an_answer_that_two_conversations_had_continues_neither(seen: tuple[httpx.Client, list[str]]) -> None:
+    client, prompts = seen
+    for name in ("Ann", "Bob"):
+        opening = [user(f"I am {name}, say [{GREETING}]"), assistant(GREETING)]
+        complete(client, opening[:1])
+        complete(client, [*opening, user("yes, say [Done.]")])
+    said = [
+        user("I am Cid"),
+        assistant(GREETING),
+        user("yes, say [Done.]"),
+        assistant("Done."),
+        user("Who am I? say [so]"),
+    ]
+    complete(client, said)
+    assert "Cid" in prompts[-1] and "Ann" not in prompts[-1] and "Bob" not in prompts[-1]
+
+
+def test_the_rest_of_an_answer_follows_what_a_client_shows_behind_thoughts(held: Held, database: Path) -> None:
+    agent = held.agent("a", lambda _: answer("Once upon a time there was a king."))
+    with Served(database, ROOM, agents=[agent]) as served, served.client() as client:
+        complete(client, [user("a tale")], "chat-1")
+        shown = '<details type="reasoning">\n> hm\n</details>\nOnce upon'
+        assert complete(client, [user("a tale"), assistant(shown)], "chat-1") == " a time there was a king."
+
+
+def test_thoughts_in_front_of_an_answer_are_read_in_one_pass() -> None:
+    text = "<think></think>" * 100_000
+    assert without_thoughts(f"{text}\nA tale  of") == "A tale  of" and plain(f"{text} A  tale") == "A tale"

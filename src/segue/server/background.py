@@ -5,6 +5,7 @@ import re
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Literal
 
 from ..core.errors import StorageError, TaskError
@@ -56,19 +57,29 @@ _QUOTED_ALONE = re.compile(
     r"(?:\*\*)?\s{0,2}[:：]",
     re.IGNORECASE | re.MULTILINE,
 )
+_HEADING = re.compile(
+    r"^[#*\s]{0,8}(?:chat |conversation )?(?:history|conversation|transcript|dialogue)(?:\*\*)?\s{0,2}[:：]"
+    r"|^[#*\s]{0,8}(?:对话|聊天|会话)(?:记录|历史|内容)?(?:\*\*)?\s{0,2}[:：]",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Stands above the lines of a conversation in a template."""
+_TOOL = re.compile(r"(?<![\w\"'`<>{/\[(.-])[a-z][a-z0-9]{0,39}_[a-z0-9_]{1,60}(?![\w\"'`<>}])", re.IGNORECASE)
+"""A name such as `open_ticket`, which is no field of an output: what names a tool wants it to run."""
+_JSON_TEXT = re.compile(r'"[^"\n]{0,1000}"')
 _SHORT = re.compile(r"title|emoji|tag|tool|commit message|标题|题目|表情|标签|工具|提交信息", re.IGNORECASE)
-"""What is made of one message alone; other requests about one message may be a person's."""
+"""What is made of one message alone, or of lines without a heading; other requests about those may be a person's."""
+_SENTENCE_END = re.compile(r"[.!?\n。！？]")
+_BESIDE = re.compile(r"\b(?:with|for|and|or|to)\b", re.IGNORECASE)
+"""Between two words: the second one is not what is made."""
 _INSTRUCTIONS = 20_000
 """Characters of instructions that are looked at."""
-_BEGINNING = 400
-"""Characters of a system message whose purpose is a title: in a longer one it is a rule among others."""
 
 
 def is_in_background(messages: Sequence[ChatMessage], *, has_tools: bool = False) -> bool:
     """Whether a chat client asks for itself: for a title, tags, follow-ups, queries, a summary, and the like.
 
-    Such a request has no conversation before it. It quotes one, or a message, below instructions that say what form the
-    output must have; or its system message is for that only, and it has no tools.
+    Such a request has no conversation before it, and names no tool. It quotes a conversation or a message below
+    instructions that say what form the output must have; or its system message begins with that, and it has no tools.
     """
     said = [each.text for each in messages if each.role == "user"]
     is_new = all(each.role in ("system", "developer", "user") and not each.has_files for each in messages)
@@ -78,12 +89,19 @@ def is_in_background(messages: Sequence[ChatMessage], *, has_tools: bool = False
     own, quoted = _split(said[-1])
     if quoted == "conversation":
         own = f"{system}\n{own}"
-        return bool(_ASKS.search(own) and _ONLY.search(own))
-    asked = _ASKS.search(own)
+        return bool(_ASKS.search(own) and _ONLY.search(own) and not _names_tool(own))
+    asked = None if _names_tool(own) else _ASKS.search(own)
     if quoted == "message" and (_MERGES.search(own) or (asked and _SHORT.search(asked[0]) and _ONLY.search(own))):
         return True
-    asked = None if has_tools else _ASKS.search(system[:_BEGINNING])
-    return bool(asked and _SHORT.search(asked[0]) and _TALK.search(system) and _ONLY.search(system))
+    purpose = _SENTENCE_END.split(system.strip(), 1)[0]
+    asked = None if has_tools or _names_tool(system) else _ASKS.search(purpose)
+    is_made = asked and _SHORT.search(asked[0]) and not _BESIDE.search(asked[0])
+    return bool(is_made and _TALK.search(system) and _ONLY.search(system))
+
+
+def _names_tool(text: str) -> bool:
+    """Whether instructions name a tool outside of JSON, such as the descriptions of tools to choose from."""
+    return bool(_TOOL.search(_JSON_TEXT.sub("", text)))
 
 
 def _split(text: str) -> tuple[str, Literal["conversation", "message", ""]]:
@@ -94,7 +112,8 @@ def _split(text: str) -> tuple[str, Literal["conversation", "message", ""]]:
             return f"{text[: opened.start()]}\n{text[closing:]}"[:_INSTRUCTIONS], "conversation"
     user, other = _USER_SAYS.search(text), _OTHER_SAYS.search(text)
     if user and other:
-        return text[: min(user.start(), other.start())][:_INSTRUCTIONS], "conversation"
+        above = text[: min(user.start(), other.start())][:_INSTRUCTIONS]
+        return above, "conversation" if _HEADING.search(above) else "message"
     alone = _QUOTED_ALONE.search(text)
     return (text[: alone.start()][:_INSTRUCTIONS], "message") if alone else (text[:_INSTRUCTIONS], "")
 
@@ -104,14 +123,23 @@ _WAIT = 5.0
 
 
 async def begin(
-    service: Service, tenant: Tenant, messages: Sequence[ChatMessage], asked: ReplyFields, options: Json
+    service: Service,
+    tenant: Tenant,
+    messages: Sequence[ChatMessage],
+    asked: ReplyFields,
+    options: Json,
+    key: RequestKey | None,
 ) -> Task:
-    """Start the task of such a request, which has no tools and a session of its own; `end` when it is answered.
+    """The task of such a request, which has no tools and a session of its own; `end` when it is answered.
 
-    A session that is left, as by a service that was killed, is deleted with the responses that are not stored.
+    A session that is left, as by a service that was killed, is deleted with the responses that are not stored. So is
+    that of a request with a `key` of its client's, which has the same task when it is sent again: it needs no `end`.
     """
+    if known := await service.known(key):
+        return known[0]
     session_id = tenant.stored(service.app.sessions.new_id())
-    key = RequestKey(tenant.stored(f"background:{uuid.uuid4()}"), "", {"store": False})
+    key = key or RequestKey(tenant.stored(f"background:{uuid.uuid4()}"), "")
+    key = replace(key, about={"store": False, "is_own": True})
     instructions = [each.text for each in messages if each.role != "user"]
     reply_options = asked.model_copy(update={"tool_choice": None}).reply_options(instructions)
     given = {**options, "session_id": session_id, "idempotency_key": key, "mode": "", "reply_options": reply_options}

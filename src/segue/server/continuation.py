@@ -170,7 +170,7 @@ class Conversation:
         """The beginning of the answer that ends with a notice, where the new message asks for its rest; else None."""
         if self.new_files or not (self.shows(notice) and asks_to_continue(self.message)):
             return None
-        return self.last_answer.rpartition(notice)[0].removesuffix("\n\n")
+        return without_thoughts(self.last_answer).rpartition(notice)[0].removesuffix("\n\n")
 
     def key(self, said: Messages) -> str:
         """What the idempotency keys of requests with these messages begin with."""
@@ -195,17 +195,24 @@ class Conversation:
         return context + self.message
 
 
-_THOUGHT = re.compile(r"<(think|details)\b[^>]{0,200}>", re.IGNORECASE)
+_THOUGHT = re.compile(r"\s{0,100}<(think|details)\b[^>]{0,200}>", re.IGNORECASE)
+
+
+def without_thoughts(text: str) -> str:
+    """An answer without the thoughts that a client keeps in front of it."""
+    place = 0
+    while opened := _THOUGHT.match(text, place):
+        closing = f"</{opened[1]}>"
+        end = text.find(closing, opened.end())
+        if end < 0:
+            break
+        place = end + len(closing)
+    return text[place:].lstrip() if place else text
 
 
 def plain(text: str) -> str:
-    """An answer whatever its white space, without the thoughts that a client keeps in front of it."""
-    while opened := _THOUGHT.match(text.lstrip()):
-        _, closing, rest = text.partition(f"</{opened[1]}>")
-        if not closing:
-            break
-        text = rest
-    return " ".join(text.split())
+    """An answer whatever its white space, without the thoughts in front of it."""
+    return " ".join(without_thoughts(text).split())
 
 
 def _by_digest(files: Sequence[File]) -> dict[str, File]:
@@ -241,8 +248,6 @@ def _without_last(said: Messages, *roles: str) -> Messages:
 
 _KNOWN = 20
 """Tasks that are looked at of those that gave the same answer."""
-_DISTINCT = 60
-"""Characters of an answer that two conversations hardly share."""
 
 
 class Found(NamedTuple):
@@ -277,7 +282,8 @@ class Answers:
         last = await attempts.last()
         if last and last.task_id == task.task_id:
             return
-        about = {"after": after, "chain": _chain(said.answers(len(said.said)))}
+        answers = said.answers(len(said.said))
+        about = {"after": after, "chain": _chain(answers), "follows": _chain(answers[-1:])}
         await self.service.app.tasks.note(task, RequestKey(attempts.key(attempts.number(last) + 1), "", about))
 
     async def find(self) -> Found | None:
@@ -319,35 +325,46 @@ class Answers:
         """The task of the answer at a place.
 
         Of several it is the one of the same conversation: what was answered before it is the same, or what was asked.
+        Without the chat's name, an answer that several sessions may have given is no one's.
         """
-        said = self.conversation.said
+        said, is_named = self.conversation.said, bool(self.conversation.name)
         attempts = Attempts(self.service, self.tenant.stored(self.conversation.key_of_answer(said[place].text)))
-        chain = _chain(self.conversation.answers(place))
+        answers = self.conversation.answers(place)
+        chain, follows = _chain(answers), _chain(answers[-1:])
         asked = next((each.text for each in reversed(said[:place]) if each.role == "user"), "")
-        best: tuple[int, Found] | None = None
+        ranked: list[tuple[int, bool, Found]] = []
         for known in await attempts.newest(_KNOWN):
             task = await self.service.app.tasks.get(known.task_id)
-            is_same = known.about.get("chain") == chain
-            is_related = _is_related(task.message, asked)
-            is_known = bool(self.conversation.name) or is_related or (is_same and chain)
-            if not is_known and len(plain(said[place].text)) < _DISTINCT:
+            is_same, is_related = known.about.get("chain") == chain, _is_related(task.message, asked)
+            is_next = not answers or known.about.get("follows") == follows
+            if not (is_named or (is_related and is_next) or (is_same and answers)):
                 continue  # such as "Done.", of any conversation
             newest = await self.service.app.tasks.newest(task.session_id)
             is_last = newest is not None and newest.task_id == task.task_id
-            rank = 4 * is_related + 2 * is_same + is_last
-            if best is None or rank > best[0]:
-                best = rank, Found(task, int(known.about.get("after", 0)), place)
-        return best[1] if best else None
+            found = Found(task, int(known.about.get("after", 0)), place)
+            ranked.append((2 * is_related + is_same, is_last, found))
+        if not ranked:
+            return None
+        rank, _, best = max(ranked, key=lambda each: each[:2])
+        sessions = {found.task.session_id for other, _, found in ranked if other == rank}
+        return best if is_named or len(sessions) == 1 else None
 
 
 def _chain(answers: Sequence[str]) -> str:
     return hashlib.sha256(json.dumps(answers).encode()).hexdigest() if answers else ""
 
 
+_WORD = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+")
+_FEWEST = 3
+"""Words that a part of a message needs to stand for the whole."""
+
+
 def _is_related(stored: str, sent: str) -> bool:
     """Whether a message and what a client now says that it was have the same words of the person."""
-    words, other = plain(own_words(stored)), plain(own_words(sent))
-    return bool(words and other) and (words in other or other in words)
+    part, whole = sorted((_WORD.findall(own_words(text).casefold()) for text in (stored, sent)), key=len)
+    if len(part) < _FEWEST:
+        return bool(part) and part == whole
+    return f" {' '.join(part)} " in f" {' '.join(whole)} "
 
 
 async def asks(service: Service, task: Task, conversation: Conversation) -> bool:

@@ -38,6 +38,7 @@ from .continuation import (
     plain,
     rejoin,
     unused_session,
+    without_thoughts,
 )
 from .dependencies import (
     CONFLICT,
@@ -136,6 +137,7 @@ class TaskOfCompletion(BaseModel):
     session_id: str
     status: str
     question: dict[str, Any] | None = None
+    background: bool = Field(default=False, description="whether it was taken for a request of the chat client itself")
 
 
 class CompletionView(BaseModel):
@@ -148,10 +150,6 @@ class CompletionView(BaseModel):
     choices: list[Choice]
     usage: Usage
     segue: TaskOfCompletion
-
-
-async def note_nothing(text: str) -> None:
-    """Note nothing of an answer that no later request continues."""
 
 
 @dataclass
@@ -168,8 +166,8 @@ class Completion:
     """Whether the service, which stops, resumes the task when it starts again."""
     shown: str = ""
     """What the client has of the answer already, which is not sent again."""
-    note: Callable[[str], Awaitable[None]] = note_nothing
-    """Notes what the client has been sent, before the end of that."""
+    note: Callable[[str], Awaitable[None]] | None = None
+    """Notes what the client has been sent, before the end of that; None for an answer that no request continues."""
     sent: str = ""
 
     def __post_init__(self) -> None:
@@ -241,7 +239,7 @@ class Completion:
         calls = self.calls(result)
         if calls:
             yield self.chunk({"tool_calls": [{"index": place, **call} for place, call in enumerate(calls)]})
-        yield self.chunk({}, _finish_reason(calls, result), segue=task_of(result))
+        yield self.chunk({}, _finish_reason(calls, result), segue=self._task_of(result))
 
     def text(self, result: Json) -> str:
         """The answer; of a task that has none, what was written of it and what it waits for."""
@@ -273,8 +271,11 @@ class Completion:
         if calls := self.calls(result):
             message |= {"content": text.strip() or None, "tool_calls": calls}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(calls, result)}
-        about = {"usage": _usage(result), "segue": task_of(result)}
+        about = {"usage": _usage(result), "segue": self._task_of(result)}
         return {**self._head("chat.completion"), "choices": [choice], **about}
+
+    def _task_of(self, result: Json) -> Json:
+        return {**task_of(result), **({} if self.note else {"background": True})}
 
     def _head(self, kind: str) -> Json:
         return {"id": f"chatcmpl-{self.row.task_id}", "object": kind, "created": self.created, "model": self.model}
@@ -306,7 +307,8 @@ async def _chunks(
         yield _frame({"error": error_of(result)})
         return
     rest = completion.rest(result)
-    await completion.note(completion.sent)
+    if completion.note:
+        await completion.note(completion.sent)
     if result.get("refused"):
         yield _frame(completion.chunk({"refusal": completion.text(result)}))
     elif rest:
@@ -475,7 +477,6 @@ class CompletionTasks:
                     return await rejoin(self._service, self._tenant, task), 0
         found = await self._before(conversation)
         if found is None:
-            await self._leave("")
             thread_id = await unused_session(self._service, self._tenant, conversation.session_id)
             readable = conversation.readable(self._accepted)
             return await self._start(readable.first_message, [*readable.files.values()], thread_id, key)
@@ -496,7 +497,7 @@ class CompletionTasks:
                 return before, await self._app.tasks.ask_again(before, key, after)
             answer = str((before.result or {}).get("answer") or "")
             if before.status != TaskStatus.DONE or conversation.lacks_rest(answer):
-                self.shown = conversation.last_answer
+                self.shown = without_thoughts(conversation.last_answer)
                 return await rejoin(self._service, self._tenant, before), after
         latest, *_ = await self._app.tasks.list(session_id=before.session_id, limit=1)
         readable = conversation.readable(self._accepted)
@@ -504,7 +505,7 @@ class CompletionTasks:
         files = readable.new_files
         if latest.task_id != before.task_id:
             thread_id = await fork_after(self._service, self._tenant, before, key)
-            await self._leave(latest.task_id if is_only else "")
+            await self._leave(before, latest if is_only else None)
             return await self._start(message, files, thread_id, key)
         if before.status == TaskStatus.WAITING:
             refuse_files(files)
@@ -516,22 +517,39 @@ class CompletionTasks:
         """The kinds of files that the agent's model reads beside text."""
         return self._app.agents.accepted(self._app.agents.agent(self._options["agent"]))
 
-    async def _leave(self, latest_id: str) -> None:
-        """Cancel what waits for a person in the place of which another message was written.
+    async def _leave(self, before: Task, latest: Task | None) -> None:
+        """Cancel what asks a person in the place of which another message was written after the task `before`.
 
-        That is the latest task of the session, and in a chat that the client names what waits in its forks.
+        That is the latest task of the session; in a chat that the client names, that of each session with `before`.
         A message that quotes what a task asks is about the conversation, and leaves the task.
         """
-        left = [task.task_id for task in await self.answers.tasks_of_chat()]
+        left = await self._sharing(before) if self._conversation.name else filter(None, [latest])
         message = plain(self._conversation.message)
-        for task_id in dict.fromkeys([*filter(None, [latest_id]), *left]):
-            task = await self._app.tasks.get(task_id)
+        for task in left:
             if task.status != TaskStatus.WAITING:
                 continue
-            asked = question_text(await self._app.question(task_id), task.reply_language)
-            if plain(asked) not in message:
+            question = await self._app.question(task.task_id)
+            if question["kind"] not in ("approval", "question") or CLIENT_CALLS in question:
+                continue
+            if plain(question_text(question, task.reply_language)) not in message:
                 with suppress(TaskError):  # it was answered meanwhile
-                    await self._app.cancel(task_id)
+                    await self._app.cancel(task.task_id)
+
+    async def _sharing(self, before: Task) -> list[Task]:
+        """The last tasks of the chat's sessions that hold a task: its own, and forks that have a copy of it."""
+        sessions = [
+            await self._app.tasks.list(session_id=task.session_id, limit=-1)
+            for task in await self.answers.tasks_of_chat()
+        ]
+        sources = {task.task_id: task.copy_of for tasks in sessions for task in tasks}
+
+        def original(task_id: str) -> str:
+            while source := sources.get(task_id):
+                task_id = source
+            return task_id
+
+        shared = original(before.task_id)
+        return [tasks[0] for tasks in sessions if any(original(task.task_id) == shared for task in tasks)]
 
     async def _answer(self, conversation: Conversation, task: Task, after: int, key: RequestKey) -> Begun:
         """Answer the question of a task that the request before continued after its event `after`.
@@ -722,10 +740,10 @@ async def chat_completions(
     options: Json = {"agent": agent, "mode": mode, "user_id": tenant.stored(user), "origin": "chat_completions"}
     is_own = service.settings.background and is_in_background(body.messages, has_tools=bool(body.tools))
     service.open_stream(tenant)
-    note, shown = note_nothing, ""
+    note, shown = None, ""
     try:
         if is_own:
-            row, after = await background.begin(service, tenant, body.messages, body, options), 0
+            row, after = await background.begin(service, tenant, body.messages, body, options, key), 0
         else:
             conversation = Conversation.of(await with_contents(service, tenant, body.messages), name, parties)
             options["reply_options"] = body.reply_options(conversation.instructions)
@@ -738,7 +756,7 @@ async def chat_completions(
         if body.stream:
             usage = body.stream_options is not None and body.stream_options.include_usage
             frames = chunks(service, tenant, completion, after, usage)
-            if is_own:
+            if is_own and key is None:
                 frames = background.ending(service, row, frames)
             return EventStream(service, tenant, frames, task_headers(tenant, row), stops)
     except BaseException:
@@ -747,7 +765,7 @@ async def chat_completions(
     try:
         return await while_connected(service, request, stops, _whole(service, tenant, completion, after))
     finally:
-        if is_own:
+        if is_own and key is None:
             await background.end(service, row)
         service.close_stream(tenant)
 
@@ -768,7 +786,8 @@ async def _whole(service: Service, tenant: Tenant, completion: Completion, after
         is_over = (await service.app.tasks.get(task_id)).is_over
         return JsonResponse({"error": error_of(result)}, 500 if is_over else 502, {**headers, **_SHOULD_RETRY[is_over]})
     whole = completion.whole(result)
-    await completion.note(whole["choices"][0]["message"]["content"] or "")
+    if completion.note:
+        await completion.note(whole["choices"][0]["message"]["content"] or "")
     return JsonResponse(whole, 200, headers)
 
 

@@ -106,7 +106,7 @@ class ServerSettings:
     models: Literal["agents", "all"] = "agents"
     """What `/v1/models` lists: the agents, or each also with every mode."""
     background: bool = True
-    """Answer requests that a chat client makes for itself, such as for a title, without tools and without a session."""
+    """Answer requests that a chat client makes for itself without tools, in a session that is deleted afterwards."""
     retention: Retention | None = None
     """Which snapshots are kept; without one all are."""
     on_disconnect: Mapping[str, str] = field(default_factory=dict)

@@ -340,6 +340,7 @@ class TaskOfResponse(BaseModel):
     session_id: str
     status: str
     question: dict[str, Any] | None
+    background: bool = Field(default=False, description="whether it was taken for a request of the chat client itself")
 
 
 class ResponseView(BaseModel, extra="allow"):
@@ -409,6 +410,7 @@ async def response_view(service: Service, segment: Segment, tenant: Tenant) -> J
             "session_id": tenant.shown(row.session_id),
             "status": str(row.status),
             "question": await _question(service, segment),
+            **({"background": True} if segment.about.get("is_own") else {}),
         },
     }
 
@@ -590,14 +592,14 @@ async def create_response(
     try:
         if is_own:
             about_reply = {**options, "client_tools": [], "origin": "responses"}
-            row, start = await background.begin(service, tenant, body.messages, body, about_reply), 0
+            row, start = await background.begin(service, tenant, body.messages, body, about_reply, key), 0
         else:
             row, start = await in_turn(partial(tasks.begin, *sent))
         segment = await segment_of(service, row, start)
         stops = "" if body.background or is_own else service.stops("responses", row.task_id)
         if body.stream:
             sending = frames(service, tenant, segment)
-            sending = background.ending(service, row, sending) if is_own else sending
+            sending = background.ending(service, row, sending) if is_own and key is None else sending
             return EventStream(service, tenant, sending, task_headers(tenant, row), stops)
     except BaseException:
         service.close_stream(tenant)
@@ -605,7 +607,7 @@ async def create_response(
     try:
         return await while_connected(service, request, stops, _whole(service, tenant, segment))
     finally:
-        if is_own:
+        if is_own and key is None:
             await background.end(service, row)
         service.close_stream(tenant)
 

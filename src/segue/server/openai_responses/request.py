@@ -254,9 +254,9 @@ class ResponseRequest(RequestBody, ReplyFields):
 
     @property
     def is_in_background(self) -> bool:
-        """Whether a client asks for itself: no item but messages, and no conversation goes before them."""
+        """Whether a client asks for itself: nothing but messages, without a conversation, that need not be stored."""
         is_new = isinstance(self.input, str) or all(item.type == "message" for item in self.input)
-        if not is_new or self.previous_response_id:
+        if not is_new or self.previous_response_id or self.conversation or self.store:
             return False
         return is_in_background(self.messages, has_tools=bool(self.tools))
 
