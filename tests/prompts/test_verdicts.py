@@ -51,6 +51,7 @@ def test_words_that_refuse(text: str) -> None:
     "text",
     [
         *("", "thanks", "too expensive", "ok?", "yes or no", "No, yes, do it", "don't worry", "no idea", "yes and no"),
+        *("don't stop", "Please don’t stop!", "do not stop now"),
         *(
             "Yes, but only 10",
             "approve the other one",
