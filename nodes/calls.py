@@ -768,11 +768,17 @@ def steps_of_calls(
     """
     unfinished = [step for step in steps if step.status not in FINAL]
     named = _named(named, unfinished) or _named(repaired, unfinished)
+    described = [[] if named else _described_by(name, arguments, unfinished) for name, arguments in calls]
     found: list[str] = []
-    for name, arguments in calls:
+    for place, (name, arguments) in enumerate(calls):
         planned = [step.step_id for step in unfinished if _plans_call(step, name, arguments)]
-        if not planned and not named:
-            planned = _described_by(name, arguments, unfinished)
+        if not planned:
+            others = {step.step_id for each in described[:place] + described[place + 1 :] for step in each}
+            planned = [
+                step.step_id
+                for step in described[place]
+                if step.step_id not in others or not _NUMBER.search(step.description)
+            ]
         if named in planned:
             found.append(named)
         else:
@@ -781,21 +787,29 @@ def steps_of_calls(
 
 
 _WORD = re.compile(r"[^\W\d_\u4e00-\u9fff]+|\d+|[\u4e00-\u9fff]")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _ARTICLES = frozenset({"a", "an", "the"})
 
 
-def _described_by(name: str, arguments: Mapping[str, Any], steps: Sequence[Step]) -> list[str]:
+def _described_by(name: str, arguments: Mapping[str, Any], steps: Sequence[Step]) -> list[Step]:
     """The steps without a tool that say no more than the call, or than the goal of a branch, and begin as that does.
 
-    "Refund 17" is `refund(order=17)`, and a branch with the goal "refund order 17".
+    "Refund 17" is `refund(order=17)`, and a branch with the goal "refund order 17". A number of the step is the only
+    argument, or number of the goal, that could be meant: `refund(order=18, amount=17)` is another call.
     """
-    texts = [f"{name} {as_json(arguments)}", str(arguments.get("goal") or "")]
-    given = [words for text in texts if (words := _words(text))]
+    goal = str(arguments.get("goal") or "")
+    texts = [str(value) for value in arguments.values()]
+    numbers = [text for text in texts if _NUMBER.fullmatch(text)]
+    given = [(_words(f"{name} {as_json(arguments)}"), numbers), (_words(goal), _NUMBER.findall(goal))]
     found = []
     for step in steps:
         said = [] if step.uses_tool or step.written_by_answer else _words(step.description)
-        if said and any(said[0] == words[0] and {*said} <= {*words} for words in given):
-            found.append(step.step_id)
+        wanted = _NUMBER.findall(step.description)
+        for words, held in given if said else ():
+            fits = not wanted or (wanted == held and len(held) == 1)
+            if fits and said[:1] == words[:1] and {*said} <= {*words}:
+                found.append(step)
+                break
     return found
 
 

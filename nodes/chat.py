@@ -240,9 +240,14 @@ async def _ask(state: ChatState, work: NodeContext, by_rules: Picked) -> ChatUpd
     return {"mode": mode, "usage": asked.usage, "events": announce(asked.event, selected)}
 
 
+_READ = 4_000
+"""The characters at the beginning and at the end of a message that the rules read."""
+
+
 def rule_for(message: str) -> Picked | None:
     """The mode that the words of a message call for: direct for mere small talk, plan for a wish for one, else none."""
-    text = message.replace("’", "'")
+    text = message if len(message) <= 2 * _READ else f"{message[:_READ]}\n{message[-_READ:]}"
+    text = text.replace("’", "'")
     words = _MARKS.sub(" ", _NAME.sub(" ", text)).strip()
     if words and not _SMALL_TALK.sub("", words):
         return "direct"

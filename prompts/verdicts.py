@@ -25,7 +25,7 @@ refuse|cancel|stop|abort
 """
 _NO_REFUSAL = """
 don't worry|dont worry|do not worry|don't hesitate|do not hesitate|don't wait|do not wait|don't forget
-don't stop
+don't stop|dont stop|do not stop
 """
 _FILLING = """
 please|pls|thanks|thank you|thx|thank you very much|many thanks|it|that|this|them|then|now|right now|right away
@@ -69,7 +69,7 @@ def _listed(words: str) -> frozenset[str]:
 
 _YES, _NO, _BEGIN_NO, _NOT_NO = (_listed(words) for words in (_APPROVING, _REFUSING, _BEGIN_REFUSAL, _NO_REFUSAL))
 _FILLER = _listed(_FILLING)
-_LONGEST = max(len(phrase.split()) for phrase in (*_YES, *_NO, *_FILLER))
+_LONGEST = max(len(phrase.split()) for phrase in (*_YES, *_NO, *_NOT_NO, *_FILLER))
 _YES_ZH, _FILLER_ZH = _listed(_APPROVING_ZH), _listed(_FILLING_ZH)
 _NO_ZH, _NOT_NO_ZH = tuple(_listed(_REFUSING_ZH)), tuple(_listed(_NO_REFUSAL_ZH))
 _LONGEST_ZH = max(map(len, (*_YES_ZH, *_FILLER_ZH)))
@@ -104,9 +104,9 @@ def _meaning(phrase: str) -> Literal["approve", "reject", "filler", ""]:
     if not phrase.isascii():
         return _meaning_zh(phrase.replace(" ", ""))
     words = phrase.split()
-    if _begins(words, _NOT_NO) or (words[0] in _FILLER and _begins(words[1:], _NOT_NO)):
+    parts = _cut(words, _LONGEST, " ", _YES | _NO | _NOT_NO | _FILLER)
+    if _begins(words, _NOT_NO) or not _NOT_NO.isdisjoint(parts):
         return ""
-    parts = _cut(words, _LONGEST, " ", _YES | _NO | _FILLER)
     kinds = {"approve" if part in _YES else "reject" if part in _NO else "filler" for part in parts or ()}
     if parts and not {"approve", "reject"} <= kinds:
         return "approve" if "approve" in kinds else "reject" if "reject" in kinds else "filler"

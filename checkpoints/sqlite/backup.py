@@ -133,8 +133,8 @@ def _exists(place: Path) -> DatabaseUnavailable:
 
 
 def _members(part: str, folder: Path) -> dict[str, Path]:
-    """The files below the folders of a folder; what begins with a dot is a lock, or half written."""
-    paths = [path for path in folder.glob("*/**/*") if path.is_file()]
+    """The files of a folder and of those in it; what begins with a dot is a lock, or half written."""
+    paths = [path for path in folder.rglob("*") if path.is_file()]
     names = {path.relative_to(folder): path for path in paths}
     return {
         f"{part}/{name.as_posix()}": path

@@ -72,11 +72,12 @@ async def test_memory_files_are_restored_into_an_empty_folder(database: Path, tm
     folder = tmp_path / "memory"
     async with segue.open(database, memory=folder) as app:
         await app.memory.of("ann").append("logs.md", _ENTRY)
-    segue.backup(database, tmp_path / "segue.bak", memory=folder)
+    (folder / "rules.md").write_text("Write in verse.")  # a graph without the app reads it there
+    assert segue.backup(database, tmp_path / "segue.bak", memory=folder).memory == 2
     empty = tmp_path / "empty"
     empty.mkdir()
     segue.restore(tmp_path / "segue.bak", tmp_path / "restored.db", memory=empty)
-    assert [file.name for file in empty.rglob("*.md")] == ["logs.md"]
+    assert sorted(file.name for file in empty.rglob("*.md")) == ["logs.md", "rules.md"]
 
 
 async def test_a_backup_replaces_nothing(database: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Records of the public API: attributes, `json()`, and what is said to who reads one as a dict."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,4 +39,16 @@ async def test_a_record_read_as_a_dict_names_the_attribute(read: str) -> None:
             assert getattr(record, attribute) == record.json()[name]
             with pytest.raises(AttributeError, match=r"has no 'nothing': read one of [a-z_]+"):
                 READS[read](record, "nothing")
-        assert thread["turns"] == thread.turns == thread.json()["turns"] == 1
+        assert READS[read](thread, "turns") == thread.turns == thread.json()["turns"] == 1
+        for name in ("json", "thread_id", "nothing"):
+            with pytest.raises(AttributeError, match="A Thread is not a dict"):
+                READS[read](thread, name)
+
+
+@cases("listed", [lambda record: "status" in record, dict, list])
+async def test_a_record_has_no_keys(listed: Callable[[Any], Any]) -> None:
+    async with segue.open(":memory:") as app:
+        await app.ask("hello", agent="travel", mode="direct")
+        for record in (*await app.tasks.list(), *await app.threads()):
+            with pytest.raises(AttributeError, match=r"is not a dict: read an attribute such as \.\w+_id, or call"):
+                listed(record)

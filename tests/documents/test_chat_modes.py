@@ -604,6 +604,15 @@ def test_auto_picks_the_mode_by_rules(mode: str) -> None:
     assert [message for message in PICKED[mode] if (rule_for(message) or DEFAULT) != mode] == []
 
 
+def test_the_mode_of_a_long_message_is_picked_by_its_beginning_and_end() -> None:
+    text = "The parcel is late. " * 60_000
+    assert [rule_for(message) for message in (text, f"{text} Make a plan.", f"Make a plan. {text}")] == [
+        None, "plan", "plan",
+    ]  # fmt: skip
+    assert rule_for(f"{text} Make a plan. {text}") is None, "what is between them is not read"
+    assert rule_for(f"{'Hello. ' * 9_000} The parcel is late.") is None
+
+
 @pytest.mark.parametrize("half", ["tuned", "held"])
 def test_auto_picks_what_a_person_would(half: str) -> None:
     """Sentences with the mode that a person picked before the rules were written; they were tuned on one half."""

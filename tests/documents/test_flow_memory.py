@@ -1,5 +1,6 @@
 """Memory of the controller–executor: of a session, of a user, and in named files."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -190,3 +191,25 @@ async def test_memory_files_that_nothing_would_read_are_refused(tmp_path: Path) 
         assert not await app.tasks.list()
         with pytest.raises(InvalidMessage, match="The flow work does not read the memory file rules"):
             await app.ask("1. a\n2. b", agent="a", mode="work", memory_files={"rules": "rules.md"})
+
+
+async def test_memory_files_are_not_added_to_an_unfinished_task(tmp_path: Path) -> None:
+    folder_of_files(tmp_path / "default")
+    gate, entered = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> str:
+        """Take a while."""
+        entered.set()
+        await gate.wait()
+        return "slow"
+
+    agent = Agent(agent_id="a", model=ScriptedChatModel([choose("slow"), FINISH]), tools=(slow,), mode="work")
+    async with segue.open(":memory:", agents=[agent], modes={"work": flow()}, memory=tmp_path) as app:
+        task = await app.start("1. wait\n2. tell it", agent="a", session_id="s")
+        await entered.wait()
+        options: Any = {"agent": "a", "session_id": "s", "steer": True}
+        with pytest.raises(InvalidMessage, match="Memory files cannot be added to an unfinished task"):
+            await app.ask("in verse", memory_files={"rules": "rules.md"}, **options)
+        assert not (await app.task(task.task_id)).notes
+        gate.set()
+        assert (await app.ask("in verse", **options)).task_id == task.task_id

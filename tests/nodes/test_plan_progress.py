@@ -102,7 +102,13 @@ def test_an_answered_plan_has_the_steps_done_that_write_the_answer() -> None:
         ("Look up order 17", ("look_up_order", {"order": 17}), "1"),
         ("refund 17", ("billing", {"goal": "Refund order 17, please"}), "1"),
         ("退款订单17", ("billing", {"goal": "退款，订单17"}), "1"),
+        ("Refund 17.5", ("refund", {"order": 17.5}), "1"),
+        ("refund 17", ("refund", {"order": 17, "date": "2026-12-18"}), "1"),
         ("refund 17", ("refund", {"order": 18}), ""),
+        ("refund 17", ("refund", {"order": 18, "amount": 17}), ""),
+        ("refund 17", ("refund", {"order": 17, "amount": 18}), ""),
+        ("refund 17", ("refund", {"order": 18, "date": "2026-12-17"}), ""),
+        ("refund 17", ("billing", {"goal": "Refund order 18 within 17 days"}), ""),
         ("refund 17 if it is allowed", ("refund", {"order": 17}), ""),
         ("refund 17", ("billing", {"goal": "Check order 17, refund it only if it is late"}), ""),
         ("refund 17", ("ask_person", {"question": "Refund 17?"}), ""),
@@ -116,3 +122,9 @@ def test_a_step_without_a_tool_is_carried_out_by_the_call_that_it_describes(
     plan = [Step(step_id="1", description=said), Step(step_id="2", description="report")]
     assert steps_of_calls([call], plan, "") == [works_on]
     assert steps_of_calls([call], plan, "2") == ["2"], "what the model says comes first"
+
+
+def test_a_step_whose_number_two_calls_have_is_carried_out_by_neither() -> None:
+    plan = [Step(step_id="1", description="refund 17"), Step(step_id="2", description="report")]
+    assert steps_of_calls([("refund", {"order": 17}), ("refund", {"customer": 17})], plan, "") == ["", ""]
+    assert steps_of_calls([("refund", {"order": 17}), ("refund", {"order": 18})], plan, "") == ["1", ""]

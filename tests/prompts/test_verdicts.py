@@ -50,19 +50,8 @@ def test_words_that_refuse(text: str) -> None:
 @cases(
     "text",
     [
-        *(
-            "",
-            "thanks",
-            "too expensive",
-            "ok?",
-            "yes or no",
-            "No, yes, do it",
-            "don't worry",
-            "don't stop",
-            "please don't stop",
-            "no idea",
-            "yes and no",
-        ),
+        *("", "thanks", "too expensive", "ok?", "yes or no", "No, yes, do it", "don't worry", "no idea", "yes and no"),
+        *("don't stop", "Please don’t stop!", "do not stop now"),
         *(
             "Yes, but only 10",
             "approve the other one",

@@ -427,6 +427,10 @@ async def test_the_schedules_of_a_file_are_as_the_file_says(database: Path, tmp_
         (FILE.format(message="m") * 2, "more than one schedule 'weekly'"),
         (FILE.format(message="m") + "at = 5", "schedule 'weekly' in .*at: Extra inputs"),
         ("[schedule]\nname = 5", "list of tables"),
+        (
+            FILE.format(message="m") + "".join(f'memory_files.f{n} = "f.md"\n' for n in range(51)),
+            "schedule 'weekly' in .*memory_files: .*at most 50 items",
+        ),
     ],
 )
 def test_a_schedule_of_a_file_that_is_wrong_is_named(tmp_path: Path, text: str, match: str) -> None:

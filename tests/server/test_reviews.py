@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from jsonschema import Draft202012Validator
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
@@ -15,6 +16,8 @@ from mcp import Client
 import segue
 from segue.core.agents import Agent
 from segue.mcp import AgentServer
+from segue.server.ag_ui import describe_approval
+from tests.cases import cases
 from tests.fakes import ScriptedChatModel, answer
 
 from .serving import Json, Served, frames_of
@@ -82,6 +85,24 @@ def test_a2a(client: httpx.Client, allowed: str, part: Json, decided: str) -> No
         assert '"yes"' not in asked
     about = {"taskId": waiting["id"], "contextId": waiting["contextId"]}
     assert _a2a(client, about, part)["artifacts"][0]["parts"][0]["text"].strip() == decided.strip()
+
+
+@cases(
+    "allowed, named, refused",
+    [
+        (["respond"], {"response"}, [{}, {"approved": True}]),
+        (["approve", "respond"], {"approved", "response"}, [{}, {"approved": False}]),
+        (["approve", "edit"], {"approved", "editedArgs"}, [{}, {"response": "sent"}]),
+        (["approve", "edit", "reject"], {"approved", "editedArgs", "reason"}, [{}]),
+    ],
+)
+def test_ag_ui_describes_what_is_allowed(allowed: list[str], named: set[str], refused: list[Json]) -> None:
+    schema = describe_approval({"decisions": allowed})
+    assert schema["properties"].keys() == named
+    validator = Draft202012Validator(schema)
+    assert not [payload for payload in refused if validator.is_valid(payload)]
+    fitting = {"response": "sent"} if "respond" in allowed else {"approved": True}
+    assert validator.is_valid(fitting)
 
 
 def test_ag_ui(client: httpx.Client) -> None:

@@ -61,24 +61,21 @@ def _verdict_hints(settings: Settings, task_id: str, calls: Sequence[Call]) -> l
     first = calls[0]["index"]
     edited = f"{first}={json.dumps(calls[0]['arguments'], ensure_ascii=False)}"
     shown = edited if len(edited) <= MOST and edited.isprintable() else f"{first}={{}}"
-    always = task_command(settings, "answer", task_id, "--always", "session")
     options = {
         "approve": ("--approve", "all"),
         "edit": ("--edit", shown),
         "reject": ("--reject", "REASON"),
         RESPOND: ("--respond", "RESULT"),
     }
-    commands = {
-        decision: f"  {task_command(settings, 'answer', task_id, *option)}"
-        for decision, option in options.items()
-        if all(decision in list_decisions(call) for call in calls)
-    }
-    if "approve" in commands and not any(DECISIONS in call or ApprovalTerms.of(call).each_call for call in calls):
-        commands["approve"] += f"\n  {always}"
+    commands: list[str] = []
+    for decision, option in options.items():
+        if all(decision in list_decisions(call) for call in calls):
+            commands.append(task_command(settings, "answer", task_id, *option))
+    if commands and not any(DECISIONS in call or ApprovalTerms.of(call).each_call for call in calls):
+        commands.insert(1, task_command(settings, "answer", task_id, "--always", "session"))
     return [
         *_choice(settings.say("decide_here"), task_command(settings, "answer", task_id)),
-        *(_choice(settings.say("decide_by_options")) if commands else ()),
-        *"\n".join(commands.values()).splitlines(),
+        *(_choice(settings.say("decide_by_options"), *commands) if commands else ()),
     ]
 
 

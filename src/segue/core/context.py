@@ -259,7 +259,7 @@ class Services:
     entered: dict[object, SourcedText] = field(default_factory=dict)
     """What entered the session, as it was read in this run."""
     part_of: Mapping[str, Any] = field(default_factory=dict)
-    """The task that a graph works on which no graph of Segue gives one: its `Assignment`; empty: it begins one."""
+    """The task that a graph joins if it was given no assignment; empty: it begins its own."""
     used: list[Usage] = field(default_factory=list)
     """What each model call of this run used."""
     used_before: Callable[[], Awaitable[Usage]] = _nothing_used
@@ -285,7 +285,10 @@ class Services:
 
 @dataclass(frozen=True)
 class Surrounding:
-    """What is none of Segue's nodes and runs: the context of Segue's graphs in it, and the loop that carries it."""
+    """The task around foreign code (a tool, or a graph of one's own).
+
+    It has the context for Segue's graphs in that code, and the task's event loop.
+    """
 
     context: AppContext
     outer: "Services"
@@ -294,7 +297,7 @@ class Surrounding:
 
 
 SURROUNDING: ContextVar[Surrounding | None] = ContextVar("segue_surrounding", default=None)
-"""That of what runs now; None outside."""
+"""Set while a tool or a foreign graph runs."""
 
 
 @contextmanager

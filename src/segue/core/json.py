@@ -22,7 +22,7 @@ class Public:
         """The public form: all its fields."""
         return asdict(self)  # type: ignore[call-overload, no-any-return]
 
-    if not TYPE_CHECKING:  # a type checker finds both without running
+    if not TYPE_CHECKING:  # a type checker finds these without running
 
         def __getitem__(self, name: object) -> NoReturn:
             """Say which attribute to read in place of a key."""
@@ -33,9 +33,18 @@ class Public:
             known = ", ".join(field.name for field in fields(self))
             raise AttributeError(f"A {kind} is not a dict and has no {name!r}: read one of {known}.")
 
-        def get(self, name: object, default: object = None) -> NoReturn:
+        def get(self, name: object, default: object = None) -> Any:
             """As `record[name]`."""
-            self[name]
+            return self[name]
+
+        def __iter__(self) -> NoReturn:
+            """Say how to read a record whose keys are asked for."""
+            kind, attribute = type(self).__name__, fields(self)[0].name
+            raise AttributeError(f"A {kind} is not a dict: read an attribute such as .{attribute}, or call .json().")
+
+        def __contains__(self, name: object) -> NoReturn:
+            """As iterating."""
+            iter(self)
 
 
 # Limits of JSON values from outside: levels of nesting, and numbers of values.

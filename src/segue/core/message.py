@@ -343,6 +343,8 @@ class ModelSettings(BaseModel):
 
 _MOST_MEMORY_FILES = 50
 """Memory files that a caller may name."""
+MemoryPaths = Annotated[dict[str, str], Field(max_length=_MOST_MEMORY_FILES)]
+"""The paths of memory files by their names, as a body or an agents file gives them."""
 
 
 def check_memory_files(given: Any) -> dict[str, str]:

@@ -10,6 +10,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
@@ -343,10 +344,8 @@ class Thread(Record):
     """A session: its turns; message, agent, mode, model and status are those of the last one.
 
     A fork begins with its original's title. One without a turn is done, with empty texts. The whole conversation is
-    pinned or archived.
+    pinned or archived. Its fields can be read by key as well, as in the dicts that `App.threads` returned before.
     """
-
-    __getitem__ = object.__getattribute__  # as programs read it that were written when `App.threads` returned dicts
 
     session_id: Name
     turns: int
@@ -363,6 +362,12 @@ class Thread(Record):
     origin: Annotated[MessageOrigin, Field(description="what sent the first message; page and terminal are people")]
     pinned: bool
     archived: bool
+
+    if not TYPE_CHECKING:
+
+        def __getitem__(self, name: object) -> Any:
+            """A field; anything else is refused as in any record."""
+            return getattr(self, name) if name in [*self.__dataclass_fields__] else super().__getitem__(name)
 
     def json(self) -> Json:
         """The public form."""

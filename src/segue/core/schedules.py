@@ -14,6 +14,7 @@ from .agents import Items, first_fault, list_tables, load_table
 from .approval import MOST_APPROVALS
 from .bounds import MOST_SECONDS
 from .errors import ConfigurationError, InvalidMessage, TaskError, listed
+from .message import MemoryPaths
 from .records import STORED_AS_JSON, Json, Moment, Name, Record
 from .task import Moment as GivenMoment
 from .task import local_zone, moment_of, zone_named
@@ -310,7 +311,7 @@ class FileSchedule(BaseModel):
     """Whose tasks the runs are."""
     language: str = ""
     """The language of the runs: en or zh; by default that of the message."""
-    memory_files: dict[str, str] = {}
+    memory_files: MemoryPaths = {}
     """The paths of memory files by their names, for a flow to read."""
     overlap: Overlap = "skip"
     """What happens to a run while the last one is unfinished: `skip` or `queue`."""

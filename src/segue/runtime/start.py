@@ -457,6 +457,11 @@ class Starter:
             raise InvalidMessage(
                 "Files cannot be added to an unfinished task: wait for its answer, or cancel it, then send them again."
             )
+        if request.reply_options.memory_files:
+            raise InvalidMessage(
+                "Memory files cannot be added to an unfinished task: wait for its answer, or cancel it, then send the "
+                "message again."
+            )
         if row.mode == MODE:
             raise TaskUnfinished(thread_id, row.task_id, row.status)
         await self.control.check_resumable(row, None)

@@ -478,13 +478,15 @@ def _verdict(entry: ResumeEntry, call: Mapping[str, Any], language: Language) ->
     """The verdict on a call that an entry is; whatever its reason says, only `approved` approves.
 
     Raises:
-        InvalidAnswer: a resolved entry says neither.
+        InvalidAnswer: a resolved entry says none of them.
     """
     payload = entry.payload if isinstance(entry.payload, dict) else {"approved": entry.payload}
     if entry.status == "resolved" and isinstance(response := payload.get("response"), str):
         return {"index": call["index"], "verdict": RESPOND, "reason": response}
     if entry.status == "resolved" and not isinstance(payload.get("approved"), bool):
-        raise InvalidAnswer('The payload of an approval must be {{"approved": true}} or {{"approved": false}}.')
+        raise InvalidAnswer(
+            'The payload of an approval must be {{"approved": true}}, {{"approved": false}} or {{"response": "…"}}.'
+        )
     verdict: dict[str, Any] = {"index": call["index"], "verdict": "approve"}
     if entry.status == "cancelled" or not payload["approved"]:
         reason = str(payload.get("reason") or "") or declined(language)
@@ -583,17 +585,26 @@ TURNS = 50
 """How many earlier turns a client is given that has none of them."""
 
 
+_APPROVED = {True: {"approve", "edit"}, False: {"reject"}}
+"""The decisions that each value of `approved` stands for."""
+
+
 def describe_approval(call: Mapping[str, Any]) -> Json:
     """The schema of what a person decides about a call."""
-    properties = {
-        "approved": {"type": "boolean"},
-        "editedArgs": {"type": "object", "description": "other arguments, all of them"},
-        "reason": {"type": "string", "description": "why not"},
-    }
-    if RESPOND not in list_decisions(call):
-        return {"type": "object", "properties": properties, "required": ["approved"]}
-    response = {"type": "string", "description": "the result, given in place of the tool; nothing else counts then"}
-    return {"type": "object", "properties": {**properties, "response": response}}
+    decisions = list_decisions(call)
+    approved = [approves for approves, names in _APPROVED.items() if not names.isdisjoint(decisions)]
+    properties: Json = {}
+    if approved:
+        properties["approved"] = {"type": "boolean", **({"enum": approved} if len(approved) == 1 else {})}
+    if "edit" in decisions:
+        properties["editedArgs"] = {"type": "object", "description": "other arguments, all of them"}
+    if "reject" in decisions:
+        properties["reason"] = {"type": "string", "description": "why not"}
+    if RESPOND in decisions:
+        about = "the result, given in place of the tool; nothing else counts then"
+        properties["response"] = {"type": "string", "description": about}
+    needed = [{"required": [name]} for name in ("approved", "response") if name in properties]
+    return {"type": "object", "properties": properties, **(needed[0] if len(needed) == 1 else {"anyOf": needed})}
 
 
 class Translation:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ...core.context import Ids
 from ...core.conversation import MODE, Conversation
 from ...core.errors import InvalidMessage, UnknownThread
+from ...core.message import MemoryPaths
 from ...core.records import Json, RequestKey, Task
 from ...core.task import TaskStatus
 from ...runtime.message_files import Uploaded
@@ -72,7 +73,7 @@ class ChatRequest(RequestBody):
     """The language of the answer, and of an error; without it that of the message, and Accept-Language."""
     attachments: Items[str] = Field(default=[], max_length=100)
     """The `upload_id` of files that go along: see `POST /api/attachments`."""
-    memory_files: dict[str, str] = Field(default={}, max_length=50)
+    memory_files: MemoryPaths = Field(default={})
     """The paths of memory files by their names, for a flow to read: {"rules": "rules.md"}."""
     steer: bool = False
     """Add the message to the session's unfinished task, if there is one."""

@@ -6,6 +6,7 @@ from fastapi import Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...core.errors import UnknownSchedule
+from ...core.message import MemoryPaths
 from ...core.records import Json
 from ...core.schedules import Schedule
 from .. import pages
@@ -107,7 +108,7 @@ class ScheduleRequest(RequestBody):
     user_id: str = Field(default="default", pattern=NAME, max_length=LONGEST)
     model: str = Field(default="", pattern=f"^({MODEL})?$", max_length=LONGEST_MODEL)
     language: Literal["", "zh", "en"] = ""
-    memory_files: dict[str, str] = Field(default={}, max_length=50)
+    memory_files: MemoryPaths = Field(default={})
     """The paths of memory files by their names, for a flow to read."""
     origin: Literal["api", "page"] = "api"
     """`page` where a person writes it."""
