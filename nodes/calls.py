@@ -1,6 +1,7 @@
 """The one way from decided calls to their results: permission, question, budget, ledger, execution, events, steps."""
 
 import asyncio
+import itertools
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -276,27 +277,34 @@ _SCRATCHPAD = "__pregel_scratchpad"
 """Where LangGraph's config has the answers to a node's interrupts."""
 
 
-def with_answers(call: AnyCall) -> tuple[AnyCall, list[Any]]:
-    """A call with what persons answered to a node that runs again, so that its tool runs once more and not twice."""
-    scratchpad = get_config()["configurable"][_SCRATCHPAD]
+def with_answers(call: AnyCall) -> tuple[AnyCall, int]:
+    """A call with what persons answered to a node that runs again, so that its tool runs once more and not twice.
+
+    Also the number of these answers. What interrupts the graph itself, such as a client's call, takes them anew.
+    """
+    places = get_config()["configurable"]
+    scratchpad = places[_SCRATCHPAD]
     answers = [interrupt(None) for _ in scratchpad.resume[:]]  # each returns: LangGraph notes the answer as used
     if scratchpad.get_null_resume() is not None:
         with suppress(GraphInterrupt):  # another node had it
             answers.append(interrupt(None))
-    return (move_call(call, Running(_decided(call), answers=[*answers])) if answers else call), answers
+    places[_SCRATCHPAD] = replace(scratchpad, interrupt_counter=itertools.count().__next__)
+    return (move_call(call, Running(_decided(call), answers=answers)) if answers else call), len(answers)
 
 
-def with_awaited_result(call: AnyCall, language: str, given: list[Any] | None = None) -> AnyCall:
+def with_awaited_result(call: AnyCall, language: str, used: int = 0) -> AnyCall:
     """A call with the result or the answer that it waits for; the graph is interrupted until that is there.
 
-    `given` are answers that the node has already.
+    `used` is how many answers of this node its tool has already.
     """
     assert isinstance(call.state, Waiting) and call.state.terms is not None
     terms = call.state.terms
     if ASKS in terms:
+        for _ in range(used):
+            interrupt(None)  # returns the answer
         return move_call(call, Running(_decided(call), answers=[*terms[ANSWERS], interrupt(terms[ASKS])]))
     text = wait_sentence(terms["until"], terms["event"], language)
-    value = given.pop(0) if given else interrupt({"kind": WAIT, "question": text, "tool": call.name, **terms})
+    value = interrupt({"kind": WAIT, "question": text, "tool": call.name, **terms})
     return move_call(call, Running(_decided(call), arrived=value))
 
 

@@ -662,10 +662,10 @@ async def execute_step(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
     work = node_context(runtime)
     call, runner, ids = PlannedCall.of(state["call"]), runner_of(state, work), {"task_id": state["task_id"]}
     work.emit(step_banner(state["task_id"], state["call"], state["place"], state["total"], state["language"]))
-    call, given = with_answers(call)
+    call, used = with_answers(call)
     ran = await runner.run([call])
     while waiting := runner.waiting([call], ran):  # nothing else interrupts the graph in this node
-        ran = await runner.run([with_awaited_result(waiting[0], state["language"], given)])
+        ran = await runner.run([with_awaited_result(waiting[0], state["language"], used)])
     outcome = describe_outcome(ran[0], work, state["task_id"])
     if ran[0].summary:
         outcome["usage"] = ran[0].summary.usage

@@ -84,7 +84,7 @@ def test_the_public_forms() -> None:
         (Task, TASK, "attachments", '[{"name": "a"}]', "Field required"),
         (Task, TASK, "answer", '{"a": 1}', "should be an answer"),
         (Task, TASK, "rating", 6, "should be 1, 2, 3, 4 or 5"),
-        (Task, TASK, "requested", "stop", "should be 'pause' or 'cancel'"),
+        (Task, TASK, "requested", "halt", "should be 'pause', 'stop' or 'cancel'"),
         (Task, TASK, "updated_at", 1e12, "should be less than"),
         (Call, CALL, "idx", -1, "should be greater than or equal to 0"),
         (Call, CALL, "outcome", None, "is missing"),
