@@ -140,7 +140,7 @@ function Words({ kind, close, decide }) {
   useEffect(() => field.current?.focus(), []);
   return html`<form onSubmit=${submitting(() => decide({ verdict: kind, reason: reason.trim() }))}>
     <label class="argument"><span>${t(isResult ? "approval.result" : "approval.reason")}</span>
-      <input ref=${field} required=${isResult} pattern=${isResult ? ".*\\S.*" : null} value=${reason}
+      <input ref=${field} required=${isResult} pattern=${isResult ? ".*\\S.*" : ".*"} value=${reason}
         onInput=${(/** @type {any} */ event) => setReason(event.target.value)} />
     </label>
     <div class="decisions">
