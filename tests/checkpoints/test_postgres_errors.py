@@ -8,7 +8,7 @@ import pytest
 from segue.checkpoints.leases import Lease
 from segue.checkpoints.postgres import state
 from segue.checkpoints.postgres.database import open_database
-from segue.core.errors import DatabaseTooNew, DatabaseUnavailable, StorageError
+from segue.core.errors import DatabaseTooNew, DatabaseUnavailable, InvalidMessage, StorageError
 from segue.prompts.catalogue import error_text
 from tests.postgres import Cluster
 
@@ -131,5 +131,5 @@ async def test_a_disk_that_is_full(postgres_url: str) -> None:
 
 async def test_text_that_the_server_cannot_store(postgres_url: str) -> None:
     async with await open_database(postgres_url) as database:
-        with pytest.raises(DatabaseUnavailable, match="NUL character"):
+        with pytest.raises(InvalidMessage, match="NUL character"):
             await Lease(database).acquire("s\0", "me")
