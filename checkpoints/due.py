@@ -105,12 +105,7 @@ class Schedules:
                 return
             _check_room(connection, schedule, quotas)
             if connection.execute(_PUT, values).rowcount:
-                record(
-                    connection,
-                    act,
-                    schedule.session_id or schedule.schedule_id,
-                    kept={"schedules": schedule.schedule_id},
-                )
+                _record(connection, act, schedule)
 
         await self._database.write(put, synced=True)
 
@@ -164,12 +159,7 @@ class Schedules:
             if quotas:
                 _check_room(connection, schedule, quotas)
             if connection.execute(statement, values).rowcount:
-                record(
-                    connection,
-                    act,
-                    schedule.session_id or schedule.schedule_id,
-                    kept={"schedules": schedule.schedule_id},
-                )
+                _record(connection, act, schedule)
 
         await self._database.write(change, synced=True)
 
@@ -236,6 +226,11 @@ def _delete(connection: Connection, schedule_id: str, by: str) -> bool:
         act = Act("deleted_schedule", {"schedule_id": schedule_id}, by)
         record(connection, act, str(session or schedule_id), kept={"schedules": schedule_id})
     return bool(found)
+
+
+def _record(connection: Connection, act: Act, schedule: Schedule) -> None:
+    """Note a change in the audit log, under the schedule's session, or its id where each run has a session."""
+    record(connection, act, schedule.session_id or schedule.schedule_id, kept={"schedules": schedule.schedule_id})
 
 
 def _check_room(connection: Connection, schedule: Schedule, quotas: Quotas) -> None:
